@@ -1,0 +1,3 @@
+//! The `tiergate` command.
+
+fn main() {}

@@ -1,0 +1,32 @@
+//! Time and randomness as arguments: what the rest of the product asks instead of the operating system.
+//!
+//! Must not know how either is obtained; `os.rs` is the one file that does.
+
+/// Where the product gets its time from.
+pub trait Clock: Send + Sync {
+    /// Wall-clock time in milliseconds since the Unix epoch. May step in either direction.
+    fn unix_millis(&self) -> u64;
+
+    /// Microseconds since some fixed moment. Never steps back, whatever happens to the wall clock.
+    fn monotonic_micros(&self) -> u64;
+
+    /// Wall-clock time in whole seconds since the Unix epoch.
+    fn unix_seconds(&self) -> u64 {
+        self.unix_millis() / 1_000
+    }
+}
+
+/// Where the product gets its randomness from.
+pub trait Entropy: Send + Sync {
+    /// Fills a key's worth of bytes from a cryptographically secure source.
+    ///
+    /// # Errors
+    ///
+    /// [`NoEntropy`] when the source has failed; no key may be minted then.
+    fn key_bytes(&self) -> Result<[u8; 32], NoEntropy>;
+}
+
+/// The source of randomness has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the operating system gave no randomness")]
+pub struct NoEntropy;

@@ -1,0 +1,3 @@
+//! What the pipeline needs from outside, in the domain's verbs. No implementation is known here.
+
+pub mod clock;
