@@ -1,3 +1,5 @@
 //! What the pipeline needs from outside, in the domain's verbs. No implementation is known here.
 
+pub mod chain;
 pub mod clock;
+pub mod store;

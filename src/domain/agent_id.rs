@@ -1,0 +1,78 @@
+//! The agent's identity: the token id of its NFT (contract, "Agent").
+
+use std::fmt;
+
+use alloy::primitives::U256;
+
+use crate::domain::uint256::{self, NotUint256};
+
+/// A token id of the identity registry. Two texts that stand for one number are one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AgentId(U256);
+
+impl AgentId {
+    /// Parses a decimal string.
+    ///
+    /// # Errors
+    ///
+    /// [`NotUint256`] when the text is not a uint256 in decimal.
+    pub fn parse(text: &str) -> Result<Self, NotUint256> {
+        uint256::parse_decimal(text).map(Self)
+    }
+
+    /// The agent with this token id.
+    #[must_use]
+    pub const fn new(token_id: U256) -> Self {
+        Self(token_id)
+    }
+
+    /// The token id.
+    #[must_use]
+    pub const fn token_id(self) -> U256 {
+        self.0
+    }
+
+    /// True for 0, which the contract reserves: it is treated as an agent that does not exist.
+    #[must_use]
+    pub fn is_reserved(self) -> bool {
+        self.0.is_zero()
+    }
+
+    /// The id as 32 bytes, most significant first: how stores write it.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 32] {
+        self.0.to_be_bytes()
+    }
+
+    /// The id that [`Self::to_bytes`] wrote.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(U256::from_be_bytes(bytes))
+    }
+}
+
+impl fmt::Display for AgentId {
+    /// The canonical decimal form, without zeros in front.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AgentId;
+
+    #[test]
+    fn the_canonical_form_has_no_zeros_in_front() {
+        for text in ["7", "07", "007"] {
+            assert_eq!(AgentId::parse(text).unwrap().to_string(), "7");
+        }
+        assert_eq!(AgentId::parse("000").unwrap().to_string(), "0");
+    }
+
+    #[test]
+    fn only_zero_is_reserved() {
+        assert!(AgentId::parse("00").unwrap().is_reserved());
+        assert!(!AgentId::parse("1").unwrap().is_reserved());
+    }
+}

@@ -1,0 +1,165 @@
+//! The API key (contract, "API key"): a prefix and 64 lowercase hex characters, shown once, stored as a digest.
+
+use std::fmt;
+
+use alloy::primitives::hex;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+/// How many hex characters follow the prefix.
+pub const KEY_HEX_DIGITS: usize = 64;
+
+/// What an API key looks like: the configured prefix, then [`KEY_HEX_DIGITS`] lowercase hex characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiKeyFormat {
+    prefix: String,
+}
+
+impl ApiKeyFormat {
+    /// The format with this prefix, `svc_live_v1_` in the contract.
+    #[must_use]
+    pub fn new(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    /// The prefix that every key of this service begins with.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Reads a key, or nothing when the text does not have the format.
+    #[must_use]
+    pub fn parse(&self, text: &str) -> Option<ApiKey> {
+        let secret = text.strip_prefix(self.prefix.as_str())?;
+        let well_formed = secret.len() == KEY_HEX_DIGITS
+            && secret.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        well_formed.then(|| ApiKey(Zeroizing::new(text.to_owned())))
+    }
+
+    /// Makes the key that these random bytes stand for.
+    #[must_use]
+    pub fn mint(&self, random: [u8; 32]) -> ApiKey {
+        let secret = Zeroizing::new(hex::encode(random));
+        ApiKey(Zeroizing::new(format!("{}{}", self.prefix, secret.as_str())))
+    }
+}
+
+/// A whole API key. It has no `Display` and its `Debug` shows nothing, so that it can't slip into a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(Zeroizing<String>);
+
+impl ApiKey {
+    /// What is stored and looked up instead of the key.
+    #[must_use]
+    pub fn digest(&self) -> KeyDigest {
+        KeyDigest(Sha256::digest(self.0.as_bytes()).into())
+    }
+
+    /// The key itself, for the one answer that shows it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("ApiKey(…)")
+    }
+}
+
+/// SHA-256 of a whole key. Equality takes the same time wherever two digests differ.
+#[derive(Clone, Copy)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// The digest's bytes, for stores.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 32] {
+        self.0
+    }
+
+    /// The digest that [`Self::to_bytes`] wrote.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl PartialEq for KeyDigest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for KeyDigest {}
+
+impl std::hash::Hash for KeyDigest {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("KeyDigest(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    use super::ApiKeyFormat;
+
+    fn format() -> ApiKeyFormat {
+        ApiKeyFormat::new("svc_live_v1_")
+    }
+
+    #[test]
+    fn only_the_prefix_and_64_lowercase_hex_characters_are_a_key() {
+        let hex = "0123456789abcdef".repeat(4);
+        assert!(format().parse(&format!("svc_live_v1_{hex}")).is_some());
+        for text in [
+            String::new(),
+            hex.clone(),
+            format!("svc_live_v1_{}", hex.to_uppercase()),
+            format!("svc_live_v1_{}", &hex[1..]),
+            format!("svc_live_v1_{hex}0"),
+            format!("svc_live_v2_{hex}"),
+            format!(" svc_live_v1_{hex}"),
+            format!("svc_live_v1_{hex}\n"),
+            format!("svc_live_v1_{}g", &hex[1..]),
+            format!("svc_live_v1_{}é", &hex[2..]),
+        ] {
+            assert!(format().parse(&text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn neither_a_key_nor_its_digest_shows_itself_when_debugged() {
+        let key = format().mint([0xab; 32]);
+        assert_eq!(format!("{key:?} {:?}", key.digest()), "ApiKey(…) KeyDigest(…)");
+    }
+
+    #[test]
+    fn the_digest_is_sha256_of_the_whole_key() {
+        // printf 'svc_live_v1_00…00' | sha256sum
+        let digest = format().mint([0; 32]).digest();
+        assert_eq!(
+            alloy::primitives::hex::encode(digest.to_bytes()),
+            "294409f8680be717e4a4ec8665811ae513e32301fdbdfa3291fef11a4ac9a882"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_minted_key_has_the_format_and_keeps_its_digest(random in any::<[u8; 32]>()) {
+            let minted = format().mint(random);
+            let parsed = format().parse(minted.reveal());
+            prop_assert_eq!(parsed.map(|key| key.digest()), Some(minted.digest()));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Why a well-formed request is denied (contract, "Errors"). A denial is an answer, not a failure.
+
+use alloy::primitives::{Address, U256};
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::nonce::Nonce;
+use crate::domain::quota::RetryAfter;
+use crate::domain::tier::Tier;
+
+/// What the request did wrong, with what the contract lists as details. Variants stand in the order of its table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Denial {
+    /// The signature is not the owner's.
+    SignatureInvalid {
+        /// The agent it was made for.
+        agent: AgentId,
+        /// The agent's current owner.
+        owner: Address,
+        /// Who signed; nothing when no signer can be recovered.
+        recovered_signer: Option<Address>,
+    },
+    /// The nonce was used before, or the timestamp lies outside the acceptable window.
+    ReplayDetected {
+        /// The agent that was named.
+        agent: AgentId,
+        /// The nonce that was sent.
+        nonce: Nonce,
+    },
+    /// The agent is not a minted NFT.
+    AgentNotFound {
+        /// The agent that was named.
+        agent: AgentId,
+    },
+    /// The key is unknown, revoked, rotated out or another agent's.
+    InvalidApiKey {
+        /// The agent that was named, if one was.
+        agent: Option<AgentId>,
+    },
+    /// The agent has a key already.
+    KeyAlreadyExists {
+        /// The agent that was named.
+        agent: AgentId,
+    },
+    /// The budget is used up.
+    RateLimited {
+        /// The agent whose budget it is; nothing for a client's budget when no agent was named.
+        agent: Option<AgentId>,
+        /// The agent's tier; nothing when the limit does not depend on it.
+        tier: Option<Tier>,
+        /// The limit that was reached.
+        limit: u32,
+        /// When to come back.
+        retry_after: RetryAfter,
+    },
+    /// The agent's tier is too low.
+    TierBlocked {
+        /// The agent.
+        agent: AgentId,
+        /// The tier its stake gives it.
+        current: Tier,
+        /// The tier that is asked for.
+        required: Tier,
+        /// The stake that opens that tier, in the token's smallest unit.
+        required_stake: U256,
+    },
+}

@@ -1,0 +1,144 @@
+//! A golden vector that ethers 6, viem 2 and alloy agree on, and what the canonical check refuses.
+
+use alloy::primitives::{Address, B256, U256, address, b256, hex};
+use alloy::signers::SignerSync;
+use alloy::signers::local::PrivateKeySigner;
+use alloy::sol_types::SolStruct;
+use proptest::prelude::{any, prop_assert_eq, proptest};
+
+use super::SigningDomain;
+use crate::domain::agent_id::AgentId;
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::nonce::Nonce;
+use crate::domain::signature::SignatureBytes;
+
+/// A throw-away key, published with the vector.
+const KEY: B256 = b256!("0x4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318");
+const OWNER: Address = address!("0x2c7536E3605D9C16a7a3D7b1898e529396a65c23");
+const REGISTRY: Address = address!("0xA1393CB409E2fE5573C0840189622aA0e33947b2");
+const DIGEST: B256 = b256!("0x7fd6b9dc1cf840bdeb4029873ab17549bb7d5cc38d6c84ec801e70c6f52afc99");
+const SIGNATURE: [u8; 65] = hex!(
+    "f32b5a2f8545c5bf51b4f0639cce7135e3807aa87c5fa1e61d625bbc7ae577451dad68d0f49f82646f4b2042cade6ca0fb307ac795080dd1dba9d54c1e0678331c"
+);
+const CURVE_ORDER: [u8; 32] = hex!("FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141");
+
+fn domain() -> SigningDomain {
+    SigningDomain::new("Service Verification", "1", 8004, REGISTRY)
+}
+
+fn golden_digest() -> B256 {
+    digest(42, 7, 1_700_000_000)
+}
+
+fn digest(agent: u64, nonce: u64, timestamp: u64) -> B256 {
+    domain().digest(AgentId::new(U256::from(agent)), Nonce::new(U256::from(nonce)), UnixSeconds(timestamp))
+}
+
+#[test]
+fn the_golden_vector_holds_from_separator_to_signer() {
+    assert_eq!(
+        domain().separator,
+        b256!("0x330c7b22fd91d31a38c278cbbb42afa0327475bef541acf553f0ab5c761bc8ef")
+    );
+    assert_eq!(
+        domain().message_type,
+        b256!("0xa5c9edba0a3ac3a63e8eec71fd381fb868496a425758260d0298c311ae908e47")
+    );
+    assert_eq!(golden_digest(), DIGEST);
+    assert_eq!(SignatureBytes::from_bytes(SIGNATURE).recover(&DIGEST), Some(OWNER));
+}
+
+#[test]
+fn v_may_be_0_1_27_or_28_and_nothing_else() {
+    for v in 0..=u8::MAX {
+        let mut bytes = SIGNATURE;
+        bytes[64] = v;
+        let recovered = SignatureBytes::from_bytes(bytes).recover(&DIGEST);
+        match v {
+            1 | 28 => assert_eq!(recovered, Some(OWNER), "v = {v}"),
+            0 | 27 => assert_ne!(recovered, Some(OWNER), "v = {v}"),
+            _ => assert_eq!(recovered, None, "v = {v}"),
+        }
+    }
+}
+
+#[test]
+fn the_malleated_twin_of_a_signature_recovers_nobody() {
+    let mut twin = SIGNATURE;
+    let low_s = U256::from_be_slice(&SIGNATURE[32..64]);
+    let high_s = U256::from_be_bytes(CURVE_ORDER) - low_s;
+    twin[32..64].copy_from_slice(&high_s.to_be_bytes::<32>());
+    twin[64] = 27;
+    assert_eq!(SignatureBytes::from_bytes(twin).recover(&DIGEST), None);
+}
+
+#[test]
+fn r_and_s_of_zero_or_beyond_the_order_recover_nobody() {
+    for (range, value) in [
+        (0..32, [0; 32]),
+        (32..64, [0; 32]),
+        (0..32, CURVE_ORDER),
+        (32..64, CURVE_ORDER),
+        (0..32, [0xff; 32]),
+        (32..64, [0xff; 32]),
+    ] {
+        let mut bytes = SIGNATURE;
+        bytes[range.clone()].copy_from_slice(&value);
+        assert_eq!(SignatureBytes::from_bytes(bytes).recover(&DIGEST), None, "{range:?}");
+    }
+}
+
+#[test]
+fn only_0x_and_130_hex_characters_are_a_signature() {
+    let hex = hex::encode(SIGNATURE);
+    assert!(SignatureBytes::parse(&format!("0x{hex}")).is_some());
+    assert!(SignatureBytes::parse(&format!("0x{}", hex.to_uppercase())).is_some());
+    for text in [
+        hex.clone(),
+        format!("0X{hex}"),
+        format!("0x{}", &hex[1..]),
+        format!("0x{hex}00"),
+        format!("0x0x{}", &hex[2..]),
+        format!("0x{}zz", &hex[2..]),
+        format!("0x{}é", &hex[2..]),
+        String::new(),
+        "0x".to_owned(),
+    ] {
+        assert!(SignatureBytes::parse(&text).is_none(), "{text}");
+    }
+}
+
+alloy::sol! {
+    struct Verification { uint256 agentId; uint256 nonce; uint256 timestamp; }
+}
+
+proptest! {
+    #[test]
+    fn the_digest_is_the_one_a_typed_data_library_computes(agent in any::<[u64; 4]>(), nonce in any::<[u64; 4]>(), timestamp in any::<u64>()) {
+        let (agent, nonce) = (U256::from_limbs(agent), U256::from_limbs(nonce));
+        let message = Verification { agentId: agent, nonce, timestamp: U256::from(timestamp) };
+        let theirs = message.eip712_signing_hash(&alloy::sol_types::eip712_domain! {
+            name: "Service Verification",
+            version: "1",
+            chain_id: 8004,
+            verifying_contract: REGISTRY,
+        });
+        prop_assert_eq!(domain().digest(AgentId::new(agent), Nonce::new(nonce), UnixSeconds(timestamp)), theirs);
+    }
+
+    #[test]
+    fn any_other_message_has_another_signer(agent in any::<u64>(), nonce in any::<u64>(), timestamp in any::<u64>()) {
+        let signer = PrivateKeySigner::from_bytes(&KEY).unwrap();
+        let signed = digest(agent, nonce, timestamp);
+        let bytes = SignatureBytes::from_bytes(signer.sign_hash_sync(&signed).unwrap().as_bytes());
+        prop_assert_eq!(bytes.recover(&signed), Some(OWNER));
+        proptest::prop_assert_ne!(bytes.recover(&digest(agent ^ 1, nonce, timestamp)), Some(OWNER));
+        proptest::prop_assert_ne!(bytes.recover(&digest(agent, nonce ^ 1, timestamp)), Some(OWNER));
+        proptest::prop_assert_ne!(bytes.recover(&digest(agent, nonce, timestamp ^ 1)), Some(OWNER));
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 65)) {
+        let _ = SignatureBytes::from_bytes(bytes.try_into().unwrap()).recover(&DIGEST);
+    }
+}

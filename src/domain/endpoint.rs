@@ -1,0 +1,173 @@
+//! Endpoint URLs: what an agent's owner declares for a key and what an application says it is (`declaredEndpoint`, `origin`).
+//!
+//! They are compared and never fetched.
+
+use std::sync::Arc;
+
+use url::Url;
+
+/// The longest accepted URL, in bytes.
+pub const ENDPOINT_BYTES_MAX: usize = 2_048;
+
+/// The text is not an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is not an absolute http(s) URL without user info, of at most {ENDPOINT_BYTES_MAX} bytes")]
+pub struct NotAnEndpoint;
+
+/// An absolute http(s) URL as it was declared, with its web origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    url: String,
+    origin: WebOrigin,
+}
+
+impl Endpoint {
+    /// Parses a URL.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAnEndpoint`] when the text is too long, not absolute, of another scheme, or carries user info.
+    pub fn parse(text: &str) -> Result<Self, NotAnEndpoint> {
+        Ok(Self { origin: WebOrigin::parse(text)?, url: text.to_owned() })
+    }
+
+    /// The URL as it was given.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The part that is compared.
+    #[must_use]
+    pub const fn origin(&self) -> &WebOrigin {
+        &self.origin
+    }
+}
+
+/// Scheme, host and effective port (RFC 6454, section 4), as one normal text: equal exactly when the origins are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebOrigin(Arc<str>);
+
+impl WebOrigin {
+    /// Reads the web origin of a URL.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::parse`].
+    pub fn parse(text: &str) -> Result<Self, NotAnEndpoint> {
+        if text.len() > ENDPOINT_BYTES_MAX || !has_authority(text) {
+            return Err(NotAnEndpoint);
+        }
+        let url = Url::parse(text).map_err(|_| NotAnEndpoint)?;
+        let acceptable = matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none();
+        if !acceptable {
+            return Err(NotAnEndpoint);
+        }
+        Ok(Self(url.origin().ascii_serialization().into()))
+    }
+
+    /// The normal text of the origin.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The contract's `endpointMismatch`: true only when both sides are known and differ.
+#[must_use]
+pub fn mismatch(declared: Option<&WebOrigin>, origin: Option<&WebOrigin>) -> bool {
+    matches!((declared, origin), (Some(declared), Some(origin)) if declared != origin)
+}
+
+/// The URL parser repairs what browsers repair (`http:example`, backslashes, surrounding blanks, an empty user name);
+/// what needs repair is not an absolute URL here.
+fn has_authority(text: &str) -> bool {
+    let lower_scheme_len = if text.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
+        8
+    } else if text.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("http://")) {
+        7
+    } else {
+        return false;
+    };
+    let rest = text.get(lower_scheme_len..).unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let clean = !text.bytes().any(|byte| byte <= b' ' || byte == b'\\' || byte == 0x7f);
+    clean && !authority.is_empty() && !authority.contains('@')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, proptest};
+
+    use super::{ENDPOINT_BYTES_MAX, WebOrigin, mismatch};
+
+    fn origin(text: &str) -> Option<WebOrigin> {
+        WebOrigin::parse(text).ok()
+    }
+
+    #[test]
+    fn scheme_host_and_effective_port_decide_and_nothing_else() {
+        let declared = origin("https://App.Example/hook?x=1");
+        for same in ["https://app.example", "https://app.example:443/other", "HTTPS://APP.EXAMPLE#f"] {
+            assert!(!mismatch(declared.as_ref(), origin(same).as_ref()), "{same}");
+        }
+        for other in ["http://app.example", "https://app.example:8443", "https://sub.app.example"] {
+            assert!(mismatch(declared.as_ref(), origin(other).as_ref()), "{other}");
+        }
+    }
+
+    #[test]
+    fn nothing_mismatches_when_either_side_is_absent() {
+        let some = origin("https://a.example");
+        assert!(!mismatch(None, some.as_ref()) && !mismatch(some.as_ref(), None) && !mismatch(None, None));
+    }
+
+    #[test]
+    fn only_absolute_http_urls_without_user_info_are_endpoints() {
+        for text in [
+            "",
+            "null",
+            "app.example",
+            "/hook",
+            "//app.example",
+            "ftp://app.example",
+            "javascript:alert(1)",
+            "http:app.example",
+            "http:///app.example",
+            "https://",
+            "https:// app.example",
+            "https://u@app.example",
+            "https://u:p@app.example",
+            "https://@app.example",
+            "https://app.example:99999",
+            "https://app.example\\x",
+            "data:text/plain,x",
+            "https://[::1",
+            "https://exa mple",
+            "\thttps://a.example",
+            "https://a.example\n",
+            "file:///etc/passwd",
+        ] {
+            assert!(origin(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_length_limit_is_2048_bytes() {
+        let base = "https://app.example/";
+        let longest = format!("{base}{}", "x".repeat(ENDPOINT_BYTES_MAX - base.len()));
+        assert!(origin(&longest).is_some());
+        assert!(origin(&format!("{longest}x")).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in any::<String>()) {
+            let _ = origin(&text);
+            let _ = origin(&format!("https://{text}"));
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What is true of agents, keys, signatures, tiers and limits, as the contract states it.
+//!
+//! Must not know async, IO, clocks, randomness, serde or HTTP: time and random bytes come in as arguments.
+
+pub mod agent_id;
+pub mod api_key;
+pub mod client;
+pub mod denial;
+pub mod eip712;
+pub mod endpoint;
+pub mod freshness;
+pub mod meters;
+pub mod nonce;
+pub mod profile;
+pub mod quota;
+pub mod signature;
+pub mod tier;
+pub mod uint256;
+pub mod window;

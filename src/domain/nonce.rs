@@ -1,0 +1,58 @@
+//! The nonce of a signed request: usable once per agent (contract, "Authentication", rule 2).
+
+use std::fmt;
+
+use alloy::primitives::U256;
+
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::uint256::{self, NotUint256};
+
+/// A nonce as the number that was signed. Two texts that stand for one number are one nonce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Nonce(U256);
+
+impl Nonce {
+    /// Parses a decimal string.
+    ///
+    /// # Errors
+    ///
+    /// [`NotUint256`] when the text is not a uint256 in decimal.
+    pub fn parse(text: &str) -> Result<Self, NotUint256> {
+        uint256::parse_decimal(text).map(Self)
+    }
+
+    /// The nonce with this value.
+    #[must_use]
+    pub const fn new(value: U256) -> Self {
+        Self(value)
+    }
+
+    /// The number that is signed.
+    #[must_use]
+    pub const fn value(self) -> U256 {
+        self.0
+    }
+
+    /// The nonce as 32 bytes, most significant first: how stores write it.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 32] {
+        self.0.to_be_bytes()
+    }
+}
+
+impl fmt::Display for Nonce {
+    /// The canonical decimal form, without zeros in front.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.0)
+    }
+}
+
+/// The right to use a nonce, to be spent in the same atomic step as what it was signed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NonceClaim {
+    /// The nonce to spend.
+    pub nonce: Nonce,
+    /// The signature's own timestamp. A store that has forgotten nonces refuses signatures that may be older than
+    /// what it forgot.
+    pub signed_at: UnixSeconds,
+}

@@ -1,0 +1,99 @@
+//! An agent's trust profile as read from the chain (contract, "Verification result").
+
+use alloy::primitives::{Address, I256, U256};
+
+/// Everything that the registries say about one agent, from one block.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrustProfile {
+    /// The owner of the agent's NFT.
+    pub owner: Address,
+    /// The staked amount in the token's smallest unit.
+    pub stake: U256,
+    /// What others say about it.
+    pub reputation: Reputation,
+    /// What validators found; nothing when there was no validation.
+    pub validation: Validation,
+    /// The agent's metadata URI. Untrusted text, never fetched.
+    pub metadata_uri: String,
+    /// The organizations it belongs to, in the registry's order.
+    pub organizations: Vec<Organization>,
+}
+
+/// Feedback about an agent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reputation {
+    /// The sum of all scores; may be negative.
+    pub total_score: I256,
+    /// How many submissions there are.
+    pub feedback_count: u64,
+}
+
+impl Reputation {
+    /// The mean score; nothing when there is no feedback.
+    #[must_use]
+    pub fn average_rating(&self) -> Option<f64> {
+        (self.feedback_count > 0).then(|| to_f64(self.total_score) / self.feedback_count as f64)
+    }
+}
+
+/// Validations of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Validation {
+    /// How many submissions there are.
+    pub count: u64,
+    /// The latest of them; nothing when there is none.
+    pub latest: Option<LatestValidation>,
+}
+
+/// The latest validation of an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LatestValidation {
+    /// Whether the agent passed.
+    pub passed: bool,
+    /// The validator's evidence. Untrusted text.
+    pub evidence: String,
+    /// Who validated.
+    pub validator: Address,
+}
+
+/// An organization that an agent belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Organization {
+    /// The organization's id in its registry.
+    pub org_id: U256,
+    /// Its name. Untrusted text.
+    pub name: String,
+    /// Whether the registry calls it verified.
+    pub verified: bool,
+}
+
+/// The nearest double. A 256-bit number always has a finite one.
+fn to_f64(number: I256) -> f64 {
+    let magnitude = f64::from(number.unsigned_abs());
+    if number.is_negative() { -magnitude } else { magnitude }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{I256, Reputation};
+
+    fn average(total: i64, feedback_count: u64) -> Option<f64> {
+        Reputation { total_score: I256::try_from(total).unwrap(), feedback_count }.average_rating()
+    }
+
+    #[test]
+    fn the_average_is_total_by_count_and_absent_without_feedback() {
+        assert_eq!(average(0, 0), None);
+        assert_eq!(average(9, 2), Some(4.5));
+        assert_eq!(average(-7, 2), Some(-3.5));
+        assert_eq!(average(0, 3), Some(0.0));
+    }
+
+    #[test]
+    fn the_average_of_the_widest_total_is_a_finite_number() {
+        for total_score in [I256::MIN, I256::MAX] {
+            let average = Reputation { total_score, feedback_count: 1 }.average_rating().unwrap();
+            assert!(average.is_finite());
+        }
+    }
+}

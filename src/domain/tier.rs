@@ -1,0 +1,109 @@
+//! Trust tiers and what they follow from (contract, "Trust tier of an agent" and "Limits").
+
+use alloy::primitives::U256;
+
+/// A trust tier, 0 to 4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Tier 0: no stake, or less than tier 1 asks for. Never passes.
+    Unverified,
+    /// Tier 1.
+    Bronze,
+    /// Tier 2.
+    Silver,
+    /// Tier 3.
+    Gold,
+    /// Tier 4.
+    Diamond,
+}
+
+/// The tiers that may pass, in rising order.
+pub const PASSING_TIERS: [Tier; 4] = [Tier::Bronze, Tier::Silver, Tier::Gold, Tier::Diamond];
+
+impl Tier {
+    /// The tier's number, 0 to 4, as the contract writes it.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Unverified => 0,
+            Self::Bronze => 1,
+            Self::Silver => 2,
+            Self::Gold => 3,
+            Self::Diamond => 4,
+        }
+    }
+}
+
+/// One value for each tier that may pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerTier<T> {
+    /// For tier 1.
+    pub bronze: T,
+    /// For tier 2.
+    pub silver: T,
+    /// For tier 3.
+    pub gold: T,
+    /// For tier 4.
+    pub diamond: T,
+}
+
+impl<T: Copy> PerTier<T> {
+    /// The four values, from tier 1 to tier 4.
+    #[must_use]
+    pub const fn from_array([bronze, silver, gold, diamond]: [T; 4]) -> Self {
+        Self { bronze, silver, gold, diamond }
+    }
+
+    /// The value for a tier; nothing for tier 0, which never passes.
+    #[must_use]
+    pub const fn get(&self, tier: Tier) -> Option<T> {
+        match tier {
+            Tier::Unverified => None,
+            Tier::Bronze => Some(self.bronze),
+            Tier::Silver => Some(self.silver),
+            Tier::Gold => Some(self.gold),
+            Tier::Diamond => Some(self.diamond),
+        }
+    }
+}
+
+/// The stake that each tier asks for, in the token's smallest unit.
+pub type StakeThresholds = PerTier<U256>;
+
+impl StakeThresholds {
+    /// The highest tier whose threshold the stake reaches.
+    #[must_use]
+    pub fn tier_of(&self, stake: U256) -> Tier {
+        PASSING_TIERS
+            .into_iter()
+            .rev()
+            .find(|tier| self.get(*tier).is_some_and(|threshold| stake >= threshold))
+            .unwrap_or(Tier::Unverified)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PASSING_TIERS, PerTier, StakeThresholds, Tier, U256};
+
+    fn thresholds() -> StakeThresholds {
+        PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(U256::from))
+    }
+
+    #[test]
+    fn a_threshold_belongs_to_the_tier_it_opens() {
+        for (tier, below) in
+            PASSING_TIERS.into_iter().zip([Tier::Unverified, Tier::Bronze, Tier::Silver, Tier::Gold])
+        {
+            let threshold = thresholds().get(tier).unwrap();
+            assert_eq!(thresholds().tier_of(threshold), tier);
+            assert_eq!(thresholds().tier_of(threshold - U256::from(1)), below);
+        }
+    }
+
+    #[test]
+    fn no_stake_is_tier_0_and_any_stake_beyond_the_last_threshold_is_tier_4() {
+        assert_eq!(thresholds().tier_of(U256::ZERO).number(), 0);
+        assert_eq!(thresholds().tier_of(U256::MAX).number(), 4);
+    }
+}

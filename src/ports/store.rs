@@ -1,0 +1,154 @@
+//! What the pipeline asks of a store. Every verb is a whole, atomic step: all of it happens or none.
+//!
+//! Windows are counted by the store's own clock, because replicas that share a store must share its time.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::KeyDigest;
+use crate::domain::client::ClientNet;
+use crate::domain::endpoint::{Endpoint, WebOrigin};
+use crate::domain::nonce::NonceClaim;
+use crate::domain::quota::{Quota, RetryAfter};
+
+/// Whose traffic a verification window counts: the API's own, or one tenant's. One never spends another's budget.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The verification API itself.
+    Api,
+    /// The tenant with this id.
+    Tenant(Arc<str>),
+}
+
+/// What an admission depends on besides the window, checked in the same step.
+#[derive(Debug, Clone, Copy)]
+pub enum Proof {
+    /// The key must still be the agent's current one.
+    Key(KeyDigest),
+    /// The nonce must be unused, and is used up by the admission.
+    Nonce(NonceClaim),
+}
+
+/// What [`Store::admit`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Admitted and recorded; so many more would be admitted now.
+    Admitted {
+        /// How many more.
+        remaining: u32,
+    },
+    /// The window is full. Nothing was recorded and no nonce used.
+    Limited {
+        /// When to come back.
+        retry_after: RetryAfter,
+    },
+    /// The key is not the agent's current one.
+    KeyRevoked,
+    /// The nonce was used before, or may have been.
+    NonceUsed,
+}
+
+/// What [`Store::hit`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metered {
+    /// Counted; so many more would be.
+    Counted {
+        /// How many more.
+        remaining: u32,
+    },
+    /// The window is full; not counted.
+    Limited {
+        /// When to come back.
+        retry_after: RetryAfter,
+    },
+}
+
+/// What a key was minted for. This never changes while the key lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyOwner {
+    /// The agent that the key belongs to.
+    pub agent: AgentId,
+    /// The web origin of the endpoint that was declared with it.
+    pub declared_origin: Option<WebOrigin>,
+}
+
+/// A key to be stored for an agent: its digest and what was declared with it.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// The digest of the key.
+    pub digest: KeyDigest,
+    /// The endpoint that the owner declared.
+    pub declared_endpoint: Option<Endpoint>,
+}
+
+/// What changes an agent's key (contract, "API key of an agent").
+#[derive(Debug, Clone)]
+pub enum KeyChange {
+    /// none → active; refused when the agent has a key.
+    Issue(NewKey),
+    /// Whatever there was → active with this key.
+    Rotate(NewKey),
+    /// Whatever there was → none.
+    Revoke,
+}
+
+/// What [`Store::change_key`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyChanged {
+    /// Done, and durable.
+    Done,
+    /// The agent has a key already; nothing changed and the nonce is unused.
+    KeyExists,
+    /// The nonce was used before, or may have been; nothing changed.
+    NonceUsed,
+}
+
+/// Keys, nonces and windows.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// What the key with this digest was minted for; nothing when it is unknown, revoked or rotated out. Whether it
+    /// is still current when it counts is decided by [`Self::admit`].
+    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault>;
+
+    /// Checks the proof and the agent's window, and records the admission.
+    async fn admit(
+        &self,
+        agent: AgentId,
+        scope: &Scope,
+        quota: Quota,
+        proof: &Proof,
+    ) -> Result<Admission, StoreFault>;
+
+    /// Uses up the nonce and changes the agent's key. A replaced key is refused everywhere once this has answered.
+    async fn change_key(
+        &self,
+        agent: AgentId,
+        claim: NonceClaim,
+        change: KeyChange,
+    ) -> Result<KeyChanged, StoreFault>;
+
+    /// Whether the agent has an active key.
+    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault>;
+
+    /// Counts one key-management request of a client for an agent.
+    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault>;
+
+    /// How many key-management requests the client has left for an agent; counts nothing.
+    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault>;
+
+    /// Succeeds when the store can read and write.
+    async fn probe(&self) -> Result<(), StoreFault>;
+}
+
+/// The store failed. Whether the step took effect is unknown to the caller; nobody is let through.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the store failed to {verb}: {cause}")]
+pub struct StoreFault {
+    /// What was asked of it.
+    pub verb: &'static str,
+    /// What happened, for the log. Never sent to a client.
+    pub cause: Arc<dyn Error + Send + Sync>,
+}
