@@ -1,5 +1,28 @@
 //! Tiergate: verifies on-chain agents in front of an API.
+//!
+//! One corridor with two doors. In the order of the flow: [`wire`] makes credentials of requests, [`pipeline`] judges
+//! them, [`chain`] and [`store`] are what it asks, and [`domain`] is what is true. `ARCHITECTURE.md` is the map.
+
+pub mod cli;
+
+mod admin;
+mod api;
+mod app;
+#[cfg(feature = "dev-chain")]
+mod dev;
+mod serve;
+
+pub mod wire;
+
+pub mod pipeline;
+
+pub mod ports;
+
+pub mod chain;
+pub mod store;
+
+pub mod config;
+pub mod telemetry;
 
 pub mod domain;
 pub mod os;
-pub mod ports;

@@ -13,6 +13,7 @@ pub mod meters;
 pub mod nonce;
 pub mod profile;
 pub mod quota;
+pub mod rpc_url;
 pub mod signature;
 pub mod tier;
 pub mod uint256;

@@ -2,4 +2,5 @@
 
 pub mod chain;
 pub mod clock;
+pub mod simulated;
 pub mod store;

@@ -1,0 +1,59 @@
+//! Door 3: `GET /metrics` for Prometheus, on an address of its own. Shows nothing of agents, keys or clients.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{HeaderMap, Method, Response, StatusCode};
+use pingora::apps::http_app::ServeHttp;
+use pingora::protocols::http::ServerSession;
+
+use crate::pipeline::readiness::Readiness;
+use crate::ports::clock::Clock;
+use crate::telemetry::metrics::Metrics;
+use crate::wire::answers::Answer;
+use crate::wire::errors::ErrorCause;
+
+/// The Prometheus text format.
+const METRICS_TYPE: http::HeaderValue =
+    http::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// The admin door.
+pub(crate) struct Admin {
+    metrics: Metrics,
+    readiness: Arc<Readiness>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Admin {
+    /// Shows these metrics.
+    pub(crate) fn new(metrics: Metrics, readiness: Arc<Readiness>, clock: Arc<dyn Clock>) -> Self {
+        Self { metrics, readiness, clock }
+    }
+
+    async fn scrape(&self) -> Result<Answer, ErrorCause> {
+        let report = self.readiness.report().await;
+        self.metrics.ready.with_label_values(&["store"]).set(report.store.is_ok().into());
+        self.metrics.ready.with_label_values(&["chain"]).set(report.chain.is_ok().into());
+        let text = self.metrics.render().map_err(|_| ErrorCause::Internal)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::CONTENT_TYPE, METRICS_TYPE);
+        headers.insert(http::header::CONTENT_LENGTH, text.len().into());
+        let mut answer = Response::new(text.into_bytes());
+        *answer.headers_mut() = headers;
+        *answer.status_mut() = StatusCode::OK;
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl ServeHttp for Admin {
+    async fn response(&self, http: &mut ServerSession) -> Answer {
+        let head = http.req_header();
+        let outcome = match (head.uri.path(), &head.method) {
+            ("/metrics", &Method::GET | &Method::HEAD) => self.scrape().await,
+            ("/metrics", _) => Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD" }),
+            _ => Err(ErrorCause::NotFound),
+        };
+        outcome.unwrap_or_else(|cause| cause.answer(self.clock.unix_millis()).1)
+    }
+}

@@ -1,0 +1,92 @@
+//! What each endpoint does: parse, ask the pipeline, write.
+
+use http::{HeaderMap, StatusCode};
+
+use crate::api::routes::Endpoint;
+use crate::api::{Api, ApiRequest};
+use crate::pipeline::credential::{Ask, Credential};
+use crate::pipeline::custody::KeyOrder;
+use crate::pipeline::permit::Permit;
+use crate::pipeline::refusal::Refusal;
+use crate::wire::answers::{self, Answer};
+use crate::wire::bodies::{SignedBody, VerifyBody, parse_status_query};
+use crate::wire::errors::ErrorCause;
+
+/// The machine-readable description of this API.
+const OPENAPI: &str = include_str!("openapi.json");
+
+impl Api {
+    pub(super) async fn handle(
+        &self,
+        endpoint: Endpoint,
+        request: &ApiRequest,
+    ) -> Result<Answer, ErrorCause> {
+        match endpoint {
+            Endpoint::Verify => self.verify(request).await,
+            Endpoint::VerifySignature => self.verify_signature(request).await,
+            Endpoint::GenerateKey => self.generate_key(request).await,
+            Endpoint::RotateKey => self.rotate_key(request).await,
+            Endpoint::RevokeKey => self.revoke_key(request).await,
+            Endpoint::KeyStatus => self.key_status(request).await,
+            Endpoint::Livez => Ok(answers::alive()),
+            Endpoint::Readyz => Ok(answers::readiness(&self.observer.seen(self.readiness.report().await))),
+            Endpoint::OpenApi => {
+                let description: Box<serde_json::value::RawValue> =
+                    serde_json::from_str(OPENAPI).map_err(|_| ErrorCause::Internal)?;
+                Ok(answers::json(StatusCode::OK, HeaderMap::new(), &description))
+            }
+        }
+    }
+
+    async fn verify(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
+        let body = VerifyBody::parse(&request.body, self.pipeline.key_format())?;
+        let credential = Credential::Key { digest: body.digest, named: body.agent };
+        let ask = Ask { credential, client: request.client, origin: body.origin, access: &self.access };
+        let permit = self.admit(ask).await?;
+        Ok(answers::verified(&permit))
+    }
+
+    async fn verify_signature(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
+        let body = SignedBody::parse(&request.body)?;
+        let credential = Credential::Signature(body.signed);
+        let ask = Ask { credential, client: request.client, origin: None, access: &self.access };
+        let permit = self.admit(ask).await?;
+        Ok(answers::verified(&permit))
+    }
+
+    async fn admit(&self, ask: Ask<'_>) -> Result<Permit, Refusal> {
+        let outcome = self.pipeline.admit(ask).await;
+        self.observer.decided(&outcome);
+        outcome
+    }
+
+    async fn generate_key(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
+        let body = SignedBody::parse_with_endpoint(&request.body)?;
+        let order = KeyOrder { client: request.client, signed: body.signed };
+        let issued = self.pipeline.generate_key(order, body.declared_endpoint).await?;
+        tracing::info!(agent = %issued.agent, "API key generated");
+        Ok(answers::key_generated(&issued))
+    }
+
+    async fn rotate_key(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
+        let body = SignedBody::parse_with_endpoint(&request.body)?;
+        let order = KeyOrder { client: request.client, signed: body.signed };
+        let issued = self.pipeline.rotate_key(order, body.declared_endpoint).await?;
+        tracing::info!(agent = %issued.agent, "API key rotated");
+        Ok(answers::key_rotated(&issued))
+    }
+
+    async fn revoke_key(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
+        let body = SignedBody::parse(&request.body)?;
+        let order = KeyOrder { client: request.client, signed: body.signed };
+        let revoked = self.pipeline.revoke_key(order).await?;
+        tracing::info!(agent = %revoked.agent, "API key revoked");
+        Ok(answers::key_revoked(&revoked))
+    }
+
+    async fn key_status(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
+        let agent = parse_status_query(request.query.as_deref())?;
+        let status = self.pipeline.key_status(request.client, agent).await?;
+        Ok(answers::key_status(&agent.to_string(), &status))
+    }
+}

@@ -1,0 +1,252 @@
+//! The composition root: configuration → ports → pipeline → doors → Pingora server.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::apps::HttpServerApp;
+use pingora::server::configuration::ServerConf;
+use pingora::server::{RunArgs, Server, ShutdownWatch};
+use pingora::services::background::{BackgroundService, background_service};
+use pingora::services::listening::Service;
+
+use crate::admin::Admin;
+use crate::api::Api;
+use crate::chain::reader::{ChainReader, Registries};
+use crate::chain::rpc::RpcPool;
+use crate::config::Settings;
+use crate::config::chain::ChainSettings;
+use crate::config::store::StoreSettings;
+use crate::domain::eip712::SigningDomain;
+use crate::domain::tier::Tier;
+use crate::os::Os;
+use crate::pipeline::readiness::Readiness;
+use crate::pipeline::{Access, Pipeline, Ports, Rules};
+use crate::ports::chain::Chain;
+use crate::ports::clock::Clock;
+use crate::ports::store::{Scope, Store};
+use crate::serve::HttpShell;
+use crate::store::embedded::{EmbeddedStore, OpenError, Options};
+use crate::telemetry::metered_store::MeteredStore;
+use crate::telemetry::metrics::Metrics;
+
+/// How long requests in flight may take after SIGTERM, in seconds.
+const GRACE_SECS: u64 = 5;
+
+/// How often memory that no longer matters is given back.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// Why the service can't start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// An address can't be listened on.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system says.
+        cause: std::io::Error,
+    },
+    /// The store can't be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// No HTTP client for the chain.
+    #[error("cannot make an HTTP client for the chain: {0}")]
+    Http(#[from] reqwest::Error),
+    /// Two metrics of one name.
+    #[error("cannot register the metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// Everything but the doors, put together.
+pub(crate) struct App {
+    server: Server,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    readiness: Arc<Readiness>,
+}
+
+impl App {
+    /// The whole service of these settings, with its listeners checked and its store open.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, StartError> {
+        let os = Os::new();
+        let clock: Arc<dyn Clock> = Arc::new(os);
+        let metrics = Metrics::new()?;
+        let chain: Arc<dyn Chain> = Arc::new(chain_reader(&settings.chain, &clock, &metrics)?);
+        let embedded: Arc<dyn Store> =
+            Arc::new(EmbeddedStore::open(store_options(settings), Arc::clone(&clock))?);
+        let store: Arc<dyn Store> = Arc::new(MeteredStore::new(embedded, Arc::clone(&clock), &metrics));
+        let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
+        let readiness = Arc::new(readiness);
+        let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
+        let pipeline = Arc::new(Pipeline::new(ports, rules(settings)));
+
+        let mut app =
+            Self { server: Server::new_with_opt_and_conf(None, server_conf()), clock, metrics, readiness };
+        app.server.bootstrap();
+        app.serve_api(settings, Arc::clone(&pipeline))?;
+        app.serve_admin(settings)?;
+        app.server.add_service(background_service("sweeper", Sweeper { pipeline }));
+        Ok(app)
+    }
+
+    /// What is asked whether verifications can be answered.
+    pub(crate) fn readiness(&self) -> Arc<Readiness> {
+        Arc::clone(&self.readiness)
+    }
+
+    /// Adds something that runs beside the doors.
+    pub(crate) fn add_background(
+        &mut self,
+        name: &str,
+        task: impl BackgroundService + Send + Sync + 'static,
+    ) {
+        self.server.add_service(background_service(name, task));
+    }
+
+    /// Adds a listener; `door` is its name in logs and metrics.
+    pub(crate) fn add_door<S>(
+        &mut self,
+        door: &str,
+        address: SocketAddr,
+        threads: Option<usize>,
+        service: S,
+    ) -> Result<(), StartError>
+    where
+        HttpShell<S>: HttpServerApp + Send + Sync + 'static,
+    {
+        check_listener(address)?;
+        let shell = HttpShell::new(service, door, Arc::clone(&self.clock), &self.metrics);
+        let mut listening = Service::new(door.to_owned(), shell);
+        listening.add_tcp(&address.to_string());
+        listening.threads = threads;
+        self.server.add_service(listening);
+        Ok(())
+    }
+
+    /// Serves until a signal says to stop: SIGTERM lets requests finish, SIGINT does not.
+    pub(crate) fn run(self) {
+        self.server.run(RunArgs::default());
+    }
+
+    fn serve_api(&mut self, settings: &Settings, pipeline: Arc<Pipeline>) -> Result<(), StartError> {
+        let access =
+            Access { scope: Scope::Api, min_tier: Tier::Bronze, quotas: settings.tiers.requests_per_minute };
+        let api = Api::new(
+            pipeline,
+            Arc::clone(&self.readiness),
+            access,
+            settings.listen.trusted_proxies.clone(),
+            Arc::clone(&self.clock),
+            &self.metrics,
+        );
+        self.add_door("api", settings.listen.api, None, api)
+    }
+
+    fn serve_admin(&mut self, settings: &Settings) -> Result<(), StartError> {
+        let admin = Admin::new(self.metrics.clone(), Arc::clone(&self.readiness), Arc::clone(&self.clock));
+        self.add_door("admin", settings.listen.admin, Some(1), admin)
+    }
+}
+
+/// Serves a single door, without the rest of the product.
+#[cfg(feature = "dev-chain")]
+pub(crate) fn run_door<S>(door: &str, address: SocketAddr, service: S) -> Result<(), StartError>
+where
+    HttpShell<S>: HttpServerApp + Send + Sync + 'static,
+{
+    check_listener(address)?;
+    let mut server = Server::new_with_opt_and_conf(None, server_conf());
+    server.bootstrap();
+    let shell = HttpShell::new(service, door, Arc::new(Os::new()), &Metrics::new()?);
+    let mut listening = Service::new(door.to_owned(), shell);
+    listening.add_tcp(&address.to_string());
+    server.add_service(listening);
+    server.run(RunArgs::default());
+    Ok(())
+}
+
+/// Gives memory back now and then.
+struct Sweeper {
+    pipeline: Arc<Pipeline>,
+}
+
+#[async_trait]
+impl BackgroundService for Sweeper {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(SWEEP_EVERY) => self.pipeline.sweep(),
+                _ = shutdown.changed() => return,
+            }
+        }
+    }
+}
+
+/// Reads the configured registries.
+fn chain_reader(
+    chain: &ChainSettings,
+    clock: &Arc<dyn Clock>,
+    metrics: &Metrics,
+) -> Result<ChainReader, StartError> {
+    let registries = Registries {
+        identity: chain.contracts.identity,
+        stake_vault: chain.contracts.stake_vault,
+        reputation: chain.contracts.reputation,
+        validation: chain.contracts.validation,
+        organization: chain.contracts.organization,
+        multicall: chain.multicall,
+    };
+    let rpc = RpcPool::new(&chain.rpc_urls, chain.request_timeout, Arc::clone(clock), metrics.clone())?;
+    Ok(ChainReader::new(rpc, registries, chain.poll_interval, Arc::clone(clock), metrics))
+}
+
+/// What owners sign, under these settings.
+pub(crate) fn signing_domain(settings: &Settings) -> SigningDomain {
+    let signature = &settings.signature;
+    SigningDomain::new(
+        &signature.domain_name,
+        &signature.domain_version,
+        signature.chain_id,
+        settings.chain.contracts.identity,
+    )
+}
+
+fn rules(settings: &Settings) -> Rules {
+    Rules {
+        signing_domain: signing_domain(settings),
+        freshness: settings.signature.freshness,
+        stakes: settings.tiers.stake,
+        key_format: settings.keys.format.clone(),
+        key_management: settings.keys.requests_per_hour,
+        failures: settings.abuse.failures_per_minute,
+    }
+}
+
+fn store_options(settings: &Settings) -> Options {
+    let StoreSettings::Embedded { path } = &settings.store;
+    Options {
+        path: path.clone(),
+        nonce_retention_secs: settings.signature.nonce_retention.as_secs(),
+        max_ahead_secs: settings.signature.freshness.max_ahead_secs,
+    }
+}
+
+/// Made in code: Pingora's own file and its silent defaults are not for our users.
+fn server_conf() -> ServerConf {
+    ServerConf {
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        work_stealing: true,
+        grace_period_seconds: Some(GRACE_SECS),
+        graceful_shutdown_timeout_seconds: Some(GRACE_SECS),
+        upgrade_sock: String::new(),
+        pid_file: String::new(),
+        ..ServerConf::default()
+    }
+}
+
+/// The server framework ends the process with a backtrace when it can't listen; found out before, it is a sentence.
+fn check_listener(address: SocketAddr) -> Result<(), StartError> {
+    TcpListener::bind(address).map(drop).map_err(|cause| StartError::Listen { address, cause })
+}

@@ -1,0 +1,179 @@
+//! One agent's profile from one block: one `eth_call` of Multicall3's `aggregate3`, every inner call allowed to fail.
+//!
+//! Only a decoded "not minted" is an absent agent. Empty or undecodable data is a misconfiguration or a lie, and a fault.
+
+use alloy::primitives::{Address, Bytes, U256};
+use alloy::sol_types::SolCall;
+
+use crate::chain::abi::{
+    Call3, Result3, aggregate3Call, first_word, getAgentOrganizationsCall, getReputationCall, getStakeCall,
+    getValidationCall, is_not_minted, ownerOfCall, tokenURICall,
+};
+use crate::chain::fault::ReadError;
+use crate::chain::rpc::CallOutcome;
+use crate::domain::agent_id::AgentId;
+use crate::domain::profile::{LatestValidation, Organization, Reputation, TrustProfile, Validation};
+
+/// The longest text taken from the chain, in bytes; what is longer is cut.
+const CHAIN_TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// The most organizations taken from the chain; the rest is left out.
+const ORGANIZATIONS_MAX: usize = 1_000;
+
+/// Where the registries stand. Those that are absent read as zero or empty.
+#[derive(Debug, Clone, Copy)]
+pub struct Registries {
+    /// ERC-721 registry of agents.
+    pub identity: Address,
+    /// Where agents' stakes lie.
+    pub stake_vault: Address,
+    /// Feedback, if there is such a registry.
+    pub reputation: Option<Address>,
+    /// Validations, if there is such a registry.
+    pub validation: Option<Address>,
+    /// Organizations, if there is such a registry.
+    pub organization: Option<Address>,
+    /// Multicall3.
+    pub multicall: Address,
+}
+
+impl Registries {
+    /// Every configured contract, by its name in the configuration.
+    pub(super) fn contracts(&self) -> impl Iterator<Item = (&'static str, Address)> {
+        [
+            ("chain.contracts.identity", Some(self.identity)),
+            ("chain.contracts.stake_vault", Some(self.stake_vault)),
+            ("chain.contracts.reputation", self.reputation),
+            ("chain.contracts.validation", self.validation),
+            ("chain.contracts.organization", self.organization),
+            ("chain.multicall", Some(self.multicall)),
+        ]
+        .into_iter()
+        .filter_map(|(name, address)| address.map(|address| (name, address)))
+    }
+
+    /// The call data of a whole profile for Multicall3.
+    pub(super) fn profile_call(&self, agent: AgentId) -> Vec<u8> {
+        let id = agent.token_id();
+        let calls = [
+            Some((self.identity, ownerOfCall { tokenId: id }.abi_encode())),
+            Some((self.identity, tokenURICall { tokenId: id }.abi_encode())),
+            Some((self.stake_vault, getStakeCall { agentId: id }.abi_encode())),
+            self.reputation.map(|to| (to, getReputationCall { agentId: id }.abi_encode())),
+            self.validation.map(|to| (to, getValidationCall { agentId: id }.abi_encode())),
+            self.organization.map(|to| (to, getAgentOrganizationsCall { agentId: id }.abi_encode())),
+        ];
+        let calls = calls.into_iter().flatten();
+        let calls = calls.map(|(target, data)| Call3 { target, allowFailure: true, callData: data.into() });
+        aggregate3Call { calls: calls.collect() }.abi_encode()
+    }
+
+    /// The profile in what Multicall3 returned; nothing when the agent is not minted.
+    pub(super) fn read_profile(&self, outcome: CallOutcome) -> Result<Option<TrustProfile>, ReadError> {
+        let CallOutcome::Returned(data) = outcome else { return Err(ReadError::Reverted("aggregate3")) };
+        if data.is_empty() {
+            return Err(ReadError::NoCode("chain.multicall"));
+        }
+        let results = aggregate3Call::abi_decode_returns(&data);
+        let mut results = results.map_err(|_| ReadError::Undecodable("aggregate3"))?.into_iter();
+        let mut next = || results.next().ok_or(ReadError::Undecodable("aggregate3"));
+
+        let Some(owner) = read_owner(outcome_of(next()?))? else { return Ok(None) };
+        let metadata_uri = decode::<tokenURICall>("tokenURI", "chain.contracts.identity", next()?)?;
+        let stake = returned("getStake", "chain.contracts.stake_vault", next()?)?;
+        let stake = first_word(&stake).ok_or(ReadError::Undecodable("getStake"))?;
+        Ok(Some(TrustProfile {
+            owner,
+            stake,
+            metadata_uri: cut(metadata_uri),
+            reputation: match self.reputation {
+                Some(_) => reputation(next()?)?,
+                None => Reputation::default(),
+            },
+            validation: match self.validation {
+                Some(_) => validation(next()?)?,
+                None => Validation::default(),
+            },
+            organizations: match self.organization {
+                Some(_) => organizations(next()?)?,
+                None => Vec::new(),
+            },
+        }))
+    }
+}
+
+/// The call data of an owner look-up.
+pub(super) fn owner_call(agent: AgentId) -> Vec<u8> {
+    ownerOfCall { tokenId: agent.token_id() }.abi_encode()
+}
+
+/// The owner in what the identity registry returned; nothing when the agent is not minted.
+pub(super) fn read_owner(outcome: CallOutcome) -> Result<Option<Address>, ReadError> {
+    match outcome {
+        CallOutcome::Returned(data) if data.is_empty() => Err(ReadError::NoCode("chain.contracts.identity")),
+        CallOutcome::Returned(data) => {
+            let owner = ownerOfCall::abi_decode_returns_validate(&data);
+            let owner = owner.map_err(|_| ReadError::Undecodable("ownerOf"))?;
+            Ok((owner != Address::ZERO).then_some(owner))
+        }
+        CallOutcome::Reverted(data) if is_not_minted(&data) => Ok(None),
+        CallOutcome::Reverted(_) => Err(ReadError::Reverted("ownerOf")),
+    }
+}
+
+fn reputation(result: Result3) -> Result<Reputation, ReadError> {
+    let row = decode::<getReputationCall>("getReputation", "chain.contracts.reputation", result)?;
+    Ok(Reputation { total_score: row.totalScore, feedback_count: count("getReputation", row.feedbackCount)? })
+}
+
+fn validation(result: Result3) -> Result<Validation, ReadError> {
+    let row = decode::<getValidationCall>("getValidation", "chain.contracts.validation", result)?;
+    let count = count("getValidation", row.count)?;
+    let latest = (count > 0).then(|| LatestValidation {
+        passed: row.latestPassed,
+        evidence: cut(row.latestEvidence),
+        validator: row.latestValidator,
+    });
+    Ok(Validation { count, latest })
+}
+
+fn organizations(result: Result3) -> Result<Vec<Organization>, ReadError> {
+    let rows =
+        decode::<getAgentOrganizationsCall>("getAgentOrganizations", "chain.contracts.organization", result)?;
+    let rows = rows.into_iter().take(ORGANIZATIONS_MAX);
+    Ok(rows
+        .map(|row| Organization { org_id: row.orgId, name: cut(row.name), verified: row.verified })
+        .collect())
+}
+
+fn decode<C: SolCall>(
+    name: &'static str,
+    contract: &'static str,
+    result: Result3,
+) -> Result<C::Return, ReadError> {
+    let data = returned(name, contract, result)?;
+    C::abi_decode_returns(&data).map_err(|_| ReadError::Undecodable(name))
+}
+
+fn returned(name: &'static str, contract: &'static str, result: Result3) -> Result<Bytes, ReadError> {
+    match outcome_of(result) {
+        CallOutcome::Returned(data) if data.is_empty() => Err(ReadError::NoCode(contract)),
+        CallOutcome::Returned(data) => Ok(data),
+        CallOutcome::Reverted(_) => Err(ReadError::Reverted(name)),
+    }
+}
+
+fn outcome_of(result: Result3) -> CallOutcome {
+    let Result3 { success, returnData } = result;
+    if success { CallOutcome::Returned(returnData) } else { CallOutcome::Reverted(returnData) }
+}
+
+/// A number of submissions. No honest registry counts beyond 64 bits, and JSON readers don't either.
+fn count(name: &'static str, number: U256) -> Result<u64, ReadError> {
+    u64::try_from(number).map_err(|_| ReadError::Undecodable(name))
+}
+
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(CHAIN_TEXT_BYTES_MAX));
+    text
+}

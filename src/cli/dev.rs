@@ -1,0 +1,170 @@
+//! `tiergate dev`: a chain with sample agents, the store and the API in one process, and what to paste next.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+
+use crate::app::{self, App};
+use crate::cli::Failure;
+use crate::cli::check::environment;
+use crate::config::Settings;
+use crate::dev::chain::DevChain;
+use crate::dev::door::DevChainDoor;
+use crate::dev::samples::{self, Deployment};
+use crate::os::Os;
+use crate::pipeline::readiness::Readiness;
+use crate::telemetry::log;
+
+/// The development chain's id: the one in the contract's signing domain.
+const CHAIN_ID: u64 = 8004;
+
+/// How often the service is asked whether it is ready, before what to paste is printed.
+const READY_POLL: Duration = Duration::from_millis(20);
+
+/// Start everything in one process for development.
+#[derive(clap::Args)]
+pub(super) struct Dev {
+    /// Where the API listens.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    api: SocketAddr,
+    /// Where metrics are scraped.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    admin: SocketAddr,
+    /// Where the development chain's JSON-RPC listens.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8545")]
+    chain: SocketAddr,
+    /// Start the chain alone, and print its addresses as one line of JSON.
+    #[arg(long)]
+    only_chain: bool,
+}
+
+impl Dev {
+    /// Runs until it is told to stop.
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
+        let deployment = samples::deploy(&chain).map_err(Failure::new)?;
+        let _log = log::start().map_err(Failure::new)?;
+        if self.only_chain {
+            println!("{}", self.facts(&deployment));
+            return app::run_door("dev-chain", self.chain, DevChainDoor::new(chain)).map_err(Failure::new);
+        }
+        // Removed when this returns, with the store in it.
+        let folder = tempfile::Builder::new().prefix("tiergate-dev-").tempdir().map_err(Failure::new)?;
+        let config = self.write_files(folder.path(), &deployment).map_err(Failure::new)?;
+        let settings = Settings::parse(&config, environment()).map_err(Failure::new)?;
+        let mut app = App::new(&settings).map_err(Failure::new)?;
+        app.add_door("dev-chain", self.chain, Some(1), DevChainDoor::new(chain)).map_err(Failure::new)?;
+        let text = self.welcome(folder.path(), &deployment);
+        app.add_background("welcome", Welcome { text, readiness: app.readiness() });
+        app.run();
+        Ok(())
+    }
+
+    /// What a script needs to know of the chain.
+    fn facts(&self, deployment: &Deployment) -> serde_json::Value {
+        serde_json::json!({
+            "rpcUrl": format!("http://{}", self.chain),
+            "chainId": CHAIN_ID,
+            "identity": deployment.identity,
+            "stakeVault": deployment.stake_vault,
+            "reputation": deployment.reputation,
+            "validation": deployment.validation,
+            "organization": deployment.organization,
+            "multicall": deployment.multicall,
+        })
+    }
+
+    /// The configuration and the sample owners' keys, as files. Gives the configuration.
+    fn write_files(&self, folder: &Path, deployment: &Deployment) -> std::io::Result<String> {
+        for agent in &deployment.agents {
+            fs::write(key_file(folder, agent.id), agent.key)?;
+        }
+        let config = format!(
+            "[listen]\napi = \"{}\"\nadmin = \"{}\"\n\n[chain]\nrpc_urls = [\"http://{}\"]\nmulticall = \"{}\"\n\n\
+             [chain.contracts]\nidentity = \"{}\"\nstake_vault = \"{}\"\nreputation = \"{}\"\nvalidation = \"{}\"\n\
+             organization = \"{}\"\n\n[store]\nkind = \"embedded\"\npath = {:?}\n",
+            self.api,
+            self.admin,
+            self.chain,
+            deployment.multicall,
+            deployment.identity,
+            deployment.stake_vault,
+            deployment.reputation,
+            deployment.validation,
+            deployment.organization,
+            folder.join("data"),
+        );
+        fs::write(config_file(folder), &config)?;
+        Ok(config)
+    }
+
+    fn welcome(&self, folder: &Path, deployment: &Deployment) -> String {
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tiergate"));
+        let program = program.display();
+        let config = config_file(folder);
+        let sign = |agent: u64| {
+            let key_file = key_file(folder, agent);
+            format!(
+                "{program} sign --agent-id {agent} --key-file {} --config {}",
+                key_file.display(),
+                config.display()
+            )
+        };
+        let (api, kept) = (self.api, folder.join("key.json"));
+        let kept = kept.display();
+        let mut text = String::new();
+        let _ = writeln!(text, "Tiergate is ready.\n");
+        let _ = writeln!(text, "  API      http://{api}\n  metrics  http://{}/metrics", self.admin);
+        let _ = writeln!(text, "  chain    http://{}  (chain id {CHAIN_ID}, in memory)", self.chain);
+        let _ = writeln!(text, "  config   {}\n\nSample agents:", config.display());
+        for agent in &deployment.agents {
+            let _ = writeln!(text, "  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner);
+        }
+        let _ = writeln!(
+            text,
+            "\nGenerate an API key for agent 2, signed by its owner:\n  {} | curl -s -d @- http://{api}/keys/generate | tee {kept}\n\
+             \nVerify the agent with that key:\n  curl -s -d @{kept} http://{api}/verify\n\
+             \nVerify agent 3 with its owner's signature:\n  {} | curl -s -d @- http://{api}/verify/signature\n\
+             \nSee agent 5, which has no stake, refused:\n  {} | curl -s -d @- http://{api}/verify/signature\n\
+             \nCtrl-C stops everything and forgets it.",
+            sign(2),
+            sign(3),
+            sign(5),
+        );
+        text
+    }
+}
+
+/// Prints what to paste once it works.
+struct Welcome {
+    text: String,
+    readiness: Arc<Readiness>,
+}
+
+#[async_trait]
+impl BackgroundService for Welcome {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        while !self.readiness.report().await.is_ready() {
+            tokio::select! {
+                () = tokio::time::sleep(READY_POLL) => {}
+                _ = shutdown.changed() => return,
+            }
+        }
+        println!("{}", self.text);
+    }
+}
+
+fn key_file(folder: &Path, agent: u64) -> PathBuf {
+    folder.join(format!("agent-{agent}.key"))
+}
+
+fn config_file(folder: &Path) -> PathBuf {
+    folder.join("tiergate.toml")
+}

@@ -1,0 +1,93 @@
+//! The command line: one file per command. Errors are one plain sentence on standard error and a non-zero exit code.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on them")]
+
+mod check;
+mod client;
+mod keys;
+mod owner_key;
+mod run;
+mod sign;
+mod signing;
+mod verify;
+
+#[cfg(feature = "dev-chain")]
+mod dev;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A gateway that lets verified on-chain agents through.
+#[derive(Parser)]
+#[command(name = "tiergate", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve, as the configuration file says.
+    Run(ConfigFile),
+    /// Start everything in one process for development: a chain with sample agents, store and API.
+    #[cfg(feature = "dev-chain")]
+    Dev(dev::Dev),
+    /// Check a configuration file and list every problem in it; exit code 2 if there are any.
+    Check(ConfigFile),
+    /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take.
+    Sign(sign::Sign),
+    /// Generate, rotate, revoke or look up an agent's API key at a running service.
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Verify an agent at a running service.
+    Verify(verify::Verify),
+}
+
+/// Which configuration file to read.
+#[derive(clap::Args)]
+struct ConfigFile {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE", default_value = "tiergate.toml", env = "TIERGATE_CONFIG")]
+    config: PathBuf,
+}
+
+/// Why a command failed: a sentence for people, and the exit code.
+#[derive(Debug)]
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    fn new(message: impl std::fmt::Display) -> Self {
+        Self { message: message.to_string(), code: 1 }
+    }
+
+    fn with_code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+}
+
+/// Runs the command that the arguments name.
+#[must_use]
+pub fn main() -> ExitCode {
+    pingora::tls::install_default_crypto_provider();
+    let outcome = match Cli::parse().command {
+        Command::Run(file) => run::run(&file.config),
+        #[cfg(feature = "dev-chain")]
+        Command::Dev(dev) => dev.run(),
+        Command::Check(file) => check::check(&file.config),
+        Command::Sign(sign) => sign.run(),
+        Command::Keys(keys) => keys.run(),
+        Command::Verify(verify) => verify.run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("tiergate: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! `tiergate run`: serve until told to stop.
+
+use std::path::Path;
+
+use crate::app::App;
+use crate::cli::Failure;
+use crate::cli::check::load;
+use crate::config::Settings;
+use crate::telemetry::log;
+
+/// Serves as the file says.
+pub(super) fn run(config: &Path) -> Result<(), Failure> {
+    let settings = load(config)?;
+    let _log = log::start().map_err(Failure::new)?;
+    let app = App::new(&settings).map_err(Failure::new)?;
+    announce(&settings);
+    app.run();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn announce(settings: &Settings) {
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        api = %settings.listen.api,
+        admin = %settings.listen.admin,
+        nodes = %settings.chain.rpc_urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
+        "serving",
+    );
+}

@@ -1,0 +1,28 @@
+//! `tiergate sign`: the JSON body of a signed request, for `curl -d @-`.
+
+use serde_json::{Value, json};
+
+use crate::cli::Failure;
+use crate::cli::signing::Signing;
+
+/// Sign a request as an agent's owner.
+#[derive(clap::Args)]
+pub(super) struct Sign {
+    #[command(flatten)]
+    signing: Signing,
+    /// The endpoint URL to declare, for generate and rotate.
+    #[arg(long, value_name = "URL")]
+    declared_endpoint: Option<String>,
+}
+
+impl Sign {
+    /// Prints the body.
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let mut body = self.signing.body()?;
+        if let Some(endpoint) = self.declared_endpoint {
+            body.insert("declaredEndpoint".to_owned(), json!(endpoint));
+        }
+        println!("{}", Value::Object(body));
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! `[chain]` and `[chain.contracts]`: how the chain is reached and where the registries stand.
+
+use std::time::Duration;
+
+use alloy::primitives::Address;
+
+use crate::config::duration::DurationBounds;
+use crate::config::reader::Reader;
+use crate::config::written::quoted;
+use crate::domain::rpc_url::{RpcUrl, public_part};
+
+/// How many RPC URLs there may be.
+const RPC_URLS_MAX: usize = 16;
+
+const UP_TO_A_MINUTE: DurationBounds = DurationBounds {
+    min: Duration::from_nanos(1),
+    max: Duration::from_secs(60),
+    allowed: "of more than 0s and at most 60s",
+};
+
+/// The chain and its registries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainSettings {
+    /// Where JSON-RPC is answered, in order of preference; at least one.
+    pub rpc_urls: Vec<RpcUrl>,
+    /// For how long a profile that was read may be used; more than 0, at most 60 s.
+    pub poll_interval: Duration,
+    /// For how long one RPC try may take; more than 0, at most 60 s.
+    pub request_timeout: Duration,
+    /// Multicall3, which reads a profile from one block in one call.
+    pub multicall: Address,
+    /// The registries.
+    pub contracts: Contracts,
+}
+
+/// Where the registries stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contracts {
+    /// Who owns which agent; also the contract that signatures are bound to.
+    pub identity: Address,
+    /// Which agent has staked how much.
+    pub stake_vault: Address,
+    /// What others say about agents; without it a profile has none.
+    pub reputation: Option<Address>,
+    /// What validators found; without it a profile has none.
+    pub validation: Option<Address>,
+    /// Who belongs to which organization; without it a profile has none.
+    pub organization: Option<Address>,
+}
+
+impl ChainSettings {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        let rpc_urls =
+            reader.texts("chain.rpc_urls", &["http://127.0.0.1:8545"], &(1..=RPC_URLS_MAX), rpc_url);
+        let poll_interval = reader.duration("chain.poll_interval", "1s", &UP_TO_A_MINUTE);
+        let request_timeout = reader.duration("chain.request_timeout", "2s", &UP_TO_A_MINUTE);
+        let multicall =
+            reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract);
+        let contracts = Contracts::read(reader);
+        Some(Self {
+            rpc_urls: rpc_urls?,
+            poll_interval: poll_interval?,
+            request_timeout: request_timeout?,
+            multicall: multicall?,
+            contracts: contracts?,
+        })
+    }
+}
+
+impl Contracts {
+    fn read(reader: &mut Reader) -> Option<Self> {
+        let identity = reader.required_text("chain.contracts.identity", contract);
+        let stake_vault = reader.required_text("chain.contracts.stake_vault", contract);
+        let reputation = reader.optional_text("chain.contracts.reputation", contract);
+        let validation = reader.optional_text("chain.contracts.validation", contract);
+        let organization = reader.optional_text("chain.contracts.organization", contract);
+        Some(Self { identity: identity?, stake_vault: stake_vault?, reputation, validation, organization })
+    }
+}
+
+/// What is wrong shows scheme and host at most, and nothing of a text that is no URL at all.
+fn rpc_url(text: &str) -> Result<RpcUrl, String> {
+    RpcUrl::parse(text).map_err(|_| {
+        let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
+        format!("is {shown}; write an absolute http:// or https:// URL without blanks, backslashes and #")
+    })
+}
+
+/// The address of a contract. Mixed case is a checksum (EIP-55), so that a typing error is found here.
+fn contract(text: &str) -> Result<Address, String> {
+    let malformed = || format!("is {}; write a contract's address, 0x and 40 hex digits", quoted(text));
+    let digits = text.strip_prefix("0x").ok_or_else(malformed)?;
+    let address: Address = text.parse().map_err(|_| malformed())?;
+    if address.is_zero() {
+        return Err("is the zero address; write a contract's address".to_owned());
+    }
+    let has = |one_case: fn(&u8) -> bool| digits.bytes().any(|byte| one_case(&byte));
+    let mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase);
+    if mixed && text != address.to_checksum(None) {
+        return Err(format!("is {}, whose checksum (EIP-55) is wrong; check each digit", quoted(text)));
+    }
+    Ok(address)
+}

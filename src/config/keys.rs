@@ -1,0 +1,38 @@
+//! `[keys]`: what API keys look like and how often they may be managed.
+
+use crate::config::reader::Reader;
+use crate::config::written::quoted;
+use crate::domain::api_key::ApiKeyFormat;
+use crate::domain::quota::Quota;
+
+/// The longest prefix, in characters.
+const PREFIX_CHARS_MAX: usize = 64;
+
+/// API keys and their management.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySettings {
+    /// What a key looks like; its prefix is 1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`.
+    pub format: ApiKeyFormat,
+    /// How often one agent's keys may be managed from one client IP.
+    pub requests_per_hour: Quota,
+}
+
+impl KeySettings {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        let format = reader.text("keys.prefix", "svc_live_v1_", prefix);
+        let requests_per_hour = reader.integer("keys.requests_per_hour", 10, &(1..=1_000_000));
+        Some(Self { format: format?, requests_per_hour: requests_per_hour.map(Quota::per_hour)? })
+    }
+}
+
+fn prefix(text: &str) -> Result<ApiKeyFormat, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if (1..=PREFIX_CHARS_MAX).contains(&text.len()) && text.bytes().all(plain) {
+        Ok(ApiKeyFormat::new(text))
+    } else {
+        Err(format!(
+            "is {}; write 1 to {PREFIX_CHARS_MAX} characters of A-Z, a-z, 0-9, _ and -",
+            quoted(text)
+        ))
+    }
+}

@@ -1,0 +1,114 @@
+//! The configuration: one TOML file, every value of which the environment may override (`TIERGATE__SECTION__KEY`).
+//!
+//! What comes out is checked: whoever holds [`Settings`] need not look again. Everything that is wrong is reported at
+//! once. Each section has a file of its own, which states its keys, defaults and bounds; `conf/tiergate.toml` shows them
+//! to operators. Must not know what the settings are used for.
+
+pub mod abuse;
+pub mod chain;
+pub mod keys;
+pub mod listen;
+pub mod problem;
+pub mod signature;
+pub mod store;
+pub mod tiers;
+
+mod duration;
+mod reader;
+mod syntax;
+mod tokens;
+mod unknown;
+mod written;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::config::abuse::AbuseSettings;
+use crate::config::chain::ChainSettings;
+use crate::config::keys::KeySettings;
+use crate::config::listen::Listen;
+use crate::config::problem::{Problem, Problems};
+use crate::config::reader::Reader;
+use crate::config::signature::SignatureSettings;
+use crate::config::store::StoreSettings;
+use crate::config::tiers::TierSettings;
+
+/// The largest configuration file, in bytes.
+pub const CONFIG_BYTES_MAX: usize = 1_048_576;
+
+/// The whole configuration, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where requests come in.
+    pub listen: Listen,
+    /// The chain and its registries.
+    pub chain: ChainSettings,
+    /// What each trust tier asks for and gives.
+    pub tiers: TierSettings,
+    /// What owners sign and how long it is good for.
+    pub signature: SignatureSettings,
+    /// API keys and their management.
+    pub keys: KeySettings,
+    /// Where keys and nonces are kept.
+    pub store: StoreSettings,
+    /// Protection against guessing.
+    pub abuse: AbuseSettings,
+}
+
+impl Settings {
+    /// Reads the file at `path`; `environment` is all variables of the process.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it.
+    pub fn load(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
+        let text = read_file(path).map_err(|phrase| Problem::new(path.display(), phrase))?;
+        Self::parse(&text, environment)
+    }
+
+    /// Reads the text of a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it.
+    pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
+        let mut reader = Reader::new(syntax::table(text)?, environment);
+        let settings = Self::read(&mut reader);
+        reader.finish(settings)
+    }
+
+    /// Reads every section before it gives up on any.
+    fn read(reader: &mut Reader) -> Option<Self> {
+        let listen = Listen::read(reader);
+        let chain = ChainSettings::read(reader);
+        let tiers = TierSettings::read(reader);
+        let signature = SignatureSettings::read(reader);
+        let keys = KeySettings::read(reader);
+        let store = StoreSettings::read(reader);
+        let abuse = AbuseSettings::read(reader);
+        Some(Self {
+            listen: listen?,
+            chain: chain?,
+            tiers: tiers?,
+            signature: signature?,
+            keys: keys?,
+            store: store?,
+            abuse: abuse?,
+        })
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, String> {
+    let unreadable = |why: io::Error| format!("cannot be read: {why}");
+    let file = File::open(path).map_err(unreadable)?;
+    let mut text = String::new();
+    let read = file.take(CONFIG_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if read > CONFIG_BYTES_MAX {
+        return Err(format!("is longer than {CONFIG_BYTES_MAX} bytes"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

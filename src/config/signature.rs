@@ -1,0 +1,90 @@
+//! `[signature]`: what owners sign and how long a signature is good for.
+
+use std::time::Duration;
+
+use humantime::format_duration;
+
+use crate::config::duration::DurationBounds;
+use crate::config::reader::Reader;
+use crate::domain::freshness::Freshness;
+
+const MAX_AGE: DurationBounds = DurationBounds {
+    min: Duration::from_secs(1),
+    max: Duration::from_secs(24 * HOUR_SECS),
+    allowed: "from 1s to 24h",
+};
+
+const MAX_AHEAD: DurationBounds =
+    DurationBounds { min: Duration::ZERO, max: Duration::from_secs(HOUR_SECS), allowed: "from 0s to 1h" };
+
+const NONCE_RETENTION: DurationBounds = DurationBounds {
+    min: Duration::ZERO,
+    max: Duration::from_secs(366 * 24 * HOUR_SECS),
+    allowed: "of at most 366 days",
+};
+
+const HOUR_SECS: u64 = 3_600;
+
+/// What owners sign and how long it is good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignatureSettings {
+    /// The EIP-712 domain's name.
+    pub domain_name: String,
+    /// The EIP-712 domain's version.
+    pub domain_version: String,
+    /// The EIP-712 domain's chain id; at least 1.
+    pub chain_id: u64,
+    /// How old or how far ahead a timestamp may be.
+    pub freshness: Freshness,
+    /// For how long a used nonce is remembered; never shorter than the whole of `freshness`, at most 366 days.
+    pub nonce_retention: Duration,
+}
+
+impl SignatureSettings {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        let domain_name = reader.text("signature.domain_name", "Service Verification", not_empty);
+        let domain_version = reader.text("signature.domain_version", "1", not_empty);
+        let chain_id = reader.integer("signature.chain_id", 8004, &(1..=i64::MAX));
+        let max_age_secs = whole_seconds(reader, "signature.max_age", "300s", &MAX_AGE);
+        let max_ahead_secs = whole_seconds(reader, "signature.max_ahead", "60s", &MAX_AHEAD);
+        let nonce_retention = reader.duration("signature.nonce_retention", "24h", &NONCE_RETENTION);
+
+        let freshness = Freshness { max_age_secs: max_age_secs?, max_ahead_secs: max_ahead_secs? };
+        let nonce_retention = nonce_retention?;
+        let window = Duration::from_secs(freshness.span_secs());
+        if nonce_retention < window {
+            let phrase = format!(
+                "nonce_retention is {}, shorter than max_age and max_ahead together; write at least {}",
+                format_duration(nonce_retention),
+                format_duration(window),
+            );
+            reader.report(&["signature.nonce_retention", "signature.max_age", "signature.max_ahead"], phrase);
+        }
+        Some(Self {
+            domain_name: domain_name?,
+            domain_version: domain_version?,
+            chain_id: chain_id?,
+            freshness,
+            nonce_retention,
+        })
+    }
+}
+
+fn not_empty(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("is empty".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+/// Timestamps are whole seconds, and so are their distances.
+fn whole_seconds(
+    reader: &mut Reader,
+    path: &'static str,
+    default: &str,
+    bounds: &DurationBounds,
+) -> Option<u64> {
+    let duration = reader.duration(path, default, bounds)?;
+    let whole = match duration.subsec_nanos() {
+        0 => Ok(duration.as_secs()),
+        _ => Err(format!("is {}; write whole seconds", format_duration(duration))),
+    };
+    reader.check(path, whole)
+}

@@ -1,0 +1,247 @@
+//! Each bound at, below and above; and what a value means.
+
+use std::time::Duration;
+
+use alloy::primitives::U256;
+
+use super::{minimal_with, parse, problems};
+use crate::config::Settings;
+use crate::domain::tier::PerTier;
+
+fn settings(keys: &[(&str, &str)]) -> Settings {
+    parse(&minimal_with(keys), &[]).unwrap_or_else(|problems| panic!("{keys:?}: {problems}"))
+}
+
+/// Each of the values, as TOML writes it, is accepted, or is the one problem of the file.
+fn check(path: &str, accepted: &[&str], refused: &[&str]) {
+    // Wide enough for every window that is tried.
+    let base = ("signature.nonce_retention", "\"366 days\"");
+    for literal in accepted {
+        settings(&[base, (path, literal)]);
+    }
+    for literal in refused {
+        let found = problems(&minimal_with(&[base, (path, literal)]), &[]);
+        assert_eq!(found.len(), 1, "{path} = {literal}: {found:?}");
+        assert!(found[0].starts_with(&format!("{path}: ")), "{path} = {literal}: {found:?}");
+    }
+}
+
+#[test]
+fn a_listener_is_an_ip_address_and_a_port() {
+    check(
+        "listen.api",
+        &["\"0.0.0.0:1\"", "\"[::]:65535\"", "\"127.0.0.1:0\""],
+        &["\"\"", "\"127.0.0.1\"", "\"localhost:80\"", "\":80\"", "\"127.0.0.1:65536\"", "\" 127.0.0.1:80\""],
+    );
+}
+
+#[test]
+fn api_and_admin_listen_on_different_addresses_unless_the_port_is_chosen_by_the_system() {
+    for (api, admin, same) in [
+        ("127.0.0.1:80", "127.0.0.1:80", true),
+        ("0.0.0.0:80", "127.0.0.1:80", true),
+        ("127.0.0.1:80", "0.0.0.0:80", true),
+        ("[::]:80", "[::1]:80", true),
+        ("127.0.0.1:80", "127.0.0.2:80", false),
+        ("127.0.0.1:80", "127.0.0.1:81", false),
+        ("127.0.0.1:80", "[::]:80", false),
+        ("127.0.0.1:0", "127.0.0.1:0", false),
+    ] {
+        let (api, admin) = (format!("\"{api}\""), format!("\"{admin}\""));
+        let found = problems(&minimal_with(&[("listen.api", &api), ("listen.admin", &admin)]), &[]);
+        assert_eq!(found.len(), usize::from(same), "{api} {admin}: {found:?}");
+        assert!(found.iter().all(|line| line.starts_with("listen.admin: ")), "{found:?}");
+    }
+}
+
+#[test]
+fn a_trusted_proxy_is_a_network_or_a_single_host() {
+    let proxies = "[\"10.1.2.3/8\", \"192.0.2.1\", \"2001:db8::/32\", \"::1\"]";
+    let nets = settings(&[("listen.trusted_proxies", proxies)]).listen.trusted_proxies;
+    let nets: Vec<String> = nets.iter().map(ToString::to_string).collect();
+    assert_eq!(nets, ["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32", "::1/128"]);
+    let many = |count: usize| format!("[{}]", vec!["\"192.0.2.1\""; count].join(","));
+    check(
+        "listen.trusted_proxies",
+        &["[]", "[\"0.0.0.0/0\"]", &many(1_024)],
+        &["[\"10.0.0.0/33\"]", "[\"proxy.example\"]", "[\"\"]", "[\"10.0.0.0/\"]", &many(1_025)],
+    );
+}
+
+#[test]
+fn rpc_urls_are_1_to_16() {
+    let many = |count: usize| format!("[{}]", vec!["\"https://u:p@node.example/key?x=y\""; count].join(","));
+    check(
+        "chain.rpc_urls",
+        &[&many(1), &many(16)],
+        &["[]", &many(17), "[\"ws://node.example\"]", "[\"node.example\"]", "[\"\"]"],
+    );
+}
+
+#[test]
+fn intervals_of_the_chain_are_more_than_0s_and_at_most_60s() {
+    for path in ["chain.poll_interval", "chain.request_timeout"] {
+        check(
+            path,
+            &["\"1ns\"", "\"500ms\"", "\"60s\"", "\"1m\""],
+            &["\"0s\"", "\"60s 1ns\"", "\"61s\"", "\"1\"", "\"0\"", "\"\"", "\"-1s\"", "\"soon\""],
+        );
+    }
+}
+
+#[test]
+fn a_contract_is_an_address_other_than_zero_whose_checksum_is_right_if_it_has_one() {
+    for path in ["chain.multicall", "chain.contracts.identity", "chain.contracts.organization"] {
+        check(
+            path,
+            &[
+                "\"0xcA11bde05977b3631167028862bE2a173976CA11\"",
+                "\"0xca11bde05977b3631167028862be2a173976ca11\"",
+                "\"0xCA11BDE05977B3631167028862BE2A173976CA11\"",
+            ],
+            &[
+                "\"\"",
+                "\"0x\"",
+                "\"cA11bde05977b3631167028862bE2a173976CA11\"",
+                "\"0xcA11bde05977b3631167028862bE2a173976CA1\"",
+                "\"0xcA11bde05977b3631167028862bE2a173976CA111\"",
+                "\"0xcA11bde05977b3631167028862bE2a173976CA1g\"",
+                "\"0xCa11bde05977b3631167028862bE2a173976CA11\"",
+                "\"0x0000000000000000000000000000000000000000\"",
+            ],
+        );
+    }
+}
+
+#[test]
+fn token_decimals_are_0_to_36() {
+    check("tiers.token_decimals", &["0", "36"], &["-1", "37"]);
+}
+
+#[test]
+fn stakes_are_four_rising_amounts_above_0() {
+    check(
+        "tiers.stake",
+        &[r#"["0.000000000000000001", "1", "2.50", "03"]"#],
+        &[
+            "[]",
+            r#"["1", "2", "3"]"#,
+            r#"["1", "2", "3", "4", "5"]"#,
+            r#"["0", "2", "3", "4"]"#,
+            r#"["0.0", "2", "3", "4"]"#,
+            r#"["1", "1", "3", "4"]"#,
+            r#"["1", "3", "2", "4"]"#,
+            r#"["0.0000000000000000001", "2", "3", "4"]"#,
+            r#"["1", "2", "3", "-4"]"#,
+            r#"["1", "2", "3", "4."]"#,
+            r#"["1", "2", "3", ".4"]"#,
+            r#"["1", "2", "3", "4e3"]"#,
+            r#"["1", "2", "3", "4_000"]"#,
+            r#"["1", "2", "3", "4,0"]"#,
+            r#"["1", "2", "3", ""]"#,
+        ],
+    );
+}
+
+#[test]
+fn a_stake_is_below_2_to_the_256_in_the_smallest_unit() {
+    let largest = U256::MAX.to_string();
+    let (whole, fraction) = largest.split_at(largest.len() - 18);
+    let next = format!("{}6", &fraction[..17]);
+    let stake = |last: &str| format!("[\"1\", \"2\", \"3\", \"{last}\"]");
+    let accepted = stake(&format!("{whole}.{fraction}"));
+    check(
+        "tiers.stake",
+        &[&accepted],
+        &[&stake(&format!("{whole}.{next}")), &stake(&format!("1{}", "0".repeat(100)))],
+    );
+    assert_eq!(settings(&[("tiers.stake", &accepted)]).tiers.stake.diamond, U256::MAX);
+}
+
+#[test]
+fn a_fraction_counts_by_the_decimals_of_the_token() {
+    let keys = [("tiers.token_decimals", "2"), ("tiers.stake", r#"["0.5", "0.510", "1", "0012.34"]"#)];
+    let units = [50, 51, 100, 1_234].map(U256::from);
+    assert_eq!(settings(&keys).tiers.stake, PerTier::from_array(units));
+    let keys = [("tiers.token_decimals", "0"), ("tiers.stake", r#"["1", "2.0", "3", "3.5"]"#)];
+    let found = problems(&minimal_with(&keys), &[]);
+    assert!(found.len() == 1 && found[0].starts_with("tiers.stake: item 4 is \"3.5\""), "{found:?}");
+}
+
+#[test]
+fn limits_are_four_from_1_to_a_million_and_do_not_fall() {
+    check(
+        "tiers.requests_per_minute",
+        &["[1, 1, 1, 1]", "[1, 2, 3, 1_000_000]"],
+        &["[1, 2, 3]", "[1, 2, 3, 4, 5]", "[0, 1, 2, 3]", "[1, 2, 3, 1_000_001]", "[1, 3, 2, 4]"],
+    );
+    check("keys.requests_per_hour", &["1", "1_000_000"], &["0", "1_000_001", "-1"]);
+    check("abuse.failures_per_minute", &["0", "1_000_000"], &["-1", "1_000_001"]);
+}
+
+#[test]
+fn no_failures_per_minute_turns_the_limit_off() {
+    assert_eq!(settings(&[("abuse.failures_per_minute", "0")]).abuse.failures_per_minute, None);
+}
+
+#[test]
+fn the_signing_domain_has_a_name_a_version_and_a_chain_id() {
+    check("signature.domain_name", &["\"x\""], &["\"\""]);
+    check("signature.domain_version", &["\"2.0\""], &["\"\""]);
+    check("signature.chain_id", &["1", "9_223_372_036_854_775_807"], &["0", "-1"]);
+}
+
+#[test]
+fn the_window_of_a_signature_is_whole_seconds_within_its_bounds() {
+    check(
+        "signature.max_age",
+        &["\"1s\"", "\"1m 30s\"", "\"24h\""],
+        &["\"0s\"", "\"999ms\"", "\"1500ms\"", "\"24h 1s\"", "\"24h 1ns\"", "300", "1.5", "\"300\""],
+    );
+    check(
+        "signature.max_ahead",
+        &["\"0s\"", "\"1s\"", "\"1h\""],
+        &["\"1ms\"", "\"1h 1s\"", "\"1h 1ns\"", "0", "\"0\""],
+    );
+}
+
+#[test]
+fn nonces_are_remembered_for_the_whole_window_at_least_and_366_days_at_most() {
+    let window = [("signature.max_age", "\"100s\""), ("signature.max_ahead", "\"20s\"")];
+    let [age, ahead] = window;
+    for (retention, accepted) in [
+        ("120s", true),
+        ("119s", false),
+        ("119s 999ms", false),
+        ("0s", false),
+        ("366d", true),
+        ("366d 1ns", false),
+    ] {
+        let literal = format!("\"{retention}\"");
+        let file = minimal_with(&[age, ahead, ("signature.nonce_retention", &literal)]);
+        let found = problems(&file, &[]);
+        assert_eq!(found.is_empty(), accepted, "{retention}: {found:?}");
+        assert!(found.iter().all(|line| line.starts_with("signature.nonce_retention: ")), "{found:?}");
+    }
+    let kept = settings(&[("signature.nonce_retention", "\"6m\"")]).signature.nonce_retention;
+    assert_eq!(kept, Duration::from_secs(360));
+}
+
+#[test]
+fn a_prefix_is_1_to_64_plain_characters() {
+    let of = |count: usize| format!("\"{}\"", "x".repeat(count));
+    check(
+        "keys.prefix",
+        &[&of(1), &of(64), "\"Az09_-\""],
+        &[&of(0), &of(65), "\"a b\"", "\"a.b\"", "\"é\"", "\"a\\n\""],
+    );
+}
+
+#[test]
+fn the_only_store_is_embedded_and_its_path_stays_as_it_is_written() {
+    check("store.kind", &["\"embedded\""], &["\"redis\"", "\"\"", "\"Embedded\""]);
+    check("store.path", &["\"data\"", "\"/var/lib/tiergate\""], &["\"\"", "\"a\\u0000b\""]);
+    let store = settings(&[("store.path", "\"../x/./data\"")]).store;
+    let crate::config::store::StoreSettings::Embedded { path } = store;
+    assert_eq!(path.as_os_str(), "../x/./data");
+}

@@ -1,0 +1,152 @@
+//! Overrides from the environment.
+
+use super::{MINIMAL, minimal_with, parse, problems, shipped_keys};
+
+/// For each key: its value in the environment, the same as TOML writes it, and one that is wrong.
+const OVERRIDES: &[(&str, &str, &str, &str)] = &[
+    ("abuse.failures_per_minute", "7", "7", "many"),
+    ("chain.contracts.identity", ADDRESS, QUOTED_ADDRESS, "0x12"),
+    ("chain.contracts.organization", ADDRESS, QUOTED_ADDRESS, "0x12"),
+    ("chain.contracts.reputation", ADDRESS, QUOTED_ADDRESS, "0x12"),
+    ("chain.contracts.stake_vault", ADDRESS, QUOTED_ADDRESS, "0x12"),
+    ("chain.contracts.validation", ADDRESS, QUOTED_ADDRESS, ""),
+    ("chain.multicall", ADDRESS, QUOTED_ADDRESS, "0x12"),
+    ("chain.poll_interval", "5s", "\"5s\"", "5"),
+    ("chain.request_timeout", "5s", "\"5s\"", "61s"),
+    (
+        "chain.rpc_urls",
+        "http://a.example, http://b.example",
+        r#"["http://a.example", "http://b.example"]"#,
+        "",
+    ),
+    ("keys.prefix", "other_", "\"other_\"", "a b"),
+    ("keys.requests_per_hour", " 11 ", "11", "1.5"),
+    ("listen.admin", "127.0.0.1:1", "\"127.0.0.1:1\"", "1"),
+    ("listen.api", "127.0.0.1:1", "\"127.0.0.1:1\"", "127.0.0.1:9090"),
+    ("listen.trusted_proxies", "[\"::1\"]", "[\"::1\"]", "::1,"),
+    ("signature.chain_id", "5", "5", "9223372036854775808"),
+    ("signature.domain_name", "true", "\"true\"", ""),
+    ("signature.domain_version", "2", "\"2\"", ""),
+    ("signature.max_age", "20s", "\"20s\"", "25h"),
+    ("signature.max_ahead", "0s", "\"0s\"", "2h"),
+    ("signature.nonce_retention", "7m", "\"7m\"", "359s"),
+    ("store.kind", "embedded", "\"embedded\"", "redis"),
+    ("store.path", "elsewhere", "\"elsewhere\"", ""),
+    ("tiers.requests_per_minute", "1,2,3,4", "[1, 2, 3, 4]", "1,2,3"),
+    ("tiers.stake", "1, 2,3 ,4", r#"["1", "2", "3", "4"]"#, "1,2,3"),
+    ("tiers.token_decimals", "19", "19", "37"),
+];
+
+const ADDRESS: &str = "0xdc64a140aa3e981100a9beca4e685f962f0cf6c9";
+const QUOTED_ADDRESS: &str = "\"0xdc64a140aa3e981100a9beca4e685f962f0cf6c9\"";
+
+fn variable(path: &str) -> String {
+    format!("TIERGATE__{}", path.to_uppercase().replace('.', "__"))
+}
+
+#[test]
+fn every_key_is_tried() {
+    let tried: Vec<&str> = OVERRIDES.iter().map(|(path, ..)| *path).collect();
+    let shipped = shipped_keys();
+    assert_eq!(tried, shipped.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_key_is_overridden_by_its_variable_whether_or_not_the_file_has_its_section() {
+    for (path, text, literal, _) in OVERRIDES {
+        let overridden = parse(MINIMAL, &[(&variable(path), text)]);
+        assert_eq!(overridden, parse(&minimal_with(&[(path, literal)]), &[]), "{path}");
+        let changed = overridden.unwrap() != parse(MINIMAL, &[]).unwrap();
+        assert!(changed || *path == "store.kind", "{path}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_override_names_the_variable() {
+    for (path, _, _, wrong) in OVERRIDES {
+        let found = problems(MINIMAL, &[(&variable(path), wrong)]);
+        assert_eq!(found.len(), 1, "{path}: {found:?}");
+        assert!(found[0].starts_with(&format!("{}: ", variable(path))), "{path}: {found:?}");
+    }
+}
+
+#[test]
+fn an_override_replaces_a_wrong_value_of_the_file() {
+    for (path, text, _, _) in OVERRIDES {
+        let file = minimal_with(&[(path, "true")]);
+        assert!(parse(&file, &[]).is_err(), "{path}");
+        assert!(parse(&file, &[(&variable(path), text)]).is_ok(), "{path}");
+    }
+}
+
+#[test]
+fn the_environment_alone_is_enough() {
+    let contracts = [
+        ("TIERGATE__CHAIN__CONTRACTS__IDENTITY", "0x5FbDB2315678afecb367f032d93F642f64180aa3"),
+        ("TIERGATE__CHAIN__CONTRACTS__STAKE_VAULT", "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"),
+    ];
+    assert_eq!(parse("", &contracts), parse(MINIMAL, &[]));
+}
+
+#[test]
+fn a_comma_inside_an_item_is_kept_in_an_array() {
+    let urls = "[\n\"https://a.example/x,y\",\n\"https://b.example\",\n]";
+    let settings = parse(MINIMAL, &[("TIERGATE__CHAIN__RPC_URLS", urls)]).unwrap();
+    let read: Vec<_> = settings.chain.rpc_urls.iter().map(|url| url.reveal().as_str()).collect();
+    assert_eq!(read, ["https://a.example/x,y", "https://b.example/"]);
+}
+
+#[test]
+fn an_empty_text_is_an_empty_list() {
+    let file = minimal_with(&[("listen.trusted_proxies", "[\"10.0.0.0/8\"]")]);
+    let settings = parse(&file, &[("TIERGATE__LISTEN__TRUSTED_PROXIES", "")]).unwrap();
+    assert!(settings.listen.trusted_proxies.is_empty());
+}
+
+#[test]
+fn a_broken_array_is_refused() {
+    for text in ["[1, 2", "[1, 2] # three", "[1]\nx = 2", "[1][2]"] {
+        let found = problems(MINIMAL, &[("TIERGATE__TIERS__REQUESTS_PER_MINUTE", text)]);
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn a_relation_that_does_not_hold_names_the_variable_that_broke_it() {
+    for (name, value) in [
+        ("TIERGATE__SIGNATURE__MAX_AGE", "24h"),
+        ("TIERGATE__SIGNATURE__MAX_AHEAD", "1h"),
+        ("TIERGATE__SIGNATURE__NONCE_RETENTION", "1m"),
+        ("TIERGATE__LISTEN__API", "127.0.0.1:9090"),
+        ("TIERGATE__LISTEN__ADMIN", "127.0.0.1:8080"),
+    ] {
+        let file = minimal_with(&[("signature.nonce_retention", "\"1h\"")]);
+        let found = problems(&file, &[(name, value)]);
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+        assert!(found[0].starts_with(&format!("{name}: ")), "{found:?}");
+    }
+}
+
+#[test]
+fn an_unknown_variable_is_refused_and_others_are_none_of_our_business() {
+    let environment = [
+        ("TIERGATE__LISTEN__APY", "x"),
+        ("TIERGATE__LISTEN", "x"),
+        ("TIERGATE__LISTEN__api", "x"),
+        ("TIERGATE__", "x"),
+        ("TIERGATE__TENANTS", "x"),
+        ("TIERGATE_LOG", "x"),
+        ("tiergate__listen__api", "x"),
+        ("PATH", "x"),
+    ];
+    assert_eq!(
+        problems(MINIMAL, &environment),
+        [
+            "TIERGATE__: is not a known variable",
+            "TIERGATE__LISTEN: is not a known variable",
+            "TIERGATE__LISTEN__APY: is not a known variable; did you mean TIERGATE__LISTEN__API?",
+            "TIERGATE__LISTEN__api: is not a known variable",
+            "TIERGATE__TENANTS: is not a known variable",
+        ]
+    );
+}

@@ -1,0 +1,188 @@
+//! How mistakes are reported: all at once, each with its place, in plain words.
+
+use std::io::Write;
+
+use proptest::prelude::{any, proptest};
+
+use super::{MINIMAL, minimal_with, parse, problems};
+use crate::config::{CONFIG_BYTES_MAX, Settings};
+
+#[test]
+fn all_mistakes_of_a_file_are_reported_at_once() {
+    let text = r#"
+surprise = true
+[listen]
+api = "localhost:80"
+admin = 9090
+[chain]
+rpc_urls = ["ws://node.example", "https://node.example", "node"]
+poll_interval = 1
+[chain.contracts]
+stake_vault = "0x12"
+[tiers]
+token_decimals = 37
+stake = ["1", "2", "three", "4"]
+requests_per_minute = [1, 5, 4]
+[signature]
+max_age = "1500ms"
+[store]
+kind = "redis"
+[abuse]
+failures_per_minit = 5
+"#;
+    let found = problems(text, &[("TIERGATE__KEYS__PREFIX", "a b")]);
+    assert_eq!(
+        found,
+        [
+            "listen.api: is \"localhost:80\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"",
+            "listen.admin: is an integer; write a string in quotes",
+            "chain.rpc_urls: item 1 is ws://node.example; write an absolute http:// or https:// URL without blanks, backslashes and #",
+            "chain.rpc_urls: item 3 is not a URL; write an absolute http:// or https:// URL without blanks, backslashes and #",
+            "chain.poll_interval: is 1, a number without a unit; write one, such as \"300s\", \"24h\" or \"1m 30s\"",
+            "chain.contracts.identity: is required",
+            "chain.contracts.stake_vault: is \"0x12\"; write a contract's address, 0x and 40 hex digits",
+            "tiers.token_decimals: is 37; write a whole number from 0 to 36",
+            "tiers.stake: item 3 is \"three\"; write an amount of tokens, such as \"1000\" or \"0.5\"",
+            "tiers.requests_per_minute: has 3 items; write 4",
+            "signature.max_age: is 1s 500ms; write whole seconds",
+            "TIERGATE__KEYS__PREFIX: is \"a b\"; write 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
+            "store.kind: is \"redis\"; the only kind of store is \"embedded\"",
+            "abuse.failures_per_minit: is not a known key; did you mean abuse.failures_per_minute?",
+            "surprise: is not a known key",
+        ]
+    );
+}
+
+#[test]
+fn one_wrong_value_hides_no_other_of_its_section() {
+    let keys = [
+        ("tiers.token_decimals", "37"),
+        ("tiers.requests_per_minute", "[1, 5, 4, 3]"),
+        ("tiers.stake", r#"["x", "y", "z"]"#),
+    ];
+    let found = problems(&minimal_with(&keys), &[]);
+    let of = |path: &str| found.iter().filter(|line| line.starts_with(path)).count();
+    assert_eq!(
+        (of("tiers.token_decimals: "), of("tiers.requests_per_minute: "), of("tiers.stake: ")),
+        (1, 2, 4),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn nothing_but_the_required_contracts_is_required() {
+    assert_eq!(
+        problems("", &[]),
+        ["chain.contracts.identity: is required", "chain.contracts.stake_vault: is required"]
+    );
+}
+
+#[test]
+fn keys_of_later_versions_are_unknown() {
+    for (path, literal) in [
+        ("listen.gateway", "[\"0.0.0.0:8000\"]"),
+        ("listen.tls", "{ cert = \"x\", key = \"y\" }"),
+        ("chain.abi", "\"standard\""),
+        ("chain.max_staleness", "\"5s\""),
+        ("store.url", "\"redis://127.0.0.1\""),
+        ("tenants", "[{ id = \"acme\" }]"),
+    ] {
+        let found = problems(&minimal_with(&[(path, literal)]), &[]);
+        assert_eq!(found, [format!("{path}: is not a known key")]);
+    }
+}
+
+#[test]
+fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
+    for (written, meant) in [
+        ("listen.apii", Some("listen.api")),
+        ("listn", Some("listen")),
+        ("chain.contract", Some("chain.contracts")),
+        ("chain.rpc_url", Some("chain.rpc_urls")),
+        ("chain.contracts.stakevault", Some("chain.contracts.stake_vault")),
+        ("chain.contracts.multicall", Some("chain.multicall")),
+        ("chain_id", Some("signature.chain_id")),
+        ("signature.max_aged", Some("signature.max_age")),
+        ("listen.id", None),
+        ("listen.ask", None),
+        ("listen.gateway", None),
+    ] {
+        let suggestion = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let found = problems(&minimal_with(&[(written, "1")]), &[]);
+        assert_eq!(found, [format!("{written}: is not a known key{suggestion}")]);
+    }
+    let found = problems(&format!("\"listen.api\" = 1\n{MINIMAL}"), &[]);
+    assert_eq!(found, ["\"listen.api\": is not a known key"], "a point in quotes parts no sections");
+}
+
+#[test]
+fn a_section_that_is_something_else_is_refused() {
+    let found = problems("chain = 1", &[]);
+    assert!(found.contains(&"chain: is an integer; write a section that begins with [chain]".to_owned()));
+    let found = problems(&format!("{MINIMAL}\n[[listen]]\napi = \"127.0.0.1:1\""), &[]);
+    assert_eq!(found, ["listen: is an array; write a section that begins with [listen]"]);
+}
+
+#[test]
+fn every_syntax_error_has_its_line_and_column() {
+    let found = problems("[listen]\napi = \"127.0.0.1:1\"\n  api = \"127.0.0.1:2\"\nadmin = = 1\n", &[]);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found.iter().any(|line| line.starts_with("line 3, column 3: is not TOML: duplicate key")),
+        "{found:?}"
+    );
+    assert!(found.iter().any(|line| line.starts_with("line 4, column 9: is not TOML: ")), "{found:?}");
+    let found = problems("[signature]\nchain_id = 9223372036854775808\n", &[]);
+    assert!(found.len() == 1 && found[0].starts_with("line 2, column 12: is not TOML: "), "{found:?}");
+}
+
+#[test]
+fn an_odd_name_or_value_stays_on_its_line_and_is_cut() {
+    let long = "x".repeat(1_000);
+    let text = format!("\"a\\nb\" = 1\n{long} = 1\n[listen]\napi = \"\\n{long}\"\n{MINIMAL}");
+    let found = problems(&text, &[]);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.iter().all(|line| line.chars().count() < 200), "{found:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_the_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("absent.toml");
+    let too_long = folder.path().join("long.toml");
+    let mut file = std::fs::File::create(&too_long).unwrap();
+    file.write_all(MINIMAL.as_bytes()).unwrap();
+    file.write_all(&vec![b'\n'; CONFIG_BYTES_MAX - MINIMAL.len()]).unwrap();
+    assert!(Settings::load(&too_long, std::iter::empty()).is_ok(), "the longest");
+    file.write_all(b"\n").unwrap();
+    let not_text = folder.path().join("bytes.toml");
+    std::fs::write(&not_text, [0xff]).unwrap();
+    for (path, phrase) in
+        [(&absent, "cannot be read: "), (&too_long, "is longer than "), (&not_text, "cannot be read: ")]
+    {
+        let found = Settings::load(path, std::iter::empty()).unwrap_err();
+        let [problem] = found.as_slice() else { panic!("{found}") };
+        assert_eq!(problem.place(), path.display().to_string());
+        assert!(problem.phrase().starts_with(phrase), "{found}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in any::<String>(), value in any::<String>()) {
+        for path in ["listen.trusted_proxies", "chain.rpc_urls", "signature.max_age", "tiers.stake", "keys.prefix"] {
+            let variable = format!("TIERGATE__{}", path.to_uppercase().replace('.', "__"));
+            let _ = parse(MINIMAL, &[(&variable, &value)]);
+            let _ = parse(MINIMAL, &[(&variable, &format!("[{value}]"))]);
+            let _ = parse(&format!("{path} = {value}\n{text}"), &[]);
+        }
+        let _ = parse(&text, &[(&format!("TIERGATE__{value}"), &text)]);
+    }
+}
+
+#[test]
+fn problems_read_as_one_line_each() {
+    let found = parse("", &[]).unwrap_err();
+    let lines: Vec<String> = found.as_slice().iter().map(ToString::to_string).collect();
+    assert_eq!(lines.join("\n"), found.to_string());
+}

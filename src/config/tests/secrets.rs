@@ -1,0 +1,90 @@
+//! A provider's key in an RPC URL shows up nowhere.
+
+use super::{MINIMAL, minimal_with, parse};
+
+/// Ways to write a URL that holds a key, right and wrong ones.
+const URLS: &[&str] = &[
+    "https://node.example/v3/SECRET",
+    "https://SECRET:SECRET@node.example:8443/?key=SECRET",
+    "ws://node.example/v3/SECRET",
+    "ws://user:SECRET@node.example",
+    "https://user:SEC/SECRET@node.example",
+    "https://user:SECRET",
+    "https://node.example:99999/SECRET",
+    "https:/node.example/SECRET",
+    "https:SECRET",
+    "https://node.example/SECRET blank",
+    " https://node.example/SECRET",
+    "https://node.example/#SECRET",
+    "node.example/v3/SECRET",
+    "SECRET@node.example",
+    "[https://node.example/SECRET",
+    "[https://node.example/SECRET]",
+    "[\"https://node.example/\\qSECRET\"]",
+    "[\"ws://node.example/SECRET\"]",
+    "x = \"https://node.example/SECRET\"",
+];
+
+/// Everything that a caller could print.
+fn printed(text: &str, environment: &[(&str, &str)]) -> String {
+    match parse(text, environment) {
+        Ok(settings) => format!("{settings:?} {settings:#?} {:?}", settings.chain.rpc_urls),
+        Err(problems) => format!("{problems} {problems:?} {problems:#?}"),
+    }
+}
+
+#[test]
+fn a_key_in_an_rpc_url_is_in_no_debug_display_or_problem() {
+    let mut accepted = 0;
+    for url in URLS {
+        let quoted = format!("{:?}", toml::Value::from(*url).to_string());
+        let literal = toml::Value::from(*url).to_string();
+        let rest = "\n[chain.contracts]\nidentity = \"x\"";
+        for (text, environment) in [
+            (minimal_with(&[("chain.rpc_urls", &format!("[{literal}]"))]), None),
+            (minimal_with(&[("chain.rpc_urls", &literal)]), None),
+            (minimal_with(&[("chain.rpc_urls", &format!("{{ x = {literal} }}"))]), None),
+            (MINIMAL.to_owned(), Some(*url)),
+            // Not TOML, in as many ways as come to mind.
+            (format!("[chain]\nrpc_urls = {url}{rest}"), None),
+            (format!("[chain]\nrpc_urls = [{url}]{rest}"), None),
+            (format!("[chain]\nrpc_urls = [{literal}{rest}"), None),
+            (format!("[chain]\nrpc_urls = [\"{url}{rest}"), None),
+            (format!("[chain]\nrpc_urls = {quoted} x{rest}"), None),
+            (format!("[chain]\nrpc_urls {literal}{rest}"), None),
+            (format!("[chain]\n{literal} = 1\n{literal} = 2{rest}"), None),
+        ] {
+            let environment: Vec<_> =
+                environment.map(|url| ("TIERGATE__CHAIN__RPC_URLS", url)).into_iter().collect();
+            accepted += usize::from(parse(&text, &environment).is_ok());
+            let printed = printed(&text, &environment);
+            assert!(!printed.contains("SECRET"), "{text}\n{environment:?}\n{printed}");
+            assert!(!printed.contains("Url {"), "{printed}");
+        }
+    }
+    assert_eq!(
+        accepted, 5,
+        "the two right ones from file and environment, and there the one with a blank in front"
+    );
+}
+
+#[test]
+fn a_url_pasted_under_another_key_or_as_a_key_shows_no_more_than_its_host() {
+    let url = "https://user:SECRET@node.example/SECRET";
+    for path in ["listen.api", "chain.multicall", "chain.poll_interval", "keys.prefix", "store.kind"] {
+        let printed = printed(&minimal_with(&[(path, &format!("{url:?}"))]), &[]);
+        assert!(printed.contains("https://node.example") && !printed.contains("SECRET"), "{printed}");
+    }
+    let printed = printed(&format!("{url:?} = 1\n{MINIMAL}"), &[(&format!("TIERGATE__{url}"), url)]);
+    assert!(
+        printed.contains("https://node.example: is not a known key") && !printed.contains("SECRET"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn an_accepted_url_is_still_whole_for_whoever_connects() {
+    let settings =
+        parse(MINIMAL, &[("TIERGATE__CHAIN__RPC_URLS", "https://node.example/v3/SECRET")]).unwrap();
+    assert_eq!(settings.chain.rpc_urls[0].reveal().as_str(), "https://node.example/v3/SECRET");
+}

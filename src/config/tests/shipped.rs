@@ -1,0 +1,141 @@
+//! The file that is shipped: it shows every key with its default, and every key of it is strict.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use alloy::primitives::{U256, address};
+use toml::{Table, Value};
+
+use super::{MINIMAL, parse, problems, remove, set, shipped_file, shipped_keys};
+use crate::config::Settings;
+use crate::config::reader::Reader;
+use crate::config::store::StoreSettings;
+use crate::domain::freshness::Freshness;
+use crate::domain::quota::Quota;
+use crate::domain::tier::PerTier;
+
+pub(super) const TEXT: &str = include_str!("../../../conf/tiergate.toml");
+
+#[test]
+fn the_shipped_file_loads_and_says_what_an_absent_key_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/tiergate.toml");
+    let shipped = Settings::load(&path, std::iter::empty()).unwrap();
+    assert_eq!(shipped, parse(MINIMAL, &[]).unwrap());
+}
+
+#[test]
+fn the_defaults_are_what_is_documented() {
+    let settings = parse(MINIMAL, &[]).unwrap();
+    assert_eq!(settings.listen.api, "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(settings.listen.admin, "127.0.0.1:9090".parse().unwrap());
+    assert!(settings.listen.trusted_proxies.is_empty());
+    let urls: Vec<_> = settings.chain.rpc_urls.iter().map(|url| url.reveal().as_str()).collect();
+    assert_eq!(urls, ["http://127.0.0.1:8545/"]);
+    assert_eq!(settings.chain.poll_interval, Duration::from_secs(1));
+    assert_eq!(settings.chain.request_timeout, Duration::from_secs(2));
+    assert_eq!(settings.chain.multicall, address!("cA11bde05977b3631167028862bE2a173976CA11"));
+    let contracts = settings.chain.contracts;
+    assert_eq!(contracts.identity, address!("5FbDB2315678afecb367f032d93F642f64180aa3"));
+    assert_eq!(contracts.stake_vault, address!("e7f1725E7734CE288F8367e1Bb143E90bb3F0512"));
+    assert_eq!((contracts.reputation, contracts.validation, contracts.organization), (None, None, None));
+    let token = U256::from(10).pow(U256::from(18));
+    let stake = [1_000, 10_000, 100_000, 500_000].map(|tokens| U256::from(tokens) * token);
+    assert_eq!(settings.tiers.token_decimals, 18);
+    assert_eq!(settings.tiers.stake, PerTier::from_array(stake));
+    let quotas = [1, 16, 166, 2_700].map(Quota::per_minute);
+    assert_eq!(settings.tiers.requests_per_minute, PerTier::from_array(quotas));
+    assert_eq!(settings.signature.domain_name, "Service Verification");
+    assert_eq!(settings.signature.domain_version, "1");
+    assert_eq!(settings.signature.chain_id, 8004);
+    assert_eq!(settings.signature.freshness, Freshness { max_age_secs: 300, max_ahead_secs: 60 });
+    assert_eq!(settings.signature.nonce_retention, Duration::from_secs(86_400));
+    assert_eq!(settings.keys.format.prefix(), "svc_live_v1_");
+    assert_eq!(settings.keys.requests_per_hour, Quota::per_hour(10));
+    assert_eq!(settings.store, StoreSettings::Embedded { path: PathBuf::from("./data") });
+    assert_eq!(settings.abuse.failures_per_minute, Some(Quota::per_minute(300)));
+}
+
+#[test]
+fn the_shipped_file_shows_every_key_and_no_other() {
+    let mut reader = Reader::new(Table::new(), std::iter::empty());
+    let _ = Settings::read(&mut reader);
+    let mut known = reader.known().to_vec();
+    known.sort_unstable();
+    let shown: Vec<String> = shipped_keys().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(shown, known);
+}
+
+#[test]
+fn the_optional_registries_are_read_where_they_are_given() {
+    let contracts = parse(&shipped_file().to_string(), &[]).unwrap().chain.contracts;
+    assert_eq!(contracts.reputation, Some(address!("9fE46736679d2D9a65F0992F2272dE9f3c7fa6e0")));
+    assert_eq!(contracts.validation, Some(address!("Cf7Ed3AccA5a467e9e704C703E8D87F634fB0Fc9")));
+    assert_eq!(contracts.organization, Some(address!("Dc64a140Aa3E981100a9becA4E685f962f0cF6C9")));
+}
+
+#[test]
+fn every_key_is_refused_by_name_under_another_name() {
+    for (path, value) in shipped_keys() {
+        for renamed in [format!("{path}s"), format!("{path}_renamed"), path.to_uppercase()] {
+            let mut file = shipped_file();
+            remove(&mut file, &path);
+            set(&mut file, &renamed, value.clone());
+            let found = problems(&file.to_string(), &[]);
+            // A section in upper case is unknown as a whole.
+            let (section, _) = renamed.split_once('.').unwrap();
+            let (by_key, by_section) =
+                (format!("{renamed}: is not a known key"), format!("{section}: is not a known key"));
+            let named = |line: &String| line.starts_with(&by_key) || line.starts_with(&by_section);
+            assert!(found.iter().any(named), "{renamed}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn every_section_is_refused_by_name_under_another_name_and_as_anything_but_a_section() {
+    for (section, value) in shipped_file() {
+        let mut file = shipped_file();
+        file.remove(&section);
+        file.insert(format!("{section}_renamed"), value);
+        let found = problems(&file.to_string(), &[]);
+        assert!(found.contains(&format!("{section}_renamed: is not a known key")), "{found:?}");
+        for wrong in wrong_types("a table") {
+            let mut file = shipped_file();
+            file.insert(section.clone(), wrong.clone());
+            let found = problems(&file.to_string(), &[]);
+            let start = format!("{section}: is ");
+            assert!(found.iter().any(|line| line.starts_with(&start)), "{wrong}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn every_key_is_refused_by_its_path_with_every_wrong_type() {
+    for (path, value) in shipped_keys() {
+        let wrong_items = wrong_types(value.as_array().and_then(|items| items.first()).map_or("", type_of))
+            .into_iter()
+            .filter(|_| value.as_array().is_some_and(|items| !items.is_empty()))
+            .map(|item| Value::from(vec![item; value.as_array().unwrap().len()]));
+        for wrong in wrong_types(type_of(&value)).into_iter().chain(wrong_items) {
+            let mut file = shipped_file();
+            set(&mut file, &path, wrong.clone());
+            let found = problems(&file.to_string(), &[]);
+            let start = format!("{path}: ");
+            assert!(!found.is_empty(), "{path} = {wrong} is accepted");
+            assert!(found.iter().all(|line| line.starts_with(&start)), "{path} = {wrong}: {found:?}");
+        }
+    }
+}
+
+/// A value of every type of TOML but one.
+fn wrong_types(right: &str) -> Vec<Value> {
+    ["\"text\"", "7", "1.5", "true", "1979-05-27", "[[]]", "{ inside = 1 }"]
+        .into_iter()
+        .map(|literal| literal.parse().unwrap())
+        .filter(|value| type_of(value) != right)
+        .collect()
+}
+
+fn type_of(value: &Value) -> &'static str {
+    crate::config::written::type_of(value)
+}

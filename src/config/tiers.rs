@@ -1,0 +1,76 @@
+//! `[tiers]`: the stake that opens each tier and the requests that each tier may make.
+
+use std::ops::RangeInclusive;
+
+use alloy::primitives::U256;
+
+use crate::config::reader::Reader;
+use crate::config::tokens::Tokens;
+use crate::domain::quota::Quota;
+use crate::domain::tier::{PASSING_TIERS, PerTier, StakeThresholds};
+
+/// One item for each tier that may pass.
+const ONE_PER_TIER: RangeInclusive<usize> = PASSING_TIERS.len()..=PASSING_TIERS.len();
+
+/// What each trust tier asks for and gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TierSettings {
+    /// How many decimals the staked token has; 0 to 36.
+    pub token_decimals: u8,
+    /// The stake that opens each tier, in the token's smallest unit; strictly rising.
+    pub stake: StakeThresholds,
+    /// How many requests an agent of each tier may make; never falling.
+    pub requests_per_minute: PerTier<Quota>,
+}
+
+impl TierSettings {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        let token_decimals = reader.integer("tiers.token_decimals", 18, &(0..=36));
+        let amounts =
+            reader.texts("tiers.stake", &["1000", "10000", "100000", "500000"], &ONE_PER_TIER, Tokens::parse);
+        let limits = reader.integers(
+            "tiers.requests_per_minute",
+            &[1, 16, 166, 2_700],
+            &ONE_PER_TIER,
+            &(1..=1_000_000),
+        );
+        let stake =
+            amounts.zip(token_decimals).and_then(|(amounts, decimals)| stake(reader, &amounts, decimals));
+        let requests_per_minute = limits.and_then(|limits| requests_per_minute(reader, limits));
+        Some(Self {
+            token_decimals: token_decimals?,
+            stake: stake?,
+            requests_per_minute: requests_per_minute?,
+        })
+    }
+}
+
+/// The thresholds in the smallest unit, when they rise from tier to tier.
+fn stake(reader: &mut Reader, amounts: &[Tokens], decimals: u8) -> Option<StakeThresholds> {
+    const PATH: &str = "tiers.stake";
+    let units = amounts.iter().map(|amount| amount.in_smallest_unit(decimals));
+    let thresholds = reader.check_items(PATH, units)?;
+    let thresholds = <[U256; PASSING_TIERS.len()]>::try_from(thresholds).ok()?;
+    let rising = thresholds.iter().zip(std::iter::once(&U256::ZERO).chain(&thresholds));
+    for (place, (amount, (threshold, below))) in amounts.iter().zip(rising).enumerate() {
+        if threshold <= below {
+            let limit = if place == 0 { "0".to_owned() } else { format!("item {place}") };
+            let phrase = format!("item {} is {}; write more than {limit}", place + 1, amount.shown());
+            reader.report(&[PATH], phrase);
+        }
+    }
+    Some(PerTier::from_array(thresholds))
+}
+
+/// The quotas, when they do not fall from tier to tier.
+fn requests_per_minute(reader: &mut Reader, limits: Vec<u32>) -> Option<PerTier<Quota>> {
+    let limits = <[u32; PASSING_TIERS.len()]>::try_from(limits).ok()?;
+    for (place, (limit, below)) in limits.iter().skip(1).zip(&limits).enumerate() {
+        if limit < below {
+            let phrase =
+                format!("item {} is {limit}; write at least {below}, the limit of the tier below", place + 2);
+            reader.report(&["tiers.requests_per_minute"], phrase);
+        }
+    }
+    Some(PerTier::from_array(limits.map(Quota::per_minute)))
+}

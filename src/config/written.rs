@@ -1,0 +1,101 @@
+//! One value as it was written: typed in the file, plain text in the environment, where the key's own type decides what
+//! the text means.
+//!
+//! Must not know which key it belongs to.
+
+use std::ops::RangeInclusive;
+
+use toml::Value;
+
+use crate::domain::rpc_url;
+
+/// How much of a wrong value a problem shows.
+const SHOWN_CHARS_MAX: usize = 64;
+
+/// A value that nobody has checked yet.
+#[derive(Clone)]
+pub(super) enum Written {
+    /// From the file, with the type it has there.
+    Typed(Value),
+    /// From the environment.
+    Plain(String),
+}
+
+impl Written {
+    pub(super) fn text(self) -> Result<String, String> {
+        match self {
+            Self::Plain(text) | Self::Typed(Value::String(text)) => Ok(text),
+            Self::Typed(other) => Err(format!("is {}; write a string in quotes", type_of(&other))),
+        }
+    }
+
+    /// A whole number within its bounds, as the type that holds it.
+    pub(super) fn integer<T: TryFrom<i64>>(self, allowed: &RangeInclusive<i64>) -> Result<T, String> {
+        let (found, number) = match self {
+            Self::Typed(Value::Integer(number)) => (number.to_string(), Some(number)),
+            Self::Typed(other) => (type_of(&other).to_owned(), None),
+            Self::Plain(text) => (quoted(&text), text.trim().parse().ok()),
+        };
+        let fitting =
+            number.filter(|number| allowed.contains(number)).and_then(|number| T::try_from(number).ok());
+        fitting.ok_or_else(|| {
+            format!("is {found}; write a whole number from {} to {}", allowed.start(), allowed.end())
+        })
+    }
+
+    /// The text of a duration, which is a string and never a number.
+    pub(super) fn duration_text(self) -> Result<String, String> {
+        if let Self::Typed(number @ (Value::Integer(_) | Value::Float(_))) = &self {
+            return Err(without_unit(&number.to_string()));
+        }
+        self.text()
+    }
+
+    /// The items of a list: in the environment an array as TOML writes it, or texts between commas.
+    pub(super) fn items(self) -> Result<Vec<Self>, String> {
+        match self {
+            Self::Typed(Value::Array(items)) => Ok(items.into_iter().map(Self::Typed).collect()),
+            Self::Typed(other) => Err(format!("is {}; write a list in square brackets", type_of(&other))),
+            Self::Plain(text) if text.trim_start().starts_with('[') => {
+                match text.trim().parse() {
+                    Ok(Value::Array(items)) => Ok(items.into_iter().map(Self::Typed).collect()),
+                    _ => Err("begins with [ but is not a TOML array; write one, or items between commas"
+                        .to_owned()),
+                }
+            }
+            Self::Plain(text) if text.trim().is_empty() => Ok(Vec::new()),
+            Self::Plain(text) => {
+                Ok(text.split(',').map(|item| Self::Plain(item.trim().to_owned())).collect())
+            }
+        }
+    }
+}
+
+/// What is wrong with a duration that is a bare number.
+pub(super) fn without_unit(number: &str) -> String {
+    format!("is {number}, a number without a unit; write one, such as \"300s\", \"24h\" or \"1m 30s\"")
+}
+
+/// A type of TOML with its article.
+pub(super) const fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "a string",
+        Value::Integer(_) => "an integer",
+        Value::Float(_) => "a float",
+        Value::Boolean(_) => "a boolean",
+        Value::Datetime(_) => "a date",
+        Value::Array(_) => "an array",
+        Value::Table(_) => "a table",
+    }
+}
+
+/// A wrong value as a problem may show it: in quotes, on one line, cut, and of a URL nothing behind the host, because
+/// that may be a secret under whatever key it was pasted.
+pub(super) fn quoted(text: &str) -> String {
+    if text.contains("://") {
+        return rpc_url::public_part(text).unwrap_or_else(|| "a URL".to_owned());
+    }
+    let rest = if text.chars().nth(SHOWN_CHARS_MAX).is_some() { "…" } else { "" };
+    let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    format!("\"{}{rest}\"", shown.escape_debug())
+}

@@ -1,0 +1,289 @@
+//! The development chain as the rest of the process holds it: one lock around the ledger, and time from the clock.
+
+use std::sync::Arc;
+
+use alloy::primitives::{Address, B256, Bytes, Log, U256};
+use parking_lot::Mutex;
+
+use crate::dev::accounts::SAMPLE_ACCOUNTS;
+use crate::dev::evm::{self, ExecutionError, GAS_MAX, Message};
+use crate::dev::ledger::Ledger;
+use crate::ports::clock::Clock;
+
+/// What every sample account owns at the start: 10,000 whole coins of 18 decimals.
+const SAMPLE_BALANCE: u128 = 10_000 * 10_u128.pow(18);
+
+/// An EVM chain in memory. One transaction is one block; gas costs nothing.
+pub(crate) struct DevChain {
+    clock: Arc<dyn Clock>,
+    pub(super) ledger: Mutex<Ledger>,
+}
+
+/// What became of a transaction that succeeded.
+#[derive(Debug, Clone)]
+pub(crate) struct Receipt {
+    pub(crate) transaction_hash: B256,
+    pub(crate) block_number: u64,
+    /// The new contract, if it made one.
+    pub(crate) contract_address: Option<Address>,
+    pub(crate) logs: Vec<Log>,
+    /// What the call returned; the new contract's code if it made one.
+    pub(crate) output: Bytes,
+}
+
+impl DevChain {
+    /// A chain with one empty block, where the sample accounts own some coins.
+    pub(crate) fn new(chain_id: u64, clock: Arc<dyn Clock>) -> Self {
+        let mut ledger = Ledger::new(chain_id, clock.unix_seconds());
+        for account in SAMPLE_ACCOUNTS {
+            ledger.state.set_balance(account.address, 0, U256::from(SAMPLE_BALANCE));
+        }
+        Self { clock, ledger: Mutex::new(ledger) }
+    }
+
+    /// Sends a transaction; without `to` it creates a contract. Anybody can be the sender.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecutionError::Rejected`] when there is no new block. The others say that the transaction failed; it is in a
+    /// block all the same, and its receipt has status 0.
+    pub(crate) fn send(
+        &self,
+        from: Address,
+        to: Option<Address>,
+        data: Bytes,
+    ) -> Result<Receipt, ExecutionError> {
+        let message = Message { from, to, value: U256::ZERO, data, gas_limit: GAS_MAX, nonce: None };
+        let mut ledger = self.ledger.lock();
+        let mined = ledger.mine(self.now(), message)?;
+        let result = mined.result;
+        Ok(Receipt {
+            transaction_hash: mined.hash,
+            block_number: mined.block_number,
+            contract_address: result.created_address(),
+            logs: result.logs().to_vec(),
+            output: evm::output(result)?,
+        })
+    }
+
+    /// Calls a contract at the newest block.
+    ///
+    /// # Errors
+    ///
+    /// The revert data, or why there are none.
+    pub(crate) fn call(&self, to: Address, data: Bytes) -> Result<Bytes, ExecutionError> {
+        let from = Address::ZERO;
+        let message =
+            Message { from, to: Some(to), value: U256::ZERO, data, gas_limit: GAS_MAX, nonce: None };
+        let ledger = self.ledger.lock();
+        evm::output(ledger.call(ledger.head(), &message)?)
+    }
+
+    /// Puts code at an address, as of the newest block. There is no new block.
+    pub(crate) fn set_code(&self, address: Address, code: Bytes) {
+        let mut ledger = self.ledger.lock();
+        let head = ledger.head().number;
+        ledger.state.set_code(address, head, code);
+    }
+
+    /// Seconds since the Unix epoch.
+    pub(super) fn now(&self) -> u64 {
+        self.clock.unix_seconds()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::primitives::{Address, B256, Bytes, U256, bytes};
+    use alloy::sol_types::{Revert, SolCall, SolError};
+
+    use crate::dev::accounts::SAMPLE_ACCOUNTS;
+    use crate::dev::chain::DevChain;
+    use crate::dev::evm::ExecutionError;
+    use crate::dev::fixture::{
+        Identity, Multicall, Registries, START_SECONDS, chain, create, deployed, read, send,
+    };
+
+    /// The revert data of a call that must revert.
+    fn reverted(chain: &DevChain, to: Address, call: &impl SolCall) -> Bytes {
+        match chain.call(to, call.abi_encode().into()) {
+            Err(ExecutionError::Reverted(data)) => data,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn owner_of(id: u64) -> Identity::ownerOfCall {
+        Identity::ownerOfCall { id: U256::from(id) }
+    }
+
+    #[test]
+    fn the_owner_and_uri_of_an_unminted_id_revert_as_a_nonexistent_token() {
+        let (chain, on) = deployed();
+        let expected = [&[0x7e, 0x27, 0x32, 0x89], U256::from(6).to_be_bytes::<32>().as_slice()].concat();
+        assert_eq!(reverted(&chain, on.identity, &owner_of(6)), expected);
+        assert_eq!(reverted(&chain, on.identity, &Identity::tokenURICall { id: U256::from(6) }), expected);
+    }
+
+    #[test]
+    fn a_token_can_be_minted_moved_and_burnt() {
+        let (chain, on) = deployed();
+        let [alice, bob] = [SAMPLE_ACCOUNTS[0].address, SAMPLE_ACCOUNTS[9].address];
+        send(
+            &chain,
+            on.identity,
+            &Identity::mintWithIdCall { to: alice, id: U256::from(6), uri: "u".into() },
+        );
+        send(&chain, on.identity, &Identity::mintCall { to: alice, uri: "v".into() });
+        assert_eq!(read(&chain, on.identity, &owner_of(7)), alice, "mint passes over an id that is taken");
+        assert_eq!(read(&chain, on.identity, &Identity::balanceOfCall { owner: alice }), U256::from(2));
+
+        let theft = Identity::transferFromCall { from: alice, to: bob, id: U256::from(6) };
+        assert!(chain.send(bob, Some(on.identity), theft.abi_encode().into()).is_err());
+        send(&chain, on.identity, &Identity::approveCall { to: bob, id: U256::from(6) });
+        chain.send(bob, Some(on.identity), theft.abi_encode().into()).unwrap();
+        assert_eq!(read(&chain, on.identity, &owner_of(6)), bob);
+        let approved = read(&chain, on.identity, &Identity::getApprovedCall { id: U256::from(6) });
+        assert_eq!(approved, Address::ZERO, "a transfer ends the approval");
+
+        let into_contract =
+            Identity::safeTransferFromCall { from: alice, to: on.stake_vault, id: U256::from(7) };
+        assert!(chain.send(alice, Some(on.identity), into_contract.abi_encode().into()).is_err());
+        send(
+            &chain,
+            on.identity,
+            &Identity::safeTransferFromCall { from: alice, to: bob, id: U256::from(7) },
+        );
+        assert_eq!(read(&chain, on.identity, &Identity::balanceOfCall { owner: bob }), U256::from(2));
+
+        let burn = Identity::burnCall { id: U256::from(6) };
+        assert!(chain.send(alice, Some(on.identity), burn.abi_encode().into()).is_err());
+        chain.send(bob, Some(on.identity), burn.abi_encode().into()).unwrap();
+        assert!(reverted(&chain, on.identity, &owner_of(6)).starts_with(&[0x7e, 0x27, 0x32, 0x89]));
+        let erc721 = Identity::supportsInterfaceCall { interfaceId: [0x80, 0xac, 0x58, 0xcd].into() };
+        assert!(read(&chain, on.identity, &erc721));
+    }
+
+    #[test]
+    fn what_is_sent_is_in_the_next_block_and_its_logs_and_output_come_back() {
+        let (chain, on) = deployed();
+        let from = SAMPLE_ACCOUNTS[0].address;
+        let mint = Identity::mintCall { to: from, uri: String::new() }.abi_encode();
+        let first = chain.send(from, Some(on.identity), mint.clone().into()).unwrap();
+        let second = chain.send(from, Some(on.identity), mint.into()).unwrap();
+        assert_eq!(second.block_number, first.block_number + 1);
+        assert_ne!(second.transaction_hash, first.transaction_hash);
+        assert_eq!(second.contract_address, None);
+        assert_eq!(Identity::mintCall::abi_decode_returns(&second.output).unwrap(), U256::from(7));
+        assert_eq!(second.logs[0].topics()[3], B256::with_last_byte(7));
+    }
+
+    #[test]
+    fn unstaked_tokens_cool_down_and_no_longer_count() {
+        let (chain, on) = deployed();
+        let (agent, amount) = (U256::from(9), U256::from(100));
+        send(&chain, on.stake_vault, &Registries::stakeCall { agentId: agent, amount });
+        send(&chain, on.stake_vault, &Registries::unstakeCall { agentId: agent, amount: U256::from(30) });
+        let stake = read(&chain, on.stake_vault, &Registries::getStakeCall { agentId: agent });
+        assert_eq!((stake.amount, stake.cooldownAmount), (U256::from(70), U256::from(30)));
+        assert_eq!(stake.cooldownEndTime, U256::from(START_SECONDS + 7 * 24 * 60 * 60));
+        reverted(&chain, on.stake_vault, &Registries::unstakeCall { agentId: agent, amount });
+    }
+
+    #[test]
+    fn an_agent_keeps_its_other_organizations_in_order_when_it_leaves_one() {
+        let (chain, on) = deployed();
+        let agent = U256::from(9);
+        for id in 3..6_u64 {
+            send(&chain, on.organization, &Registries::createOrganizationCall { name: format!("org {id}") });
+            send(
+                &chain,
+                on.organization,
+                &Registries::addMemberCall { orgId: U256::from(id), agentId: agent },
+            );
+        }
+        let again = Registries::addMemberCall { orgId: U256::from(3), agentId: agent };
+        reverted(&chain, on.organization, &again);
+        send(&chain, on.organization, &Registries::removeMemberCall { orgId: U256::from(4), agentId: agent });
+        let left = read(&chain, on.organization, &Registries::getAgentOrganizationsCall { agentId: agent });
+        assert_eq!(left.iter().map(|org| org.name.as_str()).collect::<Vec<_>>(), ["org 3", "org 5"]);
+        reverted(&chain, on.organization, &Registries::addMemberCall { orgId: U256::ZERO, agentId: agent });
+    }
+
+    #[test]
+    fn aggregate3_reports_a_failing_inner_call_and_goes_on() {
+        let (chain, on) = deployed();
+        let call = |id, allow_failure| Multicall::Call3 {
+            target: on.identity,
+            allowFailure: allow_failure,
+            callData: owner_of(id).abi_encode().into(),
+        };
+        let nobody = Multicall::Call3 {
+            target: Address::repeat_byte(0xee),
+            allowFailure: true,
+            callData: owner_of(1).abi_encode().into(),
+        };
+        let calls = vec![call(99, true), call(1, true), nobody];
+        let results = read(&chain, on.multicall, &Multicall::aggregate3Call { calls });
+        assert!(!results[0].success && results[0].returnData.starts_with(&[0x7e, 0x27, 0x32, 0x89]));
+        assert!(results[1].success);
+        assert_eq!(Address::from_slice(&results[1].returnData[12..]), on.agents[0].owner);
+        assert!(results[2].success && results[2].returnData.is_empty(), "no code answers with nothing");
+        reverted(&chain, on.multicall, &Multicall::aggregate3Call { calls: vec![call(99, false)] });
+    }
+
+    #[test]
+    fn a_block_is_never_older_than_its_parent() {
+        let (chain, clock) = chain();
+        let multicall = create(&chain, "Multicall3");
+        clock.set(START_SECONDS - 1_000);
+        create(&chain, "LoneStake");
+        let number = read(&chain, multicall, &Multicall::getBlockNumberCall {});
+        let timestamp = read(&chain, multicall, &Multicall::getCurrentBlockTimestampCall {});
+        assert_eq!((number, timestamp), (U256::from(2), U256::from(START_SECONDS)));
+        clock.set(START_SECONDS + 1_000);
+        create(&chain, "LoneStake");
+        let timestamp = read(&chain, multicall, &Multicall::getCurrentBlockTimestampCall {});
+        assert_eq!(timestamp, U256::from(START_SECONDS + 1_000));
+    }
+
+    #[test]
+    fn code_can_be_set_and_taken_away() {
+        let (chain, on) = deployed();
+        chain.set_code(on.identity, Bytes::new());
+        assert_eq!(chain.call(on.identity, owner_of(1).abi_encode().into()).unwrap(), Bytes::new());
+        // PUSH1 7, PUSH0, MSTORE, PUSH1 32, PUSH0, RETURN
+        chain.set_code(on.identity, bytes!("60075f5260205ff3"));
+        assert_eq!(read(&chain, on.identity, &owner_of(1)), Address::with_last_byte(7));
+    }
+
+    #[test]
+    fn the_contracts_for_tests_are_as_odd_as_they_should_be() {
+        let (chain, _) = chain();
+        let alice = SAMPLE_ACCOUNTS[0].address;
+        let mint = Identity::mintCall { to: alice, uri: "ipfs://x".into() };
+        let (one, two) = (U256::from(1), owner_of(2));
+
+        let legacy = create(&chain, "LegacyIdentity");
+        let revert = Revert::abi_decode(&reverted(&chain, legacy, &two)).unwrap();
+        assert_eq!(revert.reason, "ERC721: invalid token ID");
+
+        let zero = create(&chain, "ZeroOwnerIdentity");
+        send(&chain, zero, &mint);
+        assert_eq!(read(&chain, zero, &owner_of(1)), alice);
+        assert_eq!(read(&chain, zero, &two), Address::ZERO);
+        assert_eq!(read(&chain, zero, &Identity::tokenURICall { id: one }), "ipfs://x");
+
+        let lone = create(&chain, "LoneStake");
+        send(&chain, lone, &Registries::stakeCall { agentId: one, amount: U256::from(5) });
+        let get_stake = Registries::getStakeCall { agentId: one }.abi_encode();
+        assert_eq!(chain.call(lone, get_stake.into()).unwrap(), U256::from(5).to_be_bytes_vec());
+
+        let absurd = create(&chain, "AbsurdStrings");
+        send(&chain, absurd, &mint);
+        for uri_bytes in [0, 1, 31, 32, 33, 1_000_001] {
+            send(&chain, absurd, &Identity::setLengthCall { id: one, uriBytes: U256::from(uri_bytes) });
+            let uri = read(&chain, absurd, &Identity::tokenURICall { id: one });
+            assert_eq!(uri, "a".repeat(uri_bytes));
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The development chain: an EVM in this process, spoken to over JSON-RPC like any node.
+//!
+//! Knows nothing of the product. Nothing here is meant to guard anything: its accounts are public.
+
+pub(crate) mod accounts;
+mod calls;
+pub(crate) mod chain;
+pub(crate) mod door;
+pub(crate) mod evm;
+#[cfg(test)]
+mod fixture;
+mod ledger;
+mod methods;
+mod rpc;
+pub(crate) mod samples;
+mod state;
+mod wire;

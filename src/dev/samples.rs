@@ -1,0 +1,284 @@
+//! The project's registries on a development chain, and sample agents of every tier.
+//!
+//! The contracts are the compiled ones of `contracts/artifacts`; nothing is read at run time.
+
+use alloy::primitives::{Address, Bytes, I256, U256, address};
+use alloy::sol;
+use alloy::sol_types::SolCall;
+use serde::Deserialize;
+
+use crate::dev::accounts::{SAMPLE_ACCOUNTS, SampleAccount};
+use crate::dev::chain::{DevChain, Receipt};
+use crate::dev::evm::ExecutionError;
+
+/// Where Multicall3 stands on every chain that has it.
+const MULTICALL: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
+
+/// Where the sample identity registry always stands: it is the deployer's first contract.
+pub(crate) const IDENTITY_ADDRESS: Address = address!("0x5FbDB2315678afecb367f032d93F642f64180aa3");
+
+/// One token of the stake, in its smallest unit: 18 decimals.
+const TOKEN: u128 = 10_u128.pow(18);
+
+/// The sample agents in the order of their ids, from 1: tier, whole tokens of stake, agent card.
+const AGENTS: [(u8, u128, &str); 5] = [
+    (1, 1_000, "ipfs://bafkreif5qky4odpd3uc7ffss3njvjxv33gckte5pv35mh2itju3ptxjq2q"),
+    (2, 10_000, "ipfs://bafkreiajl67ocdcv6cgfxnqa34j4a42igpvfnuw4hbxfos73wxjpydvtyq"),
+    (3, 100_000, "ipfs://bafkreiguvoa6gxfgvuvqds3vibyv7az6fcpdpns5lfhmpfsk6cbf5n5g44"),
+    (4, 500_000, "ipfs://bafkreigbhnrnmvm4wi4cyqpf77dm3p655r6enlj4nhmwlmj5xfhxrc4eka"),
+    (0, 0, "ipfs://bafkreiezlg2umoohefcphbbb7lxdjrfc5h2svli53nmo77szb6ywpvsudi"),
+];
+
+/// Feedback: agent, score.
+const FEEDBACK: [(u64, i64); 9] = [(2, 5), (2, 4), (3, -4), (3, 1), (3, -2), (4, 5), (4, 3), (4, 5), (4, 4)];
+
+/// Validations: agent, whether it passed, evidence.
+const VALIDATIONS: [(u64, bool, &str); 2] = [
+    (2, true, "ipfs://bafkreiew7luixf6wdufdx6dxteb6iaacwh2pcqhjd2yupfm44p2zvzkcxy"),
+    (3, false, "ipfs://bafkreiajc6v4o63xeukzkdpj2lvydn4a64dq3ajjnhbd3bnntywisza75q"),
+];
+
+/// Organizations: name, whether it is verified, members.
+const ORGANIZATIONS: [(&str, bool, &[u64]); 2] =
+    [("Harbour Robotics", true, &[3, 4]), ("Night Market Collective", false, &[4])];
+
+/// What stands on the chain after [`deploy`].
+#[derive(Debug, Clone)]
+pub(crate) struct Deployment {
+    pub(crate) identity: Address,
+    pub(crate) stake_vault: Address,
+    pub(crate) reputation: Address,
+    pub(crate) validation: Address,
+    pub(crate) organization: Address,
+    pub(crate) multicall: Address,
+    /// In the order of their ids, from 1.
+    pub(crate) agents: Vec<SampleAgent>,
+}
+
+/// An agent to try things with.
+#[derive(Debug, Clone)]
+pub(crate) struct SampleAgent {
+    pub(crate) id: u64,
+    pub(crate) owner: Address,
+    /// The owner's private key, as 0x and 64 hex digits. Publicly known.
+    pub(crate) key: &'static str,
+    /// 0 to 4, by the default stakes.
+    pub(crate) tier: u8,
+}
+
+/// Why the sample contracts are not on the chain.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DeployError {
+    /// An embedded artifact is not what the compiler wrote.
+    #[error("an embedded contract cannot be read")]
+    Artifact(#[from] serde_json::Error),
+    /// A transaction failed.
+    #[error("a sample transaction failed")]
+    Transaction(#[from] ExecutionError),
+    /// A contract returned something else than its interface says.
+    #[error("a sample contract answered in another form than its own")]
+    Answer(#[from] alloy::sol_types::Error),
+    /// A creation succeeded and made nothing.
+    #[error("a creation made no contract")]
+    NoContract,
+}
+
+/// Deploys the registries and makes the sample agents. Agent N belongs to sample account N.
+///
+/// # Errors
+///
+/// Only if contracts and this file do not fit together.
+pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
+    let [deployer, owners @ ..] = &SAMPLE_ACCOUNTS;
+    let setup = Setup { chain, deployer: deployer.address };
+    let multicall = Artifact::read(include_str!("../../contracts/artifacts/Multicall3.json"))?;
+    chain.set_code(MULTICALL, multicall.deployed_bytecode);
+
+    let mut deployment = Deployment {
+        identity: setup.create(include_str!("../../contracts/artifacts/IdentityRegistry.json"))?,
+        stake_vault: setup.create(include_str!("../../contracts/artifacts/StakeVault.json"))?,
+        reputation: setup.create(include_str!("../../contracts/artifacts/ReputationRegistry.json"))?,
+        validation: setup.create(include_str!("../../contracts/artifacts/ValidationRegistry.json"))?,
+        organization: setup.create(include_str!("../../contracts/artifacts/OrganizationRegistry.json"))?,
+        multicall: MULTICALL,
+        agents: Vec::new(),
+    };
+    for (owner, (tier, tokens, uri)) in owners.iter().zip(AGENTS) {
+        let agent = setup.agent(&deployment, owner, tier, tokens, uri)?;
+        deployment.agents.push(agent);
+    }
+    setup.reputations(&deployment)?;
+    setup.organizations(&deployment)?;
+    Ok(deployment)
+}
+
+struct Setup<'a> {
+    chain: &'a DevChain,
+    deployer: Address,
+}
+
+impl Setup<'_> {
+    fn create(&self, artifact: &str) -> Result<Address, DeployError> {
+        let artifact = Artifact::read(artifact)?;
+        let receipt = self.chain.send(self.deployer, None, artifact.bytecode)?;
+        receipt.contract_address.ok_or(DeployError::NoContract)
+    }
+
+    fn agent(
+        &self,
+        on: &Deployment,
+        owner: &SampleAccount,
+        tier: u8,
+        tokens: u128,
+        uri: &str,
+    ) -> Result<SampleAgent, DeployError> {
+        let mint = IIdentity::mintCall { to: owner.address, uri: uri.to_owned() };
+        let id =
+            IIdentity::mintCall::abi_decode_returns(&self.send(owner.address, on.identity, &mint)?.output)?;
+        if tokens > 0 {
+            let stake = IStakeVault::stakeCall { agentId: id, amount: U256::from(tokens * TOKEN) };
+            self.send(owner.address, on.stake_vault, &stake)?;
+        }
+        Ok(SampleAgent { id: id.saturating_to(), owner: owner.address, key: owner.key, tier })
+    }
+
+    fn reputations(&self, on: &Deployment) -> Result<(), DeployError> {
+        for (agent, score) in FEEDBACK {
+            let score = I256::unchecked_from(score);
+            let feedback = IReputation::giveFeedbackCall { agentId: U256::from(agent), score };
+            self.send(self.deployer, on.reputation, &feedback)?;
+        }
+        for (agent, passed, evidence) in VALIDATIONS {
+            let validation = IValidation::submitValidationCall {
+                agentId: U256::from(agent),
+                passed,
+                evidence: evidence.to_owned(),
+            };
+            self.send(self.deployer, on.validation, &validation)?;
+        }
+        Ok(())
+    }
+
+    fn organizations(&self, on: &Deployment) -> Result<(), DeployError> {
+        for (name, verified, members) in ORGANIZATIONS {
+            let create = IOrganization::createOrganizationCall { name: name.to_owned() };
+            let created = self.send(self.deployer, on.organization, &create)?;
+            let org_id = IOrganization::createOrganizationCall::abi_decode_returns(&created.output)?;
+            for agent in members {
+                let add = IOrganization::addMemberCall { orgId: org_id, agentId: U256::from(*agent) };
+                self.send(self.deployer, on.organization, &add)?;
+            }
+            if verified {
+                let verify = IOrganization::setVerifiedCall { orgId: org_id, verified };
+                self.send(self.deployer, on.organization, &verify)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, from: Address, to: Address, call: &impl SolCall) -> Result<Receipt, ExecutionError> {
+        self.chain.send(from, Some(to), call.abi_encode().into())
+    }
+}
+
+/// What `contracts/compile.mjs` writes of one contract.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Artifact {
+    bytecode: Bytes,
+    deployed_bytecode: Bytes,
+}
+
+impl Artifact {
+    fn read(json: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+}
+
+sol! {
+    interface IIdentity {
+        function mint(address to, string uri) external returns (uint256 id);
+    }
+
+    interface IStakeVault {
+        function stake(uint256 agentId, uint256 amount) external;
+    }
+
+    interface IReputation {
+        function giveFeedback(uint256 agentId, int256 score) external;
+    }
+
+    interface IValidation {
+        function submitValidation(uint256 agentId, bool passed, string evidence) external;
+    }
+
+    interface IOrganization {
+        function createOrganization(string name) external returns (uint256 orgId);
+        function addMember(uint256 orgId, uint256 agentId) external;
+        function setVerified(uint256 orgId, bool verified) external;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::primitives::{I256, U256};
+
+    use crate::dev::accounts::SAMPLE_ACCOUNTS;
+    use crate::dev::fixture::{Identity, Registries, deployed, read};
+    use crate::dev::samples::TOKEN;
+
+    #[test]
+    fn every_sample_agent_has_its_owner_its_uri_and_the_stake_of_its_tier() {
+        let (chain, on) = deployed();
+        let tiers: Vec<(u64, u8)> = on.agents.iter().map(|agent| (agent.id, agent.tier)).collect();
+        assert_eq!(tiers, [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0)]);
+        for (agent, tokens) in on.agents.iter().zip([1_000, 10_000, 100_000, 500_000, 0_u128]) {
+            let id = U256::from(agent.id);
+            let account = SAMPLE_ACCOUNTS[usize::try_from(agent.id).unwrap()];
+            assert_eq!((agent.owner, agent.key), (account.address, account.key));
+            assert_eq!(read(&chain, on.identity, &Identity::ownerOfCall { id }), agent.owner);
+            assert!(read(&chain, on.identity, &Identity::tokenURICall { id }).starts_with("ipfs://bafkrei"));
+            let stake = read(&chain, on.stake_vault, &Registries::getStakeCall { agentId: id });
+            assert_eq!(stake.amount, U256::from(tokens * TOKEN));
+            assert_eq!((stake.cooldownAmount, stake.cooldownEndTime), (U256::ZERO, U256::ZERO));
+        }
+    }
+
+    #[test]
+    fn reputations_are_absent_positive_negative_and_several() {
+        let (chain, on) = deployed();
+        let reputations = [1, 2, 3, 4].map(|id| {
+            let call = Registries::getReputationCall { agentId: U256::from(id) };
+            let reputation = read(&chain, on.reputation, &call);
+            (reputation.totalScore, reputation.feedbackCount.to::<u64>())
+        });
+        let expected = [(0, 0), (9, 2), (-5, 3), (17, 4)];
+        assert_eq!(reputations, expected.map(|(total, count)| (I256::unchecked_from(total), count)));
+    }
+
+    #[test]
+    fn validations_are_absent_passed_and_failed() {
+        let (chain, on) = deployed();
+        let validations = [1, 2, 3].map(|id| {
+            let call = Registries::getValidationCall { agentId: U256::from(id) };
+            let validation = read(&chain, on.validation, &call);
+            assert_eq!(validation.count.is_zero(), validation.latestEvidence.is_empty());
+            assert_eq!(validation.count.is_zero(), validation.latestValidator.is_zero());
+            (validation.count.to::<u64>(), validation.latestPassed)
+        });
+        assert_eq!(validations, [(0, false), (1, true), (1, false)]);
+    }
+
+    #[test]
+    fn organizations_are_verified_and_unverified() {
+        let (chain, on) = deployed();
+        let organizations = |id: u64| {
+            let call = Registries::getAgentOrganizationsCall { agentId: U256::from(id) };
+            let organizations = read(&chain, on.organization, &call);
+            organizations.iter().map(|org| (org.orgId.to::<u64>(), org.verified)).collect::<Vec<_>>()
+        };
+        assert_eq!(organizations(2), []);
+        assert_eq!(organizations(3), [(1, true)]);
+        assert_eq!(organizations(4), [(1, true), (2, false)]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Key custody: generate, rotate, revoke, status (contract, "API key of an agent").
+//!
+//! Every well-formed request counts against its client's hourly budget, whatever becomes of it. The nonce is used in
+//! the same atomic step that changes the key, so a request that comes to nothing burns nothing.
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::ApiKey;
+use crate::domain::client::ClientNet;
+use crate::domain::denial::Denial;
+use crate::domain::endpoint::Endpoint;
+use crate::domain::quota::Allowance;
+use crate::pipeline::Pipeline;
+use crate::pipeline::credential::SignedRequest;
+use crate::pipeline::refusal::Refusal;
+use crate::ports::store::{KeyChange, KeyChanged, Metered, NewKey};
+
+/// A signed request to change an agent's key.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyOrder {
+    /// Where it comes from.
+    pub client: ClientNet,
+    /// What the owner signed.
+    pub signed: SignedRequest,
+}
+
+/// A key that was made for an agent. This is the one moment at which it can be shown.
+#[derive(Debug)]
+pub struct IssuedKey {
+    /// The key.
+    pub key: ApiKey,
+    /// Whose it is.
+    pub agent: AgentId,
+    /// What is left of the client's hourly budget.
+    pub allowance: Allowance,
+}
+
+/// An agent that has no key any more.
+#[derive(Debug)]
+pub struct RevokedKey {
+    /// The agent.
+    pub agent: AgentId,
+    /// What is left of the client's hourly budget.
+    pub allowance: Allowance,
+}
+
+/// Whether an agent has a key.
+#[derive(Debug)]
+pub struct KeyStatus {
+    /// True when it has an active one.
+    pub has_key: bool,
+    /// What is left of the client's hourly budget for this agent.
+    pub allowance: Allowance,
+}
+
+impl Pipeline {
+    /// Makes the agent's key.
+    ///
+    /// # Errors
+    ///
+    /// Among the refusals of any signed request, [`Denial::KeyAlreadyExists`] when the agent has one.
+    pub async fn generate_key(
+        &self,
+        order: KeyOrder,
+        declared_endpoint: Option<Endpoint>,
+    ) -> Result<IssuedKey, Refusal> {
+        let key = self.mint()?;
+        let change = KeyChange::Issue(NewKey { digest: key.digest(), declared_endpoint });
+        let allowance = self.change_key(order, change).await?;
+        Ok(IssuedKey { key, agent: order.signed.agent, allowance })
+    }
+
+    /// Makes a new key the agent's one and only, whether it had one or not.
+    ///
+    /// # Errors
+    ///
+    /// The refusals of any signed request.
+    pub async fn rotate_key(
+        &self,
+        order: KeyOrder,
+        declared_endpoint: Option<Endpoint>,
+    ) -> Result<IssuedKey, Refusal> {
+        let key = self.mint()?;
+        let change = KeyChange::Rotate(NewKey { digest: key.digest(), declared_endpoint });
+        let allowance = self.change_key(order, change).await?;
+        Ok(IssuedKey { key, agent: order.signed.agent, allowance })
+    }
+
+    /// Revokes the agent's key, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// The refusals of any signed request.
+    pub async fn revoke_key(&self, order: KeyOrder) -> Result<RevokedKey, Refusal> {
+        let allowance = self.change_key(order, KeyChange::Revoke).await?;
+        Ok(RevokedKey { agent: order.signed.agent, allowance })
+    }
+
+    /// Whether the agent has a key. Public, and charged to nobody.
+    ///
+    /// # Errors
+    ///
+    /// Only a fault of the store.
+    pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Refusal> {
+        let has_key = self.ports.store.has_key(agent).await?;
+        let remaining = self.ports.store.left(client, agent, self.key_management).await?;
+        Ok(KeyStatus { has_key, allowance: Allowance { limit: self.key_management.limit, remaining } })
+    }
+
+    fn mint(&self) -> Result<ApiKey, Refusal> {
+        Ok(self.key_format.mint(self.ports.entropy.key_bytes()?))
+    }
+
+    async fn change_key(&self, order: KeyOrder, change: KeyChange) -> Result<Allowance, Refusal> {
+        let KeyOrder { client, signed } = order;
+        self.failures.check(client, Some(signed.agent))?;
+        let outcome = self.walk_custody(order, change).await;
+        self.failures.note(client, &outcome);
+        outcome
+    }
+
+    async fn walk_custody(&self, order: KeyOrder, change: KeyChange) -> Result<Allowance, Refusal> {
+        let KeyOrder { client, signed } = order;
+        let allowance = self.charge(client, signed.agent).await?; // 429
+        let proof = self.owners.prove(&self.ports, &signed).await?; // 400 timestamp, 404, 401, 503
+        let agent = proof.agent();
+        match self.ports.store.change_key(agent, proof.claim(), change).await? {
+            KeyChanged::Done => Ok(allowance),
+            KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
+            KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce: signed.nonce }.into()),
+        }
+    }
+
+    async fn charge(&self, client: ClientNet, agent: AgentId) -> Result<Allowance, Refusal> {
+        let quota = self.key_management;
+        match self.ports.store.hit(client, agent, quota).await? {
+            Metered::Counted { remaining } => Ok(Allowance { limit: quota.limit, remaining }),
+            Metered::Limited { retry_after } => {
+                let agent = Some(agent);
+                Err(Denial::RateLimited { agent, tier: None, limit: quota.limit, retry_after }.into())
+            }
+        }
+    }
+}

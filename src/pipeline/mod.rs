@@ -1,0 +1,127 @@
+//! The corridor: who asks, how they stand, whether they may pass now. Both doors call it, and nothing else lets an
+//! agent through.
+//!
+//! Must not know HTTP, JSON, configuration files, or what stands behind the ports. The order of checks is the order of
+//! the steps: `Credential → Principal → Standing → Permit`, each type made in one file, from the one before it.
+
+pub mod credential;
+pub mod custody;
+pub mod failures;
+pub mod permit;
+pub mod readiness;
+pub mod refusal;
+
+mod owner;
+mod principal;
+mod standing;
+
+use std::sync::Arc;
+
+use crate::domain::api_key::ApiKeyFormat;
+use crate::domain::eip712::SigningDomain;
+use crate::domain::freshness::Freshness;
+use crate::domain::quota::Quota;
+use crate::domain::tier::{PerTier, StakeThresholds, Tier};
+use crate::pipeline::credential::Ask;
+use crate::pipeline::failures::FailureBudget;
+use crate::pipeline::owner::OwnerCheck;
+use crate::pipeline::permit::Permit;
+use crate::pipeline::refusal::Refusal;
+use crate::ports::chain::Chain;
+use crate::ports::clock::{Clock, Entropy};
+use crate::ports::store::{Scope, Store};
+
+/// What the pipeline stands on.
+pub struct Ports {
+    /// Where agents are read.
+    pub chain: Arc<dyn Chain>,
+    /// Where keys, nonces and windows are kept.
+    pub store: Arc<dyn Store>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// What keys are minted from.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+/// The rules that the whole service shares.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// What owners sign.
+    pub signing_domain: SigningDomain,
+    /// How old or how far ahead a signature may be.
+    pub freshness: Freshness,
+    /// Which stake gives which tier.
+    pub stakes: StakeThresholds,
+    /// What API keys look like.
+    pub key_format: ApiKeyFormat,
+    /// How often a client may manage an agent's key.
+    pub key_management: Quota,
+    /// How many refused credentials a client may send; nothing: no limit.
+    pub failures: Option<Quota>,
+}
+
+/// Who may pass one door or route, and how often.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// Whose budget is spent.
+    pub scope: Scope,
+    /// The lowest tier that passes. Tier 0 never does.
+    pub min_tier: Tier,
+    /// How much each tier may ask for.
+    pub quotas: PerTier<Quota>,
+}
+
+/// Admits requests and keeps the keys.
+pub struct Pipeline {
+    ports: Ports,
+    owners: OwnerCheck,
+    stakes: StakeThresholds,
+    failures: FailureBudget,
+    key_format: ApiKeyFormat,
+    key_management: Quota,
+}
+
+impl Pipeline {
+    /// The pipeline over these ports, under these rules.
+    #[must_use]
+    pub fn new(ports: Ports, rules: Rules) -> Self {
+        Self {
+            owners: OwnerCheck::new(rules.signing_domain, rules.freshness),
+            stakes: rules.stakes,
+            failures: FailureBudget::new(rules.failures, Arc::clone(&ports.clock)),
+            key_format: rules.key_format,
+            key_management: rules.key_management,
+            ports,
+        }
+    }
+
+    /// Admits one request: who asks, how they stand, whether they may pass now.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`]: a denial that the client can act on, or a fault of ours. A refused request leaves nonce and
+    /// window as they were.
+    pub async fn admit(&self, ask: Ask<'_>) -> Result<Permit, Refusal> {
+        self.failures.check(ask.client, ask.credential.named_agent())?;
+        let outcome = self.walk(&ask).await;
+        self.failures.note(ask.client, &outcome);
+        outcome
+    }
+
+    async fn walk(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+        let principal = self.authenticate(&ask.credential).await?; // 400 timestamp, 401, 404, 503
+        let standing = self.stand(principal, ask.access).await?; // 403, 404, 503
+        self.meter(standing, ask).await // 401 revoked, 400 nonce, 429
+    }
+
+    /// Forgets what no longer matters of clients that sent bad credentials. To be called now and then.
+    pub fn sweep(&self) {
+        self.failures.sweep();
+    }
+
+    /// What API keys look like here.
+    #[must_use]
+    pub fn key_format(&self) -> &ApiKeyFormat {
+        &self.key_format
+    }
+}

@@ -1,0 +1,64 @@
+//! Whether a signed request is the current owner's (contract, "Authentication", rule 1). Both verification by signature
+//! and key management stand on it.
+
+use alloy::primitives::Address;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::denial::Denial;
+use crate::domain::eip712::SigningDomain;
+use crate::domain::freshness::{Freshness, UnixSeconds};
+use crate::domain::nonce::NonceClaim;
+use crate::pipeline::Ports;
+use crate::pipeline::credential::SignedRequest;
+use crate::pipeline::refusal::Refusal;
+
+/// Checks signatures against owners.
+pub(super) struct OwnerCheck {
+    domain: SigningDomain,
+    freshness: Freshness,
+}
+
+/// The request was signed by the agent's owner at the latest block. The nonce is not claimed yet.
+#[derive(Debug)]
+pub(super) struct OwnerProof {
+    agent: AgentId,
+    owner: Address,
+    claim: NonceClaim,
+}
+
+impl OwnerProof {
+    pub(super) const fn agent(&self) -> AgentId {
+        self.agent
+    }
+
+    pub(super) const fn owner(&self) -> Address {
+        self.owner
+    }
+
+    pub(super) const fn claim(&self) -> NonceClaim {
+        self.claim
+    }
+}
+
+impl OwnerCheck {
+    pub(super) const fn new(domain: SigningDomain, freshness: Freshness) -> Self {
+        Self { domain, freshness }
+    }
+
+    /// Timestamp, then owner, then signer: the cheap check first, and nothing is used up by any of them.
+    pub(super) async fn prove(&self, ports: &Ports, signed: &SignedRequest) -> Result<OwnerProof, Refusal> {
+        let SignedRequest { agent, nonce, signed_at, signature } = *signed;
+        if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
+            return Err(Denial::ReplayDetected { agent, nonce }.into());
+        }
+        if agent.is_reserved() {
+            return Err(Denial::AgentNotFound { agent }.into());
+        }
+        let owner = ports.chain.owner(agent).await?.ok_or(Denial::AgentNotFound { agent })?;
+        let recovered_signer = signature.recover(&self.domain.digest(agent, nonce, signed_at));
+        if recovered_signer != Some(owner) {
+            return Err(Denial::SignatureInvalid { agent, owner, recovered_signer }.into());
+        }
+        Ok(OwnerProof { agent, owner, claim: signed.claim() })
+    }
+}

@@ -1,0 +1,104 @@
+//! Last step: whether the agent may pass now, and the proof that it may. Made here and nowhere else.
+
+use std::sync::Arc;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::denial::Denial;
+use crate::domain::endpoint;
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::profile::TrustProfile;
+use crate::domain::quota::{Allowance, RetryAfter};
+use crate::domain::tier::Tier;
+use crate::pipeline::Pipeline;
+use crate::pipeline::credential::{Ask, Credential};
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::standing::Standing;
+use crate::ports::store::Admission;
+
+/// The agent was verified and its budget charged: whoever holds this may answer or forward.
+#[derive(Debug)]
+pub struct Permit {
+    agent: AgentId,
+    profile: Arc<TrustProfile>,
+    tier: Tier,
+    allowance: Allowance,
+    endpoint_mismatch: bool,
+    verified_at: UnixSeconds,
+}
+
+impl Permit {
+    /// The verified agent.
+    #[must_use]
+    pub const fn agent(&self) -> AgentId {
+        self.agent
+    }
+
+    /// What the registries say about it.
+    #[must_use]
+    pub fn profile(&self) -> &TrustProfile {
+        &self.profile
+    }
+
+    /// The tier that its stake gives it.
+    #[must_use]
+    pub const fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// What is left of its budget.
+    #[must_use]
+    pub const fn allowance(&self) -> Allowance {
+        self.allowance
+    }
+
+    /// True when the request's origin is not the one declared for the key.
+    #[must_use]
+    pub const fn endpoint_mismatch(&self) -> bool {
+        self.endpoint_mismatch
+    }
+
+    /// When it was verified.
+    #[must_use]
+    pub const fn verified_at(&self) -> UnixSeconds {
+        self.verified_at
+    }
+}
+
+impl Pipeline {
+    /// One atomic step of the store: key still current or nonce unused, window, record.
+    pub(super) async fn meter(&self, standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+        let (principal, quota) = (standing.principal(), standing.quota());
+        let agent = principal.agent();
+        let admission = self.ports.store.admit(agent, &ask.access.scope, quota, principal.proof()).await?;
+        match admission {
+            Admission::Admitted { remaining } => Ok(Permit {
+                agent,
+                profile: Arc::clone(standing.profile()),
+                tier: standing.tier(),
+                allowance: Allowance { limit: quota.limit, remaining },
+                endpoint_mismatch: endpoint::mismatch(principal.declared_origin(), ask.origin.as_ref()),
+                verified_at: UnixSeconds(self.ports.clock.unix_seconds()),
+            }),
+            Admission::Limited { retry_after } => Err(limited(&standing, retry_after).into()),
+            Admission::KeyRevoked => Err(Denial::InvalidApiKey { agent: principal.named() }.into()),
+            Admission::NonceUsed => Err(nonce_used(agent, &ask.credential).into()),
+        }
+    }
+}
+
+fn limited(standing: &Standing, retry_after: RetryAfter) -> Denial {
+    Denial::RateLimited {
+        agent: Some(standing.principal().agent()),
+        tier: Some(standing.tier()),
+        limit: standing.quota().limit,
+        retry_after,
+    }
+}
+
+fn nonce_used(agent: AgentId, credential: &Credential) -> Denial {
+    match credential {
+        Credential::Signature(signed) => Denial::ReplayDetected { agent, nonce: signed.nonce },
+        // A store that reports a used nonce where none was claimed is not believed to have admitted anybody.
+        Credential::Key { named, .. } => Denial::InvalidApiKey { agent: *named },
+    }
+}

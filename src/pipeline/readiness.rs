@@ -1,0 +1,62 @@
+//! Whether verifications can be answered now (contract, "GET /readyz").
+//!
+//! The endpoint is public and a probe costs real work, so one answer serves everybody for a second.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use crate::ports::chain::{Chain, ChainFault};
+use crate::ports::clock::Clock;
+use crate::ports::store::{Store, StoreFault};
+
+/// How long one answer serves, in microseconds.
+const ANSWER_SERVES_MICROS: u64 = 1_000_000;
+
+/// What the dependencies said when they were last asked.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The store's word.
+    pub store: Result<(), StoreFault>,
+    /// The chain's word.
+    pub chain: Result<(), ChainFault>,
+}
+
+impl Report {
+    /// True when verifications can be answered.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.store.is_ok() && self.chain.is_ok()
+    }
+}
+
+/// Asks the dependencies, at most once a second.
+pub struct Readiness {
+    chain: Arc<dyn Chain>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    last: Mutex<Option<(u64, Report)>>,
+}
+
+impl Readiness {
+    /// Over these dependencies; nothing has been asked yet.
+    #[must_use]
+    pub fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self { chain, store, clock, last: Mutex::new(None) }
+    }
+
+    /// The dependencies' word, at most a second old. Whoever comes while it is being asked for waits for it.
+    pub async fn report(&self) -> Report {
+        let mut last = self.last.lock().await;
+        let now = self.clock.monotonic_micros();
+        if let Some((asked_at, report)) = last.as_ref()
+            && now.saturating_sub(*asked_at) < ANSWER_SERVES_MICROS
+        {
+            return report.clone();
+        }
+        let (store, chain) = tokio::join!(self.store.probe(), self.chain.probe());
+        let report = Report { store, chain };
+        *last = Some((self.clock.monotonic_micros(), report.clone()));
+        report
+    }
+}

@@ -1,0 +1,76 @@
+//! Second step: how the agent stands. 404 when it is gone, 403 below the tier that is asked for.
+
+use std::sync::Arc;
+
+use crate::domain::denial::Denial;
+use crate::domain::profile::TrustProfile;
+use crate::domain::quota::Quota;
+use crate::domain::tier::Tier;
+use crate::pipeline::principal::Principal;
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::{Access, Pipeline};
+
+/// An agent whose tier suffices, with the quota that the tier gives it.
+#[derive(Debug)]
+pub(super) struct Standing {
+    principal: Principal,
+    profile: Arc<TrustProfile>,
+    tier: Tier,
+    quota: Quota,
+}
+
+impl Standing {
+    pub(super) const fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    pub(super) const fn profile(&self) -> &Arc<TrustProfile> {
+        &self.profile
+    }
+
+    pub(super) const fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    pub(super) const fn quota(&self) -> Quota {
+        self.quota
+    }
+}
+
+impl Pipeline {
+    pub(super) async fn stand(&self, principal: Principal, access: &Access) -> Result<Standing, Refusal> {
+        let profile = self.profile_of(&principal).await?;
+        let tier = self.stakes.tier_of(profile.stake);
+        match access.quotas.get(tier) {
+            Some(quota) if tier >= access.min_tier => Ok(Standing { principal, profile, tier, quota }),
+            Some(_) | None => Err(self.blocked(&principal, tier, access.min_tier).into()),
+        }
+    }
+
+    /// The agent's profile. A cached one that names another owner than the one who signed is older than the signature
+    /// check and is read again; if the owner has changed since that check, the signature is no longer the owner's.
+    async fn profile_of(&self, principal: &Principal) -> Result<Arc<TrustProfile>, Refusal> {
+        let agent = principal.agent();
+        let gone = || Denial::AgentNotFound { agent };
+        let profile = self.ports.chain.profile(agent).await?;
+        let Some(signer) = principal.signer() else {
+            return Ok(profile.ok_or_else(gone)?);
+        };
+        if let Some(profile) = profile.filter(|profile| profile.owner == signer) {
+            return Ok(profile);
+        }
+        let profile = self.ports.chain.latest_profile(agent).await?.ok_or_else(gone)?;
+        if profile.owner == signer {
+            Ok(profile)
+        } else {
+            let owner = profile.owner;
+            Err(Denial::SignatureInvalid { agent, owner, recovered_signer: Some(signer) }.into())
+        }
+    }
+
+    fn blocked(&self, principal: &Principal, current: Tier, min_tier: Tier) -> Denial {
+        let required = min_tier.max(Tier::Bronze);
+        let required_stake = self.stakes.get(required).unwrap_or(self.stakes.diamond);
+        Denial::TierBlocked { agent: principal.agent(), current, required, required_stake }
+    }
+}

@@ -1,0 +1,196 @@
+//! The HTTP shell around every `ServeHttp` door of ours: time limits, unambiguous framing, error bodies also for what
+//! is not HTTP, orderly keep-alive.
+//!
+//! Knows no endpoint. Pingora's own shell has no limit on the whole head, accepts ambiguous framing, and logs the
+//! request bytes of what it can't read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Method;
+use pingora::apps::http_app::ServeHttp;
+use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream};
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
+use pingora::{Error, ErrorType};
+use prometheus::IntCounter;
+use tokio::time::timeout;
+
+use crate::ports::clock::Clock;
+use crate::telemetry::metrics::Metrics;
+use crate::wire::answers::Answer;
+use crate::wire::errors::ErrorCause;
+use crate::wire::{framing, headers};
+
+/// How long a connection may stay idle between two requests, in seconds.
+const IDLE_SECS: u64 = 60;
+
+/// How long a request head may take to arrive, the idle time before it included.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(IDLE_SECS + 10);
+
+/// How long one read may wait while a head or body arrives.
+const READ_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long a body may take to arrive.
+const BODY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long one write of an answer may wait for the client.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long a request may take, from its head to the answer.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// How long an unread rest of a body is waited for before the connection is given up.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
+
+const _: () = assert!(BODY_TIME_MAX.as_secs() < REQUEST_TIME_MAX.as_secs());
+
+/// A door that speaks HTTP/1.
+pub(crate) struct HttpShell<S> {
+    service: S,
+    clock: Arc<dyn Clock>,
+    malformed: IntCounter,
+}
+
+impl<S> HttpShell<S> {
+    /// Puts the shell around a service; `door` is its name in metrics.
+    pub(crate) fn new(service: S, door: &str, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
+        Self { service, clock, malformed: metrics.malformed.with_label_values(&[door]) }
+    }
+}
+
+#[async_trait]
+impl<S: ServeHttp + Send + Sync + 'static> HttpServerApp for HttpShell<S> {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut http: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        http.set_read_timeout(Some(READ_TIME_MAX));
+        http.set_write_timeout(Some(WRITE_TIME_MAX));
+        http.set_total_drain_timeout(Some(DRAIN_TIME_MAX));
+        match timeout(HEAD_TIME_MAX, http.read_request()).await {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) | Err(_) => return None,
+            Ok(Err(error)) => {
+                self.refuse_unreadable(&mut http, &error).await;
+                return None;
+            }
+        }
+        if let Err(problem) = check_framing(&http) {
+            self.malformed.inc();
+            self.refuse(&mut http, &ErrorCause::Malformed { problem }).await;
+            return None;
+        }
+        http.set_keepalive(if *shutdown.borrow() { None } else { Some(IDLE_SECS) });
+        let answer = match timeout(REQUEST_TIME_MAX, self.service.response(&mut http)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                tracing::error!(
+                    "a request took longer than {} s and was given up",
+                    REQUEST_TIME_MAX.as_secs()
+                );
+                http.set_keepalive(None);
+                ErrorCause::Internal.answer(self.clock.unix_millis()).1
+            }
+        };
+        write(&mut http, answer).await.ok()?;
+        let settings = HttpPersistentSettings::for_session(&http);
+        let reusable = http.finish().await.ok()??;
+        Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
+    }
+}
+
+impl<S> HttpShell<S> {
+    /// What can't be read as a request is answered when something came that was meant as one.
+    async fn refuse_unreadable(&self, http: &mut ServerSession, error: &Error) {
+        let cause = match error.etype() {
+            ErrorType::InvalidHTTPHeader => {
+                self.malformed.inc();
+                ErrorCause::Malformed { problem: "its head can't be read" }
+            }
+            ErrorType::ReadTimedout => ErrorCause::TooSlow,
+            _ => return,
+        };
+        self.refuse(http, &cause).await;
+    }
+
+    async fn refuse(&self, http: &mut ServerSession, cause: &ErrorCause) {
+        let (parts, body) = cause.answer(self.clock.unix_millis()).1.into_parts();
+        let written = timeout(WRITE_TIME_MAX, http.write_error_response(parts.into(), body.into())).await;
+        if !matches!(written, Ok(Ok(()))) {
+            tracing::debug!("a refused client did not take its answer");
+        }
+    }
+}
+
+/// Reads a whole body of at most `bytes_max`.
+///
+/// # Errors
+///
+/// Too long, too slow, or broken framing; the connection can't be used again then.
+pub(crate) async fn read_body(http: &mut ServerSession, bytes_max: usize) -> Result<Bytes, ErrorCause> {
+    let body = timeout(BODY_TIME_MAX, read_body_untimed(http, bytes_max)).await;
+    let body = body.unwrap_or(Err(ErrorCause::TooSlow));
+    if body.is_err() {
+        http.set_keepalive(None);
+    }
+    body
+}
+
+async fn read_body_untimed(http: &mut ServerSession, bytes_max: usize) -> Result<Bytes, ErrorCause> {
+    let announced = http.get_header(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if announced.and_then(|text| text.parse::<u64>().ok()).is_some_and(|bytes| bytes > bytes_max as u64) {
+        return Err(ErrorCause::PayloadTooLarge);
+    }
+    let broken = |error: Box<Error>| match error.etype() {
+        ErrorType::ReadTimedout => ErrorCause::TooSlow,
+        _ => ErrorCause::Malformed { problem: "its body can't be read" },
+    };
+    let expects = http.get_header(http::header::EXPECT);
+    if expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        http.write_continue_response().await.map_err(broken)?;
+    }
+    // A body usually comes in one piece, which then needs no copy.
+    let Some(first) = http.read_request_body().await.map_err(broken)? else { return Ok(Bytes::new()) };
+    let Some(second) = http.read_request_body().await.map_err(broken)? else {
+        return if first.len() > bytes_max { Err(ErrorCause::PayloadTooLarge) } else { Ok(first) };
+    };
+    let mut body = [first, second].concat();
+    while body.len() <= bytes_max {
+        match http.read_request_body().await.map_err(broken)? {
+            Some(piece) => body.extend_from_slice(&piece),
+            None => return Ok(body.into()),
+        }
+    }
+    Err(ErrorCause::PayloadTooLarge)
+}
+
+fn check_framing(http: &ServerSession) -> Result<(), framing::Problem> {
+    http.as_http1().map_or(Ok(()), |session| framing::check(&session.get_headers_raw_bytes()))
+}
+
+async fn write(http: &mut ServerSession, answer: Answer) -> pingora::Result<()> {
+    let head_only = http.req_header().method == Method::HEAD;
+    let (parts, body) = answer.into_parts();
+    http.write_response_header(Box::new(head_of(&parts)?)).await?;
+    if !head_only && !body.is_empty() {
+        http.write_response_body(body.into(), true).await?;
+    }
+    Ok(())
+}
+
+/// The head with header names as the contract spells them, for clients that compare them letter by letter.
+fn head_of(parts: &http::response::Parts) -> pingora::Result<ResponseHeader> {
+    let mut head = ResponseHeader::build(parts.status, Some(parts.headers.len()))?;
+    for (name, value) in &parts.headers {
+        match headers::contract_spelling(name) {
+            Some(spelling) => head.append_header(spelling, value)?,
+            None => head.append_header(name, value)?,
+        };
+    }
+    Ok(head)
+}

@@ -1,0 +1,313 @@
+//! What every store must do, as tests against the port alone. `store_contract!` puts an implementation through them.
+
+use std::any::Any;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use alloy::primitives::U256;
+use tokio::task::JoinSet;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::KeyDigest;
+use crate::domain::client::ClientNet;
+use crate::domain::endpoint::Endpoint;
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::nonce::{Nonce, NonceClaim};
+use crate::domain::quota::Quota;
+use crate::ports::store::{Admission, KeyChange, KeyChanged, KeyOwner, Metered, NewKey, Proof, Scope, Store};
+
+/// A fresh store and its time.
+pub(super) struct Bench {
+    pub(super) store: Arc<dyn Store>,
+    /// Lets so many seconds pass for the store.
+    pub(super) advance_secs: Box<dyn Fn(u64) + Send + Sync>,
+    /// The time of the bench's signatures, in Unix seconds.
+    pub(super) signed_at_secs: u64,
+    /// Whatever must live as long as the store.
+    pub(super) _keep: Box<dyn Any + Send + Sync>,
+}
+
+/// Makes one test of each of the contract's, on the benches that the function at the path makes.
+macro_rules! store_contract {
+    ($bench:path) => {
+        store_contract!($bench:
+            each_key_change_has_its_documented_effect,
+            a_replaced_key_is_refused_at_once,
+            a_key_opens_nothing_but_its_own_agent,
+            a_revocation_between_find_and_admit_is_seen,
+            rotations_at_once_leave_one_key,
+            a_nonce_is_used_once_per_agent_whatever_for,
+            a_key_change_on_a_used_nonce_says_so_before_anything_else,
+            a_limited_request_burns_no_nonce,
+            a_used_nonce_is_named_before_the_limit,
+            a_refused_key_burns_no_window,
+            a_refused_issue_burns_no_nonce,
+            windows_are_separate_per_scope_and_shared_by_both_proofs,
+            a_tier_change_is_not_a_fresh_budget,
+            retry_after_is_honest,
+            of_a_thousand_twins_exactly_one_passes,
+            ten_hits_an_hour_per_client_and_agent,
+        );
+    };
+    ($bench:path: $($name:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                crate::store::contract::$name($bench()).await;
+            }
+        )*
+    };
+}
+pub(super) use store_contract;
+
+pub(super) const ONE: Quota = Quota::per_minute(1);
+pub(super) const MANY: Quota = Quota::per_minute(2_700);
+
+pub(super) fn agent(number: u64) -> AgentId {
+    AgentId::new(U256::from(number))
+}
+
+pub(super) fn digest(number: u64) -> KeyDigest {
+    KeyDigest::from_bytes(U256::from(number).to_be_bytes())
+}
+
+pub(super) fn claim(nonce: u64, signed_at_secs: u64) -> NonceClaim {
+    NonceClaim { nonce: Nonce::new(U256::from(nonce)), signed_at: UnixSeconds(signed_at_secs) }
+}
+
+pub(super) fn key(number: u64) -> NewKey {
+    NewKey { digest: digest(number), declared_endpoint: None }
+}
+
+impl Bench {
+    fn claim(&self, nonce: u64) -> NonceClaim {
+        claim(nonce, self.signed_at_secs)
+    }
+
+    async fn by_key(&self, agent_number: u64, key: u64, quota: Quota) -> Admission {
+        self.admit(agent_number, &Scope::Api, quota, &Proof::Key(digest(key))).await
+    }
+
+    async fn by_nonce(&self, agent_number: u64, nonce: u64, quota: Quota) -> Admission {
+        self.admit(agent_number, &Scope::Api, quota, &Proof::Nonce(self.claim(nonce))).await
+    }
+
+    async fn admit(&self, agent_number: u64, scope: &Scope, quota: Quota, proof: &Proof) -> Admission {
+        self.store.admit(agent(agent_number), scope, quota, proof).await.unwrap()
+    }
+
+    async fn change(&self, agent_number: u64, nonce: u64, change: KeyChange) -> KeyChanged {
+        self.store.change_key(agent(agent_number), self.claim(nonce), change).await.unwrap()
+    }
+
+    async fn finds(&self, key: u64) -> Option<u64> {
+        let owner = self.store.find(&digest(key)).await.unwrap()?;
+        Some(owner.agent.token_id().to())
+    }
+}
+
+fn admitted(admission: Admission) -> bool {
+    matches!(admission, Admission::Admitted { .. })
+}
+
+fn limited(admission: Admission) -> bool {
+    matches!(admission, Admission::Limited { .. })
+}
+
+pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
+    let old = 1_000;
+    let new = 2_000;
+    // What it starts with, the change, the answer, and the key afterwards.
+    let table: [(bool, fn(u64) -> KeyChange, KeyChanged, Option<u64>); 6] = [
+        (false, |new| KeyChange::Issue(key(new)), KeyChanged::Done, Some(new)),
+        (false, |new| KeyChange::Rotate(key(new)), KeyChanged::Done, Some(new)),
+        (false, |_| KeyChange::Revoke, KeyChanged::Done, None),
+        (true, |new| KeyChange::Issue(key(new)), KeyChanged::KeyExists, Some(old)),
+        (true, |new| KeyChange::Rotate(key(new)), KeyChanged::Done, Some(new)),
+        (true, |_| KeyChange::Revoke, KeyChanged::Done, None),
+    ];
+    for (row, (active, change, answer, after)) in (1..).zip(table) {
+        if active {
+            assert_eq!(bench.change(row, 1, KeyChange::Issue(key(old + row))).await, KeyChanged::Done);
+        }
+        assert_eq!(bench.store.has_key(agent(row)).await.unwrap(), active);
+        assert_eq!(bench.change(row, 2, change(new + row)).await, answer, "row {row}");
+        assert_eq!(bench.store.has_key(agent(row)).await.unwrap(), after.is_some(), "row {row}");
+        for candidate in [old, new] {
+            let current = after == Some(candidate);
+            assert_eq!(bench.finds(candidate + row).await, current.then_some(row), "row {row}");
+            assert_eq!(admitted(bench.by_key(row, candidate + row, MANY).await), current, "row {row}");
+        }
+    }
+    let declared = Endpoint::parse("https://app.example/hook").unwrap();
+    let new_key = NewKey { digest: digest(7), declared_endpoint: Some(declared.clone()) };
+    assert_eq!(bench.change(70, 1, KeyChange::Issue(new_key)).await, KeyChanged::Done);
+    let owner = KeyOwner { agent: agent(70), declared_origin: Some(declared.origin().clone()) };
+    assert_eq!(bench.store.find(&digest(7)).await.unwrap(), Some(owner));
+}
+
+pub(super) async fn a_replaced_key_is_refused_at_once(bench: Bench) {
+    bench.change(1, 0, KeyChange::Issue(key(0))).await;
+    for round in 1..20 {
+        assert!(admitted(bench.by_key(1, round - 1, MANY).await));
+        bench.change(1, round, KeyChange::Rotate(key(round))).await;
+        assert_eq!(bench.by_key(1, round - 1, MANY).await, Admission::KeyRevoked);
+        assert_eq!((bench.finds(round - 1).await, bench.finds(round).await), (None, Some(1)));
+    }
+    bench.change(1, 100, KeyChange::Revoke).await;
+    assert_eq!(bench.by_key(1, 19, MANY).await, Admission::KeyRevoked);
+    assert_eq!(bench.finds(19).await, None);
+}
+
+pub(super) async fn a_key_opens_nothing_but_its_own_agent(bench: Bench) {
+    bench.change(1, 1, KeyChange::Issue(key(1))).await;
+    bench.change(2, 1, KeyChange::Issue(key(2))).await;
+    assert_eq!(bench.by_key(2, 1, MANY).await, Admission::KeyRevoked);
+    assert_eq!(bench.by_key(3, 1, MANY).await, Admission::KeyRevoked);
+    assert_eq!((bench.finds(3).await, bench.by_key(1, 3, MANY).await), (None, Admission::KeyRevoked));
+}
+
+pub(super) async fn a_revocation_between_find_and_admit_is_seen(bench: Bench) {
+    bench.change(1, 1, KeyChange::Issue(key(1))).await;
+    assert_eq!(bench.finds(1).await, Some(1));
+    bench.change(1, 2, KeyChange::Revoke).await;
+    assert_eq!(bench.by_key(1, 1, MANY).await, Admission::KeyRevoked);
+}
+
+pub(super) async fn rotations_at_once_leave_one_key(bench: Bench) {
+    let mut rotations = JoinSet::new();
+    for number in 0..200 {
+        let (store, claim) = (Arc::clone(&bench.store), bench.claim(number));
+        rotations
+            .spawn(async move { store.change_key(agent(1), claim, KeyChange::Rotate(key(number))).await });
+    }
+    for answer in rotations.join_all().await {
+        assert_eq!(answer.unwrap(), KeyChanged::Done);
+    }
+    let mut current = Vec::new();
+    for number in 0..200 {
+        let found = bench.finds(number).await.is_some();
+        assert_eq!(found, admitted(bench.by_key(1, number, MANY).await));
+        current.extend(found.then_some(number));
+    }
+    assert_eq!(current.len(), 1, "{current:?}");
+}
+
+pub(super) async fn a_nonce_is_used_once_per_agent_whatever_for(bench: Bench) {
+    assert!(admitted(bench.by_nonce(1, 7, MANY).await));
+    assert_eq!(bench.by_nonce(1, 7, MANY).await, Admission::NonceUsed);
+    assert_eq!(bench.change(1, 7, KeyChange::Rotate(key(1))).await, KeyChanged::NonceUsed);
+    assert!(!bench.store.has_key(agent(1)).await.unwrap());
+    assert!(admitted(bench.by_nonce(2, 7, MANY).await));
+    assert_eq!(bench.change(3, 7, KeyChange::Revoke).await, KeyChanged::Done);
+    assert_eq!(bench.by_nonce(3, 7, MANY).await, Admission::NonceUsed);
+}
+
+pub(super) async fn a_key_change_on_a_used_nonce_says_so_before_anything_else(bench: Bench) {
+    bench.change(1, 7, KeyChange::Issue(key(1))).await;
+    assert_eq!(bench.change(1, 7, KeyChange::Issue(key(2))).await, KeyChanged::NonceUsed);
+}
+
+pub(super) async fn a_limited_request_burns_no_nonce(bench: Bench) {
+    assert!(admitted(bench.by_nonce(1, 1, ONE).await));
+    assert!(limited(bench.by_nonce(1, 2, ONE).await));
+    (bench.advance_secs)(60);
+    assert!(admitted(bench.by_nonce(1, 2, ONE).await));
+}
+
+pub(super) async fn a_used_nonce_is_named_before_the_limit(bench: Bench) {
+    assert!(admitted(bench.by_nonce(1, 1, ONE).await));
+    assert_eq!(bench.by_nonce(1, 1, ONE).await, Admission::NonceUsed);
+}
+
+pub(super) async fn a_refused_key_burns_no_window(bench: Bench) {
+    bench.change(1, 1, KeyChange::Issue(key(1))).await;
+    for _ in 0..10 {
+        assert_eq!(bench.by_key(1, 2, ONE).await, Admission::KeyRevoked);
+    }
+    assert_eq!(bench.by_key(1, 1, ONE).await, Admission::Admitted { remaining: 0 });
+    assert_eq!(bench.by_key(1, 2, ONE).await, Admission::KeyRevoked, "also when the window is full");
+}
+
+pub(super) async fn a_refused_issue_burns_no_nonce(bench: Bench) {
+    bench.change(1, 1, KeyChange::Issue(key(1))).await;
+    assert_eq!(bench.change(1, 2, KeyChange::Issue(key(2))).await, KeyChanged::KeyExists);
+    assert_eq!(bench.change(1, 2, KeyChange::Rotate(key(2))).await, KeyChanged::Done);
+}
+
+pub(super) async fn windows_are_separate_per_scope_and_shared_by_both_proofs(bench: Bench) {
+    bench.change(1, 100, KeyChange::Issue(key(1))).await;
+    let scopes = [Scope::Api, Scope::Tenant("acme".into()), Scope::Tenant("other".into())];
+    for (nonce, scope) in (0..).zip(&scopes) {
+        let by_key = Proof::Key(digest(1));
+        let by_nonce = Proof::Nonce(bench.claim(nonce));
+        assert_eq!(bench.admit(1, scope, ONE, &by_key).await, Admission::Admitted { remaining: 0 });
+        assert!(limited(bench.admit(1, scope, ONE, &by_nonce).await));
+    }
+}
+
+pub(super) async fn a_tier_change_is_not_a_fresh_budget(bench: Bench) {
+    let sixteen = Quota::per_minute(16);
+    for nonce in 0..16 {
+        assert_eq!(
+            bench.by_nonce(1, nonce, sixteen).await,
+            Admission::Admitted { remaining: 15 - nonce as u32 }
+        );
+    }
+    assert!(limited(bench.by_nonce(1, 16, sixteen).await));
+    assert!(limited(bench.by_nonce(1, 16, ONE).await));
+    let more = Quota::per_minute(18);
+    assert_eq!(bench.by_nonce(1, 16, more).await, Admission::Admitted { remaining: 1 });
+    assert_eq!(bench.by_nonce(1, 17, more).await, Admission::Admitted { remaining: 0 });
+    assert!(limited(bench.by_nonce(1, 18, more).await));
+}
+
+pub(super) async fn retry_after_is_honest(bench: Bench) {
+    let three = Quota::per_minute(3);
+    for nonce in 0..3 {
+        assert!(admitted(bench.by_nonce(1, nonce, three).await));
+        (bench.advance_secs)(7);
+    }
+    for nonce in 3..6 {
+        let Admission::Limited { retry_after } = bench.by_nonce(1, nonce, three).await else {
+            panic!("nonce {nonce} should be limited");
+        };
+        (bench.advance_secs)(retry_after.seconds() - 1);
+        assert!(limited(bench.by_nonce(1, nonce, three).await), "a second early");
+        (bench.advance_secs)(1);
+        assert!(admitted(bench.by_nonce(1, nonce, three).await), "after exactly so long");
+    }
+}
+
+pub(super) async fn of_a_thousand_twins_exactly_one_passes(bench: Bench) {
+    let mut twins = JoinSet::new();
+    for _ in 0..1_000 {
+        let (store, claim) = (Arc::clone(&bench.store), bench.claim(7));
+        twins.spawn(async move { store.admit(agent(1), &Scope::Api, MANY, &Proof::Nonce(claim)).await });
+    }
+    let answers = twins.join_all().await;
+    let passed = answers.iter().filter(|answer| admitted(*answer.as_ref().unwrap())).count();
+    let used = answers.iter().filter(|answer| *answer.as_ref().unwrap() == Admission::NonceUsed).count();
+    assert_eq!((passed, used), (1, 999));
+    assert_eq!(bench.by_nonce(1, 8, MANY).await, Admission::Admitted { remaining: 2_698 });
+}
+
+pub(super) async fn ten_hits_an_hour_per_client_and_agent(bench: Bench) {
+    let ten = Quota::per_hour(10);
+    let client = |last| ClientNet::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
+    assert_eq!(bench.store.left(client(1), agent(1), ten).await.unwrap(), 10);
+    for remaining in (0..10).rev() {
+        let metered = bench.store.hit(client(1), agent(1), ten).await.unwrap();
+        assert_eq!(metered, Metered::Counted { remaining });
+        assert_eq!(bench.store.left(client(1), agent(1), ten).await.unwrap(), remaining);
+        (bench.advance_secs)(60);
+    }
+    let Metered::Limited { retry_after } = bench.store.hit(client(1), agent(1), ten).await.unwrap() else {
+        panic!("the eleventh should be limited");
+    };
+    assert_eq!(retry_after.seconds(), 3_000);
+    assert_eq!(bench.store.left(client(2), agent(1), ten).await.unwrap(), 10);
+    assert_eq!(bench.store.left(client(1), agent(2), ten).await.unwrap(), 10);
+    (bench.advance_secs)(3_000);
+    assert_eq!(bench.store.hit(client(1), agent(1), ten).await.unwrap(), Metered::Counted { remaining: 0 });
+}

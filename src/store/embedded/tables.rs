@@ -1,0 +1,197 @@
+//! The tables of the embedded store's file and the steps that are made on them inside one transaction.
+
+use redb::{
+    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition,
+    WriteTransaction,
+};
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::KeyDigest;
+use crate::domain::endpoint::{Endpoint, WebOrigin};
+use crate::domain::nonce::NonceClaim;
+use crate::ports::store::NewKey;
+
+/// The layout that this version writes and reads.
+pub(super) const LAYOUT: u64 = 1;
+
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const META_LAYOUT: &str = "layout";
+const META_FORGOTTEN_BEFORE: &str = "forgotten_before";
+
+/// Agent → digest of its key and the endpoint that was declared with it.
+const KEYS: TableDefinition<'_, [u8; 32], ([u8; 32], Option<&str>)> = TableDefinition::new("keys");
+
+/// Agent and nonce → Unix seconds of use.
+const NONCES: TableDefinition<'_, [u8; 64], u64> = TableDefinition::new("nonces");
+
+/// The same rows by time, for forgetting the oldest.
+const NONCES_BY_TIME: TableDefinition<'_, (u64, [u8; 64]), ()> = TableDefinition::new("nonces_by_time");
+
+/// What is kept in memory of the file.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) keys: Vec<LoadedKey>,
+    /// No nonce is remembered for certain of signatures made before this moment, in Unix seconds.
+    pub(super) forgotten_before: u64,
+}
+
+/// One agent's current key.
+#[derive(Debug)]
+pub(super) struct LoadedKey {
+    pub(super) agent: AgentId,
+    pub(super) digest: KeyDigest,
+    pub(super) origin: Option<WebOrigin>,
+}
+
+/// Why a file that redb accepts is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LoadError {
+    #[error("the layout is {0}")]
+    UnknownLayout(u64),
+    #[error("{0}")]
+    Damaged(&'static str),
+    #[error(transparent)]
+    Redb(redb::Error),
+}
+
+impl<E: Into<redb::Error>> From<E> for LoadError {
+    fn from(error: E) -> Self {
+        Self::Redb(error.into())
+    }
+}
+
+/// Makes the tables in a new database.
+pub(super) fn lay_out(database: &Database) -> Result<(), redb::Error> {
+    let transaction = begin(database)?;
+    let mut meta = transaction.open_table(META)?;
+    meta.insert(META_LAYOUT, LAYOUT)?;
+    meta.insert(META_FORGOTTEN_BEFORE, 0)?;
+    drop(meta);
+    drop(Ledger::open(&transaction)?);
+    Ok(transaction.commit()?)
+}
+
+/// Reads what is kept in memory.
+pub(super) fn load(database: &Database) -> Result<Loaded, LoadError> {
+    let transaction = database.begin_read()?;
+    let meta = transaction.open_table(META)?;
+    match meta.get(META_LAYOUT)?.map(|layout| layout.value()) {
+        Some(LAYOUT) => {}
+        Some(other) => return Err(LoadError::UnknownLayout(other)),
+        None => return Err(LoadError::Damaged("it names no layout")),
+    }
+    let Some(forgotten_before) = meta.get(META_FORGOTTEN_BEFORE)?.map(|secs| secs.value()) else {
+        return Err(LoadError::Damaged("it does not say what it has forgotten"));
+    };
+    if transaction.open_table(NONCES)?.len()? != transaction.open_table(NONCES_BY_TIME)?.len()? {
+        return Err(LoadError::Damaged("its two lists of nonces differ"));
+    }
+    let table = transaction.open_table(KEYS)?;
+    let mut keys = Vec::with_capacity(usize::try_from(table.len()?).unwrap_or_default());
+    for row in table.iter()? {
+        let (agent, key) = row?;
+        let (digest, endpoint) = key.value();
+        let origin = endpoint.map(WebOrigin::parse).transpose();
+        keys.push(LoadedKey {
+            agent: AgentId::from_bytes(agent.value()),
+            digest: KeyDigest::from_bytes(digest),
+            origin: origin.map_err(|_| LoadError::Damaged("it holds an endpoint that is none"))?,
+        });
+    }
+    Ok(Loaded { keys, forgotten_before })
+}
+
+/// Whether the agent has used the nonce, as far as is remembered.
+pub(super) fn has_used(database: &Database, agent: AgentId, claim: &NonceClaim) -> Result<bool, redb::Error> {
+    let transaction = database.begin_read()?;
+    Ok(transaction.open_table(NONCES)?.get(nonce_key(agent, claim))?.is_some())
+}
+
+/// Begins a write transaction. Its commit is a two-phase one: redb never goes back behind such a commit, so that a
+/// damaged last commit can't pass for one that a crash tore.
+pub(super) fn begin(database: &Database) -> Result<WriteTransaction, redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_two_phase_commit(true);
+    Ok(transaction)
+}
+
+/// The tables while they are being written.
+pub(super) struct Ledger<'a> {
+    meta: Table<'a, &'static str, u64>,
+    keys: Table<'a, [u8; 32], ([u8; 32], Option<&'static str>)>,
+    nonces: Table<'a, [u8; 64], u64>,
+    nonces_by_time: Table<'a, (u64, [u8; 64]), ()>,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn open(transaction: &'a WriteTransaction) -> Result<Self, redb::Error> {
+        Ok(Self {
+            meta: transaction.open_table(META)?,
+            keys: transaction.open_table(KEYS)?,
+            nonces: transaction.open_table(NONCES)?,
+            nonces_by_time: transaction.open_table(NONCES_BY_TIME)?,
+        })
+    }
+
+    pub(super) fn has_key(&self, agent: AgentId) -> Result<bool, redb::Error> {
+        Ok(self.keys.get(agent.to_bytes())?.is_some())
+    }
+
+    /// Makes this the agent's key, or leaves it without one.
+    pub(super) fn set_key(&mut self, agent: AgentId, key: Option<&NewKey>) -> Result<(), redb::Error> {
+        match key {
+            Some(key) => {
+                let endpoint = key.declared_endpoint.as_ref().map(Endpoint::url);
+                self.keys.insert(agent.to_bytes(), (key.digest.to_bytes(), endpoint))?;
+            }
+            None => {
+                self.keys.remove(agent.to_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_used(&self, agent: AgentId, claim: &NonceClaim) -> Result<bool, redb::Error> {
+        Ok(self.nonces.get(nonce_key(agent, claim))?.is_some())
+    }
+
+    pub(super) fn use_up(
+        &mut self,
+        agent: AgentId,
+        claim: &NonceClaim,
+        used_at_secs: u64,
+    ) -> Result<(), redb::Error> {
+        let key = nonce_key(agent, claim);
+        self.nonces.insert(key, used_at_secs)?;
+        self.nonces_by_time.insert((used_at_secs, key), ())?;
+        Ok(())
+    }
+
+    /// Forgets at most so many nonces that were used before `cutoff_secs`, oldest first; says how many.
+    pub(super) fn forget(&mut self, cutoff_secs: u64, rows_max: usize) -> Result<usize, redb::Error> {
+        for forgotten in 0..rows_max {
+            let Some((used_at, key)) = self.nonces_by_time.first()?.map(|(row, _)| row.value()) else {
+                return Ok(forgotten);
+            };
+            if used_at >= cutoff_secs {
+                return Ok(forgotten);
+            }
+            self.nonces_by_time.remove((used_at, key))?;
+            self.nonces.remove(key)?;
+        }
+        Ok(rows_max)
+    }
+
+    pub(super) fn set_forgotten_before(&mut self, secs: u64) -> Result<(), redb::Error> {
+        self.meta.insert(META_FORGOTTEN_BEFORE, secs)?;
+        Ok(())
+    }
+}
+
+fn nonce_key(agent: AgentId, claim: &NonceClaim) -> [u8; 64] {
+    let mut key = [0; 64];
+    let (front, back) = key.split_at_mut(32);
+    front.copy_from_slice(&agent.to_bytes());
+    back.copy_from_slice(&claim.nonce.to_bytes());
+    key
+}

@@ -1,0 +1,133 @@
+//! A disk that fails: nothing is let through, nothing half done is seen, and the store recovers by itself.
+
+use std::hash::RandomState;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::domain::client::ClientNet;
+use crate::ports::simulated::SimulatedClock;
+use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::store::contract::{MANY, agent, claim, digest, key};
+use crate::store::embedded::EmbeddedStore;
+use crate::store::embedded::tests::platter::Platter;
+use crate::store::embedded::tests::{START_SECS, by_key, by_nonce, clock, options, rotate};
+
+pub(super) fn on(platter: &Platter, clock: &Arc<SimulatedClock>) -> EmbeddedStore {
+    let options = options(Path::new("platter"));
+    EmbeddedStore::on(Box::new(platter.clone()), options, Arc::clone(clock) as _).unwrap()
+}
+
+async fn recover(store: &EmbeddedStore, platter: &Platter, clock: &SimulatedClock) {
+    platter.heal();
+    clock.advance_secs(1);
+    store.probe().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_key_change_is_a_fault_and_happens_as_a_whole_or_not_at_all() {
+    let (mut done, mut undone) = (0, 0);
+    for operations in 0_u64.. {
+        let (platter, clock) = (Platter::with_store(), clock());
+        let store = on(&platter, &clock);
+        rotate(&store, 1, 1, 1).await;
+        platter.fail_in(operations);
+        let answer = store.change_key(agent(1), claim(2, START_SECS), KeyChange::Rotate(key(2))).await;
+        if answer.is_ok() {
+            break;
+        }
+        recover(&store, &platter, &clock).await;
+        let changed = by_key(&store, 1, 2).await != Admission::KeyRevoked;
+        assert_ne!(
+            by_key(&store, 1, 1).await == Admission::KeyRevoked,
+            !changed,
+            "one key, after {operations}"
+        );
+        assert_eq!(store.find(&digest(2)).await.unwrap().is_some(), changed);
+        assert_eq!(store.find(&digest(1)).await.unwrap().is_some(), !changed);
+        assert_eq!(by_nonce(&store, 1, 2).await == Admission::NonceUsed, changed);
+        done += u32::from(changed);
+        undone += u32::from(!changed);
+    }
+    assert!(undone >= 3, "only {undone} undone and {done} done: the fault came too late");
+}
+
+#[tokio::test]
+async fn a_failed_admission_gives_its_place_back() {
+    let (platter, clock) = (Platter::with_store(), clock());
+    let store = on(&platter, &clock);
+    by_nonce(&store, 1, 1).await;
+    platter.fail_in(0);
+    let proof = Proof::Nonce(claim(2, START_SECS));
+    assert!(store.admit(agent(1), &Scope::Api, MANY, &proof).await.is_err());
+    assert_eq!(store.shared.book.census(), (1, 0), "the nonce is not in flight any more");
+    recover(&store, &platter, &clock).await;
+    assert_eq!(by_nonce(&store, 1, 2).await, Admission::Admitted { remaining: 2_698 });
+}
+
+#[tokio::test]
+async fn while_the_file_is_in_doubt_every_verb_is_a_fault() {
+    let (platter, clock) = (Platter::with_store(), clock());
+    let store = on(&platter, &clock);
+    rotate(&store, 1, 1, 1).await;
+    platter.fail_in(0);
+    let client = ClientNet::of([192, 0, 2, 1].into());
+    let change = || KeyChange::Rotate(key(2));
+    assert!(store.change_key(agent(1), claim(2, START_SECS), change()).await.is_err());
+    for _ in 0..3 {
+        assert!(store.find(&digest(1)).await.is_err());
+        for proof in [Proof::Key(digest(1)), Proof::Nonce(claim(3, START_SECS))] {
+            assert!(store.admit(agent(1), &Scope::Api, MANY, &proof).await.is_err());
+        }
+        assert!(store.change_key(agent(1), claim(2, START_SECS), change()).await.is_err());
+        assert!(store.has_key(agent(1)).await.is_err());
+        assert!(store.hit(client, agent(1), MANY).await.is_err());
+        assert!(store.left(client, agent(1), MANY).await.is_err());
+        assert!(store.probe().await.is_err());
+        clock.advance_secs(2);
+    }
+    recover(&store, &platter, &clock).await;
+    assert!(matches!(by_key(&store, 1, 1).await, Admission::Admitted { .. }));
+    assert_eq!(rotate(&store, 1, 2, 2).await, KeyChanged::Done);
+}
+
+#[tokio::test]
+async fn a_fault_tells_the_log_what_happened() {
+    let (platter, clock) = (Platter::with_store(), clock());
+    let store = on(&platter, &clock);
+    platter.fail_in(0);
+    let fault = store.change_key(agent(1), claim(1, START_SECS), KeyChange::Revoke).await.unwrap_err();
+    assert!(fault.to_string().starts_with("the store failed to change a key: "), "{fault}");
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_a_power_cut_at_any_moment() {
+    let (platter, clock, hasher) = (Platter::with_store(), clock(), RandomState::new());
+    let store = on(&platter, &clock);
+    for round in 1..12 {
+        assert_eq!(rotate(&store, 1, round, round).await, KeyChanged::Done);
+        assert!(matches!(by_nonce(&store, 2, round).await, Admission::Admitted { .. }));
+        // Stop the next commit in its first sync, then in its second: the power may go at either.
+        for phase in 0..2 {
+            platter.stop();
+            let cuts = std::thread::scope(|scope| {
+                let next = scope.spawn(|| {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    runtime.block_on(by_nonce(&store, 3, round * 2 + phase))
+                });
+                platter.wait_until_stopped();
+                let cuts: Vec<_> = (0..6).map(|seed| platter.after_power_cut(seed, &hasher)).collect();
+                platter.go_on();
+                next.join().unwrap();
+                cuts
+            });
+            for cut in cuts {
+                let store = on(&cut, &clock);
+                assert!(matches!(by_key(&store, 1, round).await, Admission::Admitted { .. }));
+                for nonce in 1..=round {
+                    assert_eq!(by_nonce(&store, 1, nonce).await, Admission::NonceUsed);
+                    assert_eq!(by_nonce(&store, 2, nonce).await, Admission::NonceUsed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Tests of what only the embedded store does: the contract that every store keeps is in `store/contract.rs`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::domain::endpoint::Endpoint;
+use crate::ports::simulated::SimulatedClock;
+use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
+use crate::store::contract::{Bench, MANY, agent, claim, digest, key, store_contract};
+use crate::store::embedded::{EmbeddedStore, OpenError, Options};
+
+mod damage;
+mod faults;
+mod files;
+mod forgetting;
+mod killed;
+mod platter;
+mod sharing;
+
+/// The wall clock at the start of a test, in Unix seconds.
+const START_SECS: u64 = 1_700_000_000;
+const DAY_SECS: u64 = 86_400;
+
+fn options(path: &Path) -> Options {
+    Options { path: path.to_owned(), nonce_retention_secs: DAY_SECS, max_ahead_secs: 60 }
+}
+
+fn open(path: &Path, clock: &Arc<SimulatedClock>) -> Result<EmbeddedStore, OpenError> {
+    EmbeddedStore::open(options(path), Arc::clone(clock) as _)
+}
+
+fn clock() -> Arc<SimulatedClock> {
+    Arc::new(SimulatedClock::new(START_SECS))
+}
+
+fn bench() -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = clock();
+    Bench {
+        store: Arc::new(open(folder.path(), &clock).unwrap()),
+        advance_secs: Box::new(move |secs| clock.advance_secs(secs)),
+        signed_at_secs: START_SECS,
+        _keep: Box::new(folder),
+    }
+}
+
+store_contract!(bench);
+
+async fn by_nonce(store: &EmbeddedStore, agent_number: u64, nonce: u64) -> Admission {
+    let proof = Proof::Nonce(claim(nonce, START_SECS));
+    store.admit(agent(agent_number), &Scope::Api, MANY, &proof).await.unwrap()
+}
+
+async fn by_key(store: &EmbeddedStore, agent_number: u64, key: u64) -> Admission {
+    store.admit(agent(agent_number), &Scope::Api, MANY, &Proof::Key(digest(key))).await.unwrap()
+}
+
+async fn rotate(store: &EmbeddedStore, agent_number: u64, nonce: u64, new: u64) -> KeyChanged {
+    let change = KeyChange::Rotate(key(new));
+    store.change_key(agent(agent_number), claim(nonce, START_SECS), change).await.unwrap()
+}
+
+#[tokio::test]
+async fn keys_endpoints_and_nonces_survive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::parse("https://app.example:8443/hook?x=1").unwrap();
+    let clock = clock();
+    let store = open(folder.path(), &clock).unwrap();
+    let new_key = NewKey { digest: digest(1), declared_endpoint: Some(endpoint.clone()) };
+    store.change_key(agent(1), claim(1, START_SECS), KeyChange::Issue(new_key)).await.unwrap();
+    rotate(&store, 2, 1, 2).await;
+    rotate(&store, 2, 2, 22).await;
+    rotate(&store, 3, 1, 3).await;
+    store.change_key(agent(3), claim(2, START_SECS), KeyChange::Revoke).await.unwrap();
+    by_nonce(&store, 4, 1).await;
+    drop(store);
+
+    let store = open(folder.path(), &clock).unwrap();
+    let owner = store.find(&digest(1)).await.unwrap().unwrap();
+    assert_eq!((owner.agent, owner.declared_origin.as_ref()), (agent(1), Some(endpoint.origin())));
+    assert!(matches!(by_key(&store, 2, 22).await, Admission::Admitted { .. }));
+    for (agent_number, gone) in [(2, 2), (3, 3)] {
+        assert_eq!(store.find(&digest(gone)).await.unwrap(), None);
+        assert_eq!(by_key(&store, agent_number, gone).await, Admission::KeyRevoked);
+    }
+    for (agent_number, nonce) in [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1)] {
+        assert_eq!(by_nonce(&store, agent_number, nonce).await, Admission::NonceUsed);
+    }
+}
+
+#[tokio::test]
+async fn strangers_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), &clock()).unwrap();
+    for number in 0..1_000 {
+        assert_eq!(store.find(&digest(number)).await.unwrap(), None);
+        assert_eq!(by_key(&store, number, number).await, Admission::KeyRevoked);
+    }
+    rotate(&store, 1, 7, 1).await;
+    assert_eq!(by_nonce(&store, 1, 7).await, Admission::NonceUsed);
+    store.change_key(agent(1), claim(8, START_SECS), KeyChange::Revoke).await.unwrap();
+    store.change_key(agent(2), claim(8, START_SECS), KeyChange::Revoke).await.unwrap();
+    assert_eq!(store.shared.book.census(), (0, 0));
+}
+
+#[tokio::test]
+async fn idle_windows_go_and_live_ones_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = clock();
+    let store = open(folder.path(), &clock).unwrap();
+    for number in 0..500 {
+        by_nonce(&store, number, 1).await;
+    }
+    rotate(&store, 1_000, 1, 1).await;
+    clock.advance_secs(30);
+    by_nonce(&store, 0, 2).await;
+    for _ in 0..32 {
+        clock.advance_secs(1);
+        store.probe().await.unwrap();
+    }
+    clock.advance_secs(1);
+    for _ in 0..32 {
+        clock.advance_micros(1_000_000);
+        store.probe().await.unwrap();
+        by_nonce(&store, 0, 3 + clock_nonce(&clock)).await;
+    }
+    assert_eq!(store.shared.book.census(), (2, 0), "the one that is busy and the one with a key");
+}
+
+fn clock_nonce(clock: &SimulatedClock) -> u64 {
+    crate::ports::clock::Clock::monotonic_micros(clock)
+}

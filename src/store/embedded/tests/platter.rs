@@ -1,0 +1,186 @@
+//! A disk in memory that fails on command, stops on command, and loses power.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use redb::{Database, StorageBackend};
+
+use crate::store::embedded::file::{Disk, OpenError, verified};
+use crate::store::embedded::tables::{self, Loaded};
+
+/// A shared handle to the disk; a store opens it again and again.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Platter(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What everybody reads.
+    bytes: Vec<u8>,
+    /// What is safe from a power cut.
+    synced: Vec<u8>,
+    /// What was done since the last sync.
+    unsynced: Vec<Unsynced>,
+    syncs: u64,
+    /// After so many more writes, lengthenings and syncs all of them fail.
+    failing_in: Option<u64>,
+    stopped: bool,
+    waiting: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Unsynced {
+    Write(u64, Vec<u8>),
+    Length(u64),
+}
+
+impl Platter {
+    /// A disk with an empty store on it.
+    pub(super) fn with_store() -> Self {
+        let platter = Self::default();
+        let database = Database::builder().create_with_backend(platter.clone()).unwrap();
+        tables::lay_out(&database).unwrap();
+        platter
+    }
+
+    /// A disk with these bytes on it.
+    pub(super) fn with(bytes: Vec<u8>) -> Self {
+        let platter = Self::default();
+        platter.0.state.lock().synced.clone_from(&bytes);
+        platter.0.state.lock().bytes = bytes;
+        platter
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.0.state.lock().bytes.clone()
+    }
+
+    pub(super) fn syncs(&self) -> u64 {
+        self.0.state.lock().syncs
+    }
+
+    /// Lets so many more operations succeed.
+    pub(super) fn fail_in(&self, operations: u64) {
+        self.0.state.lock().failing_in = Some(operations);
+    }
+
+    pub(super) fn heal(&self) {
+        self.0.state.lock().failing_in = None;
+    }
+
+    /// Every sync waits from now on.
+    pub(super) fn stop(&self) {
+        self.0.state.lock().stopped = true;
+    }
+
+    pub(super) fn go_on(&self) {
+        self.0.state.lock().stopped = false;
+        self.0.moved.notify_all();
+    }
+
+    /// Returns when a sync is waiting.
+    pub(super) fn wait_until_stopped(&self) {
+        let mut state = self.0.state.lock();
+        while state.waiting == 0 {
+            self.0.moved.wait(&mut state);
+        }
+    }
+
+    /// What is on the disk after a power cut: of what was not synced, any part may be there.
+    pub(super) fn after_power_cut(&self, seed: u64, hasher: &RandomState) -> Self {
+        let state = self.0.state.lock();
+        let mut bytes = state.synced.clone();
+        for (place, operation) in state.unsynced.iter().enumerate() {
+            let lucky = |part: usize| hasher.hash_one((seed, place, part)) % 2 == 0;
+            match operation {
+                Unsynced::Length(len) => bytes.resize(usize::try_from(*len).unwrap(), 0),
+                Unsynced::Write(offset, data) => {
+                    for (part, sector) in data.chunks(512).enumerate().filter(|(part, _)| lucky(*part)) {
+                        let start = usize::try_from(*offset).unwrap() + part * 512;
+                        bytes[start..start + sector.len()].copy_from_slice(sector);
+                    }
+                }
+            }
+        }
+        Self::with(bytes)
+    }
+
+    fn operate(&self, operation: Unsynced) -> io::Result<()> {
+        let mut state = self.0.state.lock();
+        state.count_down()?;
+        match &operation {
+            Unsynced::Length(len) => state.bytes.resize(usize::try_from(*len).unwrap(), 0),
+            Unsynced::Write(offset, data) => {
+                let start = usize::try_from(*offset).unwrap();
+                state.bytes[start..start + data.len()].copy_from_slice(data);
+            }
+        }
+        state.unsynced.push(operation);
+        Ok(())
+    }
+}
+
+impl State {
+    fn count_down(&mut self) -> io::Result<()> {
+        match &mut self.failing_in {
+            None => Ok(()),
+            Some(0) => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl StorageBackend for Platter {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.state.lock().bytes.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.0.state.lock();
+        let start = usize::try_from(offset).unwrap();
+        let bytes = state.bytes.get(start..start + out.len());
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.operate(Unsynced::Length(len))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.0.state.lock();
+        state.waiting += 1;
+        self.0.moved.notify_all();
+        while state.stopped {
+            self.0.moved.wait(&mut state);
+        }
+        state.waiting -= 1;
+        state.count_down()?;
+        state.syncs += 1;
+        state.unsynced.clear();
+        state.synced = state.bytes.clone();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.operate(Unsynced::Write(offset, data.to_vec()))
+    }
+}
+
+impl Disk for Platter {
+    fn open(&self) -> Result<(Database, Loaded), OpenError> {
+        verified(self.clone(), Path::new("platter"))
+    }
+}

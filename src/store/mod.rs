@@ -1,0 +1,6 @@
+//! The stores: where keys, nonces and windows live. Must not know the pipeline, the doors or the chain.
+
+pub mod embedded;
+
+#[cfg(test)]
+mod contract;

@@ -1,0 +1,119 @@
+//! A store that counts and times what is asked of it, whichever store it is.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use prometheus::{Histogram, IntCounter};
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::KeyDigest;
+use crate::domain::client::ClientNet;
+use crate::domain::nonce::NonceClaim;
+use crate::domain::quota::Quota;
+use crate::ports::clock::Clock;
+use crate::ports::store::{
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
+};
+use crate::telemetry::metrics::Metrics;
+
+/// Any store, with metrics around it.
+pub struct MeteredStore {
+    inner: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    find: Meter,
+    admit: Meter,
+    change_key: Meter,
+    has_key: Meter,
+    hit: Meter,
+    left: Meter,
+    probe: Meter,
+}
+
+/// The series of one verb, looked up once.
+struct Meter {
+    ok: IntCounter,
+    fault: IntCounter,
+    duration: Histogram,
+}
+
+impl MeteredStore {
+    /// Puts metrics around a store.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
+        let meter = |verb| Meter {
+            ok: metrics.store_operations.with_label_values(&[verb, "ok"]),
+            fault: metrics.store_operations.with_label_values(&[verb, "fault"]),
+            duration: metrics.store_duration.with_label_values(&[verb]),
+        };
+        Self {
+            find: meter("find"),
+            admit: meter("admit"),
+            change_key: meter("change_key"),
+            has_key: meter("has_key"),
+            hit: meter("hit"),
+            left: meter("left"),
+            probe: meter("probe"),
+            inner,
+            clock,
+        }
+    }
+
+    async fn timed<T>(
+        &self,
+        meter: &Meter,
+        operation: impl Future<Output = Result<T, StoreFault>>,
+    ) -> Result<T, StoreFault> {
+        let begun = self.clock.monotonic_micros();
+        let outcome = operation.await;
+        let micros = self.clock.monotonic_micros().saturating_sub(begun);
+        meter.duration.observe(micros as f64 / 1e6);
+        if outcome.is_ok() {
+            meter.ok.inc()
+        } else {
+            meter.fault.inc()
+        }
+        outcome
+    }
+}
+
+#[async_trait]
+impl Store for MeteredStore {
+    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
+        self.timed(&self.find, self.inner.find(digest)).await
+    }
+
+    async fn admit(
+        &self,
+        agent: AgentId,
+        scope: &Scope,
+        quota: Quota,
+        proof: &Proof,
+    ) -> Result<Admission, StoreFault> {
+        self.timed(&self.admit, self.inner.admit(agent, scope, quota, proof)).await
+    }
+
+    async fn change_key(
+        &self,
+        agent: AgentId,
+        claim: NonceClaim,
+        change: KeyChange,
+    ) -> Result<KeyChanged, StoreFault> {
+        self.timed(&self.change_key, self.inner.change_key(agent, claim, change)).await
+    }
+
+    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
+        self.timed(&self.has_key, self.inner.has_key(agent)).await
+    }
+
+    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
+        self.timed(&self.hit, self.inner.hit(client, agent, quota)).await
+    }
+
+    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
+        self.timed(&self.left, self.inner.left(client, agent, quota)).await
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        self.timed(&self.probe, self.inner.probe()).await
+    }
+}

@@ -1,0 +1,146 @@
+//! Every metric of the product, by name. No label ever holds an agent, a key or an IP: labels come from closed sets.
+
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+};
+
+/// Seconds; from what a cached verification takes to what a time-out takes.
+const REQUEST_BUCKETS: &[f64] = &[
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// Seconds; from a look-up in memory to a slow sync.
+const STORE_BUCKETS: &[f64] =
+    &[0.000_001, 0.000_005, 0.000_025, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
+
+/// The counters, gauges and histograms of one process.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Registry,
+    /// `tiergate_requests_total{door,endpoint,status}`: answered requests.
+    pub requests: IntCounterVec,
+    /// `tiergate_request_duration_seconds{door,endpoint}`: from the request's last header byte to the answer.
+    pub request_duration: HistogramVec,
+    /// `tiergate_denials_total{door,error_type}`: answers that are errors, by the contract's `errorType`.
+    pub denials: IntCounterVec,
+    /// `tiergate_limiter_decisions_total{tier,decision}`: verifications that reached the limiter or the tier gate.
+    pub limiter_decisions: IntCounterVec,
+    /// `tiergate_rpc_calls_total{method}`: JSON-RPC calls sent.
+    pub rpc_calls: IntCounterVec,
+    /// `tiergate_rpc_errors_total{method,kind}`: JSON-RPC calls that gave no usable answer.
+    pub rpc_errors: IntCounterVec,
+    /// `tiergate_rpc_duration_seconds{method}`: how long JSON-RPC calls took.
+    pub rpc_duration: HistogramVec,
+    /// `tiergate_profile_cache_total{result}`: profile look-ups by hit or miss.
+    pub profile_cache: IntCounterVec,
+    /// `tiergate_store_operations_total{verb,outcome}`: store operations.
+    pub store_operations: IntCounterVec,
+    /// `tiergate_store_operation_duration_seconds{verb}`: how long store operations took.
+    pub store_duration: HistogramVec,
+    /// `tiergate_ready{check}`: 1 when the last readiness check succeeded.
+    pub ready: IntGaugeVec,
+    /// `tiergate_malformed_requests_total{door}`: requests refused for their HTTP framing, before any endpoint.
+    pub malformed: IntCounterVec,
+}
+
+impl Metrics {
+    /// All metrics, at zero.
+    ///
+    /// # Errors
+    ///
+    /// Only when two of the names below collide.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let metrics = Self {
+            requests: counter("requests_total", "Requests answered.", &["door", "endpoint", "status"])?,
+            request_duration: histogram(
+                "request_duration_seconds",
+                "Time from a request's last header byte to its answer.",
+                &["door", "endpoint"],
+                REQUEST_BUCKETS,
+            )?,
+            denials: counter("denials_total", "Error answers by errorType.", &["door", "error_type"])?,
+            limiter_decisions: counter(
+                "limiter_decisions_total",
+                "Decisions of the tier gate and the limiter.",
+                &["tier", "decision"],
+            )?,
+            rpc_calls: counter("rpc_calls_total", "JSON-RPC calls sent.", &["method"])?,
+            rpc_errors: counter(
+                "rpc_errors_total",
+                "JSON-RPC calls without a usable answer.",
+                &["method", "kind"],
+            )?,
+            rpc_duration: histogram(
+                "rpc_duration_seconds",
+                "Duration of JSON-RPC calls.",
+                &["method"],
+                REQUEST_BUCKETS,
+            )?,
+            profile_cache: counter("profile_cache_total", "Profile look-ups.", &["result"])?,
+            store_operations: counter("store_operations_total", "Store operations.", &["verb", "outcome"])?,
+            store_duration: histogram(
+                "store_operation_duration_seconds",
+                "Duration of store operations.",
+                &["verb"],
+                STORE_BUCKETS,
+            )?,
+            ready: IntGaugeVec::new(
+                Opts::new("tiergate_ready", "1 when the last check succeeded."),
+                &["check"],
+            )?,
+            malformed: counter("malformed_requests_total", "Requests refused for their framing.", &["door"])?,
+            registry,
+        };
+        metrics.register_all()?;
+        Ok(metrics)
+    }
+
+    /// The text that Prometheus scrapes.
+    ///
+    /// # Errors
+    ///
+    /// When a collector gives something that the text format can't hold.
+    pub fn render(&self) -> Result<String, prometheus::Error> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+
+    fn register_all(&self) -> Result<(), prometheus::Error> {
+        let collectors: [Box<dyn Collector>; 12] = [
+            Box::new(self.requests.clone()),
+            Box::new(self.request_duration.clone()),
+            Box::new(self.denials.clone()),
+            Box::new(self.limiter_decisions.clone()),
+            Box::new(self.rpc_calls.clone()),
+            Box::new(self.rpc_errors.clone()),
+            Box::new(self.rpc_duration.clone()),
+            Box::new(self.profile_cache.clone()),
+            Box::new(self.store_operations.clone()),
+            Box::new(self.store_duration.clone()),
+            Box::new(self.ready.clone()),
+            Box::new(self.malformed.clone()),
+        ];
+        for collector in collectors {
+            self.registry.register(collector)?;
+        }
+        let build = IntGaugeVec::new(Opts::new("tiergate_build_info", "The running version."), &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        self.registry.register(Box::new(build))?;
+        #[cfg(target_os = "linux")]
+        self.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        Ok(())
+    }
+}
+
+fn counter(name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+    IntCounterVec::new(Opts::new(format!("tiergate_{name}"), help), labels)
+}
+
+fn histogram(
+    name: &str,
+    help: &str,
+    labels: &[&str],
+    buckets: &[f64],
+) -> Result<HistogramVec, prometheus::Error> {
+    HistogramVec::new(HistogramOpts::new(format!("tiergate_{name}"), help).buckets(buckets.to_vec()), labels)
+}

@@ -1,0 +1,8 @@
+//! What operators see: every metric's name, the log, and which of many equal faults is worth a line.
+//!
+//! Nothing here knows an agent, a key or an address of a client.
+
+pub mod faults;
+pub mod log;
+pub mod metered_store;
+pub mod metrics;

@@ -1,0 +1,187 @@
+//! Successful answers of the contract.
+
+use alloy::primitives::Address;
+use http::{HeaderMap, Response, StatusCode};
+use serde::Serialize;
+
+use crate::domain::quota::Allowance;
+use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
+use crate::pipeline::permit::Permit;
+use crate::pipeline::readiness::Report;
+use crate::wire::headers::{JSON, NO_STORE, write_allowance};
+
+/// A whole answer.
+pub type Answer = Response<Vec<u8>>;
+
+/// The verification result (contract, "Verification result").
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VerificationResult<'a> {
+    valid: bool,
+    agent_id: String,
+    owner: Checksummed,
+    trust_tier: u8,
+    staked_amount: String,
+    reputation: ReputationPart,
+    validation: ValidationPart<'a>,
+    #[serde(rename = "metadataURI")]
+    metadata_uri: &'a str,
+    timestamp: u64,
+    endpoint_mismatch: bool,
+    organizations: Vec<OrganizationPart<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReputationPart {
+    total_score: String,
+    feedback_count: u64,
+    average_rating: Option<f64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ValidationPart<'a> {
+    count: u64,
+    latest_passed: Option<bool>,
+    latest_evidence: Option<&'a str>,
+    latest_validator: Option<Checksummed>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OrganizationPart<'a> {
+    org_id: String,
+    name: &'a str,
+    verified: bool,
+}
+
+/// An address in the mixed case of EIP-55.
+struct Checksummed(Address);
+
+impl Serialize for Checksummed {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.to_checksum_buffer(None).as_str())
+    }
+}
+
+/// 200 of `POST /verify` and `POST /verify/signature`.
+#[must_use]
+pub fn verified(permit: &Permit) -> Answer {
+    let profile = permit.profile();
+    let latest = profile.validation.latest.as_ref();
+    let body = VerificationResult {
+        valid: true,
+        agent_id: permit.agent().to_string(),
+        owner: Checksummed(profile.owner),
+        trust_tier: permit.tier().number(),
+        staked_amount: profile.stake.to_string(),
+        reputation: ReputationPart {
+            total_score: profile.reputation.total_score.to_string(),
+            feedback_count: profile.reputation.feedback_count,
+            average_rating: profile.reputation.average_rating(),
+        },
+        validation: ValidationPart {
+            count: profile.validation.count,
+            latest_passed: latest.map(|latest| latest.passed),
+            latest_evidence: latest.map(|latest| latest.evidence.as_str()),
+            latest_validator: latest.map(|latest| Checksummed(latest.validator)),
+        },
+        metadata_uri: &profile.metadata_uri,
+        timestamp: permit.verified_at().0,
+        endpoint_mismatch: permit.endpoint_mismatch(),
+        organizations: profile
+            .organizations
+            .iter()
+            .map(|organization| OrganizationPart {
+                org_id: organization.org_id.to_string(),
+                name: &organization.name,
+                verified: organization.verified,
+            })
+            .collect(),
+    };
+    success(StatusCode::OK, &body, Some(permit.allowance()))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KeyResult<'a> {
+    api_key: &'a str,
+    agent_id: String,
+    message: &'static str,
+}
+
+/// 201 of generate (contract, "POST /keys/generate").
+#[must_use]
+pub fn key_generated(issued: &IssuedKey) -> Answer {
+    key_shown(StatusCode::CREATED, "API key created. Store it now: it is not shown again.", issued)
+}
+
+/// 200 of rotate (contract, "POST /keys/rotate").
+#[must_use]
+pub fn key_rotated(issued: &IssuedKey) -> Answer {
+    let message =
+        "API key rotated; the old key is invalid from now on. Store this one now: it is not shown again.";
+    key_shown(StatusCode::OK, message, issued)
+}
+
+fn key_shown(status: StatusCode, message: &'static str, issued: &IssuedKey) -> Answer {
+    let body = KeyResult { api_key: issued.key.reveal(), agent_id: issued.agent.to_string(), message };
+    success(status, &body, Some(issued.allowance))
+}
+
+/// 200 of revoke (contract, "DELETE /keys").
+#[must_use]
+pub fn key_revoked(revoked: &RevokedKey) -> Answer {
+    let body = serde_json::json!({ "success": true, "agentId": revoked.agent.to_string() });
+    success(StatusCode::OK, &body, Some(revoked.allowance))
+}
+
+/// 200 of status (contract, "GET /keys/status").
+#[must_use]
+pub fn key_status(agent_id: &str, status: &KeyStatus) -> Answer {
+    let body = serde_json::json!({ "hasKey": status.has_key, "agentId": agent_id });
+    success(StatusCode::OK, &body, Some(status.allowance))
+}
+
+/// 200 of `GET /livez`.
+#[must_use]
+pub fn alive() -> Answer {
+    success(StatusCode::OK, &serde_json::json!({ "status": "ok" }), None)
+}
+
+/// 200 or 503 of `GET /readyz`.
+#[must_use]
+pub fn readiness(report: &Report) -> Answer {
+    let word = |ok: bool| if ok { "ok" } else { "error" };
+    let (status, ready) = if report.is_ready() {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+    };
+    let checks =
+        serde_json::json!({ "store": word(report.store.is_ok()), "chain": word(report.chain.is_ok()) });
+    success(status, &serde_json::json!({ "status": ready, "checks": checks }), None)
+}
+
+fn success(status: StatusCode, body: &impl Serialize, allowance: Option<Allowance>) -> Answer {
+    let mut headers = HeaderMap::with_capacity(6);
+    if let Some(allowance) = allowance {
+        write_allowance(&mut headers, allowance);
+    }
+    json(status, headers, body)
+}
+
+/// An answer with a JSON body.
+#[must_use]
+pub fn json(status: StatusCode, mut headers: HeaderMap, body: &impl Serialize) -> Answer {
+    // These bodies have string keys and finite numbers only, which always serialise.
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    headers.insert(http::header::CONTENT_TYPE, JSON);
+    headers.insert(http::header::CACHE_CONTROL, NO_STORE);
+    headers.insert(http::header::CONTENT_LENGTH, body.len().into());
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    *answer.headers_mut() = headers;
+    answer
+}

@@ -1,0 +1,228 @@
+//! Request bodies and queries of the contract, parsed into the domain's types or refused with the field that is wrong.
+//!
+//! Fields that an endpoint does not know are ignored, as JSON APIs do; a field that stands twice is refused, because
+//! two readers might take different ones. Order of complaints: the order of the contract's tables.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
+use crate::domain::endpoint::{Endpoint, WebOrigin};
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::nonce::Nonce;
+use crate::domain::signature::SignatureBytes;
+use crate::pipeline::credential::SignedRequest;
+use crate::wire::received::{echo, echo_text};
+
+/// The longest body, in bytes; a longer one is 413.
+pub const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// Beyond 2^53 a JSON number is no longer exact; so far ahead it is outside any window anyway.
+const EXACT_NUMBER_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// A body or query that is not of the contract's shape: `VALIDATION_ERROR`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Invalid {
+    /// The field that is wrong; `body` when it is the whole.
+    pub field: &'static str,
+    /// What came in, safe to echo.
+    pub received: Value,
+    /// What is wrong with it, as a phrase after the field's name.
+    pub problem: Cow<'static, str>,
+}
+
+/// `POST /verify`.
+#[derive(Debug)]
+pub struct VerifyBody {
+    /// The digest of the key that was sent.
+    pub digest: KeyDigest,
+    /// The agent that was named.
+    pub agent: Option<AgentId>,
+    /// The application's origin.
+    pub origin: Option<WebOrigin>,
+}
+
+/// `POST /verify/signature` and `/keys/*`.
+#[derive(Debug)]
+pub struct SignedBody {
+    /// What the owner signed.
+    pub signed: SignedRequest,
+    /// What the key is to be used for; only generate and rotate read it.
+    pub declared_endpoint: Option<Endpoint>,
+}
+
+/// Every field that any endpoint knows, as it came.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields<'a> {
+    #[serde(borrow)]
+    api_key: Option<&'a RawValue>,
+    #[serde(borrow)]
+    agent_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    origin: Option<&'a RawValue>,
+    #[serde(borrow)]
+    signature: Option<&'a RawValue>,
+    #[serde(borrow)]
+    nonce: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timestamp: Option<&'a RawValue>,
+    #[serde(borrow)]
+    declared_endpoint: Option<&'a RawValue>,
+}
+
+impl VerifyBody {
+    /// Parses the body of `POST /verify`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] names the first field that is wrong.
+    pub fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Invalid> {
+        let fields = Fields::parse(body)?;
+        let api_key = Field { name: "apiKey", raw: fields.api_key, holds_secret: true };
+        let key = format
+            .parse(&api_key.text()?)
+            .ok_or_else(|| api_key.invalid("is not an API key of this service"))?;
+        let agent_id = Field::plain("agentId", fields.agent_id);
+        let agent = agent_id.optional(|field| field.agent())?;
+        let origin = Field::plain("origin", fields.origin);
+        let origin = origin.optional(|field| {
+            WebOrigin::parse(&field.text()?).map_err(|error| field.invalid(format!("is wrong: {error}")))
+        })?;
+        Ok(Self { digest: key.digest(), agent, origin })
+    }
+}
+
+impl SignedBody {
+    /// Parses the body of a signed request without `declaredEndpoint`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] names the first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<Self, Invalid> {
+        Ok(Self { signed: Fields::parse(body)?.signed()?, declared_endpoint: None })
+    }
+
+    /// Parses the body of a signed request that may declare an endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] names the first field that is wrong.
+    pub fn parse_with_endpoint(body: &[u8]) -> Result<Self, Invalid> {
+        let fields = Fields::parse(body)?;
+        let signed = fields.signed()?;
+        let declared = Field::plain("declaredEndpoint", fields.declared_endpoint);
+        let declared_endpoint = declared.optional(|field| {
+            Endpoint::parse(&field.text()?).map_err(|error| field.invalid(format!("is wrong: {error}")))
+        })?;
+        Ok(Self { signed, declared_endpoint })
+    }
+}
+
+/// Parses the query of `GET /keys/status`.
+///
+/// # Errors
+///
+/// [`Invalid`] when `agentId` is absent, stands twice, or is not a numeric string.
+pub fn parse_status_query(query: Option<&str>) -> Result<AgentId, Invalid> {
+    let invalid = |received: Value, problem: &str| Invalid {
+        field: "agentId",
+        received,
+        problem: problem.to_owned().into(),
+    };
+    let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let mut named = pairs.filter(|(name, _)| name == "agentId").map(|(_, value)| value);
+    let text = named.next().ok_or_else(|| invalid(Value::Null, "is required"))?;
+    let received = || Value::String(echo_text(&text, false));
+    if named.next().is_some() {
+        return Err(invalid(received(), "stands more than once"));
+    }
+    AgentId::parse(&text).map_err(|error| invalid(received(), &format!("is not a numeric string: {error}")))
+}
+
+impl<'a> Fields<'a> {
+    fn parse(body: &'a [u8]) -> Result<Self, Invalid> {
+        let whole =
+            |problem: String| Invalid { field: "body", received: Value::Null, problem: problem.into() };
+        // The derived reader would take an array for a struct.
+        let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+        if first != Some(&b'{') {
+            return Err(whole("is not a JSON object".to_owned()));
+        }
+        serde_json::from_slice(body).map_err(|error| whole(format!("is not a JSON object: {error}")))
+    }
+
+    fn signed(&self) -> Result<SignedRequest, Invalid> {
+        let agent = Field::plain("agentId", self.agent_id).agent()?;
+        let signature = Field { name: "signature", raw: self.signature, holds_secret: true };
+        let signature = SignatureBytes::parse(&signature.text()?)
+            .ok_or_else(|| signature.invalid("is not 0x and 130 hex characters"))?;
+        let nonce = Field::plain("nonce", self.nonce);
+        let nonce = Nonce::parse(&nonce.text()?)
+            .map_err(|error| nonce.invalid(format!("is not a numeric string: {error}")))?;
+        let signed_at = Field::plain("timestamp", self.timestamp).timestamp()?;
+        Ok(SignedRequest { agent, nonce, signed_at, signature })
+    }
+}
+
+/// One field of a body, as it came.
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    name: &'static str,
+    raw: Option<&'a RawValue>,
+    holds_secret: bool,
+}
+
+impl<'a> Field<'a> {
+    const fn plain(name: &'static str, raw: Option<&'a RawValue>) -> Self {
+        Self { name, raw, holds_secret: false }
+    }
+
+    fn invalid(&self, problem: impl Into<Cow<'static, str>>) -> Invalid {
+        Invalid { field: self.name, received: echo(self.raw, self.holds_secret), problem: problem.into() }
+    }
+
+    fn optional<T>(&self, read: impl Fn(&Self) -> Result<T, Invalid>) -> Result<Option<T>, Invalid> {
+        self.raw.map(|_| read(self)).transpose()
+    }
+
+    fn present(&self) -> Result<&'a RawValue, Invalid> {
+        self.raw.ok_or_else(|| self.invalid("is required"))
+    }
+
+    /// The text without a copy, unless it has escapes.
+    fn text(&self) -> Result<Cow<'a, str>, Invalid> {
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+        let text: Result<Text<'a>, _> = serde_json::from_str(self.present()?.get());
+        text.map(|text| text.0).map_err(|_| self.invalid("is not a string"))
+    }
+
+    fn agent(&self) -> Result<AgentId, Invalid> {
+        AgentId::parse(&self.text()?)
+            .map_err(|error| self.invalid(format!("is not a numeric string: {error}")))
+    }
+
+    fn timestamp(&self) -> Result<UnixSeconds, Invalid> {
+        let number: Value = serde_json::from_str(self.present()?.get())
+            .map_err(|_| self.invalid("is not a number of this size"))?;
+        let Value::Number(number) = number else { return Err(self.invalid("is not a number")) };
+        if let Some(seconds) = number.as_u64() {
+            return Ok(UnixSeconds(seconds));
+        }
+        match number.as_f64() {
+            Some(seconds) if seconds < 0.0 => Err(self.invalid("is negative")),
+            Some(seconds) if seconds.fract() != 0.0 => Err(self.invalid("is not a whole number of seconds")),
+            Some(seconds) if seconds < EXACT_NUMBER_MAX => Ok(UnixSeconds(seconds as u64)),
+            Some(_) => Ok(UnixSeconds(u64::MAX)),
+            None => Err(self.invalid("is not a number")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! THE error table (contract, "Errors"): from cause to status, `errorType`, message and details, in the contract's
+//! order. Every answer that is an error comes from here.
+
+use alloy::primitives::{Address, U256};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::denial::Denial;
+use crate::pipeline::refusal::Refusal;
+use crate::wire::answers::{self, Answer};
+use crate::wire::bodies::{BODY_BYTES_MAX, Invalid};
+use crate::wire::headers::write_limited;
+
+/// Why a request is answered with an error.
+#[derive(Debug, Clone)]
+pub enum ErrorCause {
+    /// The body or query is not of the contract's shape.
+    Invalid(Invalid),
+    /// The pipeline let nobody through.
+    Refused(Refusal),
+    /// Something of ours failed that has no name in the contract.
+    Internal,
+    /// The agent's feedback escrow is too low. Nothing produces it yet: the contract documents no such endpoint.
+    InsufficientDeposit {
+        /// The agent.
+        agent: AgentId,
+        /// What is in escrow, in the token's smallest unit.
+        current_balance: U256,
+        /// What the relay costs.
+        required_amount: U256,
+    },
+    /// The feedback relay's transaction failed. Nothing produces it yet: the contract documents no such endpoint.
+    RelayFailed {
+        /// The agent.
+        agent: AgentId,
+        /// What the chain said.
+        reason: String,
+        /// The transaction.
+        tx_hash: String,
+    },
+    /// There is nothing at this path.
+    NotFound,
+    /// The path is known, the method is not its own.
+    MethodNotAllowed {
+        /// The methods that are, as `Allow` lists them.
+        allow: &'static str,
+    },
+    /// The body is longer than [`BODY_BYTES_MAX`].
+    PayloadTooLarge,
+    /// The request's bytes are ambiguous or not HTTP; the connection is closed.
+    Malformed {
+        /// What is wrong with them, as a phrase.
+        problem: &'static str,
+    },
+    /// The request took too long to arrive; the connection is closed.
+    TooSlow,
+}
+
+/// One row of the table.
+struct Row {
+    status: StatusCode,
+    error_type: &'static str,
+    message: String,
+    details: Option<Value>,
+}
+
+/// The body of every error.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorBody<'a> {
+    error: &'a str,
+    error_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Value>,
+    timestamp: u64,
+}
+
+impl From<Invalid> for ErrorCause {
+    fn from(invalid: Invalid) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+impl From<Refusal> for ErrorCause {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl ErrorCause {
+    /// The `errorType` of this cause, for metrics, and the answer to it at this Unix time in milliseconds.
+    #[must_use]
+    pub fn answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
+        let row = self.row();
+        let mut headers = HeaderMap::with_capacity(8);
+        match self {
+            Self::Refused(Refusal::Denied(Denial::RateLimited { limit, retry_after, .. })) => {
+                write_limited(&mut headers, *limit, *retry_after);
+            }
+            Self::MethodNotAllowed { allow } => {
+                headers.insert(http::header::ALLOW, HeaderValue::from_static(allow));
+            }
+            Self::Invalid(_)
+            | Self::Refused(_)
+            | Self::Internal
+            | Self::InsufficientDeposit { .. }
+            | Self::RelayFailed { .. }
+            | Self::NotFound
+            | Self::PayloadTooLarge
+            | Self::Malformed { .. }
+            | Self::TooSlow => {}
+        }
+        let body = ErrorBody {
+            error: &row.message,
+            error_type: row.error_type,
+            details: row.details.as_ref(),
+            timestamp: now_unix_millis,
+        };
+        (row.error_type, answers::json(row.status, headers, &body))
+    }
+
+    fn row(&self) -> Row {
+        match self {
+            Self::Invalid(Invalid { field, received, problem }) => Row::new(
+                StatusCode::BAD_REQUEST,
+                "VALIDATION_ERROR",
+                format!("{field} {problem}"),
+                json!({ "field": field, "received": received }),
+            ),
+            Self::Refused(Refusal::Denied(denial)) => Row::of_denial(denial),
+            Self::Refused(Refusal::Chain(fault)) => Row::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "RPC_ERROR",
+                "The chain can't be read at the moment; try again later",
+                json!({ "rpcUrl": &*fault.endpoint, "method": fault.method }),
+            ),
+            Self::Refused(Refusal::Store(_) | Refusal::Entropy(_)) | Self::Internal => Row::bare(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "INTERNAL_ERROR",
+                "The service failed to process the request; try again later",
+            ),
+            Self::InsufficientDeposit { agent, current_balance, required_amount } => Row::new(
+                StatusCode::BAD_REQUEST,
+                "INSUFFICIENT_DEPOSIT",
+                "The agent's feedback escrow is below the relay fee",
+                json!({
+                    "agentId": agent.to_string(),
+                    "currentBalance": current_balance.to_string(),
+                    "requiredAmount": required_amount.to_string(),
+                }),
+            ),
+            Self::RelayFailed { agent, reason, tx_hash } => Row::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "RELAY_FAILED",
+                "The feedback relay's transaction failed",
+                json!({ "agentId": agent.to_string(), "reason": reason, "txHash": tx_hash }),
+            ),
+            Self::NotFound => Row::bare(StatusCode::NOT_FOUND, "NOT_FOUND", "There is nothing at this path"),
+            Self::MethodNotAllowed { allow } => Row::bare(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "METHOD_NOT_ALLOWED",
+                format!("This path takes {allow}"),
+            ),
+            Self::PayloadTooLarge => Row::bare(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "PAYLOAD_TOO_LARGE",
+                format!("The body is longer than {BODY_BYTES_MAX} bytes"),
+            ),
+            Self::Malformed { problem } => Row::new(
+                StatusCode::BAD_REQUEST,
+                "VALIDATION_ERROR",
+                format!("The HTTP request is malformed: {problem}"),
+                json!({ "field": "request", "received": null }),
+            ),
+            Self::TooSlow => Row::bare(
+                StatusCode::REQUEST_TIMEOUT,
+                "REQUEST_TIMEOUT",
+                "The request took too long to arrive",
+            ),
+        }
+    }
+}
+
+impl Row {
+    fn new(status: StatusCode, error_type: &'static str, message: impl Into<String>, details: Value) -> Self {
+        Self { status, error_type, message: message.into(), details: Some(details) }
+    }
+
+    fn bare(status: StatusCode, error_type: &'static str, message: impl Into<String>) -> Self {
+        Self { status, error_type, message: message.into(), details: None }
+    }
+
+    fn of_denial(denial: &Denial) -> Self {
+        match denial {
+            Denial::SignatureInvalid { agent, owner, recovered_signer } => Self::new(
+                StatusCode::UNAUTHORIZED,
+                "SIGNATURE_INVALID",
+                "The signature is not the agent owner's",
+                json!({
+                    "agentId": agent.to_string(),
+                    "owner": checksummed(owner),
+                    "recoveredSigner": recovered_signer.as_ref().map(checksummed),
+                }),
+            ),
+            Denial::ReplayDetected { agent, nonce } => Self::new(
+                StatusCode::BAD_REQUEST,
+                "REPLAY_DETECTED",
+                "The nonce was used before, or the timestamp is outside the acceptable window",
+                json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
+            ),
+            Denial::AgentNotFound { agent } => Self::new(
+                StatusCode::NOT_FOUND,
+                "AGENT_NOT_FOUND",
+                "The agent is not registered",
+                json!({ "agentId": agent.to_string() }),
+            ),
+            Denial::InvalidApiKey { agent } => Self::new(
+                StatusCode::UNAUTHORIZED,
+                "INVALID_API_KEY",
+                "The API key is unknown, revoked or another agent's",
+                json!({ "agentId": agent.as_ref().map(AgentId::to_string) }),
+            ),
+            Denial::KeyAlreadyExists { agent } => Self::new(
+                StatusCode::CONFLICT,
+                "KEY_ALREADY_EXISTS",
+                "The agent has an API key already; rotate it, or revoke it first",
+                json!({ "agentId": agent.to_string() }),
+            ),
+            Denial::RateLimited { agent, tier, limit, retry_after } => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "RATE_LIMITED",
+                format!("The rate limit is reached; try again in {} s", retry_after.seconds()),
+                json!({
+                    "agentId": agent.as_ref().map(AgentId::to_string),
+                    "tier": tier.map(|tier| tier.number()),
+                    "limit": limit,
+                    "retryAfter": retry_after.seconds(),
+                }),
+            ),
+            Denial::TierBlocked { agent, current, required, required_stake } => Self::new(
+                StatusCode::FORBIDDEN,
+                "TIER_BLOCKED",
+                "The agent's stake does not give it the tier that is required",
+                json!({
+                    "agentId": agent.to_string(),
+                    "currentTier": current.number(),
+                    "requiredTier": required.number(),
+                    "requiredStake": required_stake.to_string(),
+                }),
+            ),
+        }
+    }
+}
+
+fn checksummed(address: &Address) -> String {
+    address.to_checksum(None)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,11 @@
+//! The contract as bytes: request bodies, answers, header names and THE error table. The only client-facing serde.
+//!
+//! Translates between HTTP and the pipeline's types; decides nothing.
+
+pub mod answers;
+pub mod bodies;
+pub mod client_ip;
+pub mod errors;
+pub mod framing;
+pub mod headers;
+pub mod received;
