@@ -107,15 +107,12 @@ impl<S: ServeHttp + Send + Sync + 'static> HttpServerApp for HttpShell<S> {
 impl<S> HttpShell<S> {
     /// What can't be read as a request is answered when something came that was meant as one.
     async fn refuse_unreadable(&self, http: &mut ServerSession, error: &Error) {
-        let cause = match error.etype() {
-            ErrorType::InvalidHTTPHeader => {
-                self.malformed.inc();
-                ErrorCause::Malformed { problem: "its head can't be read" }
-            }
-            ErrorType::ReadTimedout => ErrorCause::TooSlow,
-            _ => return,
-        };
-        self.refuse(http, &cause).await;
+        if *error.etype() == ErrorType::InvalidHTTPHeader {
+            self.malformed.inc();
+            self.refuse(http, &ErrorCause::Malformed { problem: "its head can't be read" }).await;
+        } else if *error.etype() == ErrorType::ReadTimedout {
+            self.refuse(http, &ErrorCause::TooSlow).await;
+        }
     }
 
     async fn refuse(&self, http: &mut ServerSession, cause: &ErrorCause) {
@@ -146,9 +143,12 @@ async fn read_body_untimed(http: &mut ServerSession, bytes_max: usize) -> Result
     if announced.and_then(|text| text.parse::<u64>().ok()).is_some_and(|bytes| bytes > bytes_max as u64) {
         return Err(ErrorCause::PayloadTooLarge);
     }
-    let broken = |error: Box<Error>| match error.etype() {
-        ErrorType::ReadTimedout => ErrorCause::TooSlow,
-        _ => ErrorCause::Malformed { problem: "its body can't be read" },
+    let broken = |error: Box<Error>| {
+        if *error.etype() == ErrorType::ReadTimedout {
+            ErrorCause::TooSlow
+        } else {
+            ErrorCause::Malformed { problem: "its body can't be read" }
+        }
     };
     let expects = http.get_header(http::header::EXPECT);
     if expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {

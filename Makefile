@@ -1,0 +1,38 @@
+# What people type. `make` alone lists it.
+
+# Tests that need a server fail, instead of saying so, when `make test` could not install it.
+export TIERGATE_REQUIRE_SERVERS = 1
+
+.PHONY: help dev test lint bench contracts clean
+
+help: ## List these commands
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+dev: ## Build in release and start everything for development, with sample agents
+	@scripts/need cmake
+	@cargo build --release --quiet
+	@exec target/release/tiergate dev
+
+test: ## Install what the tests need, and run all of them
+	@scripts/need cmake
+	@scripts/test-servers
+	cargo test --quiet --no-run
+	cargo test
+
+lint: ## Formatting and lints, with and without the development chain
+	@scripts/need cmake
+	cargo fmt --check
+	cargo clippy --quiet --all-targets -- -D warnings
+	cargo clippy --quiet --no-default-features -- -D warnings
+
+bench: ## Measure the pipeline beside a baseline of the same run
+	@scripts/need cmake
+	cargo bench
+
+contracts: ## Compile the Solidity registries again
+	@scripts/test-servers
+	node contracts/compile.mjs
+
+clean: ## Remove what was built and installed here
+	cargo clean
+	rm -rf tools/node_modules
