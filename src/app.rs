@@ -27,7 +27,8 @@ use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
 use crate::ports::store::{Scope, Store};
 use crate::serve::HttpShell;
-use crate::store::embedded::{EmbeddedStore, OpenError, Options};
+use crate::store::embedded::file::OpenError;
+use crate::store::embedded::{EmbeddedStore, Options};
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
 

@@ -26,6 +26,9 @@ pub(super) enum Keys {
 pub(super) struct NewKey {
     #[command(flatten)]
     service: Service,
+    /// The agent's id.
+    #[arg(long, value_name = "N")]
+    agent_id: String,
     #[command(flatten)]
     signing: Signing,
     /// The application endpoint that the key is for.
@@ -38,6 +41,9 @@ pub(super) struct NewKey {
 pub(super) struct Revoke {
     #[command(flatten)]
     service: Service,
+    /// The agent's id.
+    #[arg(long, value_name = "N")]
+    agent_id: String,
     #[command(flatten)]
     signing: Signing,
 }
@@ -58,8 +64,8 @@ impl Keys {
         match self {
             Self::Generate(new) => new.send("/keys/generate"),
             Self::Rotate(new) => new.send("/keys/rotate"),
-            Self::Revoke(Revoke { service, signing }) => {
-                service.ask(Method::DELETE, "/keys", Some(Value::Object(signing.body()?)))
+            Self::Revoke(Revoke { service, agent_id, signing }) => {
+                service.ask(Method::DELETE, "/keys", Some(Value::Object(signing.body(&agent_id)?)))
             }
             Self::Status(Status { service, agent_id }) => {
                 let agent = AgentId::parse(&agent_id)
@@ -72,7 +78,7 @@ impl Keys {
 
 impl NewKey {
     fn send(self, path: &str) -> Result<(), Failure> {
-        let mut body = self.signing.body()?;
+        let mut body = self.signing.body(&self.agent_id)?;
         if let Some(endpoint) = self.declared_endpoint {
             body.insert("declaredEndpoint".to_owned(), json!(endpoint));
         }

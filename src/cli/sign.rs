@@ -8,6 +8,9 @@ use crate::cli::signing::Signing;
 /// Sign a request as an agent's owner.
 #[derive(clap::Args)]
 pub(super) struct Sign {
+    /// The agent's id.
+    #[arg(long, value_name = "N")]
+    agent_id: String,
     #[command(flatten)]
     signing: Signing,
     /// The endpoint URL to declare, for generate and rotate.
@@ -18,7 +21,7 @@ pub(super) struct Sign {
 impl Sign {
     /// Prints the body.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut body = self.signing.body()?;
+        let mut body = self.signing.body(&self.agent_id)?;
         if let Some(endpoint) = self.declared_endpoint {
             body.insert("declaredEndpoint".to_owned(), json!(endpoint));
         }

@@ -20,12 +20,9 @@ use crate::ports::clock::{Clock, Entropy};
 /// Read when neither `--config` nor `--registry` is given, if it exists.
 const USUAL_CONFIG: &str = "tiergate.toml";
 
-/// Who signs for which agent, bound to which registry.
+/// Who signs, bound to which registry.
 #[derive(clap::Args)]
 pub(super) struct Signing {
-    /// The agent's id.
-    #[arg(long, value_name = "N")]
-    agent_id: String,
     #[command(flatten)]
     owner_key: OwnerKey,
     /// The service's configuration file, for what signatures are bound to [default: tiergate.toml if it exists,
@@ -44,10 +41,10 @@ pub(super) struct Signing {
 }
 
 impl Signing {
-    /// The fields `agentId`, `signature`, `nonce` and `timestamp`.
-    pub(super) fn body(&self) -> Result<Map<String, Value>, Failure> {
+    /// The fields `agentId`, `signature`, `nonce` and `timestamp` of a request for this agent.
+    pub(super) fn body(&self, agent_id: &str) -> Result<Map<String, Value>, Failure> {
         let os = Os::new();
-        let agent = AgentId::parse(&self.agent_id).map_err(|why| argument("--agent-id", why))?;
+        let agent = AgentId::parse(agent_id).map_err(|why| argument("--agent-id", why))?;
         let nonce = match &self.nonce {
             Some(text) => Nonce::parse(text).map_err(|why| argument("--nonce", why))?,
             None => Nonce::new(U256::from_be_bytes(os.key_bytes().map_err(Failure::new)?)),

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
 
 use crate::cli::Failure;
 use crate::cli::client::Service;
@@ -14,58 +15,46 @@ const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
 
 /// Verify an agent.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Verify {
-    #[command(subcommand)]
-    by_signature: Option<BySignature>,
-    #[command(flatten)]
-    by_key: Option<ByKey>,
-}
-
-/// Verification by owner signature.
-#[derive(clap::Subcommand)]
-enum BySignature {
-    /// Verify with an owner signature instead of an API key.
-    Signature {
-        #[command(flatten)]
-        service: Service,
-        #[command(flatten)]
-        signing: Signing,
-    },
-}
-
-/// Verification by API key.
-#[derive(clap::Args)]
-struct ByKey {
     #[command(flatten)]
     service: Service,
-    /// File with the API key. Without it the key is read from TIERGATE_API_KEY.
-    #[arg(long, value_name = "FILE")]
-    api_key_file: Option<PathBuf>,
-    /// The agent that the key must belong to.
-    #[arg(long, value_name = "N")]
+    /// The agent's id: with an API key, the agent that the key must belong to.
+    #[arg(long, value_name = "N", required_if_eq("by_signature", "true"))]
     agent_id: Option<String>,
+    /// File with the API key. Without it the key is read from TIERGATE_API_KEY.
+    #[arg(long, value_name = "FILE", conflicts_with = "by_signature")]
+    api_key_file: Option<PathBuf>,
     /// The application origin to compare with the endpoint declared for the key.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with = "by_signature")]
     origin: Option<String>,
+    /// Verify with an owner signature instead of an API key.
+    #[arg(long)]
+    by_signature: bool,
+    #[command(flatten)]
+    signing: Signing,
 }
 
 impl Verify {
     /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
-        match (self.by_signature, self.by_key) {
-            (Some(BySignature::Signature { service, signing }), _) => {
-                service.ask(Method::POST, "/verify/signature", Some(Value::Object(signing.body()?)))
-            }
-            (None, Some(by_key)) => by_key.send(),
-            (None, None) => Err(Failure::new("say where the service is with --url")),
+        if self.by_signature {
+            let agent_id = self.agent_id.as_deref().unwrap_or_default();
+            let body = Value::Object(self.signing.body(agent_id)?);
+            return self.service.ask(Method::POST, "/verify/signature", Some(body));
         }
+        let mut body = Map::new();
+        body.insert("apiKey".to_owned(), json!(self.api_key()?.trim()));
+        if let Some(agent_id) = &self.agent_id {
+            body.insert("agentId".to_owned(), json!(agent_id));
+        }
+        if let Some(origin) = &self.origin {
+            body.insert("origin".to_owned(), json!(origin));
+        }
+        self.service.ask(Method::POST, "/verify", Some(Value::Object(body)))
     }
-}
 
-impl ByKey {
-    fn send(self) -> Result<(), Failure> {
-        let key = match &self.api_key_file {
+    fn api_key(&self) -> Result<Zeroizing<String>, Failure> {
+        let text = match &self.api_key_file {
             Some(file) => std::fs::read_to_string(file)
                 .map_err(|cause| Failure::new(format!("cannot read {}: {cause}", file.display())))?,
             None => std::env::var(API_KEY_VARIABLE).map_err(|_| {
@@ -74,13 +63,6 @@ impl ByKey {
                 ))
             })?,
         };
-        let mut body = json!({ "apiKey": key.trim() });
-        if let (Some(fields), Some(agent)) = (body.as_object_mut(), &self.agent_id) {
-            fields.insert("agentId".to_owned(), json!(agent));
-        }
-        if let (Some(fields), Some(origin)) = (body.as_object_mut(), &self.origin) {
-            fields.insert("origin".to_owned(), json!(origin));
-        }
-        self.service.ask(Method::POST, "/verify", Some(body))
+        Ok(Zeroizing::new(text))
     }
 }

@@ -67,8 +67,9 @@ pub(super) fn agent(number: u64) -> AgentId {
     AgentId::new(U256::from(number))
 }
 
+/// Different numbers differ all over, as digests do.
 pub(super) fn digest(number: u64) -> KeyDigest {
-    KeyDigest::from_bytes(U256::from(number).to_be_bytes())
+    KeyDigest::from_bytes(U256::from_limbs([number; 4]).to_be_bytes())
 }
 
 pub(super) fn claim(nonce: u64, signed_at_secs: u64) -> NonceClaim {
@@ -106,6 +107,9 @@ impl Bench {
     }
 }
 
+/// The change to the key with this number.
+type MakeChange = fn(u64) -> KeyChange;
+
 fn admitted(admission: Admission) -> bool {
     matches!(admission, Admission::Admitted { .. })
 }
@@ -118,7 +122,7 @@ pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
     let old = 1_000;
     let new = 2_000;
     // What it starts with, the change, the answer, and the key afterwards.
-    let table: [(bool, fn(u64) -> KeyChange, KeyChanged, Option<u64>); 6] = [
+    let table: [(bool, MakeChange, KeyChanged, Option<u64>); 6] = [
         (false, |new| KeyChange::Issue(key(new)), KeyChanged::Done, Some(new)),
         (false, |new| KeyChange::Rotate(key(new)), KeyChanged::Done, Some(new)),
         (false, |_| KeyChange::Revoke, KeyChanged::Done, None),

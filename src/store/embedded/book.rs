@@ -24,8 +24,11 @@ pub(super) const SHARDS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Book {
     slots: Shards<Shard>,
-    index: Shards<HashMap<KeyDigest, AgentId>>,
+    index: Shards<HashMap<HalfDigest, AgentId>>,
 }
+
+/// The first half of a digest: enough to find the slot, where the whole digest is compared.
+type HalfDigest = [u8; 16];
 
 #[derive(Debug, Default)]
 struct Shard {
@@ -102,7 +105,8 @@ impl Book {
 
     /// What the key with this digest was minted for, if it is current.
     pub(super) fn find(&self, digest: &KeyDigest) -> Option<KeyOwner> {
-        let agent = *self.index.of(digest).lock().get(digest)?;
+        let half = half(digest);
+        let agent = *self.index.of(&half).lock().get(&half)?;
         let shard = self.slots.of(&agent).lock();
         let key = shard.slots.get(&agent)?.key.as_ref()?;
         (key.digest == *digest).then(|| KeyOwner { agent, declared_origin: key.origin.clone() })
@@ -164,16 +168,16 @@ impl Book {
 
     /// Makes this the agent's key, or leaves it without one. Afterwards nobody is admitted with another.
     pub(super) fn set_key(&self, agent: AgentId, key: Option<CurrentKey>) {
-        let digest = key.as_ref().map(|key| key.digest);
+        let added = key.as_ref().map(|key| half(&key.digest));
         let replaced = self.slots.of(&agent).lock().set_key(agent, key);
-        if let Some(replaced) = replaced {
+        if let Some(replaced) = replaced.as_ref().map(half) {
             let mut index = self.index.of(&replaced).lock();
             if index.get(&replaced) == Some(&agent) {
                 index.remove(&replaced);
             }
         }
-        if let Some(digest) = digest {
-            self.index.of(&digest).lock().insert(digest, agent);
+        if let Some(added) = added {
+            self.index.of(&added).lock().insert(added, agent);
         }
     }
 
@@ -210,14 +214,13 @@ impl Book {
         }
     }
 
-    /// How many agents have a slot, and how many requests are between reservation and answer.
+    /// How many agents have a slot, how many digests are listed, and how many nonces are in flight.
     #[cfg(test)]
-    pub(super) fn census(&self) -> (usize, usize) {
-        let count = |(agents, flights), shard: &Mutex<Shard>| {
-            let shard = shard.lock();
-            (agents + shard.slots.len(), flights + shard.in_flight.len())
-        };
-        self.slots.iter().fold((0, 0), count)
+    pub(super) fn census(&self) -> (usize, usize, usize) {
+        let slots = self.slots.iter().map(|shard| shard.lock().slots.len()).sum();
+        let digests = self.index.iter().map(|shard| shard.lock().len()).sum();
+        let in_flight = self.slots.iter().map(|shard| shard.lock().in_flight.len()).sum();
+        (slots, digests, in_flight)
     }
 }
 
@@ -270,6 +273,10 @@ impl Slot {
     fn is_vacant(&self) -> bool {
         self.key.is_none() && self.windows.is_empty()
     }
+}
+
+fn half(digest: &KeyDigest) -> HalfDigest {
+    digest.to_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 /// Many locks instead of one. Which of them a key falls under can't be foreseen from outside.

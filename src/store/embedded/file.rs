@@ -91,7 +91,7 @@ impl Folder {
     /// Makes the folder if it is missing and locks it.
     pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
         let failed = |cause| OpenError::Folder { folder: path.to_owned(), cause };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        make_folder(path).map_err(failed)?;
         let lock = private().truncate(false).create(true).open(path.join(LOCK_NAME)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), file: path.join(FILE_NAME), _lock: lock }),
@@ -104,8 +104,10 @@ impl Folder {
     /// bears that name was a store once and is never begun anew.
     pub(super) fn make_if_missing(&self) -> Result<(), OpenError> {
         let failed = |cause| OpenError::File { file: self.file.clone(), cause };
-        if fs::symlink_metadata(&self.file).is_ok() {
-            return Ok(());
+        match fs::symlink_metadata(&self.file) {
+            Ok(_) => return Ok(()),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+            Err(cause) => return Err(failed(cause)),
         }
         let unfinished = self.path.join(UNFINISHED_NAME);
         let file = private().truncate(true).create(true).open(&unfinished).map_err(failed)?;
@@ -117,7 +119,7 @@ impl Folder {
         made.map_err(|error| failed(io::Error::other(error)))?;
         synced.sync_all().map_err(failed)?;
         fs::rename(&unfinished, &self.file).map_err(failed)?;
-        File::open(&self.path).and_then(|folder| folder.sync_all()).map_err(failed)
+        sync_folder(&self.path).map_err(failed)
     }
 }
 
@@ -146,6 +148,7 @@ pub(super) fn verified(backend: impl StorageBackend, file: &Path) -> Result<(Dat
         let loaded = tables::load(&database).map_err(|error| match error {
             LoadError::UnknownLayout(found) => OpenError::UnknownLayout { file: file.to_owned(), found },
             LoadError::Damaged(what) => damaged(what.to_owned()),
+            LoadError::Redb(redb::Error::Io(cause)) => OpenError::File { file: file.to_owned(), cause },
             LoadError::Redb(error) => damaged(error.to_string()),
         })?;
         Ok((database, loaded))
@@ -171,19 +174,47 @@ fn judge_header(backend: &impl StorageBackend, file: &Path) -> Result<(), OpenEr
     }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "whatever else redb says of a file, it says of the content"
+)]
 fn refusal(error: DatabaseError, file: &Path) -> OpenError {
     let file = file.to_owned();
+    if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
+        return OpenError::InUse { folder: file.parent().unwrap_or(&file).to_owned() };
+    }
     match error {
-        DatabaseError::DatabaseAlreadyOpen => {
-            OpenError::InUse { folder: file.parent().unwrap_or(&file).to_owned() }
-        }
+        // Other kinds are how redb says that the file ends too early, or is none of its own.
         DatabaseError::Storage(StorageError::Io(cause))
             if !matches!(cause.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData) =>
         {
             OpenError::File { file, cause }
         }
-        other => OpenError::Damaged { file, what: other.to_string() },
+        error => OpenError::Damaged { file, what: error.to_string() },
     }
+}
+
+/// Makes the folder and those above it that are missing, so that a power cut does not take them away again.
+fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if parent != path {
+        make_folder(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(cause) => Err(cause),
+        Ok(()) => sync_folder(parent),
+    }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 fn builder() -> Builder {

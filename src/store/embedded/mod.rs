@@ -9,11 +9,13 @@
 //! - Damage to anything that is in use: every page is under a checksum that is verified when the store is opened, and a
 //!   commit whose pages don't verify is refused and never passed over for the one before it, because every commit is
 //!   a two-phase one (see `tables::begin`). The bytes that no checksum covers are judged in `header.rs`.
-//! - A file of zero length, a cut one and a strange one are refused. Only a missing file is begun anew.
+//! - A file of zero length, a strange one, and one that was cut where anything in use stood, are refused. Only a missing
+//!   file is begun anew.
 //!
 //! What it is not protected against: somebody who puts an older copy of the file in its place, or deletes it; two or
 //! more faults that conspire (a wrong flag in the header of a file that was not closed *and* a damaged last commit);
-//! and a disk that says that it has written what it has not.
+//! a disk that says that it has written what it has not; and damage that appears while the store is open, until redb
+//! reads the page again (a fault then, not a missing nonce) or the store is opened again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,18 +37,17 @@ use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
 };
 use crate::store::embedded::book::{Book, CurrentKey, Reserved};
-use crate::store::embedded::file::{Disk, Folder};
+use crate::store::embedded::file::{Disk, Folder, OpenError};
 use crate::store::embedded::shared::{Cause, Closed, Shared};
 use crate::store::embedded::writer::{Answer, Queued, Step, Writer};
 
 mod book;
-mod file;
+pub mod file;
 mod header;
 mod shared;
+mod steady;
 mod tables;
 mod writer;
-
-pub use crate::store::embedded::file::OpenError;
 
 /// How many steps may wait for the writer; whoever comes then waits for a place.
 const WAITING_STEPS_MAX: usize = 4_096;

@@ -18,6 +18,7 @@ use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 use crate::store::embedded::book::{CurrentKey, Reservation, SHARDS};
 use crate::store::embedded::file::Disk;
 use crate::store::embedded::shared::{Cause, Shared};
+use crate::store::embedded::steady::SteadyWall;
 use crate::store::embedded::tables::{self, Ledger, Loaded};
 
 /// How many steps one commit may hold.
@@ -68,6 +69,7 @@ pub(super) struct Writer {
     disk: Box<dyn Disk>,
     nonce_retention_secs: u64,
     max_ahead_secs: u64,
+    steady_wall: SteadyWall,
     /// The last purge left rows that could go.
     more_to_purge: bool,
     next_tick_micros: u64,
@@ -83,7 +85,9 @@ impl Writer {
         nonce_retention_secs: u64,
         max_ahead_secs: u64,
     ) -> Self {
+        let (wall_secs, now_micros) = (shared.clock.unix_seconds(), shared.clock.monotonic_micros());
         Self {
+            steady_wall: SteadyWall::new(nonce_retention_secs, wall_secs, now_micros),
             shared,
             queue,
             disk,
@@ -153,6 +157,8 @@ impl Writer {
 
     /// Makes all steps in one transaction, and forgets old nonces in the same.
     fn commit(&mut self, steps: &[Queued]) -> Result<Vec<Outcome>, redb::Error> {
+        let used_at_secs = self.shared.clock.unix_seconds();
+        let steady_secs = self.steady_wall.secs(used_at_secs, self.shared.clock.monotonic_micros());
         let forgotten_before = self.shared.forgotten_before.load(Ordering::Acquire);
         let guard = self.shared.database.read();
         let Some(database) = guard.as_ref() else { return Err(redb::Error::DatabaseClosed) };
@@ -160,14 +166,14 @@ impl Writer {
         let mut page = Page {
             ledger: Ledger::open(&transaction)?,
             forgotten_before,
-            used_at_secs: self.shared.clock.unix_seconds(),
+            used_at_secs,
             max_ahead_secs: self.max_ahead_secs,
             written: 0,
         };
         let outcomes = steps.iter().map(|queued| page.make(&queued.step)).collect::<Result<Vec<_>, _>>()?;
 
         let rows_max = if steps.is_empty() { IDLE_PURGE_ROWS } else { BUSY_PURGE_ROWS + 2 * page.written };
-        let cutoff_secs = page.used_at_secs.saturating_sub(self.nonce_retention_secs);
+        let cutoff_secs = steady_secs.saturating_sub(self.nonce_retention_secs);
         let purged = page.ledger.forget(cutoff_secs, rows_max)?;
         // A forgotten nonce was used before the cut-off, with a signature at most `max_ahead_secs` ahead of its use.
         let forgotten_before = forgotten_before.max(cutoff_secs.saturating_add(self.max_ahead_secs));
@@ -357,7 +363,7 @@ fn current(key: NewKey) -> CurrentKey {
     CurrentKey { digest: key.digest, origin: key.declared_endpoint.map(|endpoint| endpoint.origin().clone()) }
 }
 
-/// However the writer ends, nothing is let through after it, and the file is closed.
+/// However the writer ends, even by a panic, nothing is let through after it, and the file is closed.
 struct StopWhenDropped(Arc<Shared>);
 
 impl Drop for StopWhenDropped {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::panic;
 use std::path::Path;
 
 use crate::domain::endpoint::Endpoint;
@@ -67,24 +66,17 @@ fn used_places(bytes: &[u8]) -> Vec<usize> {
     (0..bytes.len()).filter(|place| bytes[*place] != 0).collect()
 }
 
-/// A damaged page may trip an assertion of redb's, which the store takes for damage; the report of it is noise here.
-fn quietly<T>(work: impl FnOnce() -> T) -> T {
-    let loud = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
-    let done = panic::catch_unwind(panic::AssertUnwindSafe(work));
-    panic::set_hook(loud);
-    done.unwrap_or_else(|cause| panic::resume_unwind(cause))
-}
-
 #[tokio::test]
 async fn every_flipped_bit_of_the_header_is_harmless_or_refused() {
     for (name, image) in ["crashed", "closed"].into_iter().zip(images().await) {
         assert!(is_whole(image.clone(), name), "untouched");
         for place in 0..320 {
-            for bit in if place < 64 { 0..8 } else { place % 8..place % 8 + 1 } {
+            // Every bit around the byte that no checksum covers, one bit of each of the others.
+            let bits = if (8..12).contains(&place) { 0..8 } else { place % 8..place % 8 + 1 };
+            for bit in bits {
                 let mut bytes = image.clone();
                 bytes[place] ^= 1 << bit;
-                quietly(|| is_whole(bytes, &format!("{name}, bit {bit} of byte {place}")));
+                is_whole(bytes, &format!("{name}, bit {bit} of byte {place}"));
             }
         }
     }
@@ -99,7 +91,7 @@ async fn flipped_bits_anywhere_are_harmless_or_refused() {
             let place = places[scattered(seed) % places.len()];
             let mut bytes = image.clone();
             bytes[place] ^= 1 << (seed % 8);
-            refused += u32::from(!quietly(|| is_whole(bytes, &format!("{name}, byte {place}"))));
+            refused += u32::from(!is_whole(bytes, &format!("{name}, byte {place}")));
         }
         assert!(refused > 0, "{name}: no flip mattered");
     }
@@ -115,7 +107,7 @@ async fn garbage_and_zeros_over_whole_sectors_are_harmless_or_refused() {
             for (offset, byte) in bytes[start..start + 512].iter_mut().enumerate() {
                 *byte = if seed % 2 == 0 { 0 } else { scattered(seed * 512 + offset as u64) as u8 };
             }
-            quietly(|| is_whole(bytes, &format!("{name}, sector at {start}, seed {seed}")));
+            is_whole(bytes, &format!("{name}, sector at {start}, seed {seed}"));
         }
     }
 }
@@ -126,10 +118,10 @@ async fn a_cut_file_is_refused_or_whole_and_a_strange_one_refused() {
         let lengths =
             (0..40).map(|part| image.len() * part / 40).chain([1, 9, 10, 319, 320, 321, 4_096, 8_192]);
         for len in lengths.chain((1..20).map(|pages| image.len() - pages * 4_096)) {
-            quietly(|| is_whole(image[..len].to_vec(), &format!("{name}, cut to {len}")));
+            is_whole(image[..len].to_vec(), &format!("{name}, cut to {len}"));
         }
         let longer = [image.clone(), vec![0; 4_096]].concat();
-        quietly(|| is_whole(longer, &format!("{name}, lengthened")));
+        is_whole(longer, &format!("{name}, lengthened"));
     }
     for strange in [vec![], vec![0; 8_192], b"SQLite format 3\0".repeat(1_000)] {
         assert!(!is_whole(strange, "strange"));

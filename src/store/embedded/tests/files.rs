@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::store::embedded::OpenError;
+use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::{by_nonce, clock, open};
 
 #[test]

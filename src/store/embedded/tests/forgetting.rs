@@ -63,6 +63,22 @@ async fn a_step_of_the_clock_between_check_and_use_forgets_nothing_too_early() {
 }
 
 #[tokio::test]
+async fn a_clock_that_runs_years_ahead_for_a_while_forgets_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = clock();
+    let store = open(folder.path(), &clock).unwrap();
+    admit(&store, 1, START_SECS).await;
+    clock.step_wall_secs(10 * 365 * DAY_SECS as i64);
+    for _ in 0..10 {
+        clock.advance_secs(600);
+        store.probe().await.unwrap();
+    }
+    clock.step_wall_secs(-10 * 365 * DAY_SECS as i64);
+    assert_eq!(remembered(&store), 1);
+    assert!(matches!(admit(&store, 2, START_SECS + 6_000).await, Admission::Admitted { .. }));
+}
+
+#[tokio::test]
 async fn forgetting_keeps_pace_with_a_store_that_is_never_idle() {
     let folder = tempfile::tempdir().unwrap();
     let clock = clock();

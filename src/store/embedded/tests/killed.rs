@@ -13,6 +13,7 @@ use crate::domain::endpoint::WebOrigin;
 use crate::ports::store::{Admission, KeyChanged, Store};
 use crate::store::contract::{agent, digest};
 use crate::store::embedded::book::{Book, CurrentKey};
+use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::{by_key, by_nonce, clock, open, rotate};
 
 const ROLE: &str = "TIERGATE_TEST_CHILD";
@@ -84,6 +85,9 @@ fn nothing_acknowledged_is_lost_to_a_kill() {
         let lines = reports(&mut child, "acknowledged ");
         for (seen, report) in (1..).zip(lines) {
             acknowledged[report[0] as usize].push(report[1]);
+            if seen == 3 && round == 0 {
+                assert!(matches!(open(folder.path(), &clock()), Err(OpenError::InUse { .. })));
+            }
             if seen == 5 + 17 * round {
                 child.kill().unwrap();
             }

@@ -31,6 +31,7 @@ struct State {
     /// What was done since the last sync.
     unsynced: Vec<Unsynced>,
     syncs: u64,
+    opens: u64,
     /// After so many more writes, lengthenings and syncs all of them fail.
     failing_in: Option<u64>,
     stopped: bool,
@@ -66,6 +67,11 @@ impl Platter {
 
     pub(super) fn syncs(&self) -> u64 {
         self.0.state.lock().syncs
+    }
+
+    /// How often a store has tried to open what is on the disk.
+    pub(super) fn opens(&self) -> u64 {
+        self.0.state.lock().opens
     }
 
     /// Lets so many more operations succeed.
@@ -181,6 +187,7 @@ impl StorageBackend for Platter {
 
 impl Disk for Platter {
     fn open(&self) -> Result<(Database, Loaded), OpenError> {
+        self.0.state.lock().opens += 1;
         verified(self.clone(), Path::new("platter"))
     }
 }

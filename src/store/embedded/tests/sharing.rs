@@ -9,10 +9,11 @@ use tokio::task::JoinSet;
 
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{ONE, agent, claim, digest, key};
-use crate::store::embedded::book::SHARDS;
+use crate::store::embedded::WAITING_STEPS_MAX;
 use crate::store::embedded::tests::faults::on;
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, rotate};
+use crate::store::embedded::writer::{Queued, Step};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_key_changes_at_once_share_their_commits() {
@@ -48,13 +49,13 @@ fn a_caller_who_has_gone_before_the_step_is_taken_leaves_nothing() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(admission.as_mut().poll(&mut context).is_pending());
         assert!(change.as_mut().poll(&mut context).is_pending());
-        assert_eq!(store.shared.book.census(), (1, 1), "a place is held and a nonce in flight");
+        assert_eq!(store.shared.book.census(), (1, 0, 1), "a place is held and a nonce in flight");
     }
     platter.go_on();
     runtime.block_on(async {
         first.await.unwrap();
         store.probe().await.unwrap();
-        assert_eq!(store.shared.book.census(), (1, 0), "only agent 9, who has a key");
+        assert_eq!(store.shared.book.census(), (1, 1, 0), "only agent 9, who has a key");
         assert!(!store.has_key(agent(2)).await.unwrap());
         let proof = Proof::Nonce(claim(1, START_SECS));
         let again = store.admit(agent(1), &Scope::Api, ONE, &proof).await.unwrap();
@@ -63,7 +64,7 @@ fn a_caller_who_has_gone_before_the_step_is_taken_leaves_nothing() {
             store.change_key(agent(2), claim(1, START_SECS), KeyChange::Issue(key(2))).await.unwrap();
         assert_eq!(issued, KeyChanged::Done);
     });
-    assert_eq!(store.places.available_permits(), super::super::WAITING_STEPS_MAX);
+    drop(runtime.block_on(store.places.acquire_many(WAITING_STEPS_MAX as u32)).unwrap());
 }
 
 #[test]
@@ -118,10 +119,9 @@ async fn closing_finishes_what_waits() {
     for number in 0..100 {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let change = KeyChange::Issue(key(number));
-        let step =
-            super::super::Step::Change { agent: agent(number), claim: claim(1, START_SECS), change, answer };
+        let step = Step::Change { agent: agent(number), claim: claim(1, START_SECS), change, answer };
         let place = Arc::clone(&store.places).try_acquire_owned().unwrap();
-        store.send(super::super::Queued { step, _place: place }).unwrap();
+        store.send(Queued { step, _place: place }).unwrap();
         answers.push(answered);
     }
     platter.go_on();
@@ -129,10 +129,5 @@ async fn closing_finishes_what_waits() {
     for answered in answers {
         assert_eq!(answered.await.unwrap().unwrap(), KeyChanged::Done);
     }
-    assert_eq!(on(&platter, &clock).shared.book.census(), (100, 0));
-}
-
-#[test]
-fn there_are_enough_shards_that_one_is_small() {
-    assert!(SHARDS.is_power_of_two() && SHARDS >= 64);
+    assert_eq!(on(&platter, &clock).shared.book.census(), (100, 100, 0));
 }
