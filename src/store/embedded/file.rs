@@ -13,7 +13,7 @@ use crate::store::embedded::header::{Finding, HEADER_BYTES, STATE_BYTE_AT, exami
 use crate::store::embedded::tables::{self, LAYOUT, LoadError, Loaded};
 
 /// How much of the file redb may keep in memory. Only nonces are read after the start, and those that matter are young.
-const CACHE_BYTES: usize = 16 << 20;
+const CACHE_BYTES: usize = 8 << 20;
 
 const FILE_NAME: &str = "tiergate.redb";
 const UNFINISHED_NAME: &str = "tiergate.redb.new";

@@ -1,0 +1,60 @@
+//! Fills an embedded store with agents that have keys, for measuring memory and start-up: `fill FOLDER AGENTS`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use alloy::primitives::U256;
+use sha2::{Digest, Sha256};
+use tiergate::domain::agent_id::AgentId;
+use tiergate::domain::api_key::KeyDigest;
+use tiergate::domain::endpoint::Endpoint;
+use tiergate::domain::freshness::UnixSeconds;
+use tiergate::domain::nonce::{Nonce, NonceClaim};
+use tiergate::os::Os;
+use tiergate::ports::clock::Clock;
+use tiergate::ports::store::{KeyChange, KeyChanged, NewKey, Store};
+use tiergate::store::embedded::{EmbeddedStore, Options};
+use tokio::task::JoinSet;
+
+/// How many keys are under way at once, so that they share commits.
+const UNDER_WAY: u64 = 2_000;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let (Some(folder), Some(Ok(agents))) = (args.next(), args.next().map(|count| count.parse::<u64>())) else {
+        eprintln!("usage: fill FOLDER AGENTS");
+        return ExitCode::FAILURE;
+    };
+    let os = Os::new();
+    let options = Options { path: PathBuf::from(folder), nonce_retention_secs: 86_400, max_ahead_secs: 60 };
+    let store = match EmbeddedStore::open(options, Arc::new(os)) {
+        Ok(store) => Arc::new(store),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut issued = 0;
+    for first in (1..=agents).step_by(UNDER_WAY as usize) {
+        let mut batch = JoinSet::new();
+        for agent in first..=agents.min(first + UNDER_WAY - 1) {
+            let store = Arc::clone(&store);
+            batch.spawn(async move { issue(&*store, agent, os.unix_seconds()).await });
+        }
+        issued += batch.join_all().await.into_iter().filter(|done| *done).count();
+    }
+    println!("{issued} agents have keys");
+    ExitCode::SUCCESS
+}
+
+async fn issue(store: &dyn Store, agent: u64, now_secs: u64) -> bool {
+    let digest = KeyDigest::from_bytes(Sha256::digest(agent.to_be_bytes()).into());
+    let declared_endpoint = Endpoint::parse(&format!("https://agent-{agent}.example/hook")).ok();
+    let change = KeyChange::Issue(NewKey { digest, declared_endpoint });
+    let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at: UnixSeconds(now_secs) };
+    let agent = AgentId::new(U256::from(agent));
+    store.change_key(agent, claim, change).await.is_ok_and(|changed| changed == KeyChanged::Done)
+}
