@@ -1,11 +1,5 @@
-//! What can go wrong between us and a registry, in words that hold no secret: provider keys stand in URLs, and HTTP
-//! libraries and providers like to quote them.
-
-use alloy::rpc::json_rpc::{ErrorPayload, RpcError};
-use alloy::transports::{TransportError, TransportErrorKind};
-
-/// The longest text of a node that is kept, in characters.
-const NODE_TEXT_CHARS_MAX: usize = 120;
+//! What can go wrong between us and a registry, in words that hold no secret: whatever a node or a library said has been
+//! through `redact`.
 
 /// Why a registry could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +16,9 @@ pub enum ReadError {
     /// An HTTP status other than success.
     #[error("the node answered with HTTP status {0}")]
     HttpStatus(u16),
+    /// An answer without end, or nearly.
+    #[error("the node's answer is longer than {0} bytes")]
+    TooLong(usize),
     /// Something that is not JSON-RPC, or not what was asked for.
     #[error("the node's answer can't be understood: {0}")]
     Unintelligible(&'static str),
@@ -53,6 +50,7 @@ impl ReadError {
             Self::Busy => "busy",
             Self::Connection(_) => "connection",
             Self::HttpStatus(_) => "http_status",
+            Self::TooLong(_) => "too_long",
             Self::Unintelligible(_) => "unintelligible",
             Self::Node { .. } => "node_error",
             Self::Reverted(_) => "reverted",
@@ -60,47 +58,4 @@ impl ReadError {
             Self::NoCode(_) => "no_code",
         }
     }
-
-    /// The words for a failed call, with every secret taken out.
-    pub(super) fn of_transport(error: &TransportError, secrets: &[String]) -> Self {
-        match error {
-            RpcError::ErrorResp(payload) => Self::of_payload(payload, secrets),
-            RpcError::NullResp => Self::Unintelligible("it is null"),
-            RpcError::DeserError { .. } => Self::Unintelligible("it is not the JSON that was asked for"),
-            RpcError::SerError(_) | RpcError::LocalUsageError(_) | RpcError::UnsupportedFeature(_) => {
-                Self::Unintelligible("the call could not be made")
-            }
-            RpcError::Transport(kind) => Self::of_kind(kind),
-        }
-    }
-
-    fn of_payload(payload: &ErrorPayload, secrets: &[String]) -> Self {
-        let mut message: String = payload.message.chars().take(4 * NODE_TEXT_CHARS_MAX).collect();
-        for secret in secrets {
-            message = message.replace(secret.as_str(), "…");
-        }
-        let message = message.chars().take(NODE_TEXT_CHARS_MAX).flat_map(char::escape_debug).collect();
-        Self::Node { code: payload.code, message }
-    }
-
-    fn of_kind(kind: &TransportErrorKind) -> Self {
-        if let Some(http) = kind.as_http_error() {
-            return Self::HttpStatus(http.status);
-        }
-        match kind.as_custom().and_then(|custom| custom.downcast_ref::<reqwest::Error>()) {
-            Some(error) => Self::Connection(innermost(error)),
-            None => Self::Unintelligible("it belongs to no call"),
-        }
-    }
-}
-
-/// The innermost cause alone: the outer ones quote the URL.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause = std::error::Error::source(error);
-    let mut text = "no further cause is known".to_owned();
-    while let Some(inner) = cause {
-        text = inner.to_string();
-        cause = inner.source();
-    }
-    text.chars().take(NODE_TEXT_CHARS_MAX).collect()
 }

@@ -1,7 +1,8 @@
 //! Reads agents from the five registries over JSON-RPC (contract, "What the service does").
 //!
 //! Must not know the pipeline, the doors or the store. Flow: `reader` (the port) → `cache` and `coalesce` →
-//! `snapshot` (one profile in one call) → `abi` → `rpc` (nodes, time limits, failover).
+//! `snapshot` (one profile in one call) → `abi` → `rpc` (time limits, failover) → `transport` (one call to one node) →
+//! `redact`.
 
 pub mod fault;
 pub mod reader;
@@ -10,4 +11,6 @@ pub mod rpc;
 mod abi;
 mod cache;
 mod coalesce;
+mod redact;
 mod snapshot;
+mod transport;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, Bytes};
 use async_trait::async_trait;
 
 use crate::chain::cache::ProfileCache;
@@ -67,9 +67,8 @@ impl ChainReader {
     async fn read_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
         let read_at = self.clock.monotonic_micros();
         let call = self.registries.profile_call(agent);
-        let outcome = self.rpc.call(self.registries.multicall, call).await?;
-        let profile = self.registries.read_profile(outcome);
-        let profile = profile.map_err(|error| self.rpc.fault("eth_call", error))?.map(Arc::new);
+        let answered = self.rpc.call(self.registries.multicall, call).await?;
+        let profile = answered.read(|outcome| self.registries.read_profile(outcome))?.map(Arc::new);
         match &profile {
             Some(profile) => self.cache.put(agent, profile, read_at),
             None => self.cache.forget(agent),
@@ -78,16 +77,15 @@ impl ChainReader {
     }
 
     async fn read_owner(&self, agent: AgentId) -> Read<Address> {
-        let outcome = self.rpc.call(self.registries.identity, owner_call(agent)).await?;
-        read_owner(outcome).map_err(|error| self.rpc.fault("eth_call", error))
+        self.rpc.call(self.registries.identity, owner_call(agent)).await?.read(read_owner)
     }
 
     /// An address without code answers every call with success and nothing: found here, before anybody asks.
     async fn check_contracts(&self) -> Result<(), ChainFault> {
         for (name, address) in self.registries.contracts() {
-            if self.rpc.code(address).await?.is_empty() {
-                return Err(self.rpc.fault("eth_getCode", ReadError::NoCode(name)));
-            }
+            let has_code =
+                |code: Bytes| if code.is_empty() { Err(ReadError::NoCode(name)) } else { Ok(()) };
+            self.rpc.code(address).await?.read(has_code)?;
         }
         self.contracts_seen.store(true, Ordering::Relaxed);
         Ok(())

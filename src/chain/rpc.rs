@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{Address, Bytes, U64};
-use alloy::rpc::client::RpcClient;
-use alloy::rpc::json_rpc::{RpcError, RpcRecv, RpcSend};
+use alloy::rpc::json_rpc::{ErrorPayload, RpcSend};
 use alloy::rpc::types::TransactionRequest;
-use alloy::transports::TransportError;
+use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use crate::chain::fault::ReadError;
+use crate::chain::transport::{Node, NodeAnswer};
 use crate::domain::rpc_url::RpcUrl;
 use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
@@ -21,8 +21,8 @@ use crate::telemetry::metrics::Metrics;
 /// Calls under way at once, over all nodes.
 const CALLS_UNDER_WAY_MAX: usize = 256;
 
-/// The shortest part of a URL that counts as a secret: `v2` and the like are no keys, and occur in any text.
-const SECRET_CHARS_MIN: usize = 6;
+/// The code by which nodes report a revert.
+const REVERT_CODE: i64 = 3;
 
 /// JSON-RPC nodes in the order in which they are tried.
 pub struct RpcPool {
@@ -33,17 +33,26 @@ pub struct RpcPool {
     metrics: Metrics,
 }
 
-struct Node {
-    client: RpcClient,
-    endpoint: Arc<str>,
-    secrets: Vec<String>,
-}
-
 /// What a contract call came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallOutcome {
     Returned(Bytes),
     Reverted(Bytes),
+}
+
+/// An answer, and which node gave it to which method.
+pub(super) struct Answered<'a, T> {
+    answer: T,
+    pool: &'a RpcPool,
+    node: &'a Node,
+    method: &'static str,
+}
+
+impl<T> Answered<'_, T> {
+    /// Makes something of the answer; where that fails, the fault names the node that gave it.
+    pub(super) fn read<U>(self, make: impl FnOnce(T) -> Result<U, ReadError>) -> Result<U, ChainFault> {
+        make(self.answer).map_err(|error| self.pool.fault(self.node.endpoint(), self.method, error))
+    }
 }
 
 impl RpcPool {
@@ -61,7 +70,6 @@ impl RpcPool {
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(request_timeout)
-            .timeout(request_timeout)
             .no_proxy()
             .build()?;
         let nodes = urls.iter().map(|url| Node::new(url, http.clone())).collect();
@@ -70,114 +78,83 @@ impl RpcPool {
     }
 
     /// `eth_call` at the latest block.
-    pub(super) async fn call(&self, to: Address, data: Vec<u8>) -> Result<CallOutcome, ChainFault> {
+    pub(super) async fn call(
+        &self,
+        to: Address,
+        data: Vec<u8>,
+    ) -> Result<Answered<'_, CallOutcome>, ChainFault> {
         let request = TransactionRequest::default().to(to).input(Bytes::from(data).into());
-        self.first_answer("eth_call", (request, "latest"), |error| match error {
-            RpcError::ErrorResp(payload) => payload.as_revert_data().map(CallOutcome::Reverted),
-            _ => None,
+        self.first_answer("eth_call", (request, "latest"), |node, answer| match answer {
+            Ok(result) => read_json(result.get()).map(CallOutcome::Returned),
+            Err(error) => revert_data(&error).map(CallOutcome::Reverted).ok_or_else(|| node.error(&error)),
         })
         .await
-        .map(|outcome: Answer<Bytes, CallOutcome>| match outcome {
-            Answer::Result(data) => CallOutcome::Returned(data),
-            Answer::Error(reverted) => reverted,
-        })
     }
 
     /// `eth_getCode` at the latest block.
-    pub(super) async fn code(&self, address: Address) -> Result<Bytes, ChainFault> {
-        self.first_result("eth_getCode", (address, "latest")).await
+    pub(super) async fn code(&self, address: Address) -> Result<Answered<'_, Bytes>, ChainFault> {
+        self.first_answer("eth_getCode", (address, "latest"), result).await
     }
 
     /// `eth_blockNumber`.
-    pub(super) async fn block_number(&self) -> Result<U64, ChainFault> {
-        self.first_result("eth_blockNumber", ()).await
+    pub(super) async fn block_number(&self) -> Result<Answered<'_, U64>, ChainFault> {
+        self.first_answer("eth_blockNumber", (), result).await
     }
 
-    /// A fault that was found in an answer: the first node stands for the chain.
-    pub(super) fn fault(&self, method: &'static str, error: ReadError) -> ChainFault {
+    fn fault(&self, endpoint: &Arc<str>, method: &'static str, error: ReadError) -> ChainFault {
         self.metrics.rpc_errors.with_label_values(&[method, error.kind()]).inc();
-        let endpoint =
-            self.nodes.first().map_or_else(|| Arc::from("none"), |node| Arc::clone(&node.endpoint));
-        ChainFault { endpoint, method, cause: Arc::new(error) }
+        ChainFault { endpoint: Arc::clone(endpoint), method, cause: Arc::new(error) }
     }
 
-    async fn first_result<R: RpcRecv>(
+    /// The first node's answer that `understand` takes for one.
+    async fn first_answer<T>(
         &self,
         method: &'static str,
         params: impl RpcSend,
-    ) -> Result<R, ChainFault> {
-        let answer = self.first_answer(method, params, |_| None::<std::convert::Infallible>).await?;
-        match answer {
-            Answer::Result(result) => Ok(result),
-            Answer::Error(never) => match never {},
-        }
-    }
-
-    /// The first node's answer that is a result, or an error that `understood` takes for an answer.
-    async fn first_answer<R: RpcRecv, E>(
-        &self,
-        method: &'static str,
-        params: impl RpcSend,
-        understood: impl Fn(&TransportError) -> Option<E>,
-    ) -> Result<Answer<R, E>, ChainFault> {
+        understand: impl Fn(&Node, NodeAnswer) -> Result<T, ReadError>,
+    ) -> Result<Answered<'_, T>, ChainFault> {
         let mut last = None;
         for node in &self.nodes {
-            match self.try_node(node, method, params.clone(), &understood).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => {
-                    self.metrics.rpc_errors.with_label_values(&[method, error.kind()]).inc();
-                    let endpoint = Arc::clone(&node.endpoint);
-                    last = Some(ChainFault { endpoint, method, cause: Arc::new(error) });
-                }
+            let answer = self.ask(node, method, params.clone()).await;
+            match answer.and_then(|answer| understand(node, answer)) {
+                Ok(answer) => return Ok(Answered { answer, pool: self, node, method }),
+                Err(error) => last = Some(self.fault(node.endpoint(), method, error)),
             }
         }
-        Err(last.unwrap_or_else(|| self.fault(method, ReadError::Busy)))
+        Err(last.unwrap_or_else(|| self.fault(&Arc::from("none"), method, ReadError::Busy)))
     }
 
-    async fn try_node<R: RpcRecv, E>(
+    async fn ask(
         &self,
         node: &Node,
         method: &'static str,
         params: impl RpcSend,
-        understood: impl Fn(&TransportError) -> Option<E>,
-    ) -> Result<Answer<R, E>, ReadError> {
+    ) -> Result<NodeAnswer, ReadError> {
         let limited = tokio::time::timeout(self.request_timeout, async {
             let _place = self.under_way.acquire().await.map_err(|_| ReadError::Busy)?;
             self.metrics.rpc_calls.with_label_values(&[method]).inc();
             let begun = self.clock.monotonic_micros();
-            let answer = node.client.request::<_, R>(method, params).await;
+            let answer = node.ask(method, params).await;
             let micros = self.clock.monotonic_micros().saturating_sub(begun);
             self.metrics.rpc_duration.with_label_values(&[method]).observe(micros as f64 / 1e6);
-            match answer {
-                Ok(result) => Ok(Answer::Result(result)),
-                Err(error) => match understood(&error) {
-                    Some(answer) => Ok(Answer::Error(answer)),
-                    None => Err(ReadError::of_transport(&error, &node.secrets)),
-                },
-            }
+            answer
         });
         limited.await.unwrap_or(Err(ReadError::TimedOut(self.request_timeout.as_millis())))
     }
 }
 
-enum Answer<R, E> {
-    Result(R),
-    Error(E),
+fn result<T: DeserializeOwned>(node: &Node, answer: NodeAnswer) -> Result<T, ReadError> {
+    read_json(answer.map_err(|error| node.error(&error))?.get())
 }
 
-impl Node {
-    fn new(url: &RpcUrl, http: reqwest::Client) -> Self {
-        let revealed = url.reveal();
-        let mut secrets: Vec<String> = Vec::new();
-        secrets.extend(revealed.password().map(str::to_owned));
-        secrets.push(revealed.username().to_owned());
-        secrets.extend(revealed.path_segments().into_iter().flatten().map(str::to_owned));
-        secrets.extend(revealed.query_pairs().map(|(_, value)| value.into_owned()));
-        secrets.retain(|secret| secret.chars().count() >= SECRET_CHARS_MIN);
-        Self {
-            client: RpcClient::new_http_with_client(http, revealed.clone()),
-            endpoint: Arc::from(url.origin()),
-            secrets,
-        }
-    }
+fn read_json<T: DeserializeOwned>(json: &str) -> Result<T, ReadError> {
+    serde_json::from_str(json).map_err(|_| ReadError::Unintelligible("its result is not what was asked for"))
+}
+
+/// The data of a revert, empty when the node gives none; nothing when the error is no revert. Nodes agree neither on the
+/// code nor on the place of the data.
+fn revert_data(error: &ErrorPayload) -> Option<Bytes> {
+    let is_revert = error.code == REVERT_CODE || error.message.to_ascii_lowercase().contains("revert");
+    let data = || error.as_revert_data().or_else(|| error.try_data_as::<Bytes>()?.ok());
+    is_revert.then(|| data().unwrap_or_default())
 }

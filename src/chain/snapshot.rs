@@ -4,6 +4,7 @@
 
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::SolCall;
+use alloy::sol_types::abi::AbiDecoderConfig;
 
 use crate::chain::abi::{
     Call3, Result3, aggregate3Call, first_word, getAgentOrganizationsCall, getReputationCall, getStakeCall,
@@ -11,6 +12,7 @@ use crate::chain::abi::{
 };
 use crate::chain::fault::ReadError;
 use crate::chain::rpc::CallOutcome;
+use crate::chain::transport::ANSWER_BYTES_MAX;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{LatestValidation, Organization, Reputation, TrustProfile, Validation};
 
@@ -19,6 +21,10 @@ const CHAIN_TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// The most organizations taken from the chain; the rest is left out.
 const ORGANIZATIONS_MAX: usize = 1_000;
+
+/// How return values are decoded. In the ABI a short answer can point to one long text a thousand times; so what comes
+/// out of one answer is bounded too.
+const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
 
 /// Where the registries stand. Those that are absent read as zero or empty.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +80,7 @@ impl Registries {
         if data.is_empty() {
             return Err(ReadError::NoCode("chain.multicall"));
         }
-        let results = aggregate3Call::abi_decode_returns(&data);
+        let results = aggregate3Call::abi_decode_returns_with_config(&data, DECODING);
         let mut results = results.map_err(|_| ReadError::Undecodable("aggregate3"))?.into_iter();
         let mut next = || results.next().ok_or(ReadError::Undecodable("aggregate3"));
 
@@ -152,7 +158,7 @@ fn decode<C: SolCall>(
     result: Result3,
 ) -> Result<C::Return, ReadError> {
     let data = returned(name, contract, result)?;
-    C::abi_decode_returns(&data).map_err(|_| ReadError::Undecodable(name))
+    C::abi_decode_returns_with_config(&data, DECODING).map_err(|_| ReadError::Undecodable(name))
 }
 
 fn returned(name: &'static str, contract: &'static str, result: Result3) -> Result<Bytes, ReadError> {
@@ -175,5 +181,7 @@ fn count(name: &'static str, number: U256) -> Result<u64, ReadError> {
 
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(CHAIN_TEXT_BYTES_MAX));
+    // What is cut off must not stay allocated for as long as the profile is kept.
+    text.shrink_to_fit();
     text
 }

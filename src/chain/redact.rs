@@ -1,0 +1,135 @@
+//! What may be kept of a node's words: they are cut, made printable, and freed of whatever might be part of a URL,
+//! because providers put keys into URLs and nodes and gateways like to quote them.
+
+use url::Url;
+use url::form_urlencoded;
+
+/// The longest text that is kept, in characters before escaping.
+const TEXT_CHARS_MAX: usize = 120;
+
+/// The longest word that is kept, in characters. Keys and their encodings are longer, words of a language are not.
+const WORD_CHARS_MAX: usize = 32;
+
+/// A part of a URL that is at least this long, in bytes, is looked for inside of words too.
+const PART_INSIDE_WORDS_BYTES_MIN: usize = 4;
+
+/// What stands in the place of a word that is left out.
+const LEFT_OUT: &str = "…";
+
+/// The parts of one node's URL that nobody may see, in lower case.
+pub(super) struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// The parts of user info, path and query, as they are written and decoded.
+    pub(super) fn of(url: &Url) -> Self {
+        let written = [Some(url.username()), url.password(), url.query()].into_iter().flatten();
+        let written = written.chain(url.path_segments().into_iter().flatten());
+        let written: Vec<&str> = written.flat_map(|part| part.split(['&', '='])).collect();
+        let decoded = written.iter().flat_map(|part| {
+            form_urlencoded::parse(part.as_bytes()).map(|(name, _)| name.into_owned()).collect::<Vec<_>>()
+        });
+        let parts = decoded.chain(written.iter().map(|part| (*part).to_owned()));
+        let mut parts: Vec<String> =
+            parts.flat_map(|part| part.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>()).collect();
+        parts.sort();
+        parts.dedup();
+        Self(parts)
+    }
+
+    /// The text without what may be secret.
+    pub(super) fn strip(&self, text: &str) -> String {
+        let words = text.split_whitespace().map(|word| if self.may_show(word) { word } else { LEFT_OUT });
+        let mut kept = String::new();
+        let mut last = "";
+        for word in words.filter(|word| {
+            let repeated = *word == LEFT_OUT && last == LEFT_OUT;
+            last = word;
+            !repeated
+        }) {
+            if kept.chars().count() >= TEXT_CHARS_MAX {
+                break;
+            }
+            if !kept.is_empty() {
+                kept.push(' ');
+            }
+            kept.push_str(word);
+        }
+        kept.chars().take(TEXT_CHARS_MAX).flat_map(char::escape_debug).collect()
+    }
+
+    fn may_show(&self, word: &str) -> bool {
+        if word.len() > 4 * WORD_CHARS_MAX || word.chars().count() > WORD_CHARS_MAX {
+            return false;
+        }
+        if word.contains(['/', '\\', '?', '&', '=', '@', '%']) {
+            return false;
+        }
+        let word = word.to_lowercase();
+        let bare = word.trim_matches(|character: char| !character.is_alphanumeric());
+        !self.0.iter().any(|part| {
+            bare == part || (part.len() >= PART_INSIDE_WORDS_BYTES_MIN && word.contains(part.as_str()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop_assert, proptest};
+    use url::Url;
+
+    use super::{LEFT_OUT, Secrets, TEXT_CHARS_MAX};
+
+    fn strip(url: &str, text: &str) -> String {
+        Secrets::of(&Url::parse(url).unwrap()).strip(text)
+    }
+
+    #[test]
+    fn no_part_of_the_url_is_left_however_it_is_quoted() {
+        let url = "https://bob:pa%20ss@node.example/v3/0a1B2c3d4e5f/x?apikey=T0KEN&n=ab";
+        for text in [
+            url,
+            "no route for /v3/0a1B2c3d4e5f/x",
+            "project '0a1b2c3d4e5f' is suspended",
+            "project0A1B2C3D4E5Fsuspended",
+            "bob is not allowed, v3 is old",
+            "user:bob,pa ss",
+            "query n ab",
+            "query was:apikey,T0KEN;",
+            "{\"apikey\":\"T0KEN\"}",
+        ] {
+            let shown = strip(url, text).to_lowercase();
+            for secret in ["bob", "pa%20ss", "0a1b2c3d4e5f", "v3", "apikey", "t0ken", " ab", "/x"] {
+                assert!(!shown.contains(secret), "{secret} in {shown:?} of {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_says_why_is_left() {
+        let url = "https://node.example/v2/0a1b2c3d4e5f";
+        for text in ["daily request count exceeded, request rate limited", "header not found", "execution aborted (timeout: 5s)"]
+        {
+            assert_eq!(strip(url, text), text);
+        }
+        assert_eq!(strip(url, "see https://a.example/b and /c: it is over"), format!("see {LEFT_OUT} and {LEFT_OUT} it is over"));
+    }
+
+    #[test]
+    fn a_text_is_short_and_on_one_line() {
+        let shown = strip("http://node.example/", &format!("first\nsecond\r\u{1b}[31m\0 {}", "word ".repeat(99)));
+        assert!(shown.starts_with("first second \\u{1b}[31m\\0 word"), "{shown}");
+        assert!(shown.chars().count() < 2 * TEXT_CHARS_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_in_the_path_is_never_left(
+            key in "[A-Za-z0-9_-]{4,40}", before in any::<String>(), after in any::<String>()
+        ) {
+            let secrets = Secrets::of(&Url::parse(&format!("https://node.example/{key}")).unwrap());
+            let others = (before.to_lowercase() + &after.to_lowercase()).contains(&key.to_lowercase());
+            let shown = secrets.strip(&format!("{before}{key}{after}"));
+            prop_assert!(others || !shown.contains(&key), "{}", shown);
+        }
+    }
+}
