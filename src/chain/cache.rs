@@ -61,4 +61,9 @@ impl ProfileCache {
     pub(super) fn forget(&self, agent: AgentId) {
         self.entries.remove(&agent);
     }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
 }

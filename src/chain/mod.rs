@@ -11,6 +11,8 @@ pub mod rpc;
 mod abi;
 mod cache;
 mod coalesce;
+#[cfg(test)]
+mod fixture;
 mod redact;
 mod snapshot;
 mod transport;

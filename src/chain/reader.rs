@@ -83,8 +83,7 @@ impl ChainReader {
     /// An address without code answers every call with success and nothing: found here, before anybody asks.
     async fn check_contracts(&self) -> Result<(), ChainFault> {
         for (name, address) in self.registries.contracts() {
-            let has_code =
-                |code: Bytes| if code.is_empty() { Err(ReadError::NoCode(name)) } else { Ok(()) };
+            let has_code = |code: Bytes| if code.is_empty() { Err(ReadError::NoCode(name)) } else { Ok(()) };
             self.rpc.code(address).await?.read(has_code)?;
         }
         self.contracts_seen.store(true, Ordering::Relaxed);
@@ -125,3 +124,6 @@ impl Chain for ChainReader {
         self.rpc.block_number().await.map(|_| ())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,8 +29,10 @@ impl Secrets {
             form_urlencoded::parse(part.as_bytes()).map(|(name, _)| name.into_owned()).collect::<Vec<_>>()
         });
         let parts = decoded.chain(written.iter().map(|part| (*part).to_owned()));
-        let mut parts: Vec<String> =
-            parts.flat_map(|part| part.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>()).collect();
+        let mut parts: Vec<String> = parts
+            .flat_map(|part| part.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>())
+            .collect();
+        parts.retain(|part| part.contains(char::is_alphanumeric));
         parts.sort();
         parts.dedup();
         Self(parts)
@@ -65,9 +67,14 @@ impl Secrets {
             return false;
         }
         let word = word.to_lowercase();
-        let bare = word.trim_matches(|character: char| !character.is_alphanumeric());
+        let is_a_piece =
+            |part: &String| word.split(|char: char| !char.is_alphanumeric()).any(|piece| piece == part);
         !self.0.iter().any(|part| {
-            bare == part || (part.len() >= PART_INSIDE_WORDS_BYTES_MIN && word.contains(part.as_str()))
+            if part.len() < PART_INSIDE_WORDS_BYTES_MIN {
+                is_a_piece(part)
+            } else {
+                word.contains(part.as_str())
+            }
         })
     }
 }
@@ -107,16 +114,23 @@ mod tests {
     #[test]
     fn what_says_why_is_left() {
         let url = "https://node.example/v2/0a1b2c3d4e5f";
-        for text in ["daily request count exceeded, request rate limited", "header not found", "execution aborted (timeout: 5s)"]
-        {
+        for text in [
+            "daily request count exceeded, request rate limited",
+            "header not found",
+            "execution aborted (timeout: 5s)",
+        ] {
             assert_eq!(strip(url, text), text);
         }
-        assert_eq!(strip(url, "see https://a.example/b and /c: it is over"), format!("see {LEFT_OUT} and {LEFT_OUT} it is over"));
+        assert_eq!(
+            strip(url, "see https://a.example/b and /c: it is over"),
+            format!("see {LEFT_OUT} and {LEFT_OUT} it is over")
+        );
     }
 
     #[test]
     fn a_text_is_short_and_on_one_line() {
-        let shown = strip("http://node.example/", &format!("first\nsecond\r\u{1b}[31m\0 {}", "word ".repeat(99)));
+        let shown =
+            strip("http://node.example/", &format!("first\nsecond\r\u{1b}[31m\0 {}", "word ".repeat(99)));
         assert!(shown.starts_with("first second \\u{1b}[31m\\0 word"), "{shown}");
         assert!(shown.chars().count() < 2 * TEXT_CHARS_MAX);
     }

@@ -179,7 +179,7 @@ fn count(name: &'static str, number: U256) -> Result<u64, ReadError> {
     u64::try_from(number).map_err(|_| ReadError::Undecodable(name))
 }
 
-fn cut(mut text: String) -> String {
+pub(super) fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(CHAIN_TEXT_BYTES_MAX));
     // What is cut off must not stay allocated for as long as the profile is kept.
     text.shrink_to_fit();

@@ -1,4 +1,4 @@
-//! What the tests of this folder share: a clock that is set by hand, a chain to try things on, JSON-RPC in one line.
+//! What tests share: a clock that is set by hand, a chain to try things on, JSON-RPC in one line.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use crate::dev::chain::DevChain;
 use crate::dev::samples::{Deployment, deploy};
 use crate::ports::clock::Clock;
 
-pub(super) const CHAIN_ID: u64 = 31_337;
-pub(super) const START_SECONDS: u64 = 1_700_000_000;
+pub(crate) const CHAIN_ID: u64 = 31_337;
+pub(crate) const START_SECONDS: u64 = 1_700_000_000;
 
 /// Shows the time it was last set to.
-pub(super) struct SetClock(AtomicU64);
+pub(crate) struct SetClock(AtomicU64);
 
 impl SetClock {
-    pub(super) fn set(&self, seconds: u64) {
+    pub(crate) fn set(&self, seconds: u64) {
         self.0.store(seconds, Ordering::Relaxed);
     }
 }
@@ -35,29 +35,29 @@ impl Clock for SetClock {
     }
 }
 
-pub(super) fn chain() -> (DevChain, Arc<SetClock>) {
+pub(crate) fn chain() -> (DevChain, Arc<SetClock>) {
     let clock = Arc::new(SetClock(AtomicU64::new(START_SECONDS)));
     (DevChain::new(CHAIN_ID, clock.clone()), clock)
 }
 
-pub(super) fn deployed() -> (DevChain, Deployment) {
+pub(crate) fn deployed() -> (DevChain, Deployment) {
     let (chain, _) = chain();
     let deployment = deploy(&chain).unwrap();
     (chain, deployment)
 }
 
 /// Sends a transaction from the first sample account and expects it to succeed.
-pub(super) fn send(chain: &DevChain, to: Address, call: &impl SolCall) {
+pub(crate) fn send(chain: &DevChain, to: Address, call: &impl SolCall) {
     chain.send(SAMPLE_ACCOUNTS[0].address, Some(to), call.abi_encode().into()).unwrap();
 }
 
 /// Calls a contract and decodes what it returns.
-pub(super) fn read<C: SolCall>(chain: &DevChain, to: Address, call: &C) -> C::Return {
+pub(crate) fn read<C: SolCall>(chain: &DevChain, to: Address, call: &C) -> C::Return {
     C::abi_decode_returns(&chain.call(to, call.abi_encode().into()).unwrap()).unwrap()
 }
 
 /// Deploys a contract of `contracts/artifacts`.
-pub(super) fn create(chain: &DevChain, name: &str) -> Address {
+pub(crate) fn create(chain: &DevChain, name: &str) -> Address {
     let path = format!("{}/contracts/artifacts/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let artifact: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let code: Bytes = artifact["bytecode"].as_str().unwrap().parse().unwrap();
@@ -65,20 +65,20 @@ pub(super) fn create(chain: &DevChain, name: &str) -> Address {
 }
 
 /// One JSON-RPC request, the whole answer.
-pub(super) fn ask(chain: &DevChain, method: &str, params: Value) -> Value {
+pub(crate) fn ask(chain: &DevChain, method: &str, params: Value) -> Value {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     serde_json::from_slice(&chain.answer(body.to_string().as_bytes())).unwrap()
 }
 
 /// One JSON-RPC request that succeeds, its result.
-pub(super) fn result(chain: &DevChain, method: &str, params: Value) -> Value {
+pub(crate) fn result(chain: &DevChain, method: &str, params: Value) -> Value {
     let answer = ask(chain, method, params);
     assert!(answer.get("error").is_none(), "{answer}");
     answer["result"].clone()
 }
 
 /// One JSON-RPC request that fails, its error.
-pub(super) fn error(chain: &DevChain, method: &str, params: Value) -> Value {
+pub(crate) fn error(chain: &DevChain, method: &str, params: Value) -> Value {
     let answer = ask(chain, method, params);
     assert!(answer.get("result").is_none(), "{answer}");
     answer["error"].clone()

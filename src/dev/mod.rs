@@ -8,7 +8,7 @@ pub(crate) mod chain;
 pub(crate) mod door;
 pub(crate) mod evm;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod ledger;
 mod methods;
 mod rpc;

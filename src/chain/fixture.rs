@@ -1,0 +1,266 @@
+//! What the tests of this folder share: a node on loopback that does as it is told, and a reader to look at it with.
+
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use alloy::primitives::{Address, Bytes, I256, U256, address};
+use alloy::sol_types::{SolCall, SolError};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::chain::abi::{
+    ERC721NonexistentToken, OrganizationRow, Result3, aggregate3Call, getAgentOrganizationsCall,
+    getReputationCall, getReputationReturn, getValidationCall, getValidationReturn, ownerOfCall,
+    tokenURICall,
+};
+use crate::chain::fault::ReadError;
+use crate::chain::reader::{ChainReader, Registries};
+use crate::chain::rpc::RpcPool;
+use crate::domain::rpc_url::RpcUrl;
+use crate::ports::chain::ChainFault;
+use crate::ports::simulated::SimulatedClock;
+use crate::telemetry::metrics::Metrics;
+
+/// How long a profile serves in these tests.
+pub(super) const LIFETIME: Duration = Duration::from_secs(1);
+
+/// Long enough for any answer over loopback.
+pub(super) const PATIENT: Duration = Duration::from_secs(20);
+
+pub(super) const OWNER: Address = address!("0x70997970C51812dc3A010C7d01b50e0d17dc79C8");
+
+/// Addresses that a scripted node need not know.
+pub(super) const ALL: Registries = Registries {
+    identity: address!("0x0000000000000000000000000000000000000011"),
+    stake_vault: address!("0x0000000000000000000000000000000000000012"),
+    reputation: Some(address!("0x0000000000000000000000000000000000000013")),
+    validation: Some(address!("0x0000000000000000000000000000000000000014")),
+    organization: Some(address!("0x0000000000000000000000000000000000000015")),
+    multicall: address!("0x0000000000000000000000000000000000000016"),
+};
+
+/// What a node does with one request.
+#[derive(Debug, Clone)]
+pub(super) enum Reply {
+    /// A JSON-RPC result.
+    Result(Value),
+    /// A JSON-RPC error: code, message, data.
+    Error(i64, String, Option<Value>),
+    /// An HTTP status and a body of any kind; `ID` in it becomes the request's id.
+    Http(u16, String),
+    /// The connection is closed in the middle of an answer.
+    CloseMidway,
+    /// Nothing ever comes.
+    Hang,
+    /// An answer that has no end.
+    Endless,
+}
+
+/// A node on loopback.
+pub(super) struct TestNode {
+    pub(super) authority: String,
+    seen: Arc<Mutex<Vec<Value>>>,
+    sent: Arc<Mutex<usize>>,
+    _socket: Option<TcpSocket>,
+}
+
+impl TestNode {
+    /// A node that does with each request as `script` says.
+    pub(super) async fn start(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        let (seen, sent) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let (script, noted, counted) = (Arc::new(script), Arc::clone(&seen), Arc::clone(&sent));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (script, noted, counted) = (script.clone(), noted.clone(), counted.clone());
+                tokio::spawn(async move {
+                    let mut stream = stream;
+                    let request = read_request(&mut stream).await?;
+                    noted.lock().push(request.clone());
+                    let reply = script(&request);
+                    write_reply(&mut stream, &request["id"], reply, &counted).await
+                });
+            }
+        });
+        Self { authority, seen, sent, _socket: None }
+    }
+
+    /// A node that always does the same.
+    pub(super) async fn always(reply: Reply) -> Self {
+        Self::start(move |_| reply.clone()).await
+    }
+
+    /// An address where nobody listens and nobody else can.
+    pub(super) fn refusing() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let authority = socket.local_addr().unwrap().to_string();
+        Self { authority, seen: Arc::default(), sent: Arc::default(), _socket: Some(socket) }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.authority)
+    }
+
+    /// How many requests came, by method.
+    pub(super) fn calls(&self, method: &str) -> usize {
+        self.seen.lock().iter().filter(|request| request["method"] == method).count()
+    }
+
+    /// How many requests came.
+    pub(super) fn all_calls(&self) -> usize {
+        self.seen.lock().len()
+    }
+
+    /// How many bytes of an endless answer were taken.
+    pub(super) fn bytes_sent(&self) -> usize {
+        *self.sent.lock()
+    }
+
+    /// The call data of the last `eth_call`.
+    pub(super) fn last_call_data(&self) -> Bytes {
+        let seen = self.seen.lock();
+        let call = seen.iter().rfind(|request| request["method"] == "eth_call").unwrap();
+        serde_json::from_value(call["params"][0]["input"].clone()).unwrap()
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> std::io::Result<Value> {
+    let mut bytes = Vec::new();
+    loop {
+        let mut piece = [0; 16 * 1024];
+        let count = stream.read(&mut piece).await?;
+        if count == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.extend_from_slice(&piece[..count]);
+        let Some(head) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let body = &bytes[head + 4..];
+        let length = String::from_utf8_lossy(&bytes[..head]).to_lowercase();
+        let length = length.lines().find_map(|line| line.strip_prefix("content-length:")).unwrap().trim();
+        if body.len() >= length.parse().unwrap() {
+            return Ok(serde_json::from_slice(body)?);
+        }
+    }
+}
+
+async fn write_reply(
+    stream: &mut TcpStream,
+    id: &Value,
+    reply: Reply,
+    sent: &Mutex<usize>,
+) -> std::io::Result<()> {
+    let (status, body) = match reply {
+        Reply::Result(result) => (200, json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()),
+        Reply::Error(code, message, data) => {
+            let mut error = json!({"code": code, "message": message});
+            if let Some(data) = data {
+                error["data"] = data;
+            }
+            (200, json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
+        }
+        Reply::Http(status, body) => (status, body.replace("ID", &id.to_string())),
+        Reply::CloseMidway => {
+            return stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\"").await;
+        }
+        Reply::Hang => std::future::pending().await,
+        Reply::Endless => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"result\":\"0x").await?;
+            loop {
+                stream.write_all(&[b'0'; 64 * 1024]).await?;
+                *sent.lock() += 64 * 1024;
+            }
+        }
+    };
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} Status\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// A reader, its clock and its metrics.
+pub(super) struct Bench {
+    pub(super) reader: Arc<ChainReader>,
+    pub(super) clock: Arc<SimulatedClock>,
+    pub(super) metrics: Metrics,
+}
+
+/// A reader of these registries through these nodes.
+pub(super) fn bench(urls: &[String], registries: Registries, request_timeout: Duration) -> Bench {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(pingora::tls::install_default_crypto_provider);
+    let clock = Arc::new(SimulatedClock::new(1_700_000_000));
+    let metrics = Metrics::new().unwrap();
+    let urls: Vec<RpcUrl> = urls.iter().map(|url| RpcUrl::parse(url).unwrap()).collect();
+    let pool = RpcPool::new(&urls, request_timeout, clock.clone(), metrics.clone()).unwrap();
+    let reader = ChainReader::new(pool, registries, LIFETIME, clock.clone(), &metrics);
+    Bench { reader: Arc::new(reader), clock, metrics }
+}
+
+/// What went wrong.
+pub(super) fn cause(fault: &ChainFault) -> &ReadError {
+    fault.cause.downcast_ref().unwrap()
+}
+
+/// Bytes as JSON-RPC shows them.
+pub(super) fn hex(bytes: impl AsRef<[u8]>) -> Value {
+    json!(Bytes::copy_from_slice(bytes.as_ref()))
+}
+
+pub(super) fn word(number: u64) -> Vec<u8> {
+    U256::from(number).to_be_bytes_vec()
+}
+
+/// The revert of a token that is not minted.
+pub(super) fn not_minted() -> Vec<u8> {
+    ERC721NonexistentToken { tokenId: U256::from(1) }.abi_encode()
+}
+
+pub(super) fn returned(data: Vec<u8>) -> Result3 {
+    Result3 { success: true, returnData: data.into() }
+}
+
+pub(super) fn reverted(data: Vec<u8>) -> Result3 {
+    Result3 { success: false, returnData: data.into() }
+}
+
+/// What Multicall3 returns for these results of inner calls.
+pub(super) fn aggregate(results: &Vec<Result3>) -> Vec<u8> {
+    aggregate3Call::abi_encode_returns(results)
+}
+
+/// The results of the inner calls for an agent of whom everything is known.
+pub(super) fn results() -> Vec<Result3> {
+    let organization = OrganizationRow { orgId: U256::from(9), name: "org".into(), verified: true };
+    vec![
+        returned(ownerOfCall::abi_encode_returns(&OWNER)),
+        returned(tokenURICall::abi_encode_returns(&"ipfs://card".to_owned())),
+        returned(word(5)),
+        returned(reputation(U256::from(2))),
+        returned(validation(U256::from(3))),
+        returned(organizations(vec![organization])),
+    ]
+}
+
+pub(super) fn reputation(count: U256) -> Vec<u8> {
+    let row = getReputationReturn { totalScore: I256::MINUS_ONE, feedbackCount: count };
+    getReputationCall::abi_encode_returns(&row)
+}
+
+pub(super) fn validation(count: U256) -> Vec<u8> {
+    let row = getValidationReturn {
+        count,
+        latestPassed: true,
+        latestEvidence: "ipfs://evidence".into(),
+        latestValidator: OWNER,
+    };
+    getValidationCall::abi_encode_returns(&row)
+}
+
+pub(super) fn organizations(rows: Vec<OrganizationRow>) -> Vec<u8> {
+    getAgentOrganizationsCall::abi_encode_returns(&rows)
+}

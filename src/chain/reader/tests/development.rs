@@ -1,0 +1,239 @@
+//! Against the development chain: what is read, how many calls it costs, and what is kept.
+
+use std::sync::Arc;
+
+use alloy::primitives::{Address, I256, U256};
+use alloy::sol_types::SolCall;
+use serde_json::Value;
+
+use super::agent;
+use crate::chain::fault::ReadError;
+use crate::chain::fixture::{Bench, LIFETIME, PATIENT, Reply, TestNode, bench, cause};
+use crate::chain::reader::Registries;
+use crate::dev::accounts::SAMPLE_ACCOUNTS;
+use crate::dev::chain::DevChain;
+use crate::dev::fixture::{Identity, create, deployed, send};
+use crate::domain::profile::TrustProfile;
+use crate::ports::chain::Chain;
+
+struct Scene {
+    chain: Arc<DevChain>,
+    node: TestNode,
+    registries: Registries,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let (chain, on) = deployed();
+        let registries = Registries {
+            identity: on.identity,
+            stake_vault: on.stake_vault,
+            reputation: Some(on.reputation),
+            validation: Some(on.validation),
+            organization: Some(on.organization),
+            multicall: on.multicall,
+        };
+        let chain = Arc::new(chain);
+        let answering = Arc::clone(&chain);
+        let answer = move |request: &Value| {
+            let answer = answering.answer(request.to_string().as_bytes());
+            Reply::Http(200, String::from_utf8(answer).unwrap())
+        };
+        Self { chain, node: TestNode::start(answer).await, registries }
+    }
+
+    fn bench(&self, registries: Registries) -> Bench {
+        bench(&[self.node.url()], registries, PATIENT)
+    }
+
+    fn transfer(&self, id: u64, to: Address) {
+        let from = SAMPLE_ACCOUNTS[usize::try_from(id).unwrap()].address;
+        let call = Identity::transferFromCall { from, to, id: U256::from(id) };
+        self.chain.send(from, Some(self.registries.identity), call.abi_encode().into()).unwrap();
+    }
+
+    fn burn(&self, id: u64) {
+        let from = SAMPLE_ACCOUNTS[usize::try_from(id).unwrap()].address;
+        let call = Identity::burnCall { id: U256::from(id) };
+        self.chain.send(from, Some(self.registries.identity), call.abi_encode().into()).unwrap();
+    }
+}
+
+fn lifetime_micros() -> u64 {
+    u64::try_from(LIFETIME.as_micros()).unwrap()
+}
+
+async fn profile(bench: &Bench, id: u64) -> Option<Arc<TrustProfile>> {
+    bench.reader.profile(agent(id)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_profile_is_what_the_registries_say_read_in_one_call() {
+    let scene = Scene::new().await;
+    let bench = scene.bench(scene.registries);
+    let read = profile(&bench, 4).await.unwrap();
+    assert_eq!(read.owner, SAMPLE_ACCOUNTS[4].address);
+    assert_eq!(read.stake, U256::from(500_000) * U256::from(10).pow(U256::from(18)));
+    assert!(read.metadata_uri.starts_with("ipfs://"));
+    assert_eq!((read.reputation.total_score, read.reputation.feedback_count), (I256::unchecked_from(17), 4));
+    assert_eq!((read.validation.count, read.validation.latest.is_none()), (0, true));
+    let organizations: Vec<_> = read.organizations.iter().map(|org| (&*org.name, org.verified)).collect();
+    assert_eq!(organizations, [("Harbour Robotics", true), ("Night Market Collective", false)]);
+    assert_eq!((scene.node.calls("eth_call"), scene.node.all_calls()), (1, 1));
+
+    let validated = profile(&bench, 3).await.unwrap().validation.latest.clone().unwrap();
+    assert!(!validated.passed && validated.evidence.starts_with("ipfs://"));
+}
+
+#[tokio::test]
+async fn only_an_agent_that_is_not_minted_is_nobody() {
+    let scene = Scene::new().await;
+    for name in ["", "LegacyIdentity", "ZeroOwnerIdentity"] {
+        let mut registries = scene.registries;
+        if !name.is_empty() {
+            registries.identity = create(&scene.chain, name);
+            send(
+                &scene.chain,
+                registries.identity,
+                &Identity::mintCall { to: SAMPLE_ACCOUNTS[1].address, uri: "u".into() },
+            );
+        }
+        let bench = scene.bench(registries);
+        assert_eq!(bench.reader.owner(agent(1)).await.unwrap(), Some(SAMPLE_ACCOUNTS[1].address), "{name}");
+        assert_eq!(profile(&bench, 1).await.unwrap().owner, SAMPLE_ACCOUNTS[1].address, "{name}");
+        for id in [0, 6, u64::MAX] {
+            assert_eq!(bench.reader.owner(agent(id)).await.unwrap(), None, "{name}");
+            assert_eq!(profile(&bench, id).await, None, "{name}");
+            assert_eq!(bench.reader.latest_profile(agent(id)).await.unwrap(), None, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cached_profile_costs_no_call_within_its_lifetime_and_one_afterwards() {
+    let scene = Scene::new().await;
+    let bench = scene.bench(scene.registries);
+    for _ in 0..3 {
+        profile(&bench, 1).await.unwrap();
+    }
+    bench.clock.advance_micros(lifetime_micros() - 1);
+    profile(&bench, 1).await.unwrap();
+    assert_eq!(scene.node.all_calls(), 1);
+    bench.clock.advance_micros(1);
+    for _ in 0..3 {
+        profile(&bench, 1).await.unwrap();
+    }
+    assert_eq!(scene.node.all_calls(), 2);
+}
+
+#[tokio::test]
+async fn owners_and_latest_profiles_are_never_taken_from_the_cache() {
+    let scene = Scene::new().await;
+    let bench = scene.bench(scene.registries);
+    let (old, new) = (SAMPLE_ACCOUNTS[2].address, SAMPLE_ACCOUNTS[8].address);
+    assert_eq!(profile(&bench, 2).await.unwrap().owner, old);
+    assert_eq!(bench.reader.owner(agent(2)).await.unwrap(), Some(old));
+    scene.transfer(2, new);
+    assert_eq!(bench.reader.owner(agent(2)).await.unwrap(), Some(new));
+    assert_eq!(profile(&bench, 2).await.unwrap().owner, old, "as stale as it may be");
+    assert_eq!(bench.reader.latest_profile(agent(2)).await.unwrap().unwrap().owner, new);
+    assert_eq!(profile(&bench, 2).await.unwrap().owner, new, "the cache has the later read");
+    assert_eq!(scene.node.all_calls(), 4);
+}
+
+#[tokio::test]
+async fn a_thousand_askers_at_once_cost_at_most_two_calls() {
+    let scene = Scene::new().await;
+    let bench = scene.bench(scene.registries);
+    let ask = |id| {
+        let reader = Arc::clone(&bench.reader);
+        tokio::spawn(async move {
+            let (owner, profile) = tokio::join!(reader.owner(agent(id)), reader.profile(agent(id)));
+            assert_eq!(owner.unwrap(), profile.unwrap().map(|profile| profile.owner));
+        })
+    };
+    // Agent 6 does not exist, so that its askers find nothing in the cache.
+    for (id, at_most) in [(3, 2 + 1), (6, 2 + 2)] {
+        let before = scene.node.all_calls();
+        let askers: Vec<_> = (0..1_000).map(|_| ask(id)).collect();
+        for asker in askers {
+            asker.await.unwrap();
+        }
+        assert!(scene.node.all_calls() - before <= at_most, "{}", scene.node.all_calls() - before);
+    }
+    assert!(bench.reader.profiles.is_idle() && bench.reader.owners.is_idle());
+}
+
+#[tokio::test]
+async fn strangers_are_not_cached_and_leave_nothing() {
+    let scene = Scene::new().await;
+    let bench = scene.bench(scene.registries);
+    for id in 100..150 {
+        assert_eq!(profile(&bench, id).await, None);
+    }
+    assert_eq!(bench.reader.cache.len(), 0);
+    assert!(bench.reader.profiles.is_idle());
+    profile(&bench, 100).await;
+    assert_eq!(scene.node.all_calls(), 51, "a token that is minted now is found now");
+
+    profile(&bench, 1).await.unwrap();
+    assert_eq!(bench.reader.cache.len(), 1);
+    scene.burn(1);
+    bench.clock.advance_micros(lifetime_micros());
+    assert_eq!(profile(&bench, 1).await, None);
+    assert_eq!(bench.reader.cache.len(), 0, "who is gone is forgotten");
+}
+
+#[tokio::test]
+async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() {
+    let scene = Scene::new().await;
+    let nowhere = SAMPLE_ACCOUNTS[9].address;
+    type Change = fn(&mut Registries, Address);
+    let changes: [(&str, Change); 6] = [
+        ("chain.contracts.identity", |on, to| on.identity = to),
+        ("chain.contracts.stake_vault", |on, to| on.stake_vault = to),
+        ("chain.contracts.reputation", |on, to| on.reputation = Some(to)),
+        ("chain.contracts.validation", |on, to| on.validation = Some(to)),
+        ("chain.contracts.organization", |on, to| on.organization = Some(to)),
+        ("chain.multicall", |on, to| on.multicall = to),
+    ];
+    for (name, change) in changes {
+        let mut registries = scene.registries;
+        change(&mut registries, nowhere);
+        let bench = scene.bench(registries);
+        let fault = bench.reader.probe().await.unwrap_err();
+        assert_eq!(cause(&fault), &ReadError::NoCode(name));
+        assert!(fault.to_string().contains(name), "{fault}");
+        let fault = bench.reader.profile(agent(1)).await.unwrap_err();
+        assert_eq!(cause(&fault), &ReadError::NoCode(name), "and nobody is 404 meanwhile");
+    }
+    let bench = scene.bench(scene.registries);
+    bench.reader.probe().await.unwrap();
+    let before = scene.node.all_calls();
+    bench.reader.probe().await.unwrap();
+    assert_eq!(scene.node.all_calls() - before, 1, "contracts that were seen are not looked for again");
+}
+
+#[tokio::test]
+async fn an_owner_without_contract_is_a_fault_and_not_a_missing_agent() {
+    let scene = Scene::new().await;
+    let bench = scene.bench(Registries { identity: SAMPLE_ACCOUNTS[9].address, ..scene.registries });
+    let fault = bench.reader.owner(agent(1)).await.unwrap_err();
+    assert_eq!(cause(&fault), &ReadError::NoCode("chain.contracts.identity"));
+}
+
+#[tokio::test]
+async fn a_string_as_long_as_a_novel_is_cut() {
+    let scene = Scene::new().await;
+    let identity = create(&scene.chain, "AbsurdStrings");
+    let to = SAMPLE_ACCOUNTS[1].address;
+    send(&scene.chain, identity, &Identity::mintCall { to, uri: "u".into() });
+    send(
+        &scene.chain,
+        identity,
+        &Identity::setLengthCall { id: U256::from(1), uriBytes: U256::from(300_000) },
+    );
+    let bench = scene.bench(Registries { identity, ..scene.registries });
+    let read = profile(&bench, 1).await.unwrap();
+    assert_eq!((read.metadata_uri.len(), read.owner), (16 * 1024, to));
+}

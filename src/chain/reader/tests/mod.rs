@@ -1,0 +1,16 @@
+//! The reader against nodes over real HTTP: the development chain, and one that misbehaves on command.
+
+mod answers;
+#[cfg(feature = "dev-chain")]
+mod development;
+mod failover;
+mod misbehaving;
+mod secrets;
+
+use alloy::primitives::U256;
+
+use crate::domain::agent_id::AgentId;
+
+fn agent(id: u64) -> AgentId {
+    AgentId::new(U256::from(id))
+}
