@@ -125,3 +125,6 @@ impl Pipeline {
         &self.key_format
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! A fault of chain or store is never an admission, and never a verdict about the agent.
+
+use super::{Scene, Word, agent, client, verdict};
+use crate::pipeline::credential::Credential;
+
+#[tokio::test]
+async fn a_store_that_fails_admits_nobody_and_recovers() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+    let signed = Credential::Signature(scene.signed());
+    for (verb, credential) in [("find", &key), ("admit", &key), ("admit", &signed)] {
+        *scene.store.broken.lock() = Some(verb);
+        assert_eq!(scene.verdict(credential).await, "500 store", "{verb}");
+    }
+    for verb in ["hit", "change_key"] {
+        *scene.store.broken.lock() = Some(verb);
+        let order = scene.order(scene.signed());
+        assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "500 store", "{verb}");
+    }
+    for verb in ["has_key", "left"] {
+        *scene.store.broken.lock() = Some(verb);
+        let status = scene.pipeline.key_status(client(1), agent(7)).await;
+        assert_eq!(verdict(&status), "500 store", "{verb}");
+    }
+    *scene.store.broken.lock() = None;
+    assert_eq!(scene.verdict(&key).await, "admitted", "the key is still the old one");
+    assert_eq!(scene.verdict(&signed).await, "admitted");
+}
+
+#[tokio::test]
+async fn a_chain_that_fails_admits_nobody_and_recovers() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+    let signed = Credential::Signature(scene.signed());
+    let (owner, profile) = (scene.chain.owner.lock().clone(), scene.chain.profile.lock().clone());
+
+    *scene.chain.profile.lock() = Word::Down;
+    assert_eq!((scene.verdict(&key).await, scene.verdict(&signed).await), ("503", "503"));
+    *scene.chain.profile.lock() = Word::Is(None);
+    *scene.chain.latest.lock() = Word::Down;
+    assert_eq!(scene.verdict(&signed).await, "503", "the cache knows nobody, and the chain can't be asked");
+    *scene.chain.owner.lock() = Word::Down;
+    assert_eq!(scene.verdict(&signed).await, "503");
+    let order = scene.order(scene.signed());
+    assert_eq!(verdict(&scene.pipeline.revoke_key(order).await), "503");
+
+    *scene.chain.owner.lock() = owner;
+    *scene.chain.profile.lock() = profile;
+    assert_eq!((scene.verdict(&key).await, scene.verdict(&signed).await), ("admitted", "admitted"));
+}

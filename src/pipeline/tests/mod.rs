@@ -1,0 +1,411 @@
+//! The pipeline over the real embedded store, a chain whose answers the test sets, and a clock that the test moves.
+
+mod custody;
+mod failures;
+mod faults;
+mod limits;
+mod order;
+mod owners;
+mod readiness;
+
+use std::collections::HashMap;
+use std::io::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use alloy::primitives::{Address, B256, U256};
+use alloy::signers::SignerSync;
+use alloy::signers::local::PrivateKeySigner;
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
+use crate::domain::client::ClientNet;
+use crate::domain::denial::Denial;
+use crate::domain::eip712::SigningDomain;
+use crate::domain::endpoint::{Endpoint, WebOrigin};
+use crate::domain::freshness::{Freshness, UnixSeconds};
+use crate::domain::nonce::{Nonce, NonceClaim};
+use crate::domain::profile::{Reputation, TrustProfile, Validation};
+use crate::domain::quota::Quota;
+use crate::domain::signature::SignatureBytes;
+use crate::domain::tier::{PerTier, Tier};
+use crate::pipeline::credential::{Ask, Credential, SignedRequest};
+use crate::pipeline::custody::KeyOrder;
+use crate::pipeline::permit::Permit;
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::{Access, Pipeline, Ports, Rules};
+use crate::ports::chain::{Chain, ChainFault};
+use crate::ports::clock::{Clock, Entropy, NoEntropy};
+use crate::ports::simulated::SimulatedClock;
+use crate::ports::store::{
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, NewKey, Proof, Scope, Store, StoreFault,
+};
+use crate::store::embedded::{EmbeddedStore, Options};
+
+const START_SECS: u64 = 1_700_000_000;
+const STAKES: [u64; 4] = [1_000, 10_000, 100_000, 500_000];
+
+/// What each tier may ask for in a minute.
+const LIMITS: [u32; 4] = [2, 4, 6, 8];
+
+fn agent(id: u64) -> AgentId {
+    AgentId::new(U256::from(id))
+}
+
+fn client(last: u8) -> ClientNet {
+    ClientNet::of([192, 0, 2, last].into())
+}
+
+fn signer(number: u8) -> PrivateKeySigner {
+    PrivateKeySigner::from_bytes(&B256::repeat_byte(number)).unwrap()
+}
+
+/// What the chain says when it is asked.
+#[derive(Clone)]
+enum Word<T> {
+    Is(Option<T>),
+    Down,
+}
+
+impl<T> Word<T> {
+    fn say(self) -> Result<Option<T>, ChainFault> {
+        match self {
+            Self::Is(answer) => Ok(answer),
+            Self::Down => Err(ChainFault {
+                endpoint: "http://node.example".into(),
+                method: "eth_call",
+                cause: Arc::new(Error::other("down")),
+            }),
+        }
+    }
+}
+
+/// A chain that says what it was told, and counts who asks.
+struct ScriptedChain {
+    owner: Mutex<Word<Address>>,
+    profile: Mutex<Word<Arc<TrustProfile>>>,
+    latest: Mutex<Word<Arc<TrustProfile>>>,
+    is_down: AtomicBool,
+    calls: Mutex<HashMap<&'static str, usize>>,
+}
+
+impl ScriptedChain {
+    fn count(&self, verb: &'static str) {
+        *self.calls.lock().entry(verb).or_default() += 1;
+    }
+
+    fn calls(&self, verb: &str) -> usize {
+        self.calls.lock().get(verb).copied().unwrap_or_default()
+    }
+
+    fn all_calls(&self) -> usize {
+        self.calls.lock().values().sum()
+    }
+}
+
+#[async_trait]
+impl Chain for ScriptedChain {
+    async fn profile(&self, _agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault> {
+        self.count("profile");
+        self.profile.lock().clone().say()
+    }
+
+    async fn latest_profile(&self, _agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault> {
+        self.count("latest_profile");
+        self.latest.lock().clone().say()
+    }
+
+    async fn owner(&self, _agent: AgentId) -> Result<Option<Address>, ChainFault> {
+        self.count("owner");
+        self.owner.lock().clone().say()
+    }
+
+    async fn probe(&self) -> Result<(), ChainFault> {
+        self.count("probe");
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        let word = if self.is_down.load(Ordering::SeqCst) { Word::<()>::Down } else { Word::Is(None) };
+        word.say().map(drop)
+    }
+}
+
+/// The real store, with something that happens in between when a test says so.
+struct TamperedStore {
+    inner: EmbeddedStore,
+    /// The agent's key is revoked after it was found and before the admission is decided.
+    revokes_before_admit: AtomicBool,
+    /// The verb that fails.
+    broken: Mutex<Option<&'static str>>,
+    calls: Mutex<HashMap<&'static str, usize>>,
+}
+
+impl TamperedStore {
+    fn enter(&self, verb: &'static str) -> Result<(), StoreFault> {
+        *self.calls.lock().entry(verb).or_default() += 1;
+        if *self.broken.lock() == Some(verb) {
+            return Err(StoreFault { verb, cause: Arc::new(Error::other("disk full")) });
+        }
+        Ok(())
+    }
+
+    fn calls(&self, verb: &str) -> usize {
+        self.calls.lock().get(verb).copied().unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl Store for TamperedStore {
+    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
+        self.enter("find")?;
+        self.inner.find(digest).await
+    }
+
+    async fn admit(
+        &self,
+        agent: AgentId,
+        scope: &Scope,
+        quota: Quota,
+        proof: &Proof,
+    ) -> Result<Admission, StoreFault> {
+        self.enter("admit")?;
+        if self.revokes_before_admit.load(Ordering::SeqCst) {
+            let claim = NonceClaim {
+                nonce: Nonce::new(U256::MAX - U256::from(self.calls("admit"))),
+                signed_at: UnixSeconds(START_SECS),
+            };
+            let revoked = self.inner.change_key(agent, claim, KeyChange::Revoke).await?;
+            assert_eq!(revoked, KeyChanged::Done);
+        }
+        self.inner.admit(agent, scope, quota, proof).await
+    }
+
+    async fn change_key(
+        &self,
+        agent: AgentId,
+        claim: NonceClaim,
+        change: KeyChange,
+    ) -> Result<KeyChanged, StoreFault> {
+        self.enter("change_key")?;
+        self.inner.change_key(agent, claim, change).await
+    }
+
+    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
+        self.enter("has_key")?;
+        self.inner.has_key(agent).await
+    }
+
+    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
+        self.enter("hit")?;
+        self.inner.hit(client, agent, quota).await
+    }
+
+    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
+        self.enter("left")?;
+        self.inner.left(client, agent, quota).await
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        self.enter("probe")?;
+        self.inner.probe().await
+    }
+}
+
+/// Bytes that are random enough for a test, until they run out.
+struct Counting {
+    next: AtomicU64,
+    is_empty: AtomicBool,
+}
+
+impl Entropy for Counting {
+    fn key_bytes(&self) -> Result<[u8; 32], NoEntropy> {
+        if self.is_empty.load(Ordering::SeqCst) {
+            return Err(NoEntropy);
+        }
+        Ok(U256::from(self.next.fetch_add(1, Ordering::SeqCst)).to_be_bytes())
+    }
+}
+
+/// A pipeline whose agent 7 exists, belongs to `signer(1)`, and has the stake of tier 1.
+struct Scene {
+    pipeline: Arc<Pipeline>,
+    chain: Arc<ScriptedChain>,
+    store: Arc<TamperedStore>,
+    clock: Arc<SimulatedClock>,
+    entropy: Arc<Counting>,
+    access: Access,
+    nonces: AtomicU64,
+    _folder: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with_failures(None)
+    }
+
+    fn with_failures(failures: Option<Quota>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SimulatedClock::new(START_SECS));
+        let options =
+            Options { path: folder.path().to_owned(), nonce_retention_secs: 86_400, max_ahead_secs: 60 };
+        let inner = EmbeddedStore::open(options, clock.clone()).unwrap();
+        let store = Arc::new(TamperedStore {
+            inner,
+            revokes_before_admit: AtomicBool::new(false),
+            broken: Mutex::new(None),
+            calls: Mutex::default(),
+        });
+        let profile = Arc::new(profile(signer(1).address(), STAKES[0]));
+        let chain = Arc::new(ScriptedChain {
+            owner: Mutex::new(Word::Is(Some(signer(1).address()))),
+            profile: Mutex::new(Word::Is(Some(Arc::clone(&profile)))),
+            latest: Mutex::new(Word::Is(Some(profile))),
+            is_down: AtomicBool::new(false),
+            calls: Mutex::default(),
+        });
+        let entropy = Arc::new(Counting { next: AtomicU64::new(1), is_empty: AtomicBool::new(false) });
+        let ports = Ports {
+            chain: chain.clone(),
+            store: store.clone(),
+            clock: clock.clone(),
+            entropy: entropy.clone(),
+        };
+        let rules = Rules {
+            signing_domain: domain(),
+            freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
+            stakes: PerTier::from_array(STAKES.map(U256::from)),
+            key_format: ApiKeyFormat::new("svc_live_v1_"),
+            key_management: Quota::per_hour(10),
+            failures,
+        };
+        let quotas = PerTier::from_array(LIMITS.map(Quota::per_minute));
+        Self {
+            pipeline: Arc::new(Pipeline::new(ports, rules)),
+            chain,
+            store,
+            clock,
+            entropy,
+            access: Access { scope: Scope::Api, min_tier: Tier::Bronze, quotas },
+            nonces: AtomicU64::new(1),
+            _folder: folder,
+        }
+    }
+
+    fn stake(&self, stake: u64) {
+        let profile = Arc::new(profile(signer(1).address(), stake));
+        *self.chain.profile.lock() = Word::Is(Some(Arc::clone(&profile)));
+        *self.chain.latest.lock() = Word::Is(Some(profile));
+    }
+
+    /// A request of agent 7 that is signed now, with a nonce of its own.
+    fn signed(&self) -> SignedRequest {
+        self.signed_by(&signer(1), agent(7), self.clock.unix_seconds())
+    }
+
+    fn signed_by(&self, signer: &PrivateKeySigner, agent: AgentId, at: u64) -> SignedRequest {
+        let nonce = Nonce::new(U256::from(self.nonces.fetch_add(1, Ordering::SeqCst)));
+        let signed_at = UnixSeconds(at);
+        let digest = domain().digest(agent, nonce, signed_at);
+        let signature = SignatureBytes::from_bytes(signer.sign_hash_sync(&digest).unwrap().as_bytes());
+        SignedRequest { agent, nonce, signed_at, signature }
+    }
+
+    /// A current key of agent 7, declared for an endpoint or not.
+    async fn key(&self, declared: Option<&str>) -> Credential {
+        self.key_of(agent(7), declared).await
+    }
+
+    async fn key_of(&self, agent: AgentId, declared: Option<&str>) -> Credential {
+        let nonce = Nonce::new(U256::from(self.nonces.fetch_add(1, Ordering::SeqCst)));
+        let key = ApiKeyFormat::new("svc_live_v1_").mint(nonce.to_bytes());
+        let declared_endpoint = declared.map(|url| Endpoint::parse(url).unwrap());
+        let change = KeyChange::Rotate(NewKey { digest: key.digest(), declared_endpoint });
+        let claim = NonceClaim { nonce, signed_at: UnixSeconds(self.clock.unix_seconds()) };
+        assert_eq!(self.store.inner.change_key(agent, claim, change).await.unwrap(), KeyChanged::Done);
+        Credential::Key { digest: key.digest(), named: None }
+    }
+
+    async fn admit(&self, credential: &Credential) -> Result<Permit, Refusal> {
+        self.admit_from(client(1), credential, None).await
+    }
+
+    async fn admit_from(
+        &self,
+        client: ClientNet,
+        credential: &Credential,
+        origin: Option<&str>,
+    ) -> Result<Permit, Refusal> {
+        let origin = origin.map(|url| WebOrigin::parse(url).unwrap());
+        let credential = credential.clone();
+        self.pipeline.admit(Ask { credential, client, origin, access: &self.access }).await
+    }
+
+    async fn verdict(&self, credential: &Credential) -> &'static str {
+        verdict(&self.admit(credential).await)
+    }
+
+    /// Fills agent 7's window, by signatures.
+    async fn fill_window(&self) {
+        while self.verdict(&Credential::Signature(self.signed())).await == "admitted" {}
+    }
+
+    fn order(&self, signed: SignedRequest) -> KeyOrder {
+        KeyOrder { client: client(1), signed }
+    }
+}
+
+fn named(credential: &Credential, agent: AgentId) -> Credential {
+    match credential {
+        Credential::Key { digest, .. } => Credential::Key { digest: *digest, named: Some(agent) },
+        Credential::Signature(_) => credential.clone(),
+    }
+}
+
+fn unknown_key() -> Credential {
+    Credential::Key { digest: KeyDigest::from_bytes([0xee; 32]), named: Some(agent(7)) }
+}
+
+fn domain() -> SigningDomain {
+    SigningDomain::new("Service Verification", "1", 8004, Address::repeat_byte(0x11))
+}
+
+fn profile(owner: Address, stake: u64) -> TrustProfile {
+    TrustProfile {
+        owner,
+        stake: U256::from(stake),
+        reputation: Reputation::default(),
+        validation: Validation::default(),
+        metadata_uri: String::new(),
+        organizations: Vec::new(),
+    }
+}
+
+/// What became of a request, in a word.
+fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
+    match outcome {
+        Ok(_) => "admitted",
+        Err(Refusal::Chain(_)) => "503",
+        Err(Refusal::Store(_)) => "500 store",
+        Err(Refusal::Entropy(_)) => "500 entropy",
+        Err(Refusal::Denied(denial)) => match denial {
+            Denial::SignatureInvalid { .. } => "401 signature",
+            Denial::ReplayDetected { .. } => "400 replay",
+            Denial::AgentNotFound { .. } => "404",
+            Denial::InvalidApiKey { .. } => "401 key",
+            Denial::KeyAlreadyExists { .. } => "409",
+            Denial::RateLimited { .. } => "429",
+            Denial::TierBlocked { .. } => "403",
+        },
+    }
+}
+
+/// How many seconds a limited request was told to wait.
+fn retry_after<T>(outcome: Result<T, Refusal>) -> u64 {
+    match outcome {
+        Err(Refusal::Denied(Denial::RateLimited { retry_after, .. })) => retry_after.seconds(),
+        other => panic!("{}", verdict(&other)),
+    }
+}

@@ -1,0 +1,183 @@
+//! The order of checks: a request that fails two neighbours gets the refusal of the earlier one. And what is refused
+//! uses nothing up.
+
+use std::sync::atomic::Ordering;
+
+use super::{Scene, Word, agent, named, signer, unknown_key};
+use crate::domain::signature::SignatureBytes;
+use crate::pipeline::credential::{Credential, SignedRequest};
+
+#[tokio::test]
+async fn keys_known_then_named_then_profile_then_tier_then_current_then_limit() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+
+    *scene.chain.profile.lock() = Word::Down;
+    assert_eq!(scene.verdict(&unknown_key()).await, "401 key");
+    assert_eq!(scene.verdict(&named(&key, agent(8))).await, "401 key");
+    assert_eq!(scene.verdict(&named(&key, agent(0))).await, "401 key");
+    assert_eq!(scene.chain.all_calls(), 0, "a bad key costs no call");
+
+    scene.store.revokes_before_admit.store(true, Ordering::SeqCst);
+    assert_eq!(scene.verdict(&key).await, "503");
+    *scene.chain.profile.lock() = Word::Is(None);
+    assert_eq!(scene.verdict(&key).await, "404");
+    scene.stake(999);
+    assert_eq!(scene.verdict(&key).await, "403");
+    assert_eq!(scene.store.calls("admit"), 0);
+
+    scene.stake(1_000);
+    scene.store.revokes_before_admit.store(false, Ordering::SeqCst);
+    scene.fill_window().await;
+    assert_eq!(scene.verdict(&named(&key, agent(7))).await, "429");
+    scene.stake(999);
+    assert_eq!(scene.verdict(&key).await, "403", "before the limit");
+    scene.stake(1_000);
+    scene.store.revokes_before_admit.store(true, Ordering::SeqCst);
+    assert_eq!(scene.verdict(&key).await, "401 key", "before the limit");
+}
+
+#[tokio::test]
+async fn a_revoked_key_of_an_agent_without_stake_is_401() {
+    let scene = Scene::new();
+    let old = scene.key(None).await;
+    let new = scene.key(None).await;
+    scene.stake(0);
+    assert_eq!((scene.verdict(&old).await, scene.verdict(&new).await), ("401 key", "403"));
+}
+
+#[tokio::test]
+async fn signatures_window_then_owner_then_signer_then_profile_then_tier_then_nonce_then_limit() {
+    let scene = Scene::new();
+    let now = super::START_SECS;
+    let by = |id: u64, who: u8, at: u64| Credential::Signature(scene.signed_by(&signer(who), agent(id), at));
+
+    *scene.chain.owner.lock() = Word::Is(None);
+    for at in [now - 301, now + 61, 0, u64::MAX] {
+        assert_eq!(scene.verdict(&by(7, 1, at)).await, "400 replay");
+        assert_eq!(scene.verdict(&by(0, 1, at)).await, "400 replay");
+    }
+    *scene.chain.owner.lock() = Word::Down;
+    assert_eq!(scene.verdict(&by(0, 1, now)).await, "404");
+    assert_eq!(scene.chain.all_calls(), 0, "neither a stale request nor agent 0 costs a call");
+
+    assert_eq!(scene.verdict(&by(7, 2, now)).await, "503");
+    *scene.chain.owner.lock() = Word::Is(None);
+    assert_eq!(scene.verdict(&by(7, 2, now)).await, "404");
+
+    *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
+    *scene.chain.profile.lock() = Word::Down;
+    assert_eq!(scene.verdict(&by(7, 2, now)).await, "401 signature");
+    let unreadable = SignatureBytes::from_bytes([0; 65]);
+    let unreadable = SignedRequest { signature: unreadable, ..scene.signed() };
+    assert_eq!(scene.verdict(&Credential::Signature(unreadable)).await, "401 signature");
+    assert_eq!(scene.chain.calls("profile"), 0, "a bad signature costs no profile");
+
+    let used = by(7, 1, now);
+    assert_eq!(scene.verdict(&used).await, "503");
+    scene.stake(1_000);
+    assert_eq!(scene.verdict(&used).await, "admitted");
+    scene.stake(999);
+    assert_eq!(scene.verdict(&used).await, "403", "before the nonce");
+    scene.stake(1_000);
+    scene.fill_window().await;
+    assert_eq!(scene.verdict(&used).await, "400 replay", "before the limit");
+    assert_eq!(scene.verdict(&by(7, 1, now)).await, "429");
+}
+
+#[tokio::test]
+async fn what_is_refused_burns_neither_nonce_nor_window() {
+    let scene = Scene::new();
+    let signed = Credential::Signature(scene.signed());
+    let good_owner = scene.chain.owner.lock().clone();
+
+    *scene.chain.owner.lock() = Word::Down;
+    assert_eq!(scene.verdict(&signed).await, "503");
+    *scene.chain.owner.lock() = Word::Is(None);
+    assert_eq!(scene.verdict(&signed).await, "404");
+    *scene.chain.owner.lock() = Word::Is(Some(signer(2).address()));
+    assert_eq!(scene.verdict(&signed).await, "401 signature");
+    *scene.chain.owner.lock() = good_owner;
+    *scene.chain.profile.lock() = Word::Down;
+    assert_eq!(scene.verdict(&signed).await, "503");
+    *scene.chain.profile.lock() = Word::Is(None);
+    *scene.chain.latest.lock() = Word::Is(None);
+    assert_eq!(scene.verdict(&signed).await, "404", "burnt after the owner was read");
+    scene.stake(0);
+    assert_eq!(scene.verdict(&signed).await, "403");
+    *scene.store.broken.lock() = Some("admit");
+    scene.stake(1_000);
+    assert_eq!(scene.verdict(&signed).await, "500 store");
+    *scene.store.broken.lock() = None;
+
+    let permit = scene.admit(&signed).await.unwrap();
+    assert_eq!((permit.allowance().limit, permit.allowance().remaining), (2, 1), "the first in the window");
+    assert_eq!(scene.verdict(&signed).await, "400 replay");
+
+    let second = Credential::Signature(scene.signed());
+    let limited = Credential::Signature(scene.signed());
+    assert_eq!(scene.verdict(&second).await, "admitted", "a replay takes no place");
+    for _ in 0..5 {
+        assert_eq!(scene.verdict(&limited).await, "429");
+    }
+    scene.clock.advance_secs(60);
+    assert_eq!(scene.verdict(&limited).await, "admitted", "a limited request keeps its nonce");
+}
+
+#[tokio::test]
+async fn a_key_that_is_revoked_between_look_up_and_admission_is_refused() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+    scene.store.revokes_before_admit.store(true, Ordering::SeqCst);
+    assert_eq!(scene.verdict(&key).await, "401 key");
+    assert_eq!((scene.store.calls("find"), scene.store.calls("admit")), (1, 1));
+    scene.store.revokes_before_admit.store(false, Ordering::SeqCst);
+    let permit = scene.admit(&scene.key(None).await).await.unwrap();
+    assert_eq!(permit.allowance().remaining, 1, "and took no place");
+}
+
+#[tokio::test]
+async fn one_of_many_equal_signed_requests_at_once_is_admitted() {
+    let scene = std::sync::Arc::new(Scene::new());
+    scene.stake(500_000);
+    let signed = Credential::Signature(scene.signed());
+    let requests: Vec<_> = (0..200)
+        .map(|_| {
+            let (scene, signed) = (scene.clone(), signed.clone());
+            tokio::spawn(async move { scene.verdict(&signed).await })
+        })
+        .collect();
+    let mut admitted = 0;
+    for request in requests {
+        match request.await.unwrap() {
+            "admitted" => admitted += 1,
+            refused => assert_eq!(refused, "400 replay"),
+        }
+    }
+    assert_eq!(admitted, 1);
+}
+
+#[tokio::test]
+async fn endpoints_mismatch_only_when_both_are_known_and_differ() {
+    let scene = Scene::new();
+    scene.stake(500_000);
+    let declared = Some("https://app.example/hook");
+    for (declared, origin, mismatch) in [
+        (None, None, false),
+        (None, Some("https://app.example"), false),
+        (declared, None, false),
+        (declared, Some("https://app.example"), false),
+        (declared, Some("https://APP.example:443/other?x"), false),
+        (declared, Some("http://app.example"), true),
+        (declared, Some("https://app.example:8443"), true),
+        (declared, Some("https://evil.example"), true),
+    ] {
+        scene.clock.advance_secs(60);
+        let key = scene.key(declared).await;
+        let permit = scene.admit_from(super::client(1), &key, origin).await.unwrap();
+        assert_eq!(permit.endpoint_mismatch(), mismatch, "{declared:?} {origin:?}");
+        let signed = Credential::Signature(scene.signed());
+        let permit = scene.admit_from(super::client(1), &signed, origin).await.unwrap();
+        assert!(!permit.endpoint_mismatch(), "a signature declares nothing");
+    }
+}
