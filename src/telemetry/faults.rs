@@ -43,3 +43,101 @@ impl FaultLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, Write};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tracing::Dispatch;
+    use tracing::dispatcher::with_default;
+
+    use super::FaultLog;
+    use crate::ports::simulated::SimulatedClock;
+
+    /// What the log shows.
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Paper {
+        fn dispatch(&self) -> Dispatch {
+            let paper = self.clone();
+            let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || paper.clone());
+            Dispatch::new(subscriber.finish())
+        }
+
+        /// The lines since the last look.
+        fn take(&self) -> Vec<String> {
+            let bytes = std::mem::take(&mut *self.0.lock());
+            String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+        }
+    }
+
+    fn log() -> (FaultLog, Arc<SimulatedClock>, Paper) {
+        let clock = Arc::new(SimulatedClock::new(1_700_000_000));
+        (FaultLog::new("chain", clock.clone()), clock, Paper::default())
+    }
+
+    #[test]
+    fn a_flood_is_one_line_a_second_that_says_how_many_went_unsaid() {
+        let (log, clock, paper) = log();
+        with_default(&paper.dispatch(), || {
+            for expected in [0, 999, 999] {
+                for _ in 0..1_000 {
+                    log.note(&Error::other("node down"));
+                    clock.advance_micros(1_000);
+                }
+                let lines = paper.take();
+                assert_eq!(lines.len(), 1, "{lines:?}");
+                let unsaid = format!("unsaid_before={expected}");
+                for part in ["ERROR", "node down", "kind=\"chain\"", &unsaid] {
+                    assert!(lines[0].contains(part), "{part} in {}", lines[0]);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn the_first_fault_after_a_quiet_time_is_said_at_once() {
+        let (log, clock, paper) = log();
+        with_default(&paper.dispatch(), || {
+            for _ in 0..3 {
+                log.note(&Error::other("disk full"));
+                assert!(paper.take()[0].contains("unsaid_before=0"));
+                clock.advance_secs(60);
+            }
+            clock.step_wall_secs(-3_600);
+            log.note(&Error::other("disk full"));
+            assert_eq!(paper.take().len(), 1, "the wall clock does not matter");
+        });
+    }
+
+    #[test]
+    fn of_many_threads_one_writes_the_line_and_no_fault_is_lost() {
+        let (log, clock, paper) = log();
+        let dispatch = paper.dispatch();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let flood = || (0..500).for_each(|_| log.note(&Error::other("down")));
+                    with_default(&dispatch, flood);
+                });
+            }
+        });
+        assert_eq!(paper.take().len(), 1);
+        clock.advance_secs(1);
+        with_default(&dispatch, || log.note(&Error::other("down")));
+        assert!(paper.take()[0].contains("unsaid_before=3999"));
+    }
+}

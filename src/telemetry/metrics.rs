@@ -105,8 +105,8 @@ impl Metrics {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
-    fn register_all(&self) -> Result<(), prometheus::Error> {
-        let collectors: [Box<dyn Collector>; 12] = [
+    fn collectors(&self) -> [Box<dyn Collector>; 12] {
+        [
             Box::new(self.requests.clone()),
             Box::new(self.request_duration.clone()),
             Box::new(self.denials.clone()),
@@ -119,8 +119,11 @@ impl Metrics {
             Box::new(self.store_duration.clone()),
             Box::new(self.ready.clone()),
             Box::new(self.malformed.clone()),
-        ];
-        for collector in collectors {
+        ]
+    }
+
+    fn register_all(&self) -> Result<(), prometheus::Error> {
+        for collector in self.collectors() {
             self.registry.register(collector)?;
         }
         let build = IntGaugeVec::new(Opts::new("tiergate_build_info", "The running version."), &["version"])?;
@@ -143,4 +146,53 @@ fn histogram(
     buckets: &[f64],
 ) -> Result<HistogramVec, prometheus::Error> {
     HistogramVec::new(HistogramOpts::new(format!("tiergate_{name}"), help).buckets(buckets.to_vec()), labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::Metrics;
+
+    /// Every label of the product. Each takes its values from a closed set: nothing that a client or a chain chooses.
+    const LABELS: [&str; 12] = [
+        "check",
+        "decision",
+        "door",
+        "endpoint",
+        "error_type",
+        "kind",
+        "method",
+        "outcome",
+        "result",
+        "status",
+        "tier",
+        "verb",
+    ];
+
+    #[test]
+    fn every_metric_is_named_after_the_product_and_labelled_from_closed_sets() {
+        let metrics = Metrics::new().unwrap();
+        let mut labels = BTreeSet::new();
+        for collector in metrics.collectors() {
+            for desc in collector.desc() {
+                assert!(desc.fq_name.starts_with("tiergate_"), "{}", desc.fq_name);
+                assert!(!desc.help.is_empty() && desc.const_label_pairs.is_empty());
+                labels.extend(desc.variable_labels.clone());
+            }
+        }
+        assert_eq!(labels.iter().map(String::as_str).collect::<Vec<_>>(), LABELS);
+    }
+
+    #[test]
+    fn what_is_scraped_is_ours_or_the_usual_word_about_the_process() {
+        let metrics = Metrics::new().unwrap();
+        metrics.ready.with_label_values(&["store"]).set(1);
+        let text = metrics.render().unwrap();
+        assert!(text.contains("tiergate_ready{check=\"store\"} 1"), "{text}");
+        assert!(text.contains("tiergate_build_info{version="), "{text}");
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            assert!(line.starts_with("tiergate_") || line.starts_with("process_"), "{line}");
+        }
+    }
 }

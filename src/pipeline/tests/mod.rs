@@ -7,19 +7,18 @@ mod limits;
 mod order;
 mod owners;
 mod readiness;
+mod scripted;
 
-use std::collections::HashMap;
-use std::io::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use alloy::primitives::{Address, B256, U256};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+use self::scripted::{Counting, ScriptedChain, TamperedStore, Word};
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::client::ClientNet;
@@ -37,12 +36,9 @@ use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};
-use crate::ports::chain::{Chain, ChainFault};
-use crate::ports::clock::{Clock, Entropy, NoEntropy};
+use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, NewKey, Proof, Scope, Store, StoreFault,
-};
+use crate::ports::store::{KeyChange, KeyChanged, NewKey, Scope, Store};
 use crate::store::embedded::{EmbeddedStore, Options};
 
 const START_SECS: u64 = 1_700_000_000;
@@ -61,172 +57,6 @@ fn client(last: u8) -> ClientNet {
 
 fn signer(number: u8) -> PrivateKeySigner {
     PrivateKeySigner::from_bytes(&B256::repeat_byte(number)).unwrap()
-}
-
-/// What the chain says when it is asked.
-#[derive(Clone)]
-enum Word<T> {
-    Is(Option<T>),
-    Down,
-}
-
-impl<T> Word<T> {
-    fn say(self) -> Result<Option<T>, ChainFault> {
-        match self {
-            Self::Is(answer) => Ok(answer),
-            Self::Down => Err(ChainFault {
-                endpoint: "http://node.example".into(),
-                method: "eth_call",
-                cause: Arc::new(Error::other("down")),
-            }),
-        }
-    }
-}
-
-/// A chain that says what it was told, and counts who asks.
-struct ScriptedChain {
-    owner: Mutex<Word<Address>>,
-    profile: Mutex<Word<Arc<TrustProfile>>>,
-    latest: Mutex<Word<Arc<TrustProfile>>>,
-    is_down: AtomicBool,
-    calls: Mutex<HashMap<&'static str, usize>>,
-}
-
-impl ScriptedChain {
-    fn count(&self, verb: &'static str) {
-        *self.calls.lock().entry(verb).or_default() += 1;
-    }
-
-    fn calls(&self, verb: &str) -> usize {
-        self.calls.lock().get(verb).copied().unwrap_or_default()
-    }
-
-    fn all_calls(&self) -> usize {
-        self.calls.lock().values().sum()
-    }
-}
-
-#[async_trait]
-impl Chain for ScriptedChain {
-    async fn profile(&self, _agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault> {
-        self.count("profile");
-        self.profile.lock().clone().say()
-    }
-
-    async fn latest_profile(&self, _agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault> {
-        self.count("latest_profile");
-        self.latest.lock().clone().say()
-    }
-
-    async fn owner(&self, _agent: AgentId) -> Result<Option<Address>, ChainFault> {
-        self.count("owner");
-        self.owner.lock().clone().say()
-    }
-
-    async fn probe(&self) -> Result<(), ChainFault> {
-        self.count("probe");
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
-        let word = if self.is_down.load(Ordering::SeqCst) { Word::<()>::Down } else { Word::Is(None) };
-        word.say().map(drop)
-    }
-}
-
-/// The real store, with something that happens in between when a test says so.
-struct TamperedStore {
-    inner: EmbeddedStore,
-    /// The agent's key is revoked after it was found and before the admission is decided.
-    revokes_before_admit: AtomicBool,
-    /// The verb that fails.
-    broken: Mutex<Option<&'static str>>,
-    calls: Mutex<HashMap<&'static str, usize>>,
-}
-
-impl TamperedStore {
-    fn enter(&self, verb: &'static str) -> Result<(), StoreFault> {
-        *self.calls.lock().entry(verb).or_default() += 1;
-        if *self.broken.lock() == Some(verb) {
-            return Err(StoreFault { verb, cause: Arc::new(Error::other("disk full")) });
-        }
-        Ok(())
-    }
-
-    fn calls(&self, verb: &str) -> usize {
-        self.calls.lock().get(verb).copied().unwrap_or_default()
-    }
-}
-
-#[async_trait]
-impl Store for TamperedStore {
-    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
-        self.enter("find")?;
-        self.inner.find(digest).await
-    }
-
-    async fn admit(
-        &self,
-        agent: AgentId,
-        scope: &Scope,
-        quota: Quota,
-        proof: &Proof,
-    ) -> Result<Admission, StoreFault> {
-        self.enter("admit")?;
-        if self.revokes_before_admit.load(Ordering::SeqCst) {
-            let claim = NonceClaim {
-                nonce: Nonce::new(U256::MAX - U256::from(self.calls("admit"))),
-                signed_at: UnixSeconds(START_SECS),
-            };
-            let revoked = self.inner.change_key(agent, claim, KeyChange::Revoke).await?;
-            assert_eq!(revoked, KeyChanged::Done);
-        }
-        self.inner.admit(agent, scope, quota, proof).await
-    }
-
-    async fn change_key(
-        &self,
-        agent: AgentId,
-        claim: NonceClaim,
-        change: KeyChange,
-    ) -> Result<KeyChanged, StoreFault> {
-        self.enter("change_key")?;
-        self.inner.change_key(agent, claim, change).await
-    }
-
-    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        self.enter("has_key")?;
-        self.inner.has_key(agent).await
-    }
-
-    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        self.enter("hit")?;
-        self.inner.hit(client, agent, quota).await
-    }
-
-    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
-        self.enter("left")?;
-        self.inner.left(client, agent, quota).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreFault> {
-        self.enter("probe")?;
-        self.inner.probe().await
-    }
-}
-
-/// Bytes that are random enough for a test, until they run out.
-struct Counting {
-    next: AtomicU64,
-    is_empty: AtomicBool,
-}
-
-impl Entropy for Counting {
-    fn key_bytes(&self) -> Result<[u8; 32], NoEntropy> {
-        if self.is_empty.load(Ordering::SeqCst) {
-            return Err(NoEntropy);
-        }
-        Ok(U256::from(self.next.fetch_add(1, Ordering::SeqCst)).to_be_bytes())
-    }
 }
 
 /// A pipeline whose agent 7 exists, belongs to `signer(1)`, and has the stake of tier 1.

@@ -1,0 +1,384 @@
+//! The rules of the house as tests: who may use whom, what is fenced in where, and what every file looks like.
+//!
+//! They read the sources as text. Each rule is a function from one source to its violations, so that each is also tried
+//! on a source that breaks it: a check that can't fail holds nothing.
+#![expect(clippy::expect_used, reason = "a tree that can't be read can't be judged")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which modules of ours a module may use. The order is that of the layers; `*` is everything.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("ports", &["domain"]),
+    ("os", &["domain", "ports"]),
+    ("telemetry", &["domain", "ports"]),
+    ("pipeline", &["domain", "ports"]),
+    ("config", &["domain"]),
+    ("chain", &["domain", "ports", "telemetry"]),
+    ("store", &["domain", "ports", "telemetry"]),
+    ("wire", &["domain", "ports", "pipeline"]),
+    ("serve", &["ports", "telemetry", "wire"]),
+    ("api", &["domain", "ports", "telemetry", "pipeline", "wire", "serve"]),
+    ("admin", &["domain", "ports", "telemetry", "pipeline", "wire", "serve"]),
+    ("dev", &["domain", "ports", "os", "wire", "serve"]),
+    ("app", &["*"]),
+    ("cli", &["*"]),
+    ("lib", &["*"]),
+    ("main", &["*"]),
+];
+
+/// What is fenced in: the word, and where it may stand, as beginnings of paths under `src`.
+const FENCES: &[(&str, &[&str])] = &[
+    ("redb", &["store/embedded/"]),
+    ("revm", &["dev/"]),
+    // The development chain speaks JSON-RPC too, from the other side.
+    ("alloy::rpc::types", &["chain/", "dev/"]),
+    ("alloy::rpc::json_rpc", &["chain/"]),
+    ("alloy::rpc::client", &["chain/"]),
+    ("alloy::providers", &["chain/"]),
+    ("alloy::transports", &["chain/"]),
+    ("reqwest", &["chain/", "cli/", "app.rs"]),
+    ("SystemTime::now", &["os.rs"]),
+    ("Instant::now", &["os.rs"]),
+    ("getrandom", &["os.rs"]),
+    ("prometheus", &["telemetry/", "chain/", "admin.rs", "api/observe.rs", "serve.rs", "app.rs"]),
+];
+
+/// The longest file, in lines.
+const LINES_MAX: usize = 400;
+
+/// Files that may be longer, and why.
+const LONG_FILES: &[(&str, &str)] = &[];
+
+/// One file under `src`.
+struct Source {
+    /// Relative to `src`, with forward slashes.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// Files that are compiled for tests alone.
+    fn is_for_tests(&self) -> bool {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        self.path.contains("/tests/") || ["tests.rs", "fixture.rs", "contract.rs"].contains(&name)
+    }
+
+    /// The code that is shipped, without comments.
+    fn shipped(&self) -> String {
+        if self.is_for_tests() {
+            return String::new();
+        }
+        let end = self.text.find("#[cfg(test)]\nmod tests {").unwrap_or(self.text.len());
+        without_comments(self.text.get(..end).unwrap_or_default())
+    }
+
+    /// The code of tests, without comments.
+    fn tests(&self) -> String {
+        if self.is_for_tests() {
+            return without_comments(&self.text);
+        }
+        let begin = self.text.find("#[cfg(test)]\nmod tests {").unwrap_or(self.text.len());
+        without_comments(self.text.get(begin..).unwrap_or_default())
+    }
+
+    fn module(&self) -> &str {
+        self.path.split('/').next().unwrap_or_default().trim_end_matches(".rs")
+    }
+
+    /// How many `super::` lead from this file's module to the root.
+    fn depth(&self) -> usize {
+        let parts = self.path.split('/').count();
+        if self.path.ends_with("/mod.rs") { parts - 1 } else { parts }
+    }
+}
+
+fn without_comments(text: &str) -> String {
+    let code = text.lines().map(|line| match line.find("//") {
+        Some(at) if !line.get(..at).is_some_and(|before| before.ends_with(':')) => {
+            line.get(..at).unwrap_or_default()
+        }
+        _ => line,
+    });
+    code.collect::<Vec<_>>().join("\n")
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files_under(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder can be read") {
+        let path = entry.expect("the folder can be read").path();
+        if path.is_dir() {
+            found.extend(files_under(&path, extension));
+        } else if path.extension().is_some_and(|other| other == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn sources_under(folder: &Path) -> Vec<Source> {
+    let read = |path: PathBuf| Source {
+        path: path.strip_prefix(folder).expect("it is below").to_string_lossy().replace('\\', "/"),
+        text: fs::read_to_string(&path).expect("a source is text"),
+    };
+    files_under(folder, "rs").into_iter().map(read).collect()
+}
+
+/// Every word that a path into the crate's root begins with: `crate::word`, `crate::{word, …}`, `super::super::word`.
+fn used_modules(source: &Source, code: &str) -> Vec<String> {
+    let mut used = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        used.extend(first_words(code.get(at + "crate::".len()..).unwrap_or_default()));
+    }
+    let to_root = "super::".repeat(source.depth());
+    for (at, _) in code.match_indices(&to_root) {
+        used.extend(first_words(code.get(at + to_root.len()..).unwrap_or_default()));
+    }
+    used.sort();
+    used.dedup();
+    used
+}
+
+fn first_words(rest: &str) -> Vec<String> {
+    let word = |text: &str| -> String {
+        text.trim_start().chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect()
+    };
+    let Some(group) = rest.strip_prefix('{') else { return vec![word(rest)] };
+    let mut depth = 0_usize;
+    let mut words = vec![word(group)];
+    for (at, char) in group.char_indices() {
+        match char {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => words.push(word(group.get(at + 1..).unwrap_or_default())),
+            _ => {}
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn layering(source: &Source) -> Vec<String> {
+    let module = source.module();
+    let Some((_, may_use)) = MAY_USE.iter().find(|(name, _)| *name == module) else {
+        return vec![format!("{}: the module {module} has no place in the order of layers", source.path)];
+    };
+    if may_use.contains(&"*") {
+        return Vec::new();
+    }
+    let used = used_modules(source, &source.shipped());
+    let strange = used.into_iter().filter(|used| used != module && !may_use.contains(&used.as_str()));
+    strange.map(|used| format!("{}: {module} may not use {used}", source.path)).collect()
+}
+
+fn fences(source: &Source) -> Vec<String> {
+    let code = source.shipped() + &source.tests();
+    let broken = FENCES.iter().filter(|(word, places)| {
+        has_word(&code, word) && !places.iter().any(|place| source.path.starts_with(place))
+    });
+    let mut broken: Vec<String> =
+        broken.map(|(word, _)| format!("{}: {word} does not belong here", source.path)).collect();
+    let only_the_error = code.matches("reqwest").count() == code.matches("reqwest::Error").count();
+    if source.path == "app.rs" && !only_the_error {
+        broken.push(format!("{}: of reqwest only the error belongs here", source.path));
+    }
+    broken
+}
+
+/// The word as a path's beginning or part, not as a part of another word.
+fn has_word(code: &str, word: &str) -> bool {
+    let is_part = |char: char| char.is_alphanumeric() || char == '_';
+    code.match_indices(word).any(|(at, _)| {
+        let before = code.get(..at).and_then(|text| text.chars().next_back());
+        let after = code.get(at + word.len()..).and_then(|text| text.chars().next());
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
+}
+
+fn introduction(source: &Source) -> Vec<String> {
+    if source.text.starts_with("//! ") {
+        return Vec::new();
+    }
+    vec![format!("{}: does not begin with what it is, in //!", source.path)]
+}
+
+fn length(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().count();
+    let is_excused = LONG_FILES.iter().any(|(path, _)| *path == source.path);
+    if lines > LINES_MAX && !is_excused {
+        return vec![format!("{}: has {lines} lines", source.path)];
+    }
+    Vec::new()
+}
+
+/// Exceptions from lints are expected ones with a reason.
+fn exceptions(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    let code = without_comments(&source.text);
+    for opening in ["#[allow(", "#![allow("] {
+        if code.contains(opening) {
+            found.push(format!("{}: allows a lint; expect it, with a reason", source.path));
+        }
+    }
+    for opening in ["[expect(", " expect("] {
+        for (at, _) in code.match_indices(opening) {
+            let attribute = code.get(at..).unwrap_or_default();
+            let attribute = attribute.split(")]").next().unwrap_or_default();
+            if !attribute.contains("reason = \"") {
+                found.push(format!("{}: expects a lint without a reason", source.path));
+            }
+        }
+    }
+    found
+}
+
+fn patience(path: &str, test_code: &str) -> Vec<String> {
+    if test_code.contains(concat!("sle", "ep(")) {
+        return vec![format!("{path}: a test waits for time instead of for a condition")];
+    }
+    Vec::new()
+}
+
+fn assert_none(violations: Vec<String>) {
+    assert!(violations.is_empty(), "\n{}", violations.join("\n"));
+}
+
+fn judge(rule: impl Fn(&Source) -> Vec<String>) {
+    let sources = sources_under(&root().join("src"));
+    assert!(sources.len() > 50, "the sources were found");
+    assert_none(sources.iter().flat_map(rule).collect());
+}
+
+#[test]
+fn a_layer_uses_only_what_lies_below_it() {
+    judge(layering);
+}
+
+#[test]
+fn what_is_fenced_in_stays_there() {
+    judge(fences);
+}
+
+#[test]
+fn every_file_says_first_what_it_is() {
+    judge(introduction);
+    let tests = sources_under(&root().join("tests"));
+    assert_none(tests.iter().flat_map(introduction).collect());
+}
+
+/// What the other rules take for tests is compiled for tests alone.
+#[test]
+fn files_for_tests_are_not_shipped() {
+    let sources = sources_under(&root().join("src"));
+    let mut seen = 0;
+    for source in sources.iter().filter(|source| source.is_for_tests()) {
+        let outermost = match source.path.split_once("/tests/") {
+            Some((folder, _)) => format!("{folder}/tests"),
+            None => source.path.trim_end_matches(".rs").to_owned(),
+        };
+        let (folder, name) = outermost.rsplit_once('/').expect("tests stand below a module");
+        let parents = [format!("{folder}.rs"), format!("{folder}/mod.rs")];
+        let parent = sources.iter().find(|parent| parents.contains(&parent.path)).expect("it has a parent");
+        let is_gated = ["", "pub(crate) ", "pub(super) "]
+            .into_iter()
+            .any(|visibility| parent.text.contains(&format!("#[cfg(test)]\n{visibility}mod {name};")));
+        assert!(is_gated, "{} is shipped by {}", source.path, parent.path);
+        seen += 1;
+    }
+    assert!(seen > 10, "{seen} files for tests were found");
+}
+
+#[test]
+fn no_file_is_longer_than_a_reader_is_patient() {
+    judge(length);
+    for (path, reason) in LONG_FILES {
+        let text = fs::read_to_string(root().join("src").join(path)).expect("an excused file exists");
+        assert!(text.lines().count() > LINES_MAX && !reason.is_empty(), "{path} needs no excuse any more");
+    }
+}
+
+#[test]
+fn every_exception_from_a_lint_has_a_reason() {
+    judge(exceptions);
+}
+
+#[test]
+fn no_test_waits_for_time_to_pass() {
+    judge(|source| patience(&source.path, &source.tests()));
+    let tests = sources_under(&root().join("tests"));
+    assert_none(
+        tests.iter().flat_map(|source| patience(&source.path, &without_comments(&source.text))).collect(),
+    );
+}
+
+#[test]
+fn every_shipped_configuration_is_loaded_by_a_test() {
+    let mut tests: String = sources_under(&root().join("src")).iter().map(Source::tests).collect();
+    let here = Path::new(file!()).file_name().expect("this file has a name");
+    for file in files_under(&root().join("tests"), "rs").iter().filter(|file| file.file_name() != Some(here))
+    {
+        tests += &without_comments(&fs::read_to_string(file).expect("a source is text"));
+    }
+    let shipped = files_under(&root().join("conf"), "toml");
+    assert!(!shipped.is_empty());
+    for file in shipped {
+        let name = file.strip_prefix(root()).expect("it is below").to_string_lossy().replace('\\', "/");
+        assert!(tests.contains(&name), "no test loads {name}");
+    }
+}
+
+/// Each rule finds what breaks it, and nothing in what keeps it.
+#[test]
+fn every_rule_can_be_broken() {
+    let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+    let violations =
+        |rule: fn(&Source) -> Vec<String>, path: &str, text: &str| rule(&source(path, text)).len();
+
+    for (path, text, count) in [
+        ("domain/a.rs", "use crate::domain::b::B;", 0),
+        ("domain/a.rs", "use crate::ports::clock::Clock;", 1),
+        ("domain.rs", "fn f() { crate::store::g() }", 1),
+        ("pipeline/a.rs", "use crate::{domain::x, chain::y, store::{self, z}};", 2),
+        ("pipeline/a.rs", "use super::super::wire::x;", 1),
+        ("pipeline/mod.rs", "use super::wire::x;", 1),
+        ("pipeline/a.rs", "use super::owner::x; // crate::wire", 0),
+        ("pipeline/a.rs", "#[cfg(test)]\nmod tests {\n use crate::store::x; }", 0),
+        ("pipeline/tests/a.rs", "use crate::store::x;", 0),
+        ("chain/a.rs", "use crate::store::x; use crate::pipeline::y;", 2),
+        ("store/a.rs", "use crate::chain::x;", 1),
+        ("config/a.rs", "use crate::ports::x;", 1),
+        ("api/a.rs", "use crate::chain::x; use crate::admin::y;", 2),
+        ("dev/a.rs", "use crate::pipeline::x;", 1),
+        ("app.rs", "use crate::store::x; use crate::chain::y;", 0),
+        ("surprise/a.rs", "", 1),
+    ] {
+        assert_eq!(violations(layering, path, text), count, "{path}: {text}");
+    }
+    for (word, _) in FENCES {
+        assert_eq!(violations(fences, "domain/a.rs", &format!("use {word}::x;")), 1, "{word}");
+        assert_eq!(
+            violations(fences, "domain/a.rs", &format!("// {word}\nlet not_{word}y = 1;")),
+            0,
+            "{word}"
+        );
+    }
+    assert_eq!(violations(fences, "app.rs", "Http(#[from] reqwest::Error)"), 0);
+    assert_eq!(violations(fences, "app.rs", "reqwest::Client::new()"), 1);
+    assert_eq!(violations(introduction, "a.rs", "use x;\n//! Late."), 1);
+    assert_eq!(violations(length, "a.rs", &"\n".repeat(LINES_MAX + 1)), 1);
+    assert_eq!(violations(length, "a.rs", &"\n".repeat(LINES_MAX)), 0);
+    assert_eq!(violations(exceptions, "a.rs", "#[allow(dead_code, reason = \"r\")]"), 1);
+    assert_eq!(violations(exceptions, "a.rs", "#![expect(clippy::x)]"), 1);
+    assert_eq!(violations(exceptions, "a.rs", "#[cfg_attr(not(test), expect(dead_code))]"), 1);
+    assert_eq!(violations(exceptions, "a.rs", "#[expect(clippy::x, reason = \"r\")]"), 0);
+    let waiting = source("a.rs", concat!("#[cfg(test)]\nmod tests {\n sle", "ep(1); }"));
+    assert_eq!(patience("a.rs", &waiting.tests()).len(), 1);
+    assert_eq!(patience("a.rs", &waiting.shipped()).len(), 0);
+}
