@@ -24,7 +24,8 @@ const UNDER_WAY: u64 = 2_000;
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (Some(folder), Some(Ok(agents))) = (args.next(), args.next().map(|count| count.parse::<u64>())) else {
+    let (Some(folder), Some(Ok(agents))) = (args.next(), args.next().map(|count| count.parse::<u64>()))
+    else {
         eprintln!("usage: fill FOLDER AGENTS");
         return ExitCode::FAILURE;
     };

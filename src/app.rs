@@ -93,11 +93,13 @@ impl App {
     }
 
     /// What is asked whether verifications can be answered.
+    #[cfg(feature = "dev-chain")]
     pub(crate) fn readiness(&self) -> Arc<Readiness> {
         Arc::clone(&self.readiness)
     }
 
     /// Adds something that runs beside the doors.
+    #[cfg(feature = "dev-chain")]
     pub(crate) fn add_background(
         &mut self,
         name: &str,

@@ -1,5 +1,7 @@
 //! The compiled contracts are what their sources compile to.
 
+#![expect(clippy::print_stdout, reason = "it says why it does not run")]
+
 use std::path::Path;
 use std::process::{Command, ExitCode};
 

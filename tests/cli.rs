@@ -1,5 +1,13 @@
 //! The command line as a newcomer types it: what it prints works as printed, and what goes wrong is one sentence.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

@@ -222,6 +222,21 @@ impl Book {
         let in_flight = self.slots.iter().map(|shard| shard.lock().in_flight.len()).sum();
         (slots, digests, in_flight)
     }
+
+    /// What the slots and the index take, their tables' free places included, but not the windows and origins.
+    #[cfg(test)]
+    pub(super) fn table_bytes(&self) -> usize {
+        // A table has 8 places for 7 entries, and a byte of its own for each place.
+        fn table<K, V>(entries: &HashMap<K, V>) -> usize {
+            entries.capacity() * 8 / 7 * (size_of::<(K, V)>() + 1)
+        }
+        let slots = self.slots.iter().map(|shard| {
+            let shard = shard.lock();
+            table(&shard.slots) + shard.slots.len() * size_of::<Slot>()
+        });
+        let index = self.index.iter().map(|shard| table(&shard.lock()));
+        slots.sum::<usize>() + index.sum::<usize>()
+    }
 }
 
 impl Shard {

@@ -1,6 +1,5 @@
-//! Processes of their own: one that is killed while it writes, and one that is weighed.
-//!
-//! Each is this very test binary, started again for one test with a variable set.
+//! A process of its own that is killed while it writes: this very test binary, started again for one test with a
+//! variable set.
 
 use std::env;
 use std::fs;
@@ -115,31 +114,4 @@ fn nothing_acknowledged_is_lost_to_a_kill() {
     }
     println!("{total} acknowledged changes in {ROUNDS} killed processes, none lost");
     assert!(total as u64 >= ROUNDS * 5);
-}
-
-/// Measured, not computed: resident memory of a process that holds nothing else, its allocator's waste included.
-#[test]
-fn a_known_agent_takes_less_than_400_bytes() {
-    const AGENTS: u64 = 120_000;
-    if role().is_some() {
-        let book = Book::new();
-        let before = resident_bytes();
-        for number in 0..AGENTS {
-            let origin = WebOrigin::parse(&format!("https://agent-{number}.example")).unwrap();
-            book.set_key(agent(number), Some(CurrentKey { digest: digest(number), origin: Some(origin) }));
-        }
-        println!("\nweighed {}", (resident_bytes() - before) / AGENTS);
-        drop(book);
-        return;
-    }
-    let mut child = child("a_known_agent_takes_less_than_400_bytes", "weighed");
-    let bytes = reports(&mut child, "weighed ").next().unwrap()[0];
-    child.wait().unwrap();
-    println!("{bytes} bytes of resident memory per known agent");
-    assert!(bytes < 400, "{bytes} bytes");
-}
-
-fn resident_bytes() -> u64 {
-    let statm = fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4_096
 }

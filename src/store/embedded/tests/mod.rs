@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::domain::endpoint::Endpoint;
+use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
 use crate::store::contract::{Bench, MANY, agent, claim, digest, key, store_contract};
+use crate::store::embedded::book::{Book, CurrentKey};
 use crate::store::embedded::file::OpenError;
 use crate::store::embedded::{EmbeddedStore, Options};
 
@@ -122,4 +123,20 @@ async fn idle_windows_go_and_live_ones_stay() {
     }
     assert_eq!(store.shared.book.census(), (2, 1, 0), "the one that is busy and the one with a key");
     assert_eq!(by_nonce(&store, 0, 1_000).await, Admission::Admitted { remaining: 2_699 - 60 });
+}
+
+/// Computed from the tables, so that it says the same on every machine; `scripts/measure-agents` weighs a process.
+#[test]
+fn a_known_agent_takes_less_than_400_bytes() {
+    const AGENTS: u64 = 100_000;
+    let book = Book::new();
+    let mut origins = 0;
+    for number in 0..AGENTS {
+        let origin = WebOrigin::parse(&format!("https://agent-{number}.example")).unwrap();
+        // An origin is shared by reference counts: two words beside its text.
+        origins += origin.as_str().len() + 16;
+        book.set_key(agent(number), Some(CurrentKey { digest: digest(number), origin: Some(origin) }));
+    }
+    let bytes = (book.table_bytes() + origins) / AGENTS as usize;
+    assert!((100..400).contains(&bytes), "{bytes} bytes");
 }
