@@ -2,16 +2,13 @@
 //! variable set.
 
 use std::env;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use crate::domain::endpoint::WebOrigin;
 use crate::ports::store::{Admission, KeyChanged, Store};
-use crate::store::contract::{agent, digest};
-use crate::store::embedded::book::{Book, CurrentKey};
+use crate::store::contract::agent;
 use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::{by_key, by_nonce, clock, open, rotate};
 
