@@ -13,7 +13,7 @@ use crate::wire::bodies::{SignedBody, VerifyBody, parse_status_query};
 use crate::wire::errors::ErrorCause;
 
 /// The machine-readable description of this API.
-const OPENAPI: &str = include_str!("openapi.json");
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 impl Api {
     pub(super) async fn handle(

@@ -4,6 +4,8 @@
 
 mod handlers;
 mod observe;
+#[cfg(test)]
+mod openapi_tests;
 mod routes;
 
 use std::sync::Arc;

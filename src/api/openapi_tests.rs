@@ -1,0 +1,184 @@
+//! The description of the API says what the API is: its endpoints, the contract's errors, and nothing that is not there.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::handlers::OPENAPI;
+use super::routes::{ENDPOINTS, Endpoint};
+
+/// The errors of each endpoint as the contract lists them, and where it lists none for an input that can be wrong or a
+/// store that can fail, those of its error table.
+const ERRORS: &[(Endpoint, &[(u16, &str)])] = &[
+    (Endpoint::Livez, &[]),
+    (Endpoint::Readyz, &[]),
+    (
+        Endpoint::Verify,
+        &[
+            (400, "VALIDATION_ERROR"),
+            (401, "INVALID_API_KEY"),
+            (403, "TIER_BLOCKED"),
+            (429, "RATE_LIMITED"),
+            (503, "RPC_ERROR"),
+            (500, "INTERNAL_ERROR"),
+        ],
+    ),
+    (
+        Endpoint::VerifySignature,
+        &[
+            (400, "VALIDATION_ERROR"),
+            (400, "REPLAY_DETECTED"),
+            (401, "SIGNATURE_INVALID"),
+            (404, "AGENT_NOT_FOUND"),
+            (403, "TIER_BLOCKED"),
+            (429, "RATE_LIMITED"),
+            (503, "RPC_ERROR"),
+            (500, "INTERNAL_ERROR"),
+        ],
+    ),
+    (
+        Endpoint::GenerateKey,
+        &[
+            (409, "KEY_ALREADY_EXISTS"),
+            (401, "SIGNATURE_INVALID"),
+            (404, "AGENT_NOT_FOUND"),
+            (429, "RATE_LIMITED"),
+            (400, "VALIDATION_ERROR"),
+            (400, "REPLAY_DETECTED"),
+            (503, "RPC_ERROR"),
+            (500, "INTERNAL_ERROR"),
+        ],
+    ),
+    (Endpoint::RotateKey, SIGNED),
+    (Endpoint::RevokeKey, SIGNED),
+    (Endpoint::KeyStatus, &[(400, "VALIDATION_ERROR"), (500, "INTERNAL_ERROR")]),
+    (Endpoint::OpenApi, &[]),
+];
+
+const SIGNED: &[(u16, &str)] = &[
+    (401, "SIGNATURE_INVALID"),
+    (404, "AGENT_NOT_FOUND"),
+    (429, "RATE_LIMITED"),
+    (400, "VALIDATION_ERROR"),
+    (400, "REPLAY_DETECTED"),
+    (503, "RPC_ERROR"),
+    (500, "INTERNAL_ERROR"),
+];
+
+/// The whole description.
+fn document() -> Value {
+    serde_json::from_str(OPENAPI).unwrap()
+}
+
+/// What a local reference points at; the value itself when it is none.
+fn resolve<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    match value.get("$ref").and_then(Value::as_str) {
+        Some(reference) => {
+            let pointer = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} is not local"));
+            document.pointer(pointer).unwrap_or_else(|| panic!("{reference} points at nothing"))
+        }
+        None => value,
+    }
+}
+
+fn operation(document: &Value, endpoint: Endpoint) -> &Value {
+    &document["paths"][endpoint.path()][endpoint.method().as_str().to_lowercase()]
+}
+
+/// Status and every `errorType` of every answer of an operation that is an error.
+fn described_errors(document: &Value, endpoint: Endpoint) -> BTreeSet<(u16, String)> {
+    let mut errors = BTreeSet::new();
+    for (status, response) in operation(document, endpoint)["responses"].as_object().unwrap() {
+        let schema = resolve(document, &resolve(document, response)["content"]["application/json"]["schema"]);
+        let alternatives = schema["oneOf"].as_array().map_or(std::slice::from_ref(schema), Vec::as_slice);
+        for alternative in alternatives {
+            let types = &resolve(document, alternative)["properties"]["errorType"]["enum"];
+            for error_type in types.as_array().into_iter().flatten() {
+                errors.insert((status.parse().unwrap(), error_type.as_str().unwrap().to_owned()));
+            }
+        }
+    }
+    errors
+}
+
+#[test]
+fn it_describes_every_endpoint_and_no_other() {
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    let described: BTreeSet<(String, String)> = document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(move |method| (path.clone(), method.to_uppercase()))
+        })
+        .collect();
+    let served = ENDPOINTS.map(|endpoint| (endpoint.path().to_owned(), endpoint.method().to_string()));
+    assert_eq!(described, BTreeSet::from(served));
+}
+
+#[test]
+fn it_describes_every_error_that_the_contract_lists_for_an_endpoint() {
+    let document = document();
+    assert_eq!(ERRORS.iter().map(|(endpoint, _)| *endpoint).collect::<Vec<_>>(), ENDPOINTS);
+    for (endpoint, listed) in ERRORS {
+        let described = described_errors(&document, *endpoint);
+        for (status, error_type) in *listed {
+            let error = (*status, (*error_type).to_owned());
+            assert!(described.contains(&error), "{}: {error:?} is missing", endpoint.path());
+        }
+    }
+}
+
+#[test]
+fn only_generate_may_find_a_key_that_exists_and_only_verifications_are_blocked_by_tier() {
+    let document = document();
+    for endpoint in ENDPOINTS {
+        let described = described_errors(&document, endpoint);
+        let exists = described.contains(&(409, "KEY_ALREADY_EXISTS".to_owned()));
+        assert_eq!(exists, endpoint == Endpoint::GenerateKey, "{}", endpoint.path());
+        let blocked = described.contains(&(403, "TIER_BLOCKED".to_owned()));
+        let verifies = matches!(endpoint, Endpoint::Verify | Endpoint::VerifySignature);
+        assert_eq!(blocked, verifies, "{}", endpoint.path());
+    }
+}
+
+#[test]
+fn successes_and_429_carry_the_rate_limit_headers_wherever_there_is_a_limit() {
+    let document = document();
+    for endpoint in ENDPOINTS {
+        let limited = !matches!(endpoint, Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi);
+        for (status, response) in operation(&document, endpoint)["responses"].as_object().unwrap() {
+            let headers = resolve(&document, response).get("headers").and_then(Value::as_object);
+            let names: Vec<&str> =
+                headers.into_iter().flat_map(|all| all.keys().map(String::as_str)).collect();
+            let expected: &[&str] = match status.as_str() {
+                "200" | "201" if limited => &["X-RateLimit-Limit", "X-RateLimit-Remaining"],
+                "429" => &["Retry-After", "X-RateLimit-Limit", "X-RateLimit-Remaining"],
+                _ => &[],
+            };
+            let names: BTreeSet<&str> = names.into_iter().collect();
+            assert_eq!(names, expected.iter().copied().collect(), "{} {status}", endpoint.path());
+        }
+    }
+}
+
+#[test]
+fn every_reference_points_at_something_and_every_component_is_used() {
+    let document = document();
+    let mut used = BTreeSet::new();
+    let mut left = vec![&document];
+    while let Some(value) = left.pop() {
+        if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
+            resolve(&document, value);
+            used.insert(reference.to_owned());
+        }
+        left.extend(value.as_object().into_iter().flat_map(|object| object.values()));
+        left.extend(value.as_array().into_iter().flatten());
+    }
+    for (kind, components) in document["components"].as_object().unwrap() {
+        for name in components.as_object().unwrap().keys() {
+            assert!(used.contains(&format!("#/components/{kind}/{name}")), "{kind}/{name} is used by nobody");
+        }
+    }
+}
