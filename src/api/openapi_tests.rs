@@ -1,4 +1,4 @@
-//! The description of the API says what the API is: its endpoints, the contract's errors, and nothing that is not there.
+//! The description of the API says what the API is: its endpoints, the errors of the contract, and nothing else.
 
 use std::collections::BTreeSet;
 
