@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::Method;
+use http::{Method, Version};
 use pingora::apps::http_app::ServeHttp;
 use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream};
-use pingora::http::ResponseHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora::{Error, ErrorType};
@@ -85,7 +85,8 @@ impl<S: ServeHttp + Send + Sync + 'static> HttpServerApp for HttpShell<S> {
             self.refuse(&mut http, &ErrorCause::Malformed { problem }).await;
             return None;
         }
-        http.set_keepalive(if *shutdown.borrow() { None } else { Some(IDLE_SECS) });
+        let goes_on = !*shutdown.borrow() && wants_another(http.req_header());
+        http.set_keepalive(goes_on.then_some(IDLE_SECS));
         let answer = match timeout(REQUEST_TIME_MAX, self.service.response(&mut http)).await {
             Ok(answer) => answer,
             Err(_) => {
@@ -167,6 +168,15 @@ async fn read_body_untimed(http: &mut ServerSession, bytes_max: usize) -> Result
         }
     }
     Err(ErrorCause::PayloadTooLarge)
+}
+
+/// Whether the client may send another request on this connection (RFC 9112, section 9.3). One that speaks HTTP/1.0 may
+/// wait for the end of the connection to know the end of the answer.
+fn wants_another(head: &RequestHeader) -> bool {
+    let is_close = |option: &[u8]| option.trim_ascii().eq_ignore_ascii_case(b"close");
+    let mut options = head.headers.get_all(http::header::CONNECTION).iter();
+    let closes = options.any(|line| line.as_bytes().split(|byte| *byte == b',').any(is_close));
+    head.version == Version::HTTP_11 && !closes
 }
 
 fn check_framing(http: &ServerSession) -> Result<(), framing::Problem> {
