@@ -1,0 +1,209 @@
+//! `kill -9`, a full disk, a second process: what was answered stays true.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::support::agents::{Agent, key_of};
+use crate::support::case::{Case, cases};
+use crate::support::client::Connection;
+use crate::support::service::Service;
+use crate::support::time::{SOON, until};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    whatever_was_answered_before_a_kill_is_true_after_it,
+    keys_and_nonces_outlive_a_restart,
+    a_second_process_on_the_same_folder_is_refused,
+    a_full_disk_is_500_and_loses_nothing,
+];
+
+/// How often the service is killed.
+const ROUNDS: u32 = 20;
+
+/// How many old keys and used nonces are asked about after each round.
+const REMEMBERED: usize = 24;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Generate,
+    Rotate,
+    Revoke,
+    Verify,
+}
+
+/// What one agent's owner was told.
+struct Diary {
+    agent: Agent,
+    steps: u64,
+    key: Option<String>,
+    /// Sent, and not answered when the service died.
+    unanswered: Option<Step>,
+    used: VecDeque<Value>,
+    replaced: VecDeque<String>,
+}
+
+impl Diary {
+    fn new(agent: Agent) -> Self {
+        let (used, replaced) = (VecDeque::new(), VecDeque::new());
+        Self { agent, steps: 0, key: None, unanswered: None, used, replaced }
+    }
+
+    /// Asks one thing after the other until the service is gone.
+    fn live(&mut self, api: SocketAddr, answered: &AtomicU32) {
+        let Ok(mut connection) = Connection::open(api) else { return };
+        loop {
+            self.steps += 1;
+            let step = match self.steps % 7 {
+                0 => Step::Revoke,
+                1 => Step::Generate,
+                3 | 5 => Step::Verify,
+                _ => Step::Rotate,
+            };
+            let (method, path) = match step {
+                Step::Generate => ("POST", "/keys/generate"),
+                Step::Rotate => ("POST", "/keys/rotate"),
+                Step::Revoke => ("DELETE", "/keys"),
+                Step::Verify => ("POST", "/verify/signature"),
+            };
+            let body = self.agent.signed();
+            self.unanswered = Some(step);
+            let sent = body.to_string();
+            let Ok(answer) = connection.send(method, path, &[], Some(sent.as_bytes())) else { return };
+            self.unanswered = None;
+            match (step, answer.status) {
+                (Step::Generate, 409) => {
+                    assert!(self.key.is_some());
+                    continue;
+                }
+                (Step::Generate, 201) | (Step::Rotate, 200) => {
+                    let new = Some(key_of(&answer.json()));
+                    self.replaced.extend(std::mem::replace(&mut self.key, new));
+                }
+                (Step::Revoke, 200) => self.replaced.extend(self.key.take()),
+                (Step::Verify, 200) => {}
+                (step, _) => panic!("{step:?}: {}", answer.text()),
+            }
+            self.used.push_back(body);
+            answered.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Compares what was answered with what the service says now.
+    fn check(&mut self, service: &Service) {
+        for body in self.used.iter().rev().take(REMEMBERED) {
+            service.verify_signature(body).error(400, "REPLAY_DETECTED");
+        }
+        for key in self.replaced.iter().rev().take(REMEMBERED) {
+            service.verify(key).error(401, "INVALID_API_KEY");
+        }
+        let has_key = service.status(&self.agent.text()).success(200)["hasKey"] == json!(true);
+        let works = self.key.as_ref().map(|key| service.verify(key).status);
+        match (self.unanswered.take(), works) {
+            // Nothing was under way that could have changed the key.
+            (None | Some(Step::Verify | Step::Generate), Some(status)) => {
+                assert_eq!((status, has_key), (200, true))
+            }
+            (None | Some(Step::Verify | Step::Revoke), None) => assert!(!has_key, "a revoke was undone"),
+            // It is as before, or what was under way has happened as a whole.
+            (Some(Step::Rotate), Some(status)) => assert!(matches!(status, 200 | 401) && has_key),
+            (Some(Step::Revoke), Some(status)) => assert_eq!(status == 200, has_key),
+            (Some(Step::Rotate | Step::Generate), None) => {}
+        }
+        let rotated = service.rotate(&self.agent.signed()).success(200);
+        self.replaced.extend(self.key.replace(key_of(&rotated)));
+        while self.used.len() > 4 * REMEMBERED {
+            self.used.pop_front();
+        }
+    }
+}
+
+fn whatever_was_answered_before_a_kill_is_true_after_it(world: &World) {
+    let settings = world
+        .settings()
+        .set("keys.requests_per_hour", 1_000_000)
+        .set("tiers.requests_per_minute", vec![1_000_000; 4]);
+    let mut service = Service::start(settings);
+    let mut diaries: Vec<Diary> = (0..4).map(|_| Diary::new(world.agent(4))).collect();
+    for round in 0..ROUNDS {
+        let (api, answered) = (service.api, AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for diary in &mut diaries {
+                scope.spawn(|| diary.live(api, &answered));
+            }
+            until("enough was answered", SOON, || {
+                (answered.load(Ordering::SeqCst) > 10 + round % 5 * 9).then_some(())
+            });
+            service.kill();
+        });
+        service.start_again("");
+        for diary in &mut diaries {
+            diary.check(&service);
+        }
+    }
+}
+
+fn keys_and_nonces_outlive_a_restart(world: &World) {
+    let mut service = Service::start(world.settings());
+    let (agent, revoked) = (world.agent(4), world.agent(4));
+    let key = agent.generate_for(&service, "https://app.example");
+    let old = revoked.generate(&service);
+    service.revoke(&revoked.signed()).success(200);
+    let used = agent.signed();
+    service.verify_signature(&used).success(200);
+    service.kill();
+    service.start_again("");
+    let asked = json!({ "apiKey": key, "origin": "https://other.example" });
+    assert_eq!(service.post("/verify", &asked).success(200)["endpointMismatch"], json!(true));
+    service.verify(&old).error(401, "INVALID_API_KEY");
+    service.generate(&agent.signed()).error(409, "KEY_ALREADY_EXISTS");
+    for endpoint in crate::support::service::SIGNED_ENDPOINTS {
+        let answer = service.signed(endpoint, &used);
+        assert!(matches!(answer.status, 400 | 409), "{}", answer.text());
+    }
+    service.generate(&revoked.signed()).success(201);
+}
+
+fn a_second_process_on_the_same_folder_is_refused(world: &World) {
+    let service = Service::start(world.settings());
+    let output = service.run_second();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let sentence =
+        format!("tiergate: the store in {} is in use by another process", service.data().display());
+    assert!(said.contains(&sentence), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    service.get("/readyz").success(200);
+}
+
+fn a_full_disk_is_500_and_loses_nothing(world: &World) {
+    let settings = world.settings().set("keys.requests_per_hour", 1_000_000);
+    let mut service = Service::start(settings);
+    let agent = world.agent(4);
+    let mut key = agent.generate(&service);
+    service.kill();
+    // A file that can't be written beyond this is a full disk to its writer. Counted in blocks of 512 bytes.
+    let bytes = std::fs::metadata(service.data().join("tiergate.redb")).unwrap().len();
+    service.start_again(&format!("trap '' XFSZ; ulimit -f {}", bytes / 512 / 8));
+    let mut lost = agent.draft();
+    let refused = until("the disk is full", std::time::Duration::from_secs(60), || {
+        for _ in 0..50 {
+            lost = agent.draft();
+            let answer = service.rotate(&lost.body());
+            if answer.status != 200 {
+                return Some(answer);
+            }
+            key = key_of(&answer.json());
+        }
+        None
+    });
+    refused.is_error(500, "INTERNAL_ERROR", Value::Null);
+    service.kill();
+    service.start_again("");
+    service.verify(&key).success(200);
+    let again = service.rotate(&lost.body());
+    key = key_of(&again.success(200));
+    service.verify(&key).success(200);
+}

@@ -1,0 +1,111 @@
+//! What all errors have in common, and those that the contract's table does not have.
+
+use serde_json::{Value, json};
+
+use crate::support::case::{Case, cases};
+use crate::support::service::SIGNED_ENDPOINTS;
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    an_unknown_path_is_404_with_the_same_body,
+    a_wrong_method_is_405_with_what_is_allowed,
+    a_body_of_16_kib_is_read_and_one_byte_more_is_413,
+    codes_that_share_a_status_are_told_apart,
+    the_relay_codes_are_produced_by_no_endpoint,
+    the_api_describes_itself,
+];
+
+fn an_unknown_path_is_404_with_the_same_body(world: &World) {
+    for path in [
+        "/",
+        "/verify/",
+        "//verify",
+        "/Verify",
+        "/%76erify",
+        "/verify;x",
+        "/verify%00",
+        "/keys/",
+        "/keys/../verify",
+        "/./verify",
+        "/keys/generate/x",
+        "/metrics",
+        "/keys%2Fstatus?agentId=1",
+        "/v1/verify",
+    ] {
+        for method in ["GET", "POST", "DELETE", "OPTIONS"] {
+            let body: Option<&[u8]> = (method == "POST").then_some(b"{}".as_slice());
+            let answer = world.service().request(method, path, &[], body);
+            answer.is_error(404, "NOT_FOUND", Value::Null);
+        }
+    }
+}
+
+fn a_wrong_method_is_405_with_what_is_allowed(world: &World) {
+    for (path, allow, wrong) in [
+        ("/verify", "POST", ["GET", "DELETE", "PUT", "HEAD"]),
+        ("/verify/signature", "POST", ["GET", "DELETE", "PATCH", "HEAD"]),
+        ("/keys/generate", "POST", ["GET", "DELETE", "PUT", "OPTIONS"]),
+        ("/keys/rotate", "POST", ["GET", "DELETE", "PUT", "OPTIONS"]),
+        ("/keys", "DELETE", ["GET", "POST", "PUT", "HEAD"]),
+        ("/keys/status", "GET, HEAD", ["POST", "DELETE", "PUT", "OPTIONS"]),
+        ("/livez", "GET, HEAD", ["POST", "DELETE", "PUT", "TRACE"]),
+        ("/readyz", "GET, HEAD", ["POST", "DELETE", "PUT", "BREW"]),
+    ] {
+        for method in wrong {
+            let answer = world.service().request(method, path, &[], None);
+            assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");
+            if method != "HEAD" {
+                answer.is_error(405, "METHOD_NOT_ALLOWED", Value::Null);
+            }
+        }
+    }
+}
+
+fn a_body_of_16_kib_is_read_and_one_byte_more_is_413(world: &World) {
+    let service = world.service();
+    let agent = world.agent(4);
+    let body_of = |bytes: usize| {
+        let mut body = agent.signed();
+        body["padding"] = json!("");
+        let padding = bytes - body.to_string().len();
+        body["padding"] = json!("x".repeat(padding));
+        body.to_string()
+    };
+    for (method, path) in SIGNED_ENDPOINTS {
+        let largest = body_of(16_384);
+        assert_eq!(largest.len(), 16_384);
+        let answer = service.request(method, path, &[], Some(largest.as_bytes()));
+        assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
+        let answer = service.request(method, path, &[], Some(body_of(16_385).as_bytes()));
+        answer.is_error(413, "PAYLOAD_TOO_LARGE", Value::Null);
+    }
+    let answer = service.request("POST", "/verify", &[], Some(&vec![b' '; 16_385]));
+    answer.is_error(413, "PAYLOAD_TOO_LARGE", Value::Null);
+    let answer = service.request("POST", "/verify", &[], Some(&vec![b' '; 16_384]));
+    answer.is_invalid("body", Value::Null);
+}
+
+fn codes_that_share_a_status_are_told_apart(world: &World) {
+    let (service, agent) = (world.service(), world.agent(3));
+    service.verify_signature(&json!({})).error(400, "VALIDATION_ERROR");
+    service.verify_signature(&agent.draft().timestamp(1).body()).error(400, "REPLAY_DETECTED");
+    service.verify(&crate::support::agents::unknown_key(5)).error(401, "INVALID_API_KEY");
+    let stranger = agent.draft().by(crate::support::signing::BOB).body();
+    service.verify_signature(&stranger).error(401, "SIGNATURE_INVALID");
+    service
+        .verify_signature(&world.known_agent(alloy::primitives::U256::ZERO, agent.owner).signed())
+        .error(404, "AGENT_NOT_FOUND");
+    service.get("/nowhere").error(404, "NOT_FOUND");
+}
+
+fn the_relay_codes_are_produced_by_no_endpoint(world: &World) {
+    // The contract shows no endpoint that relays feedback; its codes are described all the same.
+    for path in ["/feedback", "/relay", "/feedback/relay"] {
+        world.service().post(path, &json!({})).is_error(404, "NOT_FOUND", Value::Null);
+    }
+}
+
+fn the_api_describes_itself(world: &World) {
+    let answer = world.service().get("/openapi.json");
+    assert!(answer.success(200).is_object());
+}

@@ -1,0 +1,239 @@
+//! A chain that is dead, hung, lying or misconfigured is 503, never 404 and never 200; and it may come back.
+
+use serde_json::{Value, json};
+
+use crate::support::agents::Agent;
+use crate::support::case::{Case, cases};
+use crate::support::relay::{Behaviour, Relay};
+use crate::support::service::{SIGNED_ENDPOINTS, Service};
+use crate::support::settings::Settings;
+use crate::support::signing::{ALICE, BOB};
+use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    a_node_that_answers_anything_but_the_truth_is_503_and_recovers,
+    a_dead_node_is_503_everywhere_and_comes_back_at_the_same_address,
+    a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else,
+    the_rpc_url_shows_scheme_host_and_port_only,
+    a_503_burns_neither_nonce_nor_budget,
+    an_unknown_key_is_401_also_without_a_chain,
+    the_next_node_answers_when_the_first_does_not,
+    a_revert_that_is_not_about_the_token_is_503,
+];
+
+fn behind(world: &World, relay: &Relay) -> Settings {
+    world
+        .settings()
+        .set("chain.rpc_urls", vec![format!("http://{}", relay.address)])
+        .set("chain.request_timeout", "500ms")
+        .set("keys.requests_per_hour", 1_000)
+}
+
+/// The same request again and again until the cached profile has lapsed and something else than success comes.
+fn until_refused(service: &Service, key: &str) -> crate::support::client::Answer {
+    until("the cached profile lapses", SOON, || {
+        Some(service.verify(key)).filter(|answer| answer.status != 200)
+    })
+}
+
+fn is_unreadable(relay: &Relay, method: &str, answer: &crate::support::client::Answer) {
+    let details = json!({ "rpcUrl": format!("http://{}", relay.address), "method": method });
+    answer.is_error(503, "RPC_ERROR", details);
+}
+
+fn a_node_that_answers_anything_but_the_truth_is_503_and_recovers(world: &World) {
+    let relay = Relay::new(world.chain().node);
+    let service = Service::start(behind(world, &relay));
+    let agent = world.agent(4);
+    let key = agent.generate(&service);
+    let word = "0".repeat(64);
+    let result = |result: Value| Behaviour::Members(json!({ "result": result }));
+    let error = |code: i64, message: &str, data: Value| {
+        Behaviour::Members(json!({ "error": { "code": code, "message": message, "data": data } }))
+    };
+    for behaviour in [
+        Behaviour::Close,
+        Behaviour::Http(200, String::new()),
+        Behaviour::Http(200, "<html>welcome</html>".to_owned()),
+        Behaviour::Http(200, "{}".to_owned()),
+        Behaviour::Http(200, "[]".to_owned()),
+        Behaviour::Http(200, "null".to_owned()),
+        Behaviour::Http(200, "[".repeat(100_000)),
+        Behaviour::Http(500, "{\"error\":\"no\"}".to_owned()),
+        Behaviour::Http(429, "slow down".to_owned()),
+        Behaviour::Http(404, "not found".to_owned()),
+        Behaviour::Http(204, String::new()),
+        Behaviour::Http(301, "moved".to_owned()),
+        result(Value::Null),
+        result(json!("0x")),
+        result(json!("0x00")),
+        result(json!(format!("0x{word}"))).clone(),
+        result(json!(format!("0x{}", "f".repeat(64)))),
+        result(json!("zz")),
+        result(json!(7)),
+        result(json!({ "x": 1 })),
+        error(-32_005, "limit exceeded", Value::Null),
+        error(-32_603, "internal error", Value::Null),
+        error(-32_000, "header not found", Value::Null),
+        error(3, "execution reverted", Value::Null),
+        error(3, "execution reverted", json!("0x")),
+        error(3, "execution reverted: paused", json!("0x08c379a0")),
+        error(-32_000, "ERC721NonexistentToken", Value::Null),
+    ] {
+        relay.behave(behaviour.clone());
+        let by_key = until_refused(&service, &key);
+        assert_eq!(by_key.status, 503, "{behaviour:?}: {}", by_key.text());
+        is_unreadable(&relay, "eth_call", &by_key);
+        // A zero word is what some registries answer for a token that was never minted.
+        let says_zero_owner = matches!(&behaviour, Behaviour::Members(members)
+            if members["result"] == json!(format!("0x{word}")));
+        let body = agent.signed();
+        let by_signature = service.verify_signature(&body);
+        if says_zero_owner {
+            by_signature.error(404, "AGENT_NOT_FOUND");
+        } else {
+            assert_eq!(by_signature.status, 503, "{behaviour:?}: {}", by_signature.text());
+            is_unreadable(&relay, "eth_call", &by_signature);
+            service.rotate(&agent.signed()).error(503, "RPC_ERROR");
+        }
+        relay.behave(Behaviour::Honest);
+        service.verify_signature(&body).success(200);
+        service.verify(&key).success(200);
+    }
+}
+
+fn a_dead_node_is_503_everywhere_and_comes_back_at_the_same_address(world: &World) {
+    let mut relay = Relay::new(world.chain().node);
+    let service = Service::start(behind(world, &relay));
+    let (agent, missing) = (world.agent(4), world.known_agent(666_666_666_u64.try_into().unwrap(), ALICE));
+    let key = agent.generate(&service);
+    relay.close();
+    is_unreadable(&relay, "eth_call", &until_refused(&service, &key));
+    for endpoint in SIGNED_ENDPOINTS {
+        is_unreadable(&relay, "eth_call", &service.signed(endpoint, &agent.signed()));
+        is_unreadable(&relay, "eth_call", &service.signed(endpoint, &missing.signed()));
+    }
+    assert_eq!(service.status(&agent.text()).success(200)["hasKey"], json!(true), "needs no chain");
+    relay.reopen();
+    service.verify(&key).success(200);
+    service.verify_signature(&missing.signed()).error(404, "AGENT_NOT_FOUND");
+    service.verify_signature(&agent.signed()).success(200);
+}
+
+fn a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else(world: &World) {
+    let relay = Relay::new(world.chain().node);
+    let service = Service::start(behind(world, &relay));
+    let agents: Vec<Agent> = (0..20).map(|_| world.agent(4)).collect();
+    relay.behave(Behaviour::Hang);
+    std::thread::scope(|scope| {
+        for agent in &agents {
+            scope.spawn(|| {
+                let watch = Stopwatch::start();
+                let answer = service.verify_signature(&agent.signed());
+                is_unreadable(&relay, "eth_call", &answer);
+                assert!(watch.elapsed().as_secs() < 5, "{:?}", watch.elapsed());
+            });
+        }
+        let watch = Stopwatch::start();
+        service.get("/livez").success(200);
+        service.status("1").success(200);
+        assert!(watch.elapsed().as_secs() < 2, "{:?}", watch.elapsed());
+    });
+    relay.behave(Behaviour::Honest);
+    for agent in &agents {
+        service.verify_signature(&agent.signed()).success(200);
+    }
+}
+
+fn the_rpc_url_shows_scheme_host_and_port_only(world: &World) {
+    let mut relay = Relay::new(world.chain().node);
+    let address = relay.address;
+    let url = format!("http://provider-user:provider-password@{address}/v3/path-secret-1?key=query-secret-2");
+    let service = Service::start(behind(world, &relay).set("chain.rpc_urls", vec![url]));
+    let agent = world.agent(4);
+    service.verify_signature(&agent.signed()).success(200);
+    let quoting =
+        format!("no credits for /v3/path-secret-1?key=query-secret-2 of provider-user at {address}");
+    for behaviour in [
+        Some(Behaviour::Members(json!({ "error": { "code": -32_001, "message": quoting } }))),
+        Some(Behaviour::Http(401, quoting.clone())),
+        Some(Behaviour::Hang),
+        None,
+    ] {
+        match behaviour {
+            Some(behaviour) => relay.behave(behaviour),
+            None => relay.close(),
+        }
+        let answer = service.verify_signature(&agent.signed());
+        is_unreadable(&relay, "eth_call", &answer);
+        let said = format!("{}{}{}", answer.text(), service.log(), service.metrics());
+        for secret in ["provider-user", "provider-password", "path-secret-1", "query-secret-2"] {
+            assert!(!said.contains(secret), "{secret} in {said}");
+        }
+    }
+}
+
+fn a_503_burns_neither_nonce_nor_budget(world: &World) {
+    let mut relay = Relay::new(world.chain().node);
+    let service = Service::start(behind(world, &relay));
+    let (one, other) = (world.agent(1), world.agent(0));
+    let (verify, rotate) = (one.signed(), other.signed());
+    relay.close();
+    for _ in 0..3 {
+        service.verify_signature(&verify).error(503, "RPC_ERROR");
+        service.rotate(&rotate).error(503, "RPC_ERROR");
+    }
+    relay.reopen();
+    let answer = service.verify_signature(&verify);
+    answer.success(200);
+    assert_eq!(answer.allowance(), (1, 0));
+    service.rotate(&rotate).success(200);
+}
+
+fn an_unknown_key_is_401_also_without_a_chain(world: &World) {
+    let mut relay = Relay::new(world.chain().node);
+    let service = Service::start(behind(world, &relay));
+    relay.close();
+    service.verify(&crate::support::agents::unknown_key(6)).error(401, "INVALID_API_KEY");
+    service
+        .verify_signature(&world.known_agent(0.try_into().unwrap(), ALICE).signed())
+        .error(404, "AGENT_NOT_FOUND");
+    let old = world.agent(4).draft().timestamp(1);
+    service.verify_signature(&old.body()).error(400, "REPLAY_DETECTED");
+}
+
+fn the_next_node_answers_when_the_first_does_not(world: &World) {
+    let (first, second) = (Relay::new(world.chain().node), Relay::new(world.chain().node));
+    let urls = vec![format!("http://{}", first.address), format!("http://{}", second.address)];
+    let service = Service::start(behind(world, &first).set("chain.rpc_urls", urls));
+    let agent = world.agent(4);
+    for behaviour in [
+        Behaviour::Close,
+        Behaviour::Hang,
+        Behaviour::Http(429, "slow down".to_owned()),
+        Behaviour::Http(200, "garbage".to_owned()),
+        Behaviour::Members(json!({ "error": { "code": -32_005, "message": "limit exceeded" } })),
+    ] {
+        first.behave(behaviour.clone());
+        let answer = service.verify_signature(&agent.signed());
+        assert_eq!(answer.status, 200, "{behaviour:?}: {}", answer.text());
+        // A refusal is not passed over for another node's word either.
+        service.verify_signature(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
+    }
+    second.behave(Behaviour::Close);
+    first.behave(Behaviour::Honest);
+    service.verify_signature(&agent.signed()).success(200);
+    first.behave(Behaviour::Close);
+    is_unreadable(&second, "eth_call", &service.verify_signature(&agent.signed()));
+}
+
+fn a_revert_that_is_not_about_the_token_is_503(world: &World) {
+    // A vault in place of the registry: it has code, and reverts whatever it is asked as a registry.
+    let vault = world.chain().contracts.stake_vault;
+    let service = Service::start_unready(world.settings().at("chain.contracts.identity", vault));
+    let agent = world.agent(4);
+    let signed = Agent::on(vault, agent.id, ALICE).signed();
+    let details = service.verify_signature(&signed).error(503, "RPC_ERROR");
+    assert_eq!(details["method"], json!("eth_call"));
+}

@@ -1,0 +1,83 @@
+//! `GET /livez` and `GET /readyz`.
+
+use serde_json::json;
+
+use crate::support::case::{Case, cases};
+use crate::support::relay::{Behaviour, Relay};
+use crate::support::service::Service;
+use crate::support::time::{SOON, until};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    livez_is_200_with_its_body,
+    readyz_is_200_with_every_check_ok,
+    head_has_the_headers_and_no_body,
+    a_dead_node_makes_unready_and_leaves_alive,
+    a_hung_node_makes_unready_within_the_time_limit,
+    readiness_comes_and_goes_with_the_node,
+];
+
+fn livez_is_200_with_its_body(world: &World) {
+    assert_eq!(world.service().get("/livez").success(200), json!({ "status": "ok" }));
+}
+
+fn readyz_is_200_with_every_check_ok(world: &World) {
+    let expected = json!({ "status": "ready", "checks": { "store": "ok", "chain": "ok" } });
+    assert_eq!(world.service().get("/readyz").success(200), expected);
+}
+
+fn head_has_the_headers_and_no_body(world: &World) {
+    let service = world.service();
+    for path in ["/livez", "/readyz", "/keys/status?agentId=999999", "/openapi.json"] {
+        let get = service.get(path);
+        let mut connection = service.connect();
+        let head = connection.send("HEAD", path, &[], None).unwrap();
+        assert_eq!(head.status, 200);
+        assert!(head.body.is_empty());
+        for name in ["content-length", "content-type", "x-ratelimit-limit", "x-ratelimit-remaining"] {
+            assert_eq!(head.header(name), get.header(name), "{name}");
+        }
+        // No stray byte: the next answer on the same connection is whole.
+        connection.send("GET", "/livez", &[], None).unwrap().success(200);
+    }
+}
+
+fn unready() -> serde_json::Value {
+    json!({ "status": "unavailable", "checks": { "store": "ok", "chain": "error" } })
+}
+
+fn a_dead_node_makes_unready_and_leaves_alive(world: &World) {
+    let mut relay = Relay::new(world.chain().node);
+    relay.close();
+    let node = format!("http://{}", relay.address);
+    let service = Service::start_unready(world.settings().set("chain.rpc_urls", vec![node]));
+    assert_eq!(service.get("/readyz").success(503), unready());
+    assert_eq!(service.get("/livez").success(200), json!({ "status": "ok" }));
+}
+
+fn a_hung_node_makes_unready_within_the_time_limit(world: &World) {
+    let relay = Relay::new(world.chain().node);
+    relay.behave(Behaviour::Hang);
+    let settings = world
+        .settings()
+        .set("chain.rpc_urls", vec![format!("http://{}", relay.address)])
+        .set("chain.request_timeout", "300ms");
+    let service = Service::start_unready(settings);
+    let watch = crate::support::time::Stopwatch::start();
+    assert_eq!(service.get("/readyz").success(503), unready());
+    assert!(watch.elapsed().as_secs() < 5, "{:?}", watch.elapsed());
+    service.get("/livez").success(200);
+}
+
+fn readiness_comes_and_goes_with_the_node(world: &World) {
+    let mut relay = Relay::new(world.chain().node);
+    let node = format!("http://{}", relay.address);
+    let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
+    for _ in 0..2 {
+        relay.close();
+        until("unready", SOON, || (service.get("/readyz").status == 503).then_some(()));
+        assert_eq!(service.get("/readyz").success(503), unready());
+        relay.reopen();
+        until("ready again", SOON, || (service.get("/readyz").status == 200).then_some(()));
+    }
+}

@@ -1,0 +1,388 @@
+//! HTTP itself: framing that two readers may read differently, slow and idle clients, kept-alive connections.
+
+use serde_json::{Value, json};
+
+use crate::support::case::{Case, cases};
+use crate::support::client::{Connection, request_bytes};
+use crate::support::service::Service;
+use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    a_body_that_stops_arriving_is_408_and_closed,
+    ambiguous_requests_are_400_and_what_is_smuggled_behind_is_not_answered,
+    a_target_with_forbidden_bytes_is_escaped_and_reaches_no_endpoint,
+    what_is_no_http_is_closed_without_harm,
+    broken_chunks_are_400_and_closed,
+    a_chunked_body_is_read_like_any_other,
+    a_chunked_body_beyond_16_kib_is_413,
+    an_announced_body_beyond_16_kib_is_413_before_it_comes,
+    a_connection_serves_many_requests_one_after_the_other,
+    pipelined_requests_are_answered_in_order,
+    a_body_where_none_belongs_does_not_shift_the_next_request,
+    slow_clients_do_not_delay_others,
+    many_idle_connections_do_not_keep_others_out,
+    a_connection_ends_when_the_client_says_so,
+    upgrades_and_connect_open_nothing,
+    headers_have_an_end,
+    answers_are_json_and_not_to_be_stored,
+];
+
+/// A head that must be refused; a request is smuggled behind it.
+const AMBIGUOUS: &[&str] = &[
+    // Content-Length and Transfer-Encoding
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n0\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+    // Content-Length
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 2\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 0, 0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: +0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 0x0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 0 0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 0.0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: zero\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551616\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length : 0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\n Content-Length: 0\r\n\r\n",
+    // Transfer-Encoding
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunkedx\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0cchunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding\t: chunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\n Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.1\r\nHost: a\r\nX: a\r\n\tTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST /verify HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    // line ends, folds and control characters
+    "GET /livez HTTP/1.1\nHost: a\n\n",
+    "GET /livez HTTP/1.1\r\nHost: a\nX: b\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nX: b\n\r\n",
+    "GET /livez HTTP/1.1\nHost: a\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\rX: b\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nX: a\r b\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nX\0: b\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nX: a\r\n folded\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nX: a\r\n\tfolded\r\n\r\n",
+    "GET /livez HTTP/1.1\r\n Host: a\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nX: \x7f\r\n\r\n",
+    // Host
+    "GET /livez HTTP/1.1\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nhOsT: b\r\n\r\n",
+    // header and request lines
+    "GET /livez HTTP/1.1\r\nHost : a\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nno colon here\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\n: nameless\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nX Y: b\r\n\r\n",
+    "GET /livez HTTP/1.1\r\nHost: a\r\nX(: b\r\n\r\n",
+    "GET /livez HTTP/1.1 \r\nHost: a\r\n\r\n",
+    "GET\t/livez HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /livez HTTP/1.2\r\nHost: a\r\n\r\n",
+    "GET /livez HTTP/2.0\r\nHost: a\r\n\r\n",
+    "GET /livez HTTP/0.9\r\nHost: a\r\n\r\n",
+    "GET /livez http/1.1\r\nHost: a\r\n\r\n",
+    "GET /livez HTTP/1.1x\r\nHost: a\r\n\r\n",
+    "GET /livez\r\nHost: a\r\n\r\n",
+    "G(T /livez HTTP/1.1\r\nHost: a\r\n\r\n",
+    " GET /livez HTTP/1.1\r\nHost: a\r\n\r\n",
+];
+
+/// Answered only if somebody reads past the refused request.
+const SMUGGLED: &str = "GET /keys/status?agentId=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn ambiguous_requests_are_400_and_what_is_smuggled_behind_is_not_answered(world: &World) {
+    let service = world.service();
+    let mut wrong = Vec::new();
+    for head in AMBIGUOUS {
+        let mut connection = service.connect();
+        connection.write(format!("{head}{SMUGGLED}").as_bytes()).unwrap();
+        let answer = connection.read(false).unwrap_or_else(|error| panic!("{head:?}: {error}"));
+        if answer.status != 400 {
+            wrong.push(format!("{head:?}: {} {}", answer.status, answer.text()));
+            continue;
+        }
+        answer.is_error(400, "VALIDATION_ERROR", json!({ "field": "request", "received": null }));
+        let rest = connection.rest();
+        if !rest.is_empty() {
+            wrong.push(format!("{head:?}: 400 and {}", String::from_utf8_lossy(&rest)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The server framework escapes what may not stand in a target; the escaped target is what everybody sees then.
+fn a_target_with_forbidden_bytes_is_escaped_and_reaches_no_endpoint(world: &World) {
+    let service = world.service();
+    for target in ["/livez\0", "/\0livez", " /livez", "/livez ", "/li vez", "/livez HTTP/1.1", "/livez\x7f"] {
+        let mut connection = service.connect();
+        connection.write(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+        let answer = connection.read(false).unwrap();
+        assert!(matches!(answer.status, 400 | 404), "{target:?}: {}", answer.text());
+    }
+    let mut connection = service.connect();
+    connection.write(b"GET /keys/status?agentId=1\0 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    connection.read(false).unwrap().error(400, "VALIDATION_ERROR");
+}
+
+fn what_is_no_http_is_closed_without_harm(world: &World) {
+    let service = world.service();
+    let tls_hello = b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03".as_slice();
+    let h2_preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice();
+    let long_line = vec![b'a'; 200_000];
+    for bytes in [tls_hello, h2_preface, b"\r\n\r\n\r\n", b"\0\0\0\0", b"hello\r\n\r\n", &long_line] {
+        let mut connection = service.connect();
+        let _ = connection.write(bytes);
+        let _ = connection.write(SMUGGLED.as_bytes());
+        let _ = connection.write(b"\r\n\r\n");
+        let said = String::from_utf8_lossy(&connection.rest()).into_owned();
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
+        assert!(!said.contains("hasKey"), "{said}");
+    }
+    service.get("/livez").success(200);
+}
+
+fn broken_chunks_are_400_and_closed(world: &World) {
+    let service = world.service();
+    let head = "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for chunks in [
+        "x\r\n",
+        "-1\r\n{}\r\n0\r\n\r\n",
+        "+2\r\n{}\r\n0\r\n\r\n",
+        "0x2\r\n{}\r\n0\r\n\r\n",
+        "ffffffffffffffffff\r\n{}\r\n0\r\n\r\n",
+        "2\r\n{}xx\r\n0\r\n\r\n",
+        "2\r\n{}0\r\n\r\n",
+    ] {
+        let mut connection = service.connect();
+        connection.write(format!("{head}{chunks}{SMUGGLED}").as_bytes()).unwrap();
+        let said = String::from_utf8_lossy(&connection.rest()).into_owned();
+        assert!(said.starts_with("HTTP/1.1 400"), "{chunks:?}: {said}");
+        assert_eq!(said.matches("HTTP/1.1").count(), 1, "{chunks:?}: {said}");
+        assert!(!said.contains("hasKey"), "{chunks:?}: {said}");
+    }
+}
+
+/// A body in chunks of this many bytes.
+fn chunked(service: &Service, path: &str, body: &str, chunk_bytes: usize) -> Vec<u8> {
+    let mut bytes =
+        format!("POST {path} HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n", service.api)
+            .into_bytes();
+    for chunk in body.as_bytes().chunks(chunk_bytes) {
+        bytes.extend(format!("{:x}\r\n", chunk.len()).as_bytes());
+        bytes.extend(chunk);
+        bytes.extend(b"\r\n");
+    }
+    bytes.extend(b"0\r\n\r\n");
+    bytes
+}
+
+fn a_chunked_body_is_read_like_any_other(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let mut connection = service.connect();
+    for chunk_bytes in [1, 7, 1_000] {
+        let body = agent.signed().to_string();
+        connection.write(&chunked(service, "/verify/signature", &body, chunk_bytes)).unwrap();
+        connection.read(false).unwrap().success(200);
+    }
+}
+
+fn a_chunked_body_beyond_16_kib_is_413(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    for (bytes, status) in [(16_384, 200), (16_385, 413), (60_000, 413)] {
+        let mut body = agent.signed();
+        body["padding"] = json!("");
+        body["padding"] = json!("x".repeat(bytes - body.to_string().len()));
+        let mut connection = service.connect();
+        let _ = connection.write(&chunked(service, "/verify/signature", &body.to_string(), 4_000));
+        let answer = connection.read(false).unwrap();
+        assert_eq!(answer.status, status, "{bytes}: {}", answer.text());
+    }
+}
+
+fn an_announced_body_beyond_16_kib_is_413_before_it_comes(world: &World) {
+    let mut connection = world.service().connect();
+    connection.write(b"POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n{").unwrap();
+    let answer = connection.read(false).unwrap();
+    answer.is_error(413, "PAYLOAD_TOO_LARGE", Value::Null);
+    let rest = connection.rest();
+    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+}
+
+fn a_connection_serves_many_requests_one_after_the_other(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let key = agent.generate(service);
+    let mut connection = service.connect();
+    for _ in 0..50 {
+        connection.post("/verify", &json!({ "apiKey": key })).unwrap().success(200);
+        connection.post("/verify", &json!({})).unwrap().error(400, "VALIDATION_ERROR");
+        connection.send("GET", "/nowhere", &[], None).unwrap().error(404, "NOT_FOUND");
+        connection.send("GET", "/livez", &[], None).unwrap().success(200);
+    }
+}
+
+fn pipelined_requests_are_answered_in_order(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let key = agent.generate(service);
+    let body = json!({ "apiKey": key }).to_string();
+    let one = request_bytes(service.api, "POST", "/verify", &[], Some(body.as_bytes()));
+    let other = request_bytes(service.api, "GET", "/livez", &[], None);
+    let mut connection = service.connect();
+    connection.write(&[one.as_slice(), &other, &one].concat()).unwrap();
+    assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agent.text()));
+    // Whoever pipelines is served in order, or told to come again on another connection.
+    for (status, field) in [(200, "status"), (200, "agentId")] {
+        match connection.read(false) {
+            Ok(answer) => assert!(answer.success(status).get(field).is_some(), "{}", answer.text()),
+            Err(_) => return,
+        }
+    }
+}
+
+fn a_body_where_none_belongs_does_not_shift_the_next_request(world: &World) {
+    let service = world.service();
+    let smuggled = SMUGGLED.as_bytes();
+    for path in ["/livez", "/keys/status?agentId=2", "/nowhere"] {
+        for method in ["GET", "POST", "PUT"] {
+            let mut connection = service.connect();
+            let mut bytes = request_bytes(service.api, method, path, &[], Some(smuggled));
+            bytes.extend(request_bytes(service.api, "GET", "/livez", &[], None));
+            connection.write(&bytes).unwrap();
+            let first = connection.read(false).unwrap();
+            assert!(!first.text().contains("\"agentId\":\"1\""), "{}", first.text());
+            if let Ok(second) = connection.read(false) {
+                assert_eq!(second.success(200), json!({ "status": "ok" }), "{method} {path}");
+            }
+        }
+    }
+}
+
+fn slow_clients_do_not_delay_others(world: &World) {
+    let service = Service::start(world.settings());
+    let agent = world.agent(4);
+    let key = agent.generate(&service);
+    let body = agent.signed().to_string();
+    let bytes = request_bytes(service.api, "POST", "/verify/signature", &[], Some(body.as_bytes()));
+    let mut slow: Vec<Connection> = (0..200).map(|_| service.connect()).collect();
+    for byte in &bytes[..60] {
+        for connection in &mut slow {
+            connection.write(&[*byte]).unwrap();
+        }
+        let watch = Stopwatch::start();
+        service.verify(&key).success(200);
+        assert!(watch.elapsed().as_secs() < 2, "{:?}", watch.elapsed());
+    }
+    // Slow is not wrong: the first to finish is served.
+    slow[0].write(&bytes[60..]).unwrap();
+    slow[0].read(false).unwrap().success(200);
+}
+
+fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
+    let service = world.service();
+    let body = world.agent(4).signed().to_string();
+    let bytes = request_bytes(service.api, "POST", "/verify/signature", &[], Some(body.as_bytes()));
+    let mut connection = service.connect();
+    connection.write(&bytes[..bytes.len() - 1]).unwrap();
+    let watch = Stopwatch::start();
+    let answer = connection.read(false).unwrap();
+    answer.is_error(408, "REQUEST_TIMEOUT", Value::Null);
+    assert!((5..20).contains(&watch.elapsed().as_secs()), "{:?}", watch.elapsed());
+    assert!(connection.rest().is_empty());
+}
+
+fn many_idle_connections_do_not_keep_others_out(world: &World) {
+    let service = Service::start(world.settings());
+    let idle: Vec<Connection> = (0..1_000).map(|_| service.connect()).collect();
+    let agent = world.agent(4);
+    let watch = Stopwatch::start();
+    service.verify(&agent.generate(&service)).success(200);
+    assert!(watch.elapsed().as_secs() < 5, "{:?}", watch.elapsed());
+    drop(idle);
+    until("the service is as before", SOON, || (service.get("/readyz").status == 200).then_some(()));
+}
+
+fn a_connection_ends_when_the_client_says_so(world: &World) {
+    for request in [
+        "GET /livez HTTP/1.0\r\n\r\n",
+        "GET /livez HTTP/1.0\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET /livez HTTP/1.1\r\nHost: a\r\nConnection: x , CLOSE\r\n\r\n",
+        "POST /verify HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+    ] {
+        let mut connection = world.service().connect();
+        connection.write(request.as_bytes()).unwrap();
+        let answer = connection.read(false).unwrap();
+        assert!(matches!(answer.status, 200 | 400), "{}", answer.text());
+        assert_ne!(answer.header("connection"), Some("keep-alive"));
+        let watch = Stopwatch::start();
+        assert!(connection.rest().is_empty());
+        assert!(watch.elapsed().as_secs() < 5, "closed at once, not when it is idle for long");
+    }
+}
+
+fn upgrades_and_connect_open_nothing(world: &World) {
+    let service = world.service();
+    for upgrade in ["websocket", "h2c", "tls/1.3", "anything"] {
+        let headers = [("Connection", "Upgrade"), ("Upgrade", upgrade)];
+        let answer = service.request("POST", "/verify", &headers, Some(b"{}"));
+        answer.is_invalid("apiKey", Value::Null);
+    }
+    let mut connection = service.connect();
+    connection.write(b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n").unwrap();
+    let answer = connection.read(false).unwrap();
+    assert!(matches!(answer.status, 400 | 404 | 405), "{}", answer.status);
+    connection = service.connect();
+    let absolute = "GET http://other.example/livez HTTP/1.1\r\nHost: a\r\n\r\n";
+    connection.write(absolute.as_bytes()).unwrap();
+    assert!(matches!(connection.read(false).unwrap().status, 200 | 400 | 404));
+    connection = service.connect();
+    connection.write(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert!(matches!(connection.read(false).unwrap().status, 400 | 404 | 405));
+}
+
+fn headers_have_an_end(world: &World) {
+    let service = world.service();
+    let many: String = (0..5_000).map(|number| format!("X-{number}: y\r\n")).collect();
+    let long = format!("X: {}\r\n", "y".repeat(2_000_000));
+    for headers in [many, long] {
+        let mut connection = service.connect();
+        let _ = connection.write(format!("GET /livez HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
+        let said = String::from_utf8_lossy(&connection.rest()).into_owned();
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
+    }
+    service.get("/livez").success(200);
+}
+
+fn answers_are_json_and_not_to_be_stored(world: &World) {
+    let service = world.service();
+    for answer in [
+        service.get("/livez"),
+        service.get("/readyz"),
+        service.status("1"),
+        service.get("/nowhere"),
+        service.post("/verify", &json!({})),
+        service.get("/verify"),
+    ] {
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        answer.json();
+    }
+}

@@ -1,0 +1,82 @@
+//! `GET /keys/status`: public, and charged to nobody.
+
+use alloy::primitives::U256;
+use serde_json::{Value, json};
+
+use crate::support::case::{Case, cases};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    status_follows_the_key,
+    status_of_an_agent_that_does_not_exist_is_false,
+    leading_zeros_name_the_same_agent,
+    status_shows_the_budget_and_does_not_spend_it,
+    a_wrong_query_is_a_validation_error,
+];
+
+fn status_follows_the_key(world: &World) {
+    let (service, agent) = (world.service(), world.agent(0));
+    let shows = |has_key: bool| {
+        let body = service.status(&agent.text()).success(200);
+        assert_eq!(body, json!({ "hasKey": has_key, "agentId": agent.text() }));
+    };
+    shows(false);
+    agent.generate(service);
+    shows(true);
+    service.rotate(&agent.signed()).success(200);
+    shows(true);
+    service.revoke(&agent.signed()).success(200);
+    shows(false);
+}
+
+fn status_of_an_agent_that_does_not_exist_is_false(world: &World) {
+    for id in [U256::ZERO, U256::from(999_999_999), U256::MAX] {
+        let body = world.service().status(&id.to_string()).success(200);
+        assert_eq!(body, json!({ "hasKey": false, "agentId": id.to_string() }));
+    }
+}
+
+fn leading_zeros_name_the_same_agent(world: &World) {
+    let (service, agent) = (world.service(), world.agent(0));
+    agent.generate(service);
+    for zeros in ["0", "00"] {
+        let body = service.status(&format!("{zeros}{}", agent.id)).success(200);
+        assert_eq!(body, json!({ "hasKey": true, "agentId": agent.text() }));
+    }
+}
+
+fn status_shows_the_budget_and_does_not_spend_it(world: &World) {
+    let (service, agent) = (world.service(), world.agent(0));
+    for _ in 0..20 {
+        assert_eq!(service.status(&agent.text()).allowance(), (10, 10));
+    }
+    agent.generate(service);
+    assert_eq!(service.status(&agent.text()).allowance(), (10, 9));
+}
+
+fn a_wrong_query_is_a_validation_error(world: &World) {
+    let too_large = "115792089237316195423570985008687907853269984665640564039457584007913129639936";
+    for (query, received) in [
+        ("", Value::Null),
+        ("?", Value::Null),
+        ("?agent=7", Value::Null),
+        ("?agentid=7", Value::Null),
+        ("?agentId", json!("")),
+        ("?agentId=", json!("")),
+        ("?agentId=abc", json!("abc")),
+        ("?agentId=-1", json!("-1")),
+        ("?agentId=+1", json!(" 1")),
+        ("?agentId=%2B1", json!("+1")),
+        ("?agentId=1.5", json!("1.5")),
+        ("?agentId=0x1", json!("0x1")),
+        ("?agentId=1%00", json!("1\0")),
+        ("?agentId=%D9%A7", json!("٧")),
+        ("?agentId=1&agentId=1", json!("1")),
+        (format!("?agentId={too_large}").as_str(), json!(too_large)),
+        (format!("?agentId={}", "1".repeat(500)).as_str(), json!("1".repeat(100))),
+        (format!("?agentId=svc_live_v1_{}", "ab".repeat(32)).as_str(), json!("svc_live_v1_abababab…")),
+    ] {
+        let answer = world.service().get(&format!("/keys/status{query}"));
+        answer.is_invalid("agentId", received);
+    }
+}

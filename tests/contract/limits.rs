@@ -1,0 +1,293 @@
+//! Rate limits: per agent by tier in a sliding minute, key management per client and agent in an hour.
+
+use serde_json::{Value, json};
+
+use crate::support::agents::{Agent, LIMITS};
+use crate::support::case::{Case, cases};
+use crate::support::client::{Answer, Connection, with};
+use crate::support::service::{KEY_ENDPOINTS, Service};
+use crate::support::signing::BOB;
+use crate::support::time::{SOON, Stopwatch, unix_seconds, until};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    who_waits_as_long_as_retry_after_says_passes_and_nobody_before,
+    tier_1_passes_once_a_minute,
+    tier_2_passes_16_times_a_minute,
+    tier_3_passes_166_times_a_minute,
+    tier_4_passes_2700_times_a_minute,
+    at_once_exactly_the_limit_passes,
+    agents_do_not_share_a_budget,
+    refused_requests_cost_nothing,
+    a_request_over_the_limit_keeps_its_nonce,
+    keys_are_managed_ten_times_an_hour_and_refusals_count,
+    malformed_key_requests_do_not_count,
+    key_management_is_limited_per_agent,
+    key_management_and_verification_have_budgets_of_their_own,
+    forwarded_for_of_an_untrusted_peer_changes_nothing,
+    forwarded_for_of_a_trusted_peer_names_the_client,
+    refused_credentials_are_limited_per_client,
+    a_clients_good_requests_are_not_counted_as_failures,
+];
+
+fn who_waits_as_long_as_retry_after_says_passes_and_nobody_before(world: &World) {
+    let (service, agent) = (world.service(), world.agent(1));
+    let key = agent.generate(service);
+    service.verify(&key).success(200);
+    let since_admitted = Stopwatch::start();
+    let retry_after = service.verify(&key).is_limited(json!(agent.text()), json!(1), 1);
+    assert!((58..=60).contains(&retry_after), "{retry_after}");
+    let since_told = Stopwatch::start();
+    let bound = std::time::Duration::from_secs(75);
+    let waited = until("the window passes", bound, || {
+        let (asked, answer) = (since_told.elapsed(), service.verify(&key));
+        if answer.status == 200 {
+            return Some(asked);
+        }
+        // Refusals in between do not make the wait longer.
+        assert!(asked.as_secs() < retry_after, "{retry_after} s were waited, and: {}", answer.text());
+        None
+    });
+    assert!(waited.as_secs() <= retry_after + 2, "{waited:?}");
+    let window = since_admitted.elapsed();
+    assert!(window.as_millis() >= 59_900, "a minute lies between two that pass: {window:?}");
+}
+
+/// Uses up a whole budget and checks what is said on the way and at the end.
+fn use_up(world: &World, tier: usize) {
+    let limit = LIMITS[tier - 1];
+    let (service, agent) = (world.service(), world.agent(tier));
+    let key = agent.generate(service);
+    let mut connection = service.connect();
+    let body = json!({ "apiKey": key });
+    let watch = Stopwatch::start();
+    for left in (0..limit).rev() {
+        let answer = connection.post("/verify", &body).unwrap();
+        answer.success(200);
+        assert_eq!(answer.allowance(), (limit, left));
+    }
+    let retry_after =
+        connection.post("/verify", &body).unwrap().is_limited(json!(agent.text()), json!(tier), limit);
+    let spent = watch.elapsed().as_secs();
+    assert!(spent < 55, "the machine is too slow for this test: {spent} s");
+    assert!((59 - spent..=60).contains(&retry_after), "{retry_after} s after {spent} s");
+    let by_signature = service.verify_signature(&agent.signed());
+    by_signature.is_limited(json!(agent.text()), json!(tier), limit);
+}
+
+fn tier_1_passes_once_a_minute(world: &World) {
+    use_up(world, 1);
+}
+
+fn tier_2_passes_16_times_a_minute(world: &World) {
+    use_up(world, 2);
+}
+
+fn tier_3_passes_166_times_a_minute(world: &World) {
+    use_up(world, 3);
+}
+
+fn tier_4_passes_2700_times_a_minute(world: &World) {
+    use_up(world, 4);
+}
+
+fn at_once_exactly_the_limit_passes(world: &World) {
+    let (service, agent) = (world.service(), world.agent(2));
+    let body = json!({ "apiKey": agent.generate(service) });
+    let answers: Vec<Answer> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut connection = service.connect();
+                    (0..8).map(|_| connection.post("/verify", &body).unwrap()).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    let (passed, limited): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 200);
+    let mut left: Vec<u32> = passed.iter().map(|answer| answer.allowance().1).collect();
+    left.sort_unstable();
+    assert_eq!(left, (0..16).collect::<Vec<_>>(), "each that passes counts once");
+    for answer in limited {
+        answer.is_limited(json!(agent.text()), json!(2), 16);
+    }
+}
+
+fn agents_do_not_share_a_budget(world: &World) {
+    let (service, one, other) = (world.service(), world.agent(1), world.agent(1));
+    service.verify_signature(&one.signed()).success(200);
+    service.verify_signature(&one.signed()).error(429, "RATE_LIMITED");
+    service.verify_signature(&other.signed()).success(200);
+}
+
+fn refused_requests_cost_nothing(world: &World) {
+    let (service, agent, other) = (world.service(), world.agent(2), world.agent(2));
+    let key = agent.generate(service);
+    for _ in 0..20 {
+        let foreign = json!({ "apiKey": key, "agentId": other.text() });
+        service.post("/verify", &foreign).error(401, "INVALID_API_KEY");
+        service.post("/verify", &json!({ "apiKey": key, "origin": "no URL" })).error(400, "VALIDATION_ERROR");
+        service.verify_signature(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
+        service.verify_signature(&agent.draft().timestamp(1).body()).error(400, "REPLAY_DETECTED");
+    }
+    assert_eq!(service.verify(&key).allowance(), (16, 15));
+}
+
+fn a_request_over_the_limit_keeps_its_nonce(world: &World) {
+    let (service, agent) = (world.service(), world.agent(1));
+    service.verify_signature(&agent.signed()).success(200);
+    let body = agent.signed();
+    service.verify_signature(&body).error(429, "RATE_LIMITED");
+    world.chain().stake(agent.id, crate::support::agents::THRESHOLDS[1]);
+    let admitted = until("the higher tier shows", SOON, || {
+        Some(service.verify_signature(&body)).filter(|answer| answer.status != 429)
+    });
+    assert_eq!(admitted.success(200)["trustTier"], json!(2));
+}
+
+fn keys_are_managed_ten_times_an_hour_and_refusals_count(world: &World) {
+    let (service, agent) = (world.service(), world.agent(0));
+    // Ten requests: some pass, some are refused for a reason each.
+    let unsigned = with(&agent.signed(), "signature", json!(format!("0x{}", "00".repeat(65))));
+    assert_eq!(service.generate(&agent.signed()).allowance(), (10, 9));
+    service.generate(&agent.signed()).error(409, "KEY_ALREADY_EXISTS");
+    assert_eq!(service.rotate(&agent.signed()).allowance(), (10, 7));
+    service.rotate(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
+    service.revoke(&unsigned).error(401, "SIGNATURE_INVALID");
+    service.rotate(&agent.draft().timestamp(unix_seconds() - 400).body()).error(400, "REPLAY_DETECTED");
+    assert_eq!(service.revoke(&agent.signed()).allowance(), (10, 3));
+    assert_eq!(service.revoke(&agent.signed()).allowance(), (10, 2));
+    assert_eq!(service.status(&agent.text()).allowance(), (10, 2), "asking does not count");
+    assert_eq!(service.generate(&agent.signed()).allowance(), (10, 1));
+    let tenth = service.revoke(&agent.signed());
+    tenth.success(200);
+    assert_eq!(tenth.allowance(), (10, 0));
+    let body = agent.signed();
+    for endpoint in KEY_ENDPOINTS {
+        let retry_after = service.signed(endpoint, &body).is_limited(json!(agent.text()), Value::Null, 10);
+        assert!((3_500..=3_600).contains(&retry_after), "{retry_after}");
+    }
+    assert_eq!(service.status(&agent.text()).success(200)["hasKey"], json!(false));
+    assert_eq!(service.status(&agent.text()).allowance(), (10, 0));
+    // The nonce of the refused request is still unused: its agent is only too low for it.
+    service.verify_signature(&body).error(403, "TIER_BLOCKED");
+}
+
+fn malformed_key_requests_do_not_count(world: &World) {
+    let (service, agent) = (world.service(), world.agent(0));
+    for endpoint in KEY_ENDPOINTS {
+        for _ in 0..5 {
+            service
+                .signed(endpoint, &with(&agent.signed(), "nonce", json!(7)))
+                .error(400, "VALIDATION_ERROR");
+        }
+    }
+    assert_eq!(service.generate(&agent.signed()).allowance(), (10, 9));
+}
+
+/// Uses up what is left of an agent's key management for the hour.
+fn spend(service: &Service, agent: &Agent, times: u32) {
+    for _ in 0..times {
+        service.revoke(&agent.signed()).success(200);
+    }
+    service.revoke(&agent.signed()).is_limited(json!(agent.text()), Value::Null, 10);
+}
+
+fn key_management_is_limited_per_agent(world: &World) {
+    let (service, one, other) = (world.service(), world.agent(0), world.agent(0));
+    spend(service, &one, 10);
+    let zeros = with(&one.signed(), "agentId", json!(format!("00{}", one.id)));
+    service.revoke(&zeros).is_limited(json!(one.text()), Value::Null, 10);
+    service.revoke(&other.signed()).success(200);
+}
+
+fn key_management_and_verification_have_budgets_of_their_own(world: &World) {
+    let (service, agent) = (world.service(), world.agent(1));
+    let key = agent.generate(service);
+    spend(service, &agent, 9);
+    service.verify(&key).error(401, "INVALID_API_KEY");
+    service.verify_signature(&agent.signed()).success(200);
+}
+
+fn revoke_via(service: &Service, agent: &Agent, forwarded: &[&str]) -> Answer {
+    let headers: Vec<_> = forwarded.iter().map(|chain| ("X-Forwarded-For", *chain)).collect();
+    let body = agent.signed().to_string();
+    service.request("DELETE", "/keys", &headers, Some(body.as_bytes()))
+}
+
+fn forwarded_for_of_an_untrusted_peer_changes_nothing(world: &World) {
+    let (service, agent) = (world.service(), world.agent(0));
+    for client in 0..10 {
+        revoke_via(service, &agent, &[&format!("203.0.113.{client}")]).success(200);
+    }
+    for header in ["X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "True-Client-IP"] {
+        let body = agent.signed().to_string();
+        let answer = service.request("DELETE", "/keys", &[(header, "203.0.113.99")], Some(body.as_bytes()));
+        answer.is_limited(json!(agent.text()), Value::Null, 10);
+    }
+}
+
+fn forwarded_for_of_a_trusted_peer_names_the_client(world: &World) {
+    let trusted: Vec<toml::Value> = vec!["127.0.0.0/8".into(), "10.0.0.0/8".into()];
+    let service = Service::start(world.settings().set("listen.trusted_proxies", trusted));
+    let agent = world.agent(0);
+    let via = |forwarded: &[&str]| revoke_via(&service, &agent, forwarded);
+    for left in (0..10).rev() {
+        // What stands left of the first untrusted hop was written by anybody.
+        let forged = format!("198.51.100.{left}, 203.0.113.1, 10.0.0.{left}");
+        assert_eq!(via(&[&forged]).allowance(), (10, left));
+    }
+    via(&["203.0.113.1"]).is_limited(json!(agent.text()), Value::Null, 10);
+    via(&["192.0.2.77", "203.0.113.1, 10.9.9.9"]).is_limited(json!(agent.text()), Value::Null, 10);
+    assert_eq!(via(&["203.0.113.2"]).allowance(), (10, 9), "another client");
+    assert_eq!(via(&["2001:db8::1"]).allowance(), (10, 9));
+    assert_eq!(via(&["2001:db8::2"]).allowance(), (10, 8), "an IPv6 client is its /64");
+    assert_eq!(via(&["2001:db8:0:1::1"]).allowance(), (10, 9));
+    assert_eq!(via(&[]).allowance(), (10, 9), "the proxy itself");
+    assert_eq!(via(&["203.0.113.1, garbage"]).allowance(), (10, 8), "what can't be read means the peer");
+}
+
+fn refused_credentials_are_limited_per_client(world: &World) {
+    let trusted: Vec<toml::Value> = vec!["127.0.0.0/8".into()];
+    let settings =
+        world.settings().set("abuse.failures_per_minute", 4).set("listen.trusted_proxies", trusted);
+    let service = Service::start(settings);
+    let agent = world.agent(4);
+    let key = agent.generate(&service);
+    let from = |client: &str, path: &str, body: &Value| {
+        let headers = [("X-Forwarded-For", client)];
+        service.request("POST", path, &headers, Some(body.to_string().as_bytes()))
+    };
+    let bad = |client: &str| {
+        let unknown = json!({ "apiKey": crate::support::agents::unknown_key(2) });
+        from(client, "/verify", &unknown).error(401, "INVALID_API_KEY");
+        let stranger = agent.draft().by(BOB).body();
+        from(client, "/verify/signature", &stranger).error(401, "SIGNATURE_INVALID");
+        let missing = world.known_agent(777_777_777_u64.try_into().unwrap(), BOB).signed();
+        from(client, "/verify/signature", &missing).error(404, "AGENT_NOT_FOUND");
+        from(client, "/keys/rotate", &agent.draft().timestamp(1).body()).error(400, "REPLAY_DETECTED");
+    };
+    bad("203.0.113.1");
+    let good = json!({ "apiKey": key });
+    let retry_after = from("203.0.113.1", "/verify", &good).is_limited(Value::Null, Value::Null, 4);
+    assert!((50..=60).contains(&retry_after), "{retry_after}");
+    from("203.0.113.1", "/verify/signature", &agent.signed()).is_limited(json!(agent.text()), Value::Null, 4);
+    from("203.0.113.1", "/keys/rotate", &agent.signed()).is_limited(json!(agent.text()), Value::Null, 4);
+    from("203.0.113.2", "/verify", &good).success(200);
+    bad("203.0.113.2");
+}
+
+fn a_clients_good_requests_are_not_counted_as_failures(world: &World) {
+    let service = Service::start(world.settings().set("abuse.failures_per_minute", 1));
+    let (agent, blocked) = (world.agent(4), world.agent(0));
+    let key = agent.generate(&service);
+    let mut connection: Connection = service.connect();
+    for _ in 0..20 {
+        connection.post("/verify", &json!({ "apiKey": key })).unwrap().success(200);
+        service.verify_signature(&blocked.signed()).error(403, "TIER_BLOCKED");
+        service.verify("no key").error(400, "VALIDATION_ERROR");
+    }
+    service.generate(&agent.signed()).error(409, "KEY_ALREADY_EXISTS");
+    service.verify(&key).success(200);
+}

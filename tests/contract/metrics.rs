@@ -1,0 +1,149 @@
+//! `GET /metrics`: what is counted, and that nothing there names an agent, a key or a client.
+
+use alloy::primitives::U256;
+use serde_json::json;
+
+use crate::support::agents::{THRESHOLDS, unknown_key};
+use crate::support::case::{Case, cases};
+use crate::support::client::Connection;
+use crate::support::metrics::Samples;
+use crate::support::relay::{Behaviour, Relay};
+use crate::support::service::Service;
+use crate::support::signing::{ALICE, BOB};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    requests_denials_and_limiter_decisions_are_counted,
+    rpc_store_and_cache_series_move,
+    readiness_is_shown_as_a_gauge,
+    malformed_requests_are_counted,
+    no_label_holds_an_agent_a_key_or_an_ip,
+    the_admin_address_answers_nothing_else,
+];
+
+fn samples(service: &Service) -> Samples {
+    Samples::parse(&service.metrics())
+}
+
+fn requests_denials_and_limiter_decisions_are_counted(world: &World) {
+    let service = Service::start(world.settings());
+    let (bronze, blocked) = (world.agent(1), world.agent(0));
+    let key = bronze.generate(&service);
+    let before = samples(&service);
+    service.verify(&key).success(200);
+    service.verify(&key).error(429, "RATE_LIMITED");
+    service.verify(&unknown_key(7)).error(401, "INVALID_API_KEY");
+    service.verify_signature(&blocked.signed()).error(403, "TIER_BLOCKED");
+    service.verify_signature(&json!({})).error(400, "VALIDATION_ERROR");
+    service.get("/nowhere").error(404, "NOT_FOUND");
+    let after = samples(&service);
+    let moved = |name: &str, pieces: &[&str]| after.sum(name, pieces) - before.sum(name, pieces);
+    for (status, times) in [("200", 1.0), ("429", 1.0), ("401", 1.0)] {
+        let labels = ["door=\"api\"", "endpoint=\"/verify\"", &format!("status=\"{status}\"")];
+        assert_eq!(moved("tiergate_requests_total", &labels), times, "{status}");
+    }
+    for error_type in ["RATE_LIMITED", "INVALID_API_KEY", "TIER_BLOCKED", "VALIDATION_ERROR", "NOT_FOUND"] {
+        let labels = ["door=\"api\"", &format!("error_type=\"{error_type}\"")];
+        assert_eq!(moved("tiergate_denials_total", &labels), 1.0, "{error_type}");
+    }
+    for (tier, decision) in [("1", "admitted"), ("1", "limited"), ("0", "blocked")] {
+        let labels = [format!("tier=\"{tier}\""), format!("decision=\"{decision}\"")];
+        let labels = [labels[0].as_str(), labels[1].as_str()];
+        assert_eq!(moved("tiergate_limiter_decisions_total", &labels), 1.0, "{tier} {decision}");
+    }
+    assert_eq!(moved("tiergate_request_duration_seconds_count", &["endpoint=\"/verify\""]), 3.0);
+    assert_eq!(after.sum("tiergate_build_info", &[]), 1.0);
+}
+
+fn rpc_store_and_cache_series_move(world: &World) {
+    let relay = Relay::new(world.chain().node);
+    let node = format!("http://{}", relay.address);
+    let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
+    let agent = world.agent(4);
+    let before = samples(&service);
+    let key = agent.generate(&service);
+    service.verify(&key).success(200);
+    service.verify(&key).success(200);
+    relay.behave(Behaviour::Http(500, String::new()));
+    service.verify_signature(&agent.signed()).error(503, "RPC_ERROR");
+    let after = samples(&service);
+    let moved = |name: &str, pieces: &[&str]| after.sum(name, pieces) - before.sum(name, pieces);
+    assert!(moved("tiergate_rpc_calls_total", &["method=\"eth_call\""]) >= 3.0);
+    assert!(moved("tiergate_rpc_duration_seconds_count", &["method=\"eth_call\""]) >= 3.0);
+    let failed = ["method=\"eth_call\"", "kind=\"http_status\""];
+    assert_eq!(moved("tiergate_rpc_errors_total", &failed), 1.0);
+    assert!(moved("tiergate_profile_cache_total", &["result=\"miss\""]) >= 1.0);
+    assert_eq!(moved("tiergate_profile_cache_total", &[]), 2.0, "one look-up for each verification");
+    for (verb, times) in [("find", 2.0), ("admit", 2.0), ("change_key", 1.0), ("hit", 1.0)] {
+        let labels = [format!("verb=\"{verb}\""), "outcome=\"ok\"".to_owned()];
+        let labels = [labels[0].as_str(), labels[1].as_str()];
+        assert_eq!(moved("tiergate_store_operations_total", &labels), times, "{verb}");
+    }
+}
+
+fn readiness_is_shown_as_a_gauge(world: &World) {
+    let mut relay = Relay::new(world.chain().node);
+    let node = format!("http://{}", relay.address);
+    let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
+    let now = samples(&service);
+    let gauges = |samples: &Samples| {
+        ["store", "chain"].map(|check| samples.get(&format!("tiergate_ready{{check=\"{check}\"}}")))
+    };
+    assert_eq!(gauges(&now), [1.0, 1.0]);
+    relay.close();
+    crate::support::time::until("the gauge falls", crate::support::time::SOON, || {
+        (gauges(&samples(&service)) == [1.0, 0.0]).then_some(())
+    });
+}
+
+fn malformed_requests_are_counted(world: &World) {
+    let service = Service::start(world.settings());
+    let mut connection = service.connect();
+    connection.write(b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").unwrap();
+    assert_eq!(connection.read(false).unwrap().status, 400);
+    assert_eq!(samples(&service).get("tiergate_malformed_requests_total{door=\"api\"}"), 1.0);
+}
+
+fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
+    let service = Service::start(world.settings());
+    let id = U256::from(314_159_265_358_979_u64);
+    world.chain().mint_with_id(ALICE, id);
+    world.chain().stake(id, THRESHOLDS[0]);
+    let agent = world.known_agent(id, ALICE);
+    let key = agent.generate(&service);
+    service.verify(&key).success(200);
+    service.verify(&key).error(429, "RATE_LIMITED");
+    service.verify_signature(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
+    service.status(&agent.text()).success(200);
+    service.get(&format!("/agents/{}", agent.id)).error(404, "NOT_FOUND");
+    service.request(&format!("X{id}"), "/verify", &[], None);
+    let text = service.metrics();
+    let addresses = [ALICE, BOB].map(|account| account.address.to_checksum(None));
+    for secret in [&agent.text(), &key[12..].to_owned(), &addresses[0], &addresses[1]] {
+        assert!(!text.to_lowercase().contains(&secret.to_lowercase()), "{secret}");
+    }
+    let known = ["check", "decision", "door", "endpoint", "error_type", "kind", "le", "method", "outcome"];
+    let known = [known.as_slice(), &["result", "status", "tier", "verb", "version"]].concat();
+    for series in Samples::parse(&text).series() {
+        let Some((_, labels)) = series.split_once('{') else { continue };
+        for label in labels.trim_end_matches('}').split("\",") {
+            let (name, value) = label.split_once("=\"").unwrap();
+            assert!(known.contains(&name), "{series}");
+            let value = value.trim_end_matches('"');
+            assert!(value.parse::<std::net::IpAddr>().is_err(), "{series}");
+            assert!(value.parse::<std::net::SocketAddr>().is_err(), "{series}");
+        }
+    }
+}
+
+fn the_admin_address_answers_nothing_else(world: &World) {
+    let service = world.service();
+    for (method, path, status) in
+        [("GET", "/", 404), ("POST", "/verify", 404), ("GET", "/metrics/", 404), ("POST", "/metrics", 405)]
+    {
+        let answer = Connection::open(service.admin).unwrap().send(method, path, &[], None).unwrap();
+        assert_eq!(answer.status, status, "{method} {path}");
+    }
+    let scraped = Connection::open(service.admin).unwrap().send("GET", "/metrics", &[], None).unwrap();
+    assert!(scraped.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+}

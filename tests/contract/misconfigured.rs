@@ -1,0 +1,117 @@
+//! Registries that are not there, are of an older kind, or say absurd things.
+
+use alloy::primitives::{Address, U256, address};
+use serde_json::json;
+
+use crate::support::agents::{Agent, THRESHOLDS};
+use crate::support::case::{Case, cases};
+use crate::support::service::{SIGNED_ENDPOINTS, Service};
+use crate::support::signing::ALICE;
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    an_address_without_code_is_503_and_not_ready_never_404,
+    an_older_registry_says_unminted_in_its_own_words,
+    a_registry_that_answers_with_no_owner_means_unminted,
+    absurdly_long_texts_are_cut_to_16_kib,
+    absent_optional_registries_are_zero_and_empty,
+    signatures_are_bound_to_the_configured_registry,
+];
+
+/// Nothing was ever deployed here.
+const NOWHERE: Address = address!("0x00000000000000000000000000000000DeaDBeef");
+
+fn an_address_without_code_is_503_and_not_ready_never_404(world: &World) {
+    let contracts = world.chain().contracts;
+    for key in [
+        "chain.contracts.identity",
+        "chain.contracts.stake_vault",
+        "chain.contracts.reputation",
+        "chain.contracts.validation",
+        "chain.contracts.organization",
+        "chain.multicall",
+    ] {
+        let service = Service::start_unready(world.settings().at(key, NOWHERE));
+        let unready = json!({ "status": "unavailable", "checks": { "store": "ok", "chain": "error" } });
+        assert_eq!(service.get("/readyz").success(503), unready, "{key}");
+        let registry = if key.ends_with("identity") { NOWHERE } else { contracts.identity };
+        let agent = world.agent(4);
+        for id in [agent.id, U256::from(555_555_555_u64)] {
+            let signed = Agent::on(registry, id, ALICE).signed();
+            let answer = service.verify_signature(&signed);
+            // The owner can still be read where only another registry is missing.
+            if id != agent.id && registry != NOWHERE {
+                answer.error(404, "AGENT_NOT_FOUND");
+            } else {
+                assert_eq!(answer.status, 503, "{key}: {}", answer.text());
+                assert_eq!(answer.error(503, "RPC_ERROR")["method"], json!("eth_call"));
+            }
+        }
+        assert!(service.log().contains(key), "the log says which: {}", service.log());
+    }
+}
+
+fn an_older_registry_says_unminted_in_its_own_words(world: &World) {
+    unminted_is_404_on(world, "LegacyIdentity");
+}
+
+fn a_registry_that_answers_with_no_owner_means_unminted(world: &World) {
+    unminted_is_404_on(world, "ZeroOwnerIdentity");
+}
+
+fn unminted_is_404_on(world: &World, artifact: &str) {
+    let registry = world.chain().deploy(artifact);
+    let service = Service::start(world.settings().at("chain.contracts.identity", registry));
+    let missing = Agent::on(registry, U256::from(77), ALICE);
+    for endpoint in SIGNED_ENDPOINTS {
+        let answer = service.signed(endpoint, &missing.signed());
+        answer.is_error(404, "AGENT_NOT_FOUND", json!({ "agentId": "77" }));
+    }
+    let id = world.chain().mint_on(registry, ALICE, "ipfs://old");
+    world.chain().stake(id, THRESHOLDS[3]);
+    let answer = service.verify_signature(&Agent::on(registry, id, ALICE).signed());
+    let body = answer.success(200);
+    assert_eq!(body["metadataURI"], json!("ipfs://old"));
+}
+
+fn absurdly_long_texts_are_cut_to_16_kib(world: &World) {
+    let registry = world.chain().deploy("AbsurdStrings");
+    let service = Service::start(world.settings().at("chain.contracts.identity", registry));
+    for (uri_bytes, shown) in [(16_384, 16_384), (16_385, 16_384), (100 * 1_024, 16_384)] {
+        let id = world.chain().mint_on(registry, ALICE, "");
+        world.chain().set_length(registry, id, uri_bytes);
+        world.chain().stake(id, THRESHOLDS[3]);
+        let answer = service.verify_signature(&Agent::on(registry, id, ALICE).signed());
+        let body = answer.success(200);
+        assert_eq!(body["metadataURI"], json!("a".repeat(shown)), "{uri_bytes}");
+    }
+}
+
+fn absent_optional_registries_are_zero_and_empty(world: &World) {
+    let agent = world.agent(4);
+    let chain = world.chain();
+    chain.feedback(agent.id, 5.try_into().unwrap());
+    chain.validate(ALICE, agent.id, true, "evidence");
+    chain.join(chain.organization("Guild"), agent.id);
+    let settings = world
+        .settings()
+        .without("chain.contracts.reputation")
+        .without("chain.contracts.validation")
+        .without("chain.contracts.organization");
+    let body = Service::start(settings).verify_signature(&agent.signed()).success(200);
+    assert_eq!(body["reputation"], json!({ "totalScore": "0", "feedbackCount": 0, "averageRating": null }));
+    let validation =
+        json!({ "count": 0, "latestPassed": null, "latestEvidence": null, "latestValidator": null });
+    assert_eq!(body["validation"], validation);
+    assert_eq!(body["organizations"], json!([]));
+    assert_eq!(body["trustTier"], json!(4));
+}
+
+fn signatures_are_bound_to_the_configured_registry(world: &World) {
+    let registry = world.chain().deploy("IdentityRegistry");
+    let service = Service::start(world.settings().at("chain.contracts.identity", registry));
+    let id = world.chain().mint_on(registry, ALICE, "");
+    let elsewhere = world.known_agent(id, ALICE);
+    service.generate(&elsewhere.signed()).error(401, "SIGNATURE_INVALID");
+    service.generate(&Agent::on(registry, id, ALICE).signed()).success(201);
+}

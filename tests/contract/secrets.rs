@@ -1,0 +1,103 @@
+//! No API key, signature or provider key in the log or in metrics, whatever was asked.
+
+use serde_json::{Value, json};
+
+use crate::support::agents::{key_of, unknown_key};
+use crate::support::case::{Case, cases};
+use crate::support::client::with;
+use crate::support::relay::{Behaviour, Relay};
+use crate::support::service::{SIGNED_ENDPOINTS, Service};
+use crate::support::signing::BOB;
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven,
+    the_stores_file_holds_no_key,
+];
+
+fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: &World) {
+    let relay = Relay::new(world.chain().node);
+    let url = format!("http://user-secret:pass-secret@{}/v2/path-secret?k=query-secret", relay.address);
+    let service = Service::start(world.settings().set("chain.rpc_urls", vec![url]));
+    let (agent, blocked) = (world.agent(1), world.agent(0));
+    let mut secrets: Vec<String> =
+        ["user-secret", "pass-secret", "path-secret", "query-secret"].map(str::to_owned).into();
+    let remember = |secrets: &mut Vec<String>, body: &Value| {
+        let signature = body["signature"].as_str().unwrap();
+        secrets.push(signature[2..66].to_owned());
+        secrets.push(signature[66..].to_owned());
+    };
+
+    let mut key = agent.generate(&service);
+    secrets.push(key[12..].to_owned());
+    let rotated = agent.signed();
+    remember(&mut secrets, &rotated);
+    key = key_of(&service.rotate(&rotated).success(200));
+    secrets.push(key[12..].to_owned());
+    service.verify(&key).success(200);
+    service.verify(&key).error(429, "RATE_LIMITED");
+    let stranger = unknown_key(8);
+    secrets.push(stranger[12..].to_owned());
+    service.verify(&stranger).error(401, "INVALID_API_KEY");
+    service.verify(&format!("{key}0")).error(400, "VALIDATION_ERROR");
+    service.get(&format!("/verify?apiKey={key}")).error(405, "METHOD_NOT_ALLOWED");
+    service.get(&format!("/{key}")).error(404, "NOT_FOUND");
+    service.status(&key).error(400, "VALIDATION_ERROR");
+    for endpoint in SIGNED_ENDPOINTS {
+        for body in [
+            agent.signed(),
+            agent.draft().by(BOB).body(),
+            agent.draft().timestamp(1).body(),
+            blocked.signed(),
+            with(&agent.signed(), "nonce", json!(key)),
+        ] {
+            remember(&mut secrets, &body);
+            service.signed(endpoint, &body);
+        }
+    }
+    // What is no HTTP is not quoted either, and neither is what a node says.
+    let mut connection = service.connect();
+    connection.write(format!("POST /verify HTTP/1.1\r\nX {key}\0: {stranger}\r\n\r\n").as_bytes()).unwrap();
+    connection.rest();
+    let quoting = "bad key path-secret query-secret user-secret pass-secret".to_owned();
+    for behaviour in [
+        Behaviour::Members(json!({ "error": { "code": -32_000, "message": quoting } })),
+        Behaviour::Http(403, quoting),
+        Behaviour::Close,
+    ] {
+        relay.behave(behaviour);
+        service.verify_signature(&agent.signed()).error(503, "RPC_ERROR");
+        // The log tells of one fault of a kind in a second.
+        let lines = || service.log().lines().count();
+        let before = lines();
+        crate::support::time::until("the fault is logged", crate::support::time::SOON, || {
+            service.verify_signature(&agent.signed()).error(503, "RPC_ERROR");
+            (lines() > before).then_some(())
+        });
+    }
+    let (log, metrics) = (service.log(), service.metrics());
+    assert!(log.contains("API key generated") && log.contains("API key rotated"), "{log}");
+    secrets.retain(|secret| !secret.is_empty());
+    for secret in secrets {
+        assert!(!metrics.contains(&secret), "{secret} in metrics");
+        assert!(!log.to_lowercase().contains(&secret.to_lowercase()), "{secret} in the log: {log}");
+    }
+}
+
+fn the_stores_file_holds_no_key(world: &World) {
+    let mut service = Service::start(world.settings());
+    let agent = world.agent(4);
+    let signed = agent.signed();
+    let key = key_of(&service.generate(&signed).success(201));
+    service.kill();
+    let (key, signature) = (key.into_bytes(), signed["signature"].as_str().unwrap().as_bytes().to_vec());
+    for entry in std::fs::read_dir(service.data()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        for secret in [&key[12..], &signature[2..]] {
+            let raw = alloy::primitives::hex::decode(secret).unwrap();
+            for form in [secret, raw.as_slice()] {
+                assert!(!bytes.windows(form.len()).any(|window| window == form), "a secret on the disk");
+            }
+        }
+    }
+}

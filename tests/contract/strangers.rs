@@ -1,0 +1,107 @@
+//! Whoever has nothing to show costs next to nothing.
+
+use alloy::primitives::U256;
+use serde_json::json;
+
+use crate::support::agents::{THRESHOLDS, unknown_key};
+use crate::support::case::{Case, cases};
+use crate::support::service::Service;
+use crate::support::signing::ALICE;
+use crate::support::time::{Stopwatch, unix_seconds};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    twenty_thousand_unknown_keys_leave_memory_flat_and_a_good_agent_passes,
+    unminted_agents_leave_memory_flat_and_a_good_agent_passes,
+    a_key_made_right_after_a_failed_look_up_works,
+    an_agent_minted_right_after_a_404_is_found,
+];
+
+/// How much the process may grow while strangers knock, in KiB: room for connections and allocator slack, far less than
+/// a hundred bytes for each stranger would take.
+const GROWTH_KIB_MAX: u64 = 4_096;
+
+/// Sends `count` bodies over a few connections, which must all be answered with `status`.
+fn knock(service: &Service, path: &str, status: u16, count: u64, body: &(dyn Fn(u64) -> String + Sync)) {
+    std::thread::scope(|scope| {
+        for part in 0..4 {
+            scope.spawn(move || {
+                let mut connection = service.connect();
+                for number in (part..count).step_by(4) {
+                    let sent = body(number);
+                    let answer = connection.send("POST", path, &[], Some(sent.as_bytes())).unwrap();
+                    assert_eq!(answer.status, status, "{}", answer.text());
+                }
+            });
+        }
+    });
+}
+
+/// Memory stays flat over a flood, and an agent with a key is served within reason beside it.
+fn flood(
+    service: &Service,
+    key: &str,
+    path: &str,
+    status: u16,
+    count: u64,
+    body: &(dyn Fn(u64) -> String + Sync),
+) {
+    knock(service, path, status, 2_000, body);
+    let before = service.resident_kib();
+    std::thread::scope(|scope| {
+        let strangers = scope.spawn(|| knock(service, path, status, count, &|number| body(2_000 + number)));
+        while !strangers.is_finished() {
+            let watch = Stopwatch::start();
+            let answer = service.verify(key);
+            assert!(matches!(answer.status, 200 | 429), "{}", answer.text());
+            assert!(watch.elapsed().as_secs() < 5, "{:?}", watch.elapsed());
+        }
+    });
+    let grown = service.resident_kib().saturating_sub(before);
+    assert!(grown <= GROWTH_KIB_MAX, "{grown} KiB for {count} strangers");
+    assert!(matches!(service.verify(key).status, 200 | 429));
+}
+
+fn twenty_thousand_unknown_keys_leave_memory_flat_and_a_good_agent_passes(world: &World) {
+    let settings = world.settings().set("tiers.requests_per_minute", vec![1_000_000; 4]);
+    let service = Service::start(settings);
+    let key = world.agent(4).generate(&service);
+    let body = |number| json!({ "apiKey": unknown_key(number) }).to_string();
+    flood(&service, &key, "/verify", 401, 20_000, &body);
+}
+
+fn unminted_agents_leave_memory_flat_and_a_good_agent_passes(world: &World) {
+    let settings = world.settings().set("tiers.requests_per_minute", vec![1_000_000; 4]);
+    let service = Service::start(settings);
+    let key = world.agent(4).generate(&service);
+    let now = unix_seconds();
+    let signature = format!("0x{}1b", "11".repeat(64));
+    let body = |number: u64| {
+        let agent = (5_000_000_000_u64 + number).to_string();
+        json!({ "agentId": agent, "signature": signature, "nonce": "1", "timestamp": now }).to_string()
+    };
+    flood(&service, &key, "/verify/signature", 404, 3_000, &body);
+}
+
+fn a_key_made_right_after_a_failed_look_up_works(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let key = agent.generate(service);
+    service.revoke(&agent.signed()).success(200);
+    for _ in 0..3 {
+        service.verify(&key).error(401, "INVALID_API_KEY");
+        service.verify(&agent.generate(service)).success(200);
+        service.revoke(&agent.signed()).success(200);
+    }
+}
+
+fn an_agent_minted_right_after_a_404_is_found(world: &World) {
+    let (service, chain) = (world.service(), world.chain());
+    let base = U256::from(40_000_000_000_u64);
+    for offset in 0..3_u64 {
+        let agent = world.known_agent(base + U256::from(offset), ALICE);
+        chain.stake(agent.id, THRESHOLDS[3]);
+        service.verify_signature(&agent.signed()).error(404, "AGENT_NOT_FOUND");
+        chain.mint_with_id(ALICE, agent.id);
+        service.verify_signature(&agent.signed()).success(200);
+    }
+}

@@ -1,0 +1,212 @@
+//! An HTTP/1.1 client that shows everything and repairs nothing.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::support::time::unix_millis;
+
+/// How long an answer is waited for: longer than any time limit of the service.
+const ANSWER_WITHIN: Duration = Duration::from_secs(40);
+
+/// What the service answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// A header's value; it must not stand twice.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut named = self.headers.iter().filter(|(header, _)| header.eq_ignore_ascii_case(name));
+        let value = named.next().map(|(_, value)| value.as_str());
+        assert!(named.next().is_none(), "{name} stands twice: {self:?}");
+        value
+    }
+
+    /// The body as JSON, which its content type must announce.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.text());
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The JSON body of an answer that must have this status, and be no error.
+    #[track_caller]
+    pub(crate) fn success(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text());
+        assert_eq!(self.header("retry-after"), None, "only on 429");
+        self.json()
+    }
+
+    /// The limit and what is left of it, as the headers say.
+    #[track_caller]
+    pub(crate) fn allowance(&self) -> (u32, u32) {
+        let number = |name: &str| self.header(name).unwrap_or_else(|| panic!("no {name}")).parse().unwrap();
+        for spelling in ["X-RateLimit-Limit", "X-RateLimit-Remaining"] {
+            assert!(self.headers.iter().any(|(name, _)| name == spelling), "spelled as in the contract");
+        }
+        (number("X-RateLimit-Limit"), number("X-RateLimit-Remaining"))
+    }
+
+    /// The details of an error answer. Checks all that errors have in common: the body's fields and no others, the
+    /// time, and which headers come with it.
+    #[track_caller]
+    pub(crate) fn error(&self, status: u16, error_type: &str) -> Value {
+        assert_eq!(self.status, status, "{}", self.text());
+        let body = self.json();
+        assert_eq!(body["errorType"], json!(error_type), "{body}");
+        assert!(body["error"].as_str().is_some_and(|message| !message.is_empty()), "{body}");
+        let age = unix_millis().abs_diff(body["timestamp"].as_u64().unwrap());
+        assert!(age < 120_000, "the timestamp is in milliseconds: {body}");
+        let fields = body.as_object().unwrap();
+        let known = ["error", "errorType", "details", "timestamp"];
+        assert!(fields.keys().all(|field| known.contains(&field.as_str())), "{body}");
+        if status != 429 {
+            for name in ["retry-after", "x-ratelimit-limit", "x-ratelimit-remaining"] {
+                assert_eq!(self.header(name), None, "{name} comes with successes and 429 only");
+            }
+        }
+        fields.get("details").cloned().unwrap_or(Value::Null)
+    }
+
+    /// An error with exactly these details.
+    #[track_caller]
+    pub(crate) fn is_error(&self, status: u16, error_type: &str, details: Value) {
+        assert_eq!(self.error(status, error_type), details);
+    }
+
+    /// A validation error for this field, with this echo.
+    #[track_caller]
+    pub(crate) fn is_invalid(&self, field: &str, received: Value) {
+        self.is_error(400, "VALIDATION_ERROR", json!({ "field": field, "received": received }));
+    }
+
+    /// A 429 whose headers and details agree; gives the seconds to wait.
+    #[track_caller]
+    pub(crate) fn is_limited(&self, agent_id: Value, tier: Value, limit: u32) -> u64 {
+        let details = self.error(429, "RATE_LIMITED");
+        let retry_after = details["retryAfter"].as_u64().unwrap();
+        let expected =
+            json!({ "agentId": agent_id, "tier": tier, "limit": limit, "retryAfter": retry_after });
+        assert_eq!(details, expected);
+        assert_eq!(self.allowance(), (limit, 0));
+        assert!(self.headers.iter().any(|(name, _)| name == "Retry-After"), "spelled as in the contract");
+        assert_eq!(self.header("Retry-After"), Some(retry_after.to_string().as_str()));
+        assert!(retry_after >= 1, "a client must not be told to come back at once");
+        retry_after
+    }
+}
+
+/// A kept-alive connection.
+pub(crate) struct Connection {
+    stream: BufReader<TcpStream>,
+    host: SocketAddr,
+}
+
+impl Connection {
+    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+        Ok(Self { stream: BufReader::new(stream), host: address })
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&[u8]>,
+    ) -> io::Result<Answer> {
+        self.write(&request_bytes(self.host, method, path, headers, body))?;
+        self.read(method == "HEAD")
+    }
+
+    pub(crate) fn post(&mut self, path: &str, body: &Value) -> io::Result<Answer> {
+        self.send("POST", path, &[], Some(body.to_string().as_bytes()))
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// Reads one answer; `head_only` for the answer to HEAD, which announces a body that does not come.
+    pub(crate) fn read(&mut self, head_only: bool) -> io::Result<Answer> {
+        let status_line = self.line()?;
+        let status = status_line.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(format!("no status line: {status_line:?}")))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').ok_or_else(|| io::Error::other("no header"))?;
+            headers.push((name.to_owned(), value.trim().to_owned()));
+        }
+        let mut answer = Answer { status, headers, body: Vec::new() };
+        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+        if !head_only {
+            answer.body = vec![0; length];
+            self.stream.read_exact(&mut answer.body)?;
+        }
+        Ok(answer)
+    }
+
+    /// What still comes until the other side closes.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest) {
+            Ok(_) => rest,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => rest,
+            Err(error) => panic!("the connection is not closed: {error}; {}", String::from_utf8_lossy(&rest)),
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        match line.strip_suffix("\r\n") {
+            Some(line) => Ok(line.to_owned()),
+            None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("cut off: {line:?}"))),
+        }
+    }
+}
+
+/// A whole request.
+pub(crate) fn request_bytes(
+    host: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Option<&[u8]>,
+) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if let Some(body) = body {
+        head.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
+    }
+    [head.as_bytes(), b"\r\n", body.unwrap_or_default()].concat()
+}
+
+/// A body with one field replaced, or taken away.
+pub(crate) fn with(body: &Value, field: &str, value: impl Into<Option<Value>>) -> Value {
+    let mut fields: Map<String, Value> = body.as_object().unwrap().clone();
+    match value.into() {
+        Some(value) => fields.insert(field.to_owned(), value),
+        None => fields.remove(field),
+    };
+    Value::Object(fields)
+}

@@ -1,0 +1,105 @@
+//! Child processes that end with the test process, whatever becomes of it.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::support::time::{SOON, until};
+
+/// Runs the child beside a reader of a pipe that closes when the test process is gone, and kills it then.
+const WATCHED: &str = r#"log=$1; shift
+"$@" >>"$log" 2>&1 & child=$!
+echo $child
+cat >/dev/null
+kill -9 $child
+wait $child"#;
+
+/// A running program.
+pub(crate) struct Process {
+    watcher: Child,
+    pid: u32,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a program; what it writes is appended to `log`. `limits` is put before the rest of the shell's script.
+    pub(crate) fn start(program: &Path, arguments: &[String], log: &Path, limits: &str) -> Self {
+        let mut watcher = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{limits}\n{WATCHED}"))
+            .arg("sh")
+            .arg(log)
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(watcher.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { watcher, pid: line.trim().parse().unwrap(), log: log.to_owned() }
+    }
+
+    /// Everything that was written so far, to standard output and standard error.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Resident memory, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse().unwrap()
+    }
+}
+
+impl Drop for Process {
+    /// Kills at once, as with `kill -9`, and waits for the end.
+    fn drop(&mut self) {
+        drop(self.watcher.stdin.take());
+        let _ = self.watcher.wait();
+    }
+}
+
+/// Runs a program that should end by itself.
+pub(crate) fn run_to_end(program: &Path, arguments: &[String], folder: &Path) -> Output {
+    let (out, err) = (folder.join("stdout"), folder.join("stderr"));
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(File::create(&out).unwrap())
+        .stderr(File::create(&err).unwrap())
+        .spawn()
+        .unwrap();
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        until("the program ends by itself", SOON, || child.try_wait().unwrap())
+    }));
+    let status = ended.unwrap_or_else(|panic| {
+        let _ = child.kill();
+        std::panic::resume_unwind(panic)
+    });
+    Output { status, stdout: fs::read(out).unwrap(), stderr: fs::read(err).unwrap() }
+}
+
+/// A loopback address that nobody else uses: no two processes race for a port on it.
+pub(crate) fn own_ip() -> IpAddr {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let pid = std::process::id();
+    let octet = |number: u32, modulus: u32| u8::try_from(number % modulus).unwrap();
+    Ipv4Addr::new(127, 16 + octet(pid >> 8, 200), octet(pid, 256), 1 + octet(count, 250)).into()
+}
+
+/// A port that is free on an address.
+pub(crate) fn free_port(ip: IpAddr) -> SocketAddr {
+    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
+}
+
+/// Two ports that are free on an address.
+pub(crate) fn free_ports(ip: IpAddr) -> (SocketAddr, SocketAddr) {
+    let (one, other) = (TcpListener::bind((ip, 0)).unwrap(), TcpListener::bind((ip, 0)).unwrap());
+    (one.local_addr().unwrap(), other.local_addr().unwrap())
+}

@@ -1,0 +1,182 @@
+//! The service under test: `tiergate run` in a folder of its own, and how its endpoints are asked.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::client::{Answer, Connection};
+use crate::support::process::{Process, free_ports, own_ip, run_to_end};
+use crate::support::settings::Settings;
+use crate::support::time::{SOON, until};
+
+/// A running service.
+pub(crate) struct Service {
+    pub(crate) api: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    folder: TempDir,
+    process: Option<Process>,
+}
+
+impl Service {
+    /// Starts the service and waits until it is ready.
+    pub(crate) fn start(settings: Settings) -> Self {
+        let service = Self::start_unready(settings);
+        service.await_ready();
+        service
+    }
+
+    /// Starts the service and waits until it is alive.
+    pub(crate) fn start_unready(settings: Settings) -> Self {
+        let mut service = Self::prepare(settings);
+        service.start_again("");
+        service
+    }
+
+    /// Everything but the process.
+    pub(crate) fn prepare(settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (api, admin) = free_ports(own_ip());
+        let settings = settings
+            .set("listen.api", api.to_string())
+            .set("listen.admin", admin.to_string())
+            .set("store.path", folder.path().join("data").to_str().unwrap());
+        fs::write(folder.path().join("tiergate.toml"), settings.text()).unwrap();
+        Self { api, admin, folder, process: None }
+    }
+
+    /// Starts a process on the same folder and waits until it is alive. `limits` are shell commands in front of it.
+    pub(crate) fn start_again(&mut self, limits: &str) {
+        let log = self.folder.path().join("log");
+        let process = Process::start(program(), &self.arguments(), &log, limits);
+        self.process = Some(process);
+        until("the service is alive", SOON, || {
+            let answer = Connection::open(self.api).and_then(|mut api| api.send("GET", "/livez", &[], None));
+            let alive = answer.is_ok_and(|answer| answer.status == 200);
+            alive.then_some(()).or_else(|| {
+                let log = self.log();
+                assert!(!log.contains("tiergate: "), "the service did not start: {log}");
+                None
+            })
+        });
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
+    }
+
+    pub(crate) fn await_ready(&self) {
+        until("the service is ready", SOON, || (self.get("/readyz").status == 200).then_some(()));
+    }
+
+    /// Runs a second process with the same configuration but other listeners; it should not stay.
+    pub(crate) fn run_second(&self) -> Output {
+        let text = fs::read_to_string(self.folder.path().join("tiergate.toml")).unwrap();
+        let (api, admin) = free_ports(own_ip());
+        let text = text
+            .replace(&self.api.to_string(), &api.to_string())
+            .replace(&self.admin.to_string(), &admin.to_string());
+        let file = self.folder.path().join("second.toml");
+        fs::write(&file, text).unwrap();
+        let arguments = ["run", "--config", file.to_str().unwrap()].map(str::to_owned);
+        run_to_end(program(), &arguments, self.folder.path())
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let file = self.folder.path().join("tiergate.toml");
+        vec!["run".to_owned(), "--config".to_owned(), file.to_str().unwrap().to_owned()]
+    }
+
+    /// The folder of the store.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.process.as_ref().unwrap().log()
+    }
+
+    pub(crate) fn resident_kib(&self) -> u64 {
+        self.process.as_ref().unwrap().resident_kib()
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.api).unwrap()
+    }
+
+    /// A request on a connection of its own.
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&[u8]>,
+    ) -> Answer {
+        self.connect().send(method, path, headers, body).unwrap()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[], None)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.request("POST", path, &[], Some(body.to_string().as_bytes()))
+    }
+
+    /// `POST /verify` with a key and nothing else.
+    pub(crate) fn verify(&self, key: &str) -> Answer {
+        self.post("/verify", &json!({ "apiKey": key }))
+    }
+
+    pub(crate) fn verify_signature(&self, body: &Value) -> Answer {
+        self.post("/verify/signature", body)
+    }
+
+    pub(crate) fn generate(&self, body: &Value) -> Answer {
+        self.post("/keys/generate", body)
+    }
+
+    pub(crate) fn rotate(&self, body: &Value) -> Answer {
+        self.post("/keys/rotate", body)
+    }
+
+    pub(crate) fn revoke(&self, body: &Value) -> Answer {
+        self.request("DELETE", "/keys", &[], Some(body.to_string().as_bytes()))
+    }
+
+    /// Sends a signed body to an endpoint by method and path.
+    pub(crate) fn signed(&self, (method, path): (&str, &str), body: &Value) -> Answer {
+        self.request(method, path, &[], Some(body.to_string().as_bytes()))
+    }
+
+    pub(crate) fn status(&self, agent_id: &str) -> Answer {
+        self.get(&format!("/keys/status?agentId={agent_id}"))
+    }
+
+    /// What Prometheus would scrape.
+    pub(crate) fn metrics(&self) -> String {
+        let answer = Connection::open(self.admin).unwrap().send("GET", "/metrics", &[], None).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.text()
+    }
+}
+
+/// The four endpoints that take a signed request.
+pub(crate) const SIGNED_ENDPOINTS: [(&str, &str); 4] = [
+    ("POST", "/verify/signature"),
+    ("POST", "/keys/generate"),
+    ("POST", "/keys/rotate"),
+    ("DELETE", "/keys"),
+];
+
+/// Those of them that manage keys.
+pub(crate) const KEY_ENDPOINTS: [(&str, &str); 3] =
+    [("POST", "/keys/generate"), ("POST", "/keys/rotate"), ("DELETE", "/keys")];
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_tiergate"))
+}

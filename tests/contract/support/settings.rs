@@ -1,0 +1,65 @@
+//! A configuration for the service, changed key by key.
+
+use std::net::SocketAddr;
+
+use alloy::primitives::Address;
+use toml::{Table, Value};
+
+use crate::support::chain::Contracts;
+
+/// What goes into the configuration file.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings(Table);
+
+impl Settings {
+    /// Defaults, but for what a test of many agents on one machine needs: chain state no older than 100 ms, and no
+    /// limit on refused credentials.
+    pub(crate) fn new(node: SocketAddr, contracts: &Contracts) -> Self {
+        Self(Table::new())
+            .set("chain.rpc_urls", vec![format!("http://{node}")])
+            .set("chain.poll_interval", "100ms")
+            .at("chain.multicall", contracts.multicall)
+            .at("chain.contracts.identity", contracts.identity)
+            .at("chain.contracts.stake_vault", contracts.stake_vault)
+            .at("chain.contracts.reputation", contracts.reputation)
+            .at("chain.contracts.validation", contracts.validation)
+            .at("chain.contracts.organization", contracts.organization)
+            .set("abuse.failures_per_minute", 0)
+    }
+
+    /// Sets a key by its path with dots.
+    pub(crate) fn set(mut self, path: &str, value: impl Into<Value>) -> Self {
+        let (table, key) = self.place(path);
+        table.insert(key, value.into());
+        self
+    }
+
+    /// Sets a key to an address.
+    pub(crate) fn at(self, path: &str, address: Address) -> Self {
+        self.set(path, address.to_checksum(None))
+    }
+
+    /// Leaves a key out.
+    pub(crate) fn without(mut self, path: &str) -> Self {
+        let (table, key) = self.place(path);
+        assert!(table.remove(&key).is_some(), "{path} was not there");
+        self
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn place(&mut self, path: &str) -> (&mut Table, String) {
+        let mut table = &mut self.0;
+        let mut names = path.split('.').peekable();
+        loop {
+            let name = names.next().unwrap().to_owned();
+            if names.peek().is_none() {
+                return (table, name);
+            }
+            let below = table.entry(name).or_insert_with(|| Value::Table(Table::new()));
+            table = below.as_table_mut().unwrap();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A chain, and the service that most cases share. Both are started when the first case asks for them.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::support::chain::Chain;
+use crate::support::service::Service;
+use crate::support::settings::Settings;
+
+/// Which chain a world has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The product's own development chain.
+    Dev,
+    /// A real node.
+    Anvil,
+}
+
+/// A chain and a service.
+pub(crate) struct World {
+    kind: Kind,
+    // Dropped in this order: the service before its chain.
+    service: OnceLock<Service>,
+    chain: OnceLock<Chain>,
+}
+
+impl World {
+    pub(crate) const fn new(kind: Kind) -> Self {
+        Self { kind, service: OnceLock::new(), chain: OnceLock::new() }
+    }
+
+    pub(crate) const fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Dev => "dev",
+            Kind::Anvil => "anvil",
+        }
+    }
+
+    pub(crate) fn chain(&self) -> &Chain {
+        self.chain.get_or_init(|| match self.kind {
+            Kind::Dev => Chain::dev(),
+            Kind::Anvil => Chain::anvil(&anvil().unwrap()),
+        })
+    }
+
+    /// The service that cases share.
+    pub(crate) fn service(&self) -> &Service {
+        self.service.get_or_init(|| Service::start(self.settings()))
+    }
+
+    /// What the shared service is configured with, to be changed for a service of one's own.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings::new(self.chain().node, &self.chain().contracts)
+    }
+}
+
+/// Where the real node's program is, or why it is not there.
+pub(crate) fn anvil() -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os("TIERGATE_ANVIL") {
+        let named = PathBuf::from(named);
+        return if named.is_file() { Ok(named) } else { Err(format!("{} is not there", named.display())) };
+    }
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/node_modules/@foundry-rs");
+    let packages = std::fs::read_dir(tools).into_iter().flatten().flatten();
+    let mut programs = packages.map(|package| package.path().join("bin/anvil"));
+    let installed = programs.find(|program| {
+        program.is_file() && program.parent().and_then(Path::parent).is_some_and(is_the_program_itself)
+    });
+    installed.ok_or_else(|| "anvil is not installed: make test installs it".to_owned())
+}
+
+/// The package `anvil` beside it holds a wrapper only.
+fn is_the_program_itself(package: &Path) -> bool {
+    package.file_name().is_some_and(|name| name.to_string_lossy().starts_with("anvil-linux-"))
+}

@@ -1,0 +1,147 @@
+//! Trust tiers: at and one unit below each threshold, and stake that comes and goes.
+
+use alloy::primitives::U256;
+use serde_json::{Value, json};
+
+use crate::support::agents::{LIMITS, THRESHOLDS};
+use crate::support::case::{Case, cases};
+use crate::support::signing::ALICE;
+use crate::support::time::{SOON, until};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    each_threshold_opens_its_tier_and_one_unit_less_does_not,
+    stake_is_followed_up_and_down_through_every_tier,
+    a_tier_change_is_not_a_fresh_budget,
+    stake_in_cooldown_does_not_count,
+    absurd_stakes_are_tier_4,
+    thresholds_and_limits_come_from_the_configuration,
+    a_vault_that_answers_with_the_amount_alone_is_understood,
+];
+
+fn each_threshold_opens_its_tier_and_one_unit_less_does_not(world: &World) {
+    let (service, chain) = (world.service(), world.chain());
+    for (index, threshold) in THRESHOLDS.into_iter().enumerate() {
+        let below = chain.mint(ALICE, "");
+        chain.stake(below, threshold - U256::from(1));
+        let answer = service.verify_signature(&world.known_agent(below, ALICE).signed());
+        match index.checked_sub(1) {
+            None => {
+                assert_eq!(answer.error(403, "TIER_BLOCKED")["currentTier"], json!(0));
+            }
+            Some(lower) => {
+                let body = answer.success(200);
+                assert_eq!(body["trustTier"], json!(index));
+                assert_eq!(body["stakedAmount"], json!((threshold - U256::from(1)).to_string()));
+                assert_eq!(answer.allowance(), (LIMITS[lower], LIMITS[lower] - 1));
+            }
+        }
+        let agent = world.agent(index + 1);
+        let answer = service.verify_signature(&agent.signed());
+        let body = answer.success(200);
+        assert_eq!(body["trustTier"], json!(index + 1));
+        assert_eq!(body["stakedAmount"], json!(threshold.to_string()));
+        assert_eq!(answer.allowance(), (LIMITS[index], LIMITS[index] - 1));
+    }
+}
+
+fn stake_is_followed_up_and_down_through_every_tier(world: &World) {
+    let (service, chain, agent) = (world.service(), world.chain(), world.agent(0));
+    // Tier 1 has one request a minute, so that it is met last on the way down; refusals say the tier as well.
+    let tier = || {
+        let answer = service.verify_signature(&agent.signed());
+        match answer.status {
+            200 => answer.json()["trustTier"].clone(),
+            403 => answer.json()["details"]["currentTier"].clone(),
+            _ => answer.json()["details"]["tier"].clone(),
+        }
+    };
+    let shows = |expected: usize| {
+        until("the tier follows the stake", SOON, || (tier() == json!(expected)).then_some(()));
+    };
+    shows(0);
+    let mut staked = U256::ZERO;
+    for (index, threshold) in THRESHOLDS.into_iter().enumerate() {
+        chain.stake(agent.id, threshold - staked);
+        staked = threshold;
+        shows(index + 1);
+    }
+    for (level, threshold) in THRESHOLDS.into_iter().enumerate().rev() {
+        chain.unstake(agent.id, staked - (threshold - U256::from(1)));
+        staked = threshold - U256::from(1);
+        shows(level);
+    }
+    chain.unstake(agent.id, staked);
+    shows(0);
+}
+
+fn a_tier_change_is_not_a_fresh_budget(world: &World) {
+    let (service, chain, agent) = (world.service(), world.chain(), world.agent(2));
+    let key = agent.generate(service);
+    for used in 1..=16 {
+        assert_eq!(service.verify(&key).allowance(), (16, 16 - used));
+    }
+    service.verify(&key).is_limited(json!(agent.text()), json!(2), 16);
+    chain.stake(agent.id, THRESHOLDS[2]);
+    let raised =
+        until("the tier rises", SOON, || Some(service.verify(&key)).filter(|answer| answer.status == 200));
+    assert_eq!(raised.allowance(), (166, 149), "what was used before counts");
+    chain.unstake(agent.id, THRESHOLDS[2]);
+    let lowered =
+        until("the tier falls", SOON, || Some(service.verify(&key)).filter(|answer| answer.status == 429));
+    lowered.is_limited(json!(agent.text()), json!(2), 16);
+}
+
+fn stake_in_cooldown_does_not_count(world: &World) {
+    let (service, chain, agent) = (world.service(), world.chain(), world.agent(1));
+    chain.unstake(agent.id, U256::from(1));
+    let details = service.verify_signature(&agent.signed()).error(403, "TIER_BLOCKED");
+    assert_eq!(details["currentTier"], json!(0));
+}
+
+fn absurd_stakes_are_tier_4(world: &World) {
+    let (service, chain, agent) = (world.service(), world.chain(), world.agent(0));
+    chain.stake(agent.id, U256::MAX);
+    let body = service.verify_signature(&agent.signed()).success(200);
+    assert_eq!(body["trustTier"], json!(4));
+    assert_eq!(body["stakedAmount"], json!(U256::MAX.to_string()));
+}
+
+fn thresholds_and_limits_come_from_the_configuration(world: &World) {
+    let texts = |texts: &[&str]| texts.iter().map(|text| toml::Value::from(*text)).collect::<Vec<_>>();
+    let settings = world
+        .settings()
+        .set("tiers.token_decimals", 6)
+        .set("tiers.stake", texts(&["0.5", "2", "3", "4"]))
+        .set("tiers.requests_per_minute", vec![2, 3, 4, 5]);
+    let service = crate::support::service::Service::start(settings);
+    let (chain, agent) = (world.chain(), world.agent(0));
+    chain.stake(agent.id, U256::from(499_999));
+    let details = service.verify_signature(&agent.signed()).error(403, "TIER_BLOCKED");
+    assert_eq!(details["requiredStake"], json!("500000"));
+    chain.stake(agent.id, U256::from(1));
+    let answer = until("tier 1", SOON, || {
+        Some(service.verify_signature(&agent.signed())).filter(|answer| answer.status == 200)
+    });
+    assert_eq!(answer.json()["trustTier"], json!(1));
+    assert_eq!(answer.allowance(), (2, 1));
+    chain.stake(agent.id, U256::from(3_500_000));
+    let answer = until("tier 4", SOON, || {
+        let answer = service.verify_signature(&agent.signed());
+        Some(answer).filter(|answer| answer.json().get("trustTier") == Some(&Value::from(4)))
+    });
+    assert_eq!(answer.allowance().0, 5);
+}
+
+fn a_vault_that_answers_with_the_amount_alone_is_understood(world: &World) {
+    let vault = world.chain().deploy("LoneStake");
+    let settings = world.settings().at("chain.contracts.stake_vault", vault);
+    let service = crate::support::service::Service::start(settings);
+    let agent = world.agent(4);
+    service.verify_signature(&agent.signed()).error(403, "TIER_BLOCKED");
+    world.chain().stake_on(vault, agent.id, THRESHOLDS[1]);
+    let body = until("the stake shows", SOON, || {
+        Some(service.verify_signature(&agent.signed())).filter(|answer| answer.status == 200)
+    });
+    assert_eq!(body.json()["trustTier"], json!(2));
+}
