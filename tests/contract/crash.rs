@@ -200,6 +200,15 @@ fn a_full_disk_is_500_and_loses_nothing(world: &World) {
         None
     });
     refused.is_error(500, "INTERNAL_ERROR", Value::Null);
+    for _ in 0..3 {
+        let unrecorded = service.verify_signature(&agent.signed());
+        unrecorded.is_error(500, "INTERNAL_ERROR", Value::Null);
+    }
+    let unready = json!({ "status": "unavailable", "checks": { "store": "error", "chain": "ok" } });
+    let shown = until("the service is unready", SOON, || {
+        Some(service.get("/readyz")).filter(|answer| answer.status != 200)
+    });
+    assert_eq!(shown.success(503), unready);
     service.kill();
     service.start_again("");
     service.verify(&key).success(200);

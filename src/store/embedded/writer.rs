@@ -169,6 +169,7 @@ impl Writer {
             used_at_secs,
             max_ahead_secs: self.max_ahead_secs,
             written: 0,
+            probed: false,
         };
         let outcomes = steps.iter().map(|queued| page.make(&queued.step)).collect::<Result<Vec<_>, _>>()?;
 
@@ -180,9 +181,9 @@ impl Writer {
         if purged > 0 {
             page.ledger.set_forgotten_before(forgotten_before)?;
         }
-        let written = page.written;
+        let changed = page.probed || page.written + purged > 0;
         drop(page);
-        if written + purged == 0 {
+        if !changed {
             transaction.abort()?;
         } else {
             transaction.commit()?;
@@ -273,6 +274,8 @@ struct Page<'a> {
     max_ahead_secs: u64,
     /// How many nonces were put in.
     written: usize,
+    /// Something was put in to see whether it can be.
+    probed: bool,
 }
 
 impl Page<'_> {
@@ -288,7 +291,12 @@ impl Page<'_> {
             Step::Change { agent, claim, change, .. } => {
                 Outcome::Changed(self.change(*agent, claim, change)?)
             }
-            Step::Probe { .. } => Outcome::Probed,
+            Step::Probe { .. } => {
+                // Whether the disk takes a write is known only by writing: what stands there already.
+                self.ledger.set_forgotten_before(self.forgotten_before)?;
+                self.probed = true;
+                Outcome::Probed
+            }
         })
     }
 
