@@ -1,10 +1,14 @@
 //! `POST /verify`: the verification result field by field, and the key's scope.
 
+use std::io::ErrorKind;
+use std::net::TcpListener;
+
 use alloy::primitives::{I256, U256};
 use serde_json::{Value, json};
 
 use crate::support::agents::{THRESHOLDS, unknown_key};
 use crate::support::case::{Case, cases};
+use crate::support::process::own_ip;
 use crate::support::signing::{ALICE, BOB, DEPLOYER};
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::world::World;
@@ -28,6 +32,7 @@ pub(crate) const CASES: &[Case] = cases![
     the_mismatch_is_true_only_when_both_sides_are_known_and_differ,
     rotating_replaces_the_declared_endpoint,
     unknown_fields_are_ignored,
+    urls_of_owners_and_applications_are_never_fetched,
 ];
 
 fn a_fresh_agent_has_every_field_with_zeros_and_nulls(world: &World) {
@@ -283,4 +288,21 @@ fn unknown_fields_are_ignored(world: &World) {
     let (service, agent) = (world.service(), world.agent(3));
     let body = json!({ "apiKey": agent.generate(service), "extra": [1, { "agentId": "0" }], "nonce": 7 });
     assert_eq!(service.post("/verify", &body).success(200)["agentId"], json!(agent.text()));
+}
+
+fn urls_of_owners_and_applications_are_never_fetched(world: &World) {
+    let canary = TcpListener::bind((own_ip(), 0)).unwrap();
+    canary.set_nonblocking(true).unwrap();
+    let url = format!("http://{}/hook", canary.local_addr().unwrap());
+    let (service, chain) = (world.service(), world.chain());
+    let id = chain.mint(ALICE, &url);
+    chain.stake(id, THRESHOLDS[3]);
+    chain.validate(BOB, id, true, &url);
+    let key = world.known_agent(id, ALICE).generate_for(service, &url);
+    for _ in 0..20 {
+        let body = service.post("/verify", &json!({ "apiKey": key, "origin": url })).success(200);
+        assert_eq!(body["metadataURI"], json!(url));
+    }
+    let visit = canary.accept().map(|(_, visitor)| visitor);
+    assert!(visit.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "somebody came");
 }
