@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::agents::Agent;
 use crate::support::case::{Case, cases};
 use crate::support::client::with;
-use crate::support::service::SIGNED_ENDPOINTS;
+use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::signing::{ALICE, BOB, Draft};
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::world::World;
@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
     rule_1_a_transfer_counts_for_verification_by_signature_at_once,
     rule_1_every_field_is_bound_by_the_signature,
     rule_1_the_domain_is_the_contracts_and_no_other,
+    rule_1_the_domain_may_be_configured_and_counts_then,
     rule_1_a_signature_that_is_not_canonical_has_no_signer,
     rule_1_v_may_be_0_or_1_and_hex_may_be_upper_case,
     rule_1_a_strangers_signature_burns_neither_nonce_nor_budget,
@@ -115,6 +116,32 @@ fn rule_1_the_domain_is_the_contracts_and_no_other(world: &World) {
         assert_eq!(answer.status, 401, "{domain:?}: {}", answer.text());
     }
     service.verify_signature(&draft.body()).success(200);
+}
+
+fn rule_1_the_domain_may_be_configured_and_counts_then(world: &World) {
+    let settings = world
+        .settings()
+        .set("signature.domain_name", "Another Service")
+        .set("signature.domain_version", "2")
+        .set("signature.chain_id", 1)
+        .set("signature.max_age", "10s")
+        .set("signature.max_ahead", "0s");
+    let (service, agent) = (Service::start(settings), world.agent(4));
+    let own = |draft: Draft| {
+        let domain = Eip712Domain {
+            name: Some("Another Service".into()),
+            version: Some("2".into()),
+            chain_id: Some(U256::from(1)),
+            ..draft.domain
+        };
+        Draft { domain, ..draft }.body()
+    };
+    service.verify_signature(&agent.signed()).error(401, "SIGNATURE_INVALID");
+    service.verify_signature(&own(agent.draft())).success(200);
+    let old = agent.draft().timestamp(unix_seconds() - 12);
+    service.verify_signature(&own(old)).error(400, "REPLAY_DETECTED");
+    let ahead = agent.draft().timestamp(unix_seconds() + 5);
+    service.verify_signature(&own(ahead)).error(400, "REPLAY_DETECTED");
 }
 
 fn rule_1_a_signature_that_is_not_canonical_has_no_signer(world: &World) {

@@ -26,6 +26,8 @@ pub(crate) const CASES: &[Case] = cases![
     upgrades_and_connect_open_nothing,
     headers_have_an_end,
     answers_are_json_and_not_to_be_stored,
+    the_content_type_of_a_request_does_not_matter,
+    a_client_that_waits_to_be_told_to_continue_is_told,
 ];
 
 /// A head that must be refused; a request is smuggled behind it.
@@ -385,4 +387,27 @@ fn answers_are_json_and_not_to_be_stored(world: &World) {
         assert_eq!(answer.header("cache-control"), Some("no-store"));
         answer.json();
     }
+}
+
+fn the_content_type_of_a_request_does_not_matter(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    for content_type in ["", "Content-Type: text/plain\r\n", "Content-Type: application/json; charset=x\r\n"]
+    {
+        let body = agent.signed().to_string();
+        let mut connection = service.connect();
+        let head = format!("POST /verify/signature?x=1 HTTP/1.1\r\nHost: a\r\n{content_type}");
+        connection.write(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+        connection.read(false).unwrap().success(200);
+    }
+}
+
+fn a_client_that_waits_to_be_told_to_continue_is_told(world: &World) {
+    let (service, agent) = (world.service(), world.agent(4));
+    let body = agent.signed().to_string();
+    let head = "POST /verify/signature HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n";
+    let mut connection = service.connect();
+    connection.write(format!("{head}Content-Length: {}\r\n\r\n", body.len()).as_bytes()).unwrap();
+    assert_eq!(connection.read(false).unwrap().status, 100);
+    connection.write(body.as_bytes()).unwrap();
+    connection.read(false).unwrap().success(200);
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::agents::key_of;
 use crate::support::case::{Case, cases};
 use crate::support::client::with;
+use crate::support::service::Service;
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case] = cases![
@@ -16,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     keys_are_never_the_same,
     at_once_only_one_of_many_generates_makes_a_key,
     the_longest_endpoint_is_2048_bytes,
+    the_prefix_may_be_configured_and_counts_then,
 ];
 
 fn a_key_is_made_and_shown_once(world: &World) {
@@ -97,4 +99,16 @@ fn the_longest_endpoint_is_2048_bytes(world: &World) {
     let verify = |origin: String| service.post("/verify", &json!({ "apiKey": key, "origin": origin }));
     assert_eq!(verify(endpoint(2_048)).success(200)["endpointMismatch"], json!(false));
     verify(endpoint(2_049)).is_invalid("origin", json!(cut));
+}
+
+fn the_prefix_may_be_configured_and_counts_then(world: &World) {
+    let settings = world.settings().set("keys.prefix", "acme-").set("keys.requests_per_hour", 2);
+    let (service, agent) = (Service::start(settings), world.agent(4));
+    let answer = service.generate(&agent.signed());
+    assert_eq!(answer.allowance(), (2, 1));
+    let body = answer.success(201);
+    let key = body["apiKey"].as_str().unwrap();
+    assert_eq!(key.strip_prefix("acme-").map(str::len), Some(64), "{key}");
+    service.verify(key).success(200);
+    service.verify(&key.replace("acme-", "svc_live_v1_")).error(400, "VALIDATION_ERROR");
 }

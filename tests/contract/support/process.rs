@@ -36,6 +36,8 @@ impl Process {
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Where the shell tells of the kill.
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut line = String::new();
