@@ -42,6 +42,7 @@ fn who_waits_as_long_as_retry_after_says_passes_and_nobody_before(world: &World)
     let waited = until("the window passes", bound, || {
         let (asked, answer) = (since_told.elapsed(), service.verify(&key));
         if answer.status == 200 {
+            assert_eq!(answer.allowance(), (1, 0));
             return Some(asked);
         }
         // Refusals in between do not make the wait longer.

@@ -59,28 +59,34 @@ fn a_registry_that_answers_with_no_owner_means_unminted(world: &World) {
     unminted_is_404_on(world, "ZeroOwnerIdentity");
 }
 
+/// A service over a registry of its own, with a vault of its own: other cases have agents of the same numbers.
+fn on_a_registry(world: &World, artifact: &str) -> (Service, Address, Address) {
+    let (registry, vault) = (world.chain().deploy(artifact), world.chain().deploy("StakeVault"));
+    let settings =
+        world.settings().at("chain.contracts.identity", registry).at("chain.contracts.stake_vault", vault);
+    (Service::start(settings), registry, vault)
+}
+
 fn unminted_is_404_on(world: &World, artifact: &str) {
-    let registry = world.chain().deploy(artifact);
-    let service = Service::start(world.settings().at("chain.contracts.identity", registry));
+    let (service, registry, vault) = on_a_registry(world, artifact);
     let missing = Agent::on(registry, U256::from(77), ALICE);
     for endpoint in SIGNED_ENDPOINTS {
         let answer = service.signed(endpoint, &missing.signed());
         answer.is_error(404, "AGENT_NOT_FOUND", json!({ "agentId": "77" }));
     }
     let id = world.chain().mint_on(registry, ALICE, "ipfs://old");
-    world.chain().stake(id, THRESHOLDS[3]);
+    world.chain().stake_on(vault, id, THRESHOLDS[3]);
     let answer = service.verify_signature(&Agent::on(registry, id, ALICE).signed());
     let body = answer.success(200);
     assert_eq!(body["metadataURI"], json!("ipfs://old"));
 }
 
 fn absurdly_long_texts_are_cut_to_16_kib(world: &World) {
-    let registry = world.chain().deploy("AbsurdStrings");
-    let service = Service::start(world.settings().at("chain.contracts.identity", registry));
+    let (service, registry, vault) = on_a_registry(world, "AbsurdStrings");
     for (uri_bytes, shown) in [(16_384, 16_384), (16_385, 16_384), (100 * 1_024, 16_384)] {
         let id = world.chain().mint_on(registry, ALICE, "");
         world.chain().set_length(registry, id, uri_bytes);
-        world.chain().stake(id, THRESHOLDS[3]);
+        world.chain().stake_on(vault, id, THRESHOLDS[3]);
         let answer = service.verify_signature(&Agent::on(registry, id, ALICE).signed());
         let body = answer.success(200);
         assert_eq!(body["metadataURI"], json!("a".repeat(shown)), "{uri_bytes}");
@@ -108,8 +114,7 @@ fn absent_optional_registries_are_zero_and_empty(world: &World) {
 }
 
 fn signatures_are_bound_to_the_configured_registry(world: &World) {
-    let registry = world.chain().deploy("IdentityRegistry");
-    let service = Service::start(world.settings().at("chain.contracts.identity", registry));
+    let (service, registry, _) = on_a_registry(world, "IdentityRegistry");
     let id = world.chain().mint_on(registry, ALICE, "");
     let elsewhere = world.known_agent(id, ALICE);
     service.generate(&elsewhere.signed()).error(401, "SIGNATURE_INVALID");
