@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora::apps::HttpServerApp;
+use pingora::apps::http_app::ServeHttp;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownWatch};
 use pingora::services::background::{BackgroundService, background_service};
@@ -117,7 +117,7 @@ impl App {
         service: S,
     ) -> Result<(), StartError>
     where
-        HttpShell<S>: HttpServerApp + Send + Sync + 'static,
+        S: ServeHttp + Send + Sync + 'static,
     {
         check_listener(address)?;
         let shell = HttpShell::new(service, door, Arc::clone(&self.clock), &self.metrics);
@@ -157,7 +157,7 @@ impl App {
 #[cfg(feature = "dev-chain")]
 pub(crate) fn run_door<S>(door: &str, address: SocketAddr, service: S) -> Result<(), StartError>
 where
-    HttpShell<S>: HttpServerApp + Send + Sync + 'static,
+    S: ServeHttp + Send + Sync + 'static,
 {
     check_listener(address)?;
     let mut server = Server::new_with_opt_and_conf(None, server_conf());

@@ -10,13 +10,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, Version};
+use pingora::apps::ServerApp;
 use pingora::apps::http_app::ServeHttp;
-use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream};
 use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora::{Error, ErrorType};
 use prometheus::IntCounter;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::ports::clock::Clock;
@@ -25,11 +27,14 @@ use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 use crate::wire::{framing, headers};
 
-/// How long a connection may stay idle between two requests, in seconds.
-const IDLE_SECS: u64 = 60;
+/// How many connections one door holds open; whoever comes then is turned away at once.
+const CONNECTIONS_MAX: usize = 16_384;
 
-/// How long a request head may take to arrive, the idle time before it included.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(IDLE_SECS + 10);
+/// How long a connection may stay idle before a request begins.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long a request head may take to arrive, from its first byte.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long one read may wait while a head or body arrives.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
@@ -53,30 +58,50 @@ pub(crate) struct HttpShell<S> {
     service: S,
     clock: Arc<dyn Clock>,
     malformed: IntCounter,
+    connections: Semaphore,
 }
 
 impl<S> HttpShell<S> {
     /// Puts the shell around a service; `door` is its name in metrics.
     pub(crate) fn new(service: S, door: &str, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
-        Self { service, clock, malformed: metrics.malformed.with_label_values(&[door]) }
+        let malformed = metrics.malformed.with_label_values(&[door]);
+        Self { service, clock, malformed, connections: Semaphore::new(CONNECTIONS_MAX) }
     }
 }
 
 #[async_trait]
-impl<S: ServeHttp + Send + Sync + 'static> HttpServerApp for HttpShell<S> {
-    async fn process_new_http(
-        self: &Arc<Self>,
-        mut http: ServerSession,
-        shutdown: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
+impl<S: ServeHttp + Send + Sync + 'static> ServerApp for HttpShell<S> {
+    async fn process_new(self: &Arc<Self>, mut stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let _place = self.connections.try_acquire().ok()?;
+        let mut stopping = shutdown.clone();
+        loop {
+            let mut first_byte = [0];
+            tokio::select! {
+                begun = timeout(IDLE_TIME_MAX, stream.try_peek(&mut first_byte)) => {
+                    begun.ok()?.ok()?;
+                }
+                _ = stopping.wait_for(|stopping| *stopping) => return None,
+            }
+            stream = self.serve_one(ServerSession::new_http1(stream), shutdown).await?;
+        }
+    }
+}
+
+impl<S: ServeHttp + Send + Sync + 'static> HttpShell<S> {
+    /// Answers one request whose first byte is there; gives the stream back when another may follow.
+    async fn serve_one(&self, mut http: ServerSession, shutdown: &ShutdownWatch) -> Option<Stream> {
         http.set_read_timeout(Some(READ_TIME_MAX));
         http.set_write_timeout(Some(WRITE_TIME_MAX));
         http.set_total_drain_timeout(Some(DRAIN_TIME_MAX));
         match timeout(HEAD_TIME_MAX, http.read_request()).await {
             Ok(Ok(true)) => {}
-            Ok(Ok(false)) | Err(_) => return None,
+            Ok(Ok(false)) => return None,
             Ok(Err(error)) => {
                 self.refuse_unreadable(&mut http, &error).await;
+                return None;
+            }
+            Err(_) => {
+                self.refuse(&mut http, &ErrorCause::TooSlow).await;
                 return None;
             }
         }
@@ -86,22 +111,19 @@ impl<S: ServeHttp + Send + Sync + 'static> HttpServerApp for HttpShell<S> {
             return None;
         }
         let goes_on = !*shutdown.borrow() && wants_another(http.req_header());
-        http.set_keepalive(goes_on.then_some(IDLE_SECS));
+        http.set_keepalive(goes_on.then_some(IDLE_TIME_MAX.as_secs()));
         let answer = match timeout(REQUEST_TIME_MAX, self.service.response(&mut http)).await {
             Ok(answer) => answer,
             Err(_) => {
-                tracing::error!(
-                    "a request took longer than {} s and was given up",
-                    REQUEST_TIME_MAX.as_secs()
-                );
+                let seconds = REQUEST_TIME_MAX.as_secs();
+                tracing::error!("a request took longer than {seconds} s and was given up");
                 http.set_keepalive(None);
                 ErrorCause::Internal.answer(self.clock.unix_millis()).1
             }
         };
         write(&mut http, answer).await.ok()?;
-        let settings = HttpPersistentSettings::for_session(&http);
-        let reusable = http.finish().await.ok()??;
-        Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
+        let (stream, _pipelined) = http.finish().await.ok()??.into_parts();
+        Some(stream)
     }
 }
 

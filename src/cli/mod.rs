@@ -74,6 +74,7 @@ impl Failure {
 #[must_use]
 pub fn main() -> ExitCode {
     pingora::tls::install_default_crypto_provider();
+    std::panic::set_hook(Box::new(report_panic));
     let outcome = match Cli::parse().command {
         Command::Run(file) => run::run(&file.config),
         #[cfg(feature = "dev-chain")]
@@ -90,4 +91,11 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// A panic is a fault of ours; where it happened is what we need to know, in one line.
+fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let what = panic.payload_as_str().unwrap_or("no words");
+    eprintln!("tiergate: internal error at {place}: {what}");
 }

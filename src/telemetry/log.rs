@@ -9,10 +9,12 @@ const LINES_QUEUED_MAX: usize = 16_384;
 /// The environment variable that sets what is logged, in the syntax of `RUST_LOG`.
 pub const LEVEL_VARIABLE: &str = "TIERGATE_LOG";
 
-/// Quiet about what clients do wrong (metrics count it), and about the server framework, which would log request
-/// bytes, and with them credentials.
-const LEVEL_DEFAULT: &str =
-    "info,pingora_core=warn,pingora_timeout=warn,alloy_transport_http=off,alloy_rpc_client=off";
+/// What is logged when nothing else is asked for: not what clients do wrong, which metrics count.
+const LEVEL_DEFAULT: &str = "info";
+
+/// Libraries that would log request bytes or node URLs, and with them credentials, or a line for every connection.
+/// They stay quiet whatever is asked for, unless they are named.
+const QUIET: &str = "pingora_core=warn,pingora_timeout=warn,hyper_util=info,h2=info,rustls=info";
 
 /// Starts the log. Lines are written until the guard is dropped.
 ///
@@ -21,7 +23,7 @@ const LEVEL_DEFAULT: &str =
 /// When the level variable can't be understood.
 pub fn start() -> Result<WorkerGuard, String> {
     let level = std::env::var(LEVEL_VARIABLE).unwrap_or_else(|_| LEVEL_DEFAULT.to_owned());
-    let filter = EnvFilter::try_new(&level)
+    let filter = EnvFilter::try_new(format!("{QUIET},{level}"))
         .map_err(|_| format!("{LEVEL_VARIABLE} is not a log filter such as \"info\" or \"debug\""))?;
     let (writer, guard) = tracing_appender::non_blocking::NonBlockingBuilder::default()
         .buffered_lines_limit(LINES_QUEUED_MAX)

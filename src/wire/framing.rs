@@ -21,12 +21,13 @@ struct Seen {
 /// The first thing that is wrong.
 pub fn check(head: &[u8]) -> Result<(), Problem> {
     let head = head.strip_suffix(b"\r\n\r\n").ok_or("the head does not end with an empty line")?;
-    let mut lines = Lines(Some(head));
-    let request_line = lines.next().ok_or("there is no request line")?;
-    let http_1_0 = check_request_line(plain(request_line)?)?;
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let last_line_at = head.iter().filter(|byte| **byte == b'\n').count();
+    let request_line = plain(lines.next().unwrap_or_default(), last_line_at == 0)?;
+    let http_1_0 = check_request_line(request_line)?;
     let mut seen = Seen::default();
-    for line in lines {
-        check_header(plain(line)?, http_1_0, &mut seen)?;
+    for (at, line) in (1..).zip(lines) {
+        check_header(plain(line, at == last_line_at)?, http_1_0, &mut seen)?;
     }
     if seen.hosts > 1 {
         return Err("there is more than one Host header");
@@ -43,31 +44,11 @@ pub fn check(head: &[u8]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The pieces between CRLFs.
-struct Lines<'a>(Option<&'a [u8]>);
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let rest = self.0?;
-        match rest.windows(2).position(|pair| pair == b"\r\n") {
-            Some(end) => {
-                let (line, after) = rest.split_at(end);
-                self.0 = after.get(2..);
-                Some(line)
-            }
-            None => self.0.take(),
-        }
-    }
-}
-
-fn plain(line: &[u8]) -> Result<&[u8], Problem> {
-    if line.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
-        return Err("a line ends with a bare CR or LF");
-    }
+/// A line without the CR before its LF. The last one has lost its CRLF to the empty line.
+fn plain(line: &[u8], last: bool) -> Result<&[u8], Problem> {
+    let line = if last { line } else { line.strip_suffix(b"\r").ok_or("a line ends with a bare LF")? };
     if line.iter().any(|byte| *byte == 0x7f || (*byte < b' ' && *byte != b'\t')) {
-        return Err("there is a control character");
+        return Err("there is a control character, or a bare CR");
     }
     Ok(line)
 }
@@ -85,6 +66,11 @@ fn check_request_line(line: &[u8]) -> Result<bool, Problem> {
     }
     if target.is_empty() || target.contains(&b'\t') {
         return Err("the request target is empty or has blanks");
+    }
+    // A NUL in the target arrives here percent-encoded by the server framework, and no honest path holds one.
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    if path.windows(3).any(|piece| piece == b"%00") {
+        return Err("the path holds a NUL");
     }
     match version {
         b"HTTP/1.1" => Ok(false),
@@ -196,6 +182,8 @@ mod tests {
         "GET /\r\nHost: a\r\n\r\n",
         "G(T / HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /\tx HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\r\n\r\n",
+        "GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n",
         "",
     ];
 

@@ -19,13 +19,14 @@ pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Answers hold keys and moments: nothing of them may be kept on the way.
 pub const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// How the contract spells one of its own header names; HTTP compares names without regard to case.
+/// How the contract and HTTP's own documents spell a header name; HTTP compares names without regard to case.
 #[must_use]
 pub fn contract_spelling(name: &HeaderName) -> Option<&'static str> {
     match name.as_str() {
         "x-ratelimit-limit" => Some("X-RateLimit-Limit"),
         "x-ratelimit-remaining" => Some("X-RateLimit-Remaining"),
         "retry-after" => Some("Retry-After"),
+        "allow" => Some("Allow"),
         _ => None,
     }
 }

@@ -32,6 +32,9 @@ pub(crate) const CASES: &[Case] = cases![
 
 /// A head that must be refused; a request is smuggled behind it.
 const AMBIGUOUS: &[&str] = &[
+    // NUL in the path, as it is and percent-encoded
+    "GET /livez\0 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /livez%00 HTTP/1.1\r\nHost: a\r\n\r\n",
     // Content-Length and Transfer-Encoding
     "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n",
