@@ -26,3 +26,4 @@ pub mod telemetry;
 
 pub mod domain;
 pub mod os;
+pub mod sharded;

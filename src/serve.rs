@@ -28,13 +28,16 @@ use crate::wire::errors::ErrorCause;
 use crate::wire::{framing, headers};
 
 /// How many connections one door holds open; whoever comes then is turned away at once.
-const CONNECTIONS_MAX: usize = 16_384;
+const CONNECTIONS_MAX: usize = 4_096;
 
 /// How long a connection may stay idle before a request begins.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How long a request head may take to arrive, from its first byte.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The longest request head, in bytes. The server framework itself stops at 1 MiB.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// How long one read may wait while a head or body arrives.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
@@ -45,8 +48,11 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long one write of an answer may wait for the client.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long a request may take, from its head to the answer.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a request may take, from its head to the answer. Doors that count their requests keep it themselves.
+pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// When the shell gives up a request whose door has not.
+const DOOR_TIME_MAX: Duration = Duration::from_secs(REQUEST_TIME_MAX.as_secs() + 2);
 
 /// How long an unread rest of a body is waited for before the connection is given up.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -112,10 +118,10 @@ impl<S: ServeHttp + Send + Sync + 'static> HttpShell<S> {
         }
         let goes_on = !*shutdown.borrow() && wants_another(http.req_header());
         http.set_keepalive(goes_on.then_some(IDLE_TIME_MAX.as_secs()));
-        let answer = match timeout(REQUEST_TIME_MAX, self.service.response(&mut http)).await {
+        let answer = match timeout(DOOR_TIME_MAX, self.service.response(&mut http)).await {
             Ok(answer) => answer,
             Err(_) => {
-                let seconds = REQUEST_TIME_MAX.as_secs();
+                let seconds = DOOR_TIME_MAX.as_secs();
                 tracing::error!("a request took longer than {seconds} s and was given up");
                 http.set_keepalive(None);
                 ErrorCause::Internal.answer(self.clock.unix_millis()).1
@@ -202,7 +208,11 @@ fn wants_another(head: &RequestHeader) -> bool {
 }
 
 fn check_framing(http: &ServerSession) -> Result<(), framing::Problem> {
-    http.as_http1().map_or(Ok(()), |session| framing::check(&session.get_headers_raw_bytes()))
+    let head = http.as_http1().ok_or("it is not HTTP/1")?.get_headers_raw_bytes();
+    if head.len() > HEAD_BYTES_MAX {
+        return Err("its head is longer than 32 KiB");
+    }
+    framing::check(&head)
 }
 
 async fn write(http: &mut ServerSession, answer: Answer) -> pingora::Result<()> {

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 /// Which modules of ours a module may use. The order is that of the layers; `*` is everything.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
+    ("sharded", &["domain"]),
     ("ports", &["domain"]),
     ("os", &["domain", "ports"]),
     ("telemetry", &["domain", "ports"]),
-    ("pipeline", &["domain", "ports"]),
+    ("pipeline", &["domain", "sharded", "ports"]),
     ("config", &["domain"]),
     ("chain", &["domain", "ports", "telemetry"]),
-    ("store", &["domain", "ports", "telemetry"]),
+    ("store", &["domain", "sharded", "ports", "telemetry"]),
     ("wire", &["domain", "ports", "pipeline"]),
     ("serve", &["ports", "telemetry", "wire"]),
     ("api", &["domain", "ports", "telemetry", "pipeline", "wire", "serve"]),

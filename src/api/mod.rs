@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::Method;
 use ipnet::IpNet;
 use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::http::ServerSession;
+use tokio::time::timeout;
 
 use crate::api::observe::Observer;
 use crate::api::routes::Endpoint;
@@ -23,7 +23,7 @@ use crate::domain::client::ClientNet;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline};
 use crate::ports::clock::Clock;
-use crate::serve::read_body;
+use crate::serve::{REQUEST_TIME_MAX, read_body};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
 use crate::wire::bodies::BODY_BYTES_MAX;
@@ -88,7 +88,11 @@ impl ServeHttp for Api {
         let head = http.req_header();
         let endpoint = Endpoint::find(&head.method, head.uri.path());
         let place = endpoint.as_ref().ok().copied();
-        let outcome = self.answer(endpoint, http).await;
+        // Given up here rather than by the shell, so that it is counted like every other request.
+        let outcome = timeout(REQUEST_TIME_MAX, self.answer(endpoint, http)).await.unwrap_or_else(|_| {
+            tracing::error!("a request took longer than {} s and was given up", REQUEST_TIME_MAX.as_secs());
+            Err(ErrorCause::Internal)
+        });
         let answer = match outcome {
             Ok(answer) => answer,
             Err(cause) => {
@@ -101,9 +105,4 @@ impl ServeHttp for Api {
         self.observer.answered(place, answer.status(), micros);
         answer
     }
-}
-
-/// The methods that a request may name; anything else is answered like an unknown one.
-pub(crate) fn is_head_or(method: &Method, own: &Method) -> bool {
-    method == own || (own == Method::GET && method == Method::HEAD)
 }

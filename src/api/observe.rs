@@ -26,6 +26,7 @@ pub(super) struct Observer {
     admitted: [IntCounter; 5],
     chain_faults: FaultLog,
     store_faults: FaultLog,
+    entropy_faults: FaultLog,
 }
 
 /// The series of one endpoint that every success touches.
@@ -49,6 +50,7 @@ impl Observer {
             admitted,
             chain_faults: FaultLog::new("chain", Arc::clone(clock)),
             store_faults: FaultLog::new("store", Arc::clone(clock)),
+            entropy_faults: FaultLog::new("entropy", Arc::clone(clock)),
             metrics: metrics.clone(),
         }
     }
@@ -75,7 +77,7 @@ impl Observer {
             match refusal {
                 Refusal::Chain(fault) => self.chain_faults.note(fault),
                 Refusal::Store(fault) => self.store_faults.note(fault),
-                Refusal::Entropy(fault) => self.store_faults.note(fault),
+                Refusal::Entropy(fault) => self.entropy_faults.note(fault),
                 Refusal::Denied(_) => tracing::debug!(error_type, "denied"),
             }
         }
@@ -100,10 +102,10 @@ impl Observer {
     /// Passes a readiness report on, and writes down what is wrong.
     pub(super) fn seen(&self, report: Report) -> Report {
         if let Err(fault) = &report.chain {
-            self.chain_faults.note(fault);
+            self.chain_faults.note(&**fault);
         }
         if let Err(fault) = &report.store {
-            self.store_faults.note(fault);
+            self.store_faults.note(&**fault);
         }
         report
     }

@@ -2,7 +2,6 @@
 
 use http::Method;
 
-use crate::api::is_head_or;
 use crate::wire::errors::ErrorCause;
 
 /// The endpoints of the contract, and the description of them.
@@ -91,6 +90,11 @@ impl Endpoint {
             Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi => "GET, HEAD",
         }
     }
+}
+
+/// HEAD goes wherever GET goes (RFC 9110, section 9.3.2).
+fn is_head_or(method: &Method, own: &Method) -> bool {
+    method == own || (own == Method::GET && method == Method::HEAD)
 }
 
 #[cfg(test)]

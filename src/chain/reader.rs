@@ -35,6 +35,10 @@ pub struct ChainReader {
     misses: prometheus::IntCounter,
 }
 
+/// How long one read may take, however many nodes are tried and whoever else it waits for. A request makes at most
+/// three reads, and they must end well before the request itself is given up.
+const READ_TIME_MAX: Duration = Duration::from_secs(6);
+
 impl ChainReader {
     /// Reads these registries through these nodes; a profile serves for `profile_lifetime`.
     #[must_use]
@@ -58,6 +62,11 @@ impl ChainReader {
             hits: metrics.profile_cache.with_label_values(&["hit"]),
             misses: metrics.profile_cache.with_label_values(&["miss"]),
         }
+    }
+
+    async fn in_time<T>(&self, read: impl Future<Output = Read<T>>) -> Read<T> {
+        let read = tokio::time::timeout(READ_TIME_MAX, read).await;
+        read.unwrap_or_else(|_| Err(self.rpc.out_of_time(READ_TIME_MAX)))
     }
 
     fn cached(&self, agent: AgentId) -> Option<Arc<TrustProfile>> {
@@ -106,15 +115,15 @@ impl Chain for ChainReader {
                 None => self.read_profile(agent).await,
             }
         };
-        self.profiles.get(agent, read).await
+        self.in_time(self.profiles.get(agent, read)).await
     }
 
     async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        self.latest_profiles.get(agent, || self.read_profile(agent)).await
+        self.in_time(self.latest_profiles.get(agent, || self.read_profile(agent))).await
     }
 
     async fn owner(&self, agent: AgentId) -> Read<Address> {
-        self.owners.get(agent, || self.read_owner(agent)).await
+        self.in_time(self.owners.get(agent, || self.read_owner(agent))).await
     }
 
     async fn probe(&self) -> Result<(), ChainFault> {

@@ -113,6 +113,11 @@ impl RpcPool {
         params: impl RpcSend,
         understand: impl Fn(&Node, NodeAnswer) -> Result<T, ReadError>,
     ) -> Result<Answered<'_, T>, ChainFault> {
+        // A place is no matter of one node: whoever finds none in time is told so, and not sent to the next node.
+        let place = tokio::time::timeout(self.request_timeout, self.under_way.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(self.fault(&self.first_endpoint(), method, ReadError::Busy));
+        };
         let mut last = None;
         for node in &self.nodes {
             let answer = self.ask(node, method, params.clone()).await;
@@ -121,7 +126,17 @@ impl RpcPool {
                 Err(error) => last = Some(self.fault(node.endpoint(), method, error)),
             }
         }
-        Err(last.unwrap_or_else(|| self.fault(&Arc::from("none"), method, ReadError::Busy)))
+        Err(last.unwrap_or_else(|| self.fault(&self.first_endpoint(), method, ReadError::Busy)))
+    }
+
+    /// The fault of a read that was given up after `limit`, whichever node it was at.
+    pub(super) fn out_of_time(&self, limit: Duration) -> ChainFault {
+        self.fault(&self.first_endpoint(), "eth_call", ReadError::TimedOut(limit.as_millis()))
+    }
+
+    /// Stands for the chain where no single node is to blame.
+    fn first_endpoint(&self) -> Arc<str> {
+        self.nodes.first().map_or_else(|| Arc::from("none"), |node| Arc::clone(node.endpoint()))
     }
 
     async fn ask(
@@ -131,7 +146,6 @@ impl RpcPool {
         params: impl RpcSend,
     ) -> Result<NodeAnswer, ReadError> {
         let limited = tokio::time::timeout(self.request_timeout, async {
-            let _place = self.under_way.acquire().await.map_err(|_| ReadError::Busy)?;
             self.metrics.rpc_calls.with_label_values(&[method]).inc();
             let begun = self.clock.monotonic_micros();
             let answer = node.ask(method, params).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::redirect::Policy;
 use reqwest::{Method, Url};
 use serde_json::Value;
 
@@ -50,7 +51,12 @@ impl Service {
             }
             Failure::new(format!("cannot reach {base}: {innermost}"))
         };
-        let client = reqwest::Client::builder().timeout(TIME_MAX).build().map_err(unreachable)?;
+        // A redirect would hand the key or the unused signature to whoever it names.
+        let client = reqwest::Client::builder()
+            .redirect(Policy::none())
+            .timeout(TIME_MAX)
+            .build()
+            .map_err(unreachable)?;
         let mut request = client.request(method, format!("{base}{path}"));
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());

@@ -18,6 +18,13 @@ const UP_TO_A_MINUTE: DurationBounds = DurationBounds {
     allowed: "of more than 0s and at most 60s",
 };
 
+/// So short that a second node can be tried within the time that a read has (`chain::reader`).
+const UP_TO_FIVE_SECONDS: DurationBounds = DurationBounds {
+    min: Duration::from_nanos(1),
+    max: Duration::from_secs(5),
+    allowed: "of more than 0s and at most 5s",
+};
+
 /// The chain and its registries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainSettings {
@@ -25,7 +32,7 @@ pub struct ChainSettings {
     pub rpc_urls: Vec<RpcUrl>,
     /// For how long a profile that was read may be used; more than 0, at most 60 s.
     pub poll_interval: Duration,
-    /// For how long one RPC try may take; more than 0, at most 60 s.
+    /// For how long one RPC try may take; more than 0, at most 5 s.
     pub request_timeout: Duration,
     /// Multicall3, which reads a profile from one block in one call.
     pub multicall: Address,
@@ -53,7 +60,7 @@ impl ChainSettings {
         let rpc_urls =
             reader.texts("chain.rpc_urls", &["http://127.0.0.1:8545"], &(1..=RPC_URLS_MAX), rpc_url);
         let poll_interval = reader.duration("chain.poll_interval", "1s", &UP_TO_A_MINUTE);
-        let request_timeout = reader.duration("chain.request_timeout", "2s", &UP_TO_A_MINUTE);
+        let request_timeout = reader.duration("chain.request_timeout", "2s", &UP_TO_FIVE_SECONDS);
         let multicall =
             reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract);
         let contracts = Contracts::read(reader);

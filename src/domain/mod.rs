@@ -9,7 +9,6 @@ pub mod denial;
 pub mod eip712;
 pub mod endpoint;
 pub mod freshness;
-pub mod meters;
 pub mod nonce;
 pub mod profile;
 pub mod quota;

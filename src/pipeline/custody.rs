@@ -1,6 +1,6 @@
 //! Key custody: generate, rotate, revoke, status (contract, "API key of an agent").
 //!
-//! Every well-formed request counts against its client's hourly budget, whatever becomes of it. The nonce is used in
+//! Every well-formed request that its client's budgets let through counts against the hourly one, whatever becomes of it. The nonce is used in
 //! the same atomic step that changes the key, so a request that comes to nothing burns nothing.
 
 use crate::domain::agent_id::AgentId;
@@ -63,10 +63,7 @@ impl Pipeline {
         order: KeyOrder,
         declared_endpoint: Option<Endpoint>,
     ) -> Result<IssuedKey, Refusal> {
-        let key = self.mint()?;
-        let change = KeyChange::Issue(NewKey { digest: key.digest(), declared_endpoint });
-        let allowance = self.change_key(order, change).await?;
-        Ok(IssuedKey { key, agent: order.signed.agent, allowance })
+        self.issue(order, declared_endpoint, KeyChange::Issue).await
     }
 
     /// Makes a new key the agent's one and only, whether it had one or not.
@@ -79,10 +76,7 @@ impl Pipeline {
         order: KeyOrder,
         declared_endpoint: Option<Endpoint>,
     ) -> Result<IssuedKey, Refusal> {
-        let key = self.mint()?;
-        let change = KeyChange::Rotate(NewKey { digest: key.digest(), declared_endpoint });
-        let allowance = self.change_key(order, change).await?;
-        Ok(IssuedKey { key, agent: order.signed.agent, allowance })
+        self.issue(order, declared_endpoint, KeyChange::Rotate).await
     }
 
     /// Revokes the agent's key, if it has one.
@@ -91,7 +85,7 @@ impl Pipeline {
     ///
     /// The refusals of any signed request.
     pub async fn revoke_key(&self, order: KeyOrder) -> Result<RevokedKey, Refusal> {
-        let allowance = self.change_key(order, KeyChange::Revoke).await?;
+        let ((), allowance) = self.change_key(order, || Ok(((), KeyChange::Revoke))).await?;
         Ok(RevokedKey { agent: order.signed.agent, allowance })
     }
 
@@ -106,25 +100,45 @@ impl Pipeline {
         Ok(KeyStatus { has_key, allowance: Allowance { limit: self.key_management.limit, remaining } })
     }
 
-    fn mint(&self) -> Result<ApiKey, Refusal> {
-        Ok(self.key_format.mint(self.ports.entropy.key_bytes()?))
+    async fn issue(
+        &self,
+        order: KeyOrder,
+        declared_endpoint: Option<Endpoint>,
+        change: impl FnOnce(NewKey) -> KeyChange + Send,
+    ) -> Result<IssuedKey, Refusal> {
+        let mint = || {
+            let key = self.key_format.mint(self.ports.entropy.key_bytes()?);
+            let change = change(NewKey { digest: key.digest(), declared_endpoint });
+            Ok((key, change))
+        };
+        let (key, allowance) = self.change_key(order, mint).await?;
+        Ok(IssuedKey { key, agent: order.signed.agent, allowance })
     }
 
-    async fn change_key(&self, order: KeyOrder, change: KeyChange) -> Result<Allowance, Refusal> {
-        let KeyOrder { client, signed } = order;
-        self.failures.check(client, Some(signed.agent))?;
+    /// Changes the agent's key as `change` says; it is asked only once the request is known to be the owner's.
+    async fn change_key<T: Send>(
+        &self,
+        order: KeyOrder,
+        change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
+    ) -> Result<(T, Allowance), Refusal> {
+        self.failures.check(order.client, Some(order.signed.agent))?;
         let outcome = self.walk_custody(order, change).await;
-        self.failures.note(client, &outcome);
+        self.failures.note(order.client, &outcome);
         outcome
     }
 
-    async fn walk_custody(&self, order: KeyOrder, change: KeyChange) -> Result<Allowance, Refusal> {
+    async fn walk_custody<T: Send>(
+        &self,
+        order: KeyOrder,
+        change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
+    ) -> Result<(T, Allowance), Refusal> {
         let KeyOrder { client, signed } = order;
         let allowance = self.charge(client, signed.agent).await?; // 429
         let proof = self.owners.prove(&self.ports, &signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
+        let (made, change) = change()?;
         match self.ports.store.change_key(agent, proof.claim(), change).await? {
-            KeyChanged::Done => Ok(allowance),
+            KeyChanged::Done => Ok((made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
             KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce: signed.nonce }.into()),
         }

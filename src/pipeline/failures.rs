@@ -2,18 +2,19 @@
 //! from whoever has nothing to show.
 //!
 //! Counted per process, not in the shared store: it protects this process's own work, and must cost no round trip.
-//! Memory is bounded; when it is full the quietest client is forgotten, because no one is let through by this count.
+//! Memory is bounded; when it is full the least used counts are forgotten.
+//! A request counts when it has been refused: those under way at once may exceed the budget by their number.
 
 use std::sync::Arc;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
-use crate::domain::meters::{Meters, WhenFull};
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
+use crate::sharded::meters::Meters;
 
 /// The most clients that are remembered.
 const CLIENTS_MAX: usize = 65_536;
@@ -29,7 +30,7 @@ impl FailureBudget {
     /// So many refused credentials per client; nothing: no limit.
     #[must_use]
     pub fn new(limit: Option<Quota>, clock: Arc<dyn Clock>) -> Self {
-        let clients = Meters::new(CLIENTS_MAX, WhenFull::ForgetQuietest);
+        let clients = Meters::new(CLIENTS_MAX);
         Self { limit, clients, clock }
     }
 

@@ -2,24 +2,38 @@
 //!
 //! The endpoint is public and a probe costs real work, so one answer serves everybody for a second.
 
+use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
-use crate::ports::chain::{Chain, ChainFault};
+use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
-use crate::ports::store::{Store, StoreFault};
+use crate::ports::store::Store;
 
 /// How long one answer serves, in microseconds.
 const ANSWER_SERVES_MICROS: u64 = 1_000_000;
+
+/// How long a dependency has for its word; silence is a no.
+const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// A dependency's word: nothing to complain of, or what is wrong.
+pub type Word = Result<(), Arc<dyn Error + Send + Sync>>;
+
+/// A dependency that said nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("the {name} did not answer a probe within {secs} s", name = .0, secs = PROBE_TIME_MAX.as_secs())]
+struct Silent(&'static str);
 
 /// What the dependencies said when they were last asked.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The store's word.
-    pub store: Result<(), StoreFault>,
+    pub store: Word,
     /// The chain's word.
-    pub chain: Result<(), ChainFault>,
+    pub chain: Word,
 }
 
 impl Report {
@@ -54,9 +68,21 @@ impl Readiness {
         {
             return report.clone();
         }
-        let (store, chain) = tokio::join!(self.store.probe(), self.chain.probe());
+        let (store, chain) =
+            tokio::join!(word("store", self.store.probe()), word("chain", self.chain.probe()));
         let report = Report { store, chain };
         *last = Some((self.clock.monotonic_micros(), report.clone()));
         report
+    }
+}
+
+async fn word<F: Error + Send + Sync + 'static>(
+    name: &'static str,
+    probe: impl Future<Output = Result<(), F>>,
+) -> Word {
+    match timeout(PROBE_TIME_MAX, probe).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(fault)) => Err(Arc::new(fault)),
+        Err(_) => Err(Arc::new(Silent(name))),
     }
 }

@@ -2,5 +2,6 @@
 
 pub mod chain;
 pub mod clock;
+#[cfg(test)]
 pub mod simulated;
 pub mod store;

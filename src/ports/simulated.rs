@@ -1,4 +1,4 @@
-//! A clock that stands still until it is told otherwise, for tests and benchmarks.
+//! A clock that stands still until it is told otherwise, for tests.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

@@ -33,7 +33,19 @@ pub struct MeteredStore {
 struct Meter {
     ok: IntCounter,
     fault: IntCounter,
+    abandoned: IntCounter,
     duration: Histogram,
+}
+
+/// Counts an operation whose caller gave up before it was answered: a hung disk shows nowhere else.
+struct Unanswered<'a>(Option<&'a IntCounter>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(abandoned) = self.0 {
+            abandoned.inc();
+        }
+    }
 }
 
 impl MeteredStore {
@@ -43,6 +55,7 @@ impl MeteredStore {
         let meter = |verb| Meter {
             ok: metrics.store_operations.with_label_values(&[verb, "ok"]),
             fault: metrics.store_operations.with_label_values(&[verb, "fault"]),
+            abandoned: metrics.store_operations.with_label_values(&[verb, "abandoned"]),
             duration: metrics.store_duration.with_label_values(&[verb]),
         };
         Self {
@@ -64,7 +77,9 @@ impl MeteredStore {
         operation: impl Future<Output = Result<T, StoreFault>>,
     ) -> Result<T, StoreFault> {
         let begun = self.clock.monotonic_micros();
+        let mut unanswered = Unanswered(Some(&meter.abandoned));
         let outcome = operation.await;
+        unanswered.0 = None;
         let micros = self.clock.monotonic_micros().saturating_sub(begun);
         meter.duration.observe(micros as f64 / 1e6);
         if outcome.is_ok() {

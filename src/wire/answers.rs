@@ -13,6 +13,9 @@ use crate::wire::headers::{JSON, NO_STORE, write_allowance};
 /// A whole answer.
 pub type Answer = Response<Vec<u8>>;
 
+/// What most bodies fit into.
+const USUAL_BODY_BYTES: usize = 1_024;
+
 /// The verification result (contract, "Verification result").
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -174,9 +177,18 @@ fn success(status: StatusCode, body: &impl Serialize, allowance: Option<Allowanc
 
 /// An answer with a JSON body.
 #[must_use]
-pub fn json(status: StatusCode, mut headers: HeaderMap, body: &impl Serialize) -> Answer {
+pub fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> Answer {
+    let mut text = Vec::with_capacity(USUAL_BODY_BYTES);
     // These bodies have string keys and finite numbers only, which always serialise.
-    let body = serde_json::to_vec(body).unwrap_or_default();
+    if serde_json::to_writer(&mut text, body).is_err() {
+        text.clear();
+    }
+    json_text(status, headers, text)
+}
+
+/// An answer whose body is JSON already.
+#[must_use]
+pub fn json_text(status: StatusCode, mut headers: HeaderMap, body: Vec<u8>) -> Answer {
     headers.insert(http::header::CONTENT_TYPE, JSON);
     headers.insert(http::header::CACHE_CONTROL, NO_STORE);
     headers.insert(http::header::CONTENT_LENGTH, body.len().into());

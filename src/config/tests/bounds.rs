@@ -79,14 +79,12 @@ fn rpc_urls_are_1_to_16() {
 }
 
 #[test]
-fn intervals_of_the_chain_are_more_than_0s_and_at_most_60s() {
-    for path in ["chain.poll_interval", "chain.request_timeout"] {
-        check(
-            path,
-            &["\"1ns\"", "\"500ms\"", "\"60s\"", "\"1m\""],
-            &["\"0s\"", "\"60s 1ns\"", "\"61s\"", "\"1\"", "\"0\"", "\"\"", "\"-1s\"", "\"soon\""],
-        );
-    }
+fn a_poll_interval_is_more_than_0s_and_at_most_60s_and_a_try_at_most_5s() {
+    let neither = ["\"0s\"", "\"1\"", "\"0\"", "\"\"", "\"-1s\"", "\"soon\""];
+    let poll = [&neither[..], &["\"60s 1ns\"", "\"61s\""]].concat();
+    check("chain.poll_interval", &["\"1ns\"", "\"500ms\"", "\"60s\"", "\"1m\""], &poll);
+    let once = [&neither[..], &["\"5s 1ns\"", "\"6s\""]].concat();
+    check("chain.request_timeout", &["\"1ns\"", "\"500ms\"", "\"5s\""], &once);
 }
 
 #[test]

@@ -12,7 +12,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("chain.contracts.validation", ADDRESS, QUOTED_ADDRESS, ""),
     ("chain.multicall", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.poll_interval", "5s", "\"5s\"", "5"),
-    ("chain.request_timeout", "5s", "\"5s\"", "61s"),
+    ("chain.request_timeout", "4s", "\"4s\"", "6s"),
     (
         "chain.rpc_urls",
         "http://a.example, http://b.example",

@@ -117,3 +117,11 @@ async fn a_new_key_works_at_once_and_the_old_one_no_longer() {
     assert_eq!(scene.verdict(&second).await, "401 key");
     assert!(!scene.pipeline.key_status(client(1), agent(7)).await.unwrap().has_key);
 }
+
+#[tokio::test]
+async fn a_key_does_not_expire() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+    scene.clock.advance_secs(20 * 365 * 86_400);
+    assert_eq!(scene.verdict(&key).await, "admitted");
+}

@@ -4,10 +4,7 @@
 //! Everything is sharded, so that no lock is shared by all requests. Must not know the file.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
-
-use parking_lot::Mutex;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
@@ -16,15 +13,16 @@ use crate::domain::nonce::Nonce;
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::{Verdict, Window};
 use crate::ports::store::{Admission, KeyOwner, Scope};
+use crate::sharded::Shards;
 
-/// Power of two, so that a shard is picked by a mask; so many that one of them is swept or grows in no time.
+/// So many that one of them is swept or grows in no time.
 pub(super) const SHARDS: usize = 256;
 
 /// The agents that have a key or a window that matters.
 #[derive(Debug)]
 pub(super) struct Book {
-    slots: Shards<Shard>,
-    index: Shards<HashMap<HalfDigest, AgentId>>,
+    slots: Shards<Shard, SHARDS>,
+    index: Shards<HashMap<HalfDigest, AgentId>, SHARDS>,
 }
 
 /// The first half of a digest: enough to find the slot, where the whole digest is compared.
@@ -259,8 +257,7 @@ impl Shard {
         if let Some(counted) = slot.windows.iter_mut().find(|counted| counted.scope == *scope) {
             counted.window.withdraw(at_micros);
         }
-        // Idle for ever means empty.
-        slot.windows.retain(|counted| !counted.window.is_idle(u64::MAX, 0));
+        slot.windows.retain(|counted| !counted.window.is_empty());
         if slot.is_vacant() {
             self.slots.remove(&agent);
         }
@@ -292,26 +289,4 @@ impl Slot {
 
 fn half(digest: &KeyDigest) -> HalfDigest {
     digest.to_bytes().first_chunk().copied().unwrap_or_default()
-}
-
-/// Many locks instead of one. Which of them a key falls under can't be foreseen from outside.
-#[derive(Debug)]
-struct Shards<T> {
-    shards: Vec<Mutex<T>>,
-    hasher: RandomState,
-}
-
-impl<T: Default> Shards<T> {
-    fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
-    }
-
-    #[expect(clippy::indexing_slicing, reason = "the mask keeps the place below SHARDS")]
-    fn of(&self, key: &impl Hash) -> &Mutex<T> {
-        &self.shards[(self.hasher.hash_one(key) as usize) & (SHARDS - 1)]
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Mutex<T>> {
-        self.shards.iter()
-    }
 }

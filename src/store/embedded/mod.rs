@@ -28,7 +28,6 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
-use crate::domain::meters::{Meters, WhenFull};
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
@@ -36,6 +35,7 @@ use crate::ports::clock::Clock;
 use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
 };
+use crate::sharded::meters::Meters;
 use crate::store::embedded::book::{Book, CurrentKey, Reserved};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
 use crate::store::embedded::shared::{Cause, Closed, Shared};
@@ -52,7 +52,7 @@ mod writer;
 /// How many steps may wait for the writer; whoever comes then waits for a place.
 const WAITING_STEPS_MAX: usize = 4_096;
 
-/// How many pairs of client and agent are counted at most; a newcomer beyond that is limited.
+/// How many pairs of client and agent are counted at most; beyond that the least used are forgotten.
 const METERS_MAX: usize = 262_144;
 
 /// What the store needs to know.
@@ -93,11 +93,19 @@ impl EmbeddedStore {
         for key in loaded.keys {
             book.set_key(key.agent, Some(CurrentKey { digest: key.digest, origin: key.origin }));
         }
-        let meters = Meters::new(METERS_MAX, WhenFull::Refuse);
+        let meters = Meters::new(METERS_MAX);
         let shared = Arc::new(Shared::new(book, meters, database, loaded.forgotten_before, clock));
         let (queue, steps) = mpsc::channel();
         let Options { path, nonce_retention_secs, max_ahead_secs } = options;
-        let writer = Writer::new(Arc::clone(&shared), steps, disk, nonce_retention_secs, max_ahead_secs);
+        let newest_use_secs = loaded.newest_use_secs;
+        let writer = Writer::new(
+            Arc::clone(&shared),
+            steps,
+            disk,
+            nonce_retention_secs,
+            max_ahead_secs,
+            newest_use_secs,
+        );
         let writer = Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || writer.run())
@@ -128,7 +136,12 @@ impl EmbeddedStore {
         let (place, remaining) = match self.shared.book.reserve(agent, scope, quota, claim.nonce, now_micros)
         {
             Reserved::Place(place, remaining) => (place, remaining),
-            Reserved::Limited(retry_after) => return Ok(Admission::Limited { retry_after }),
+            Reserved::Limited(retry_after) => {
+                // The place may have gone to a twin of this request since its nonce was looked up.
+                let used = self.shared.may_have_used(agent, &claim);
+                let used = used.map_err(|error| Arc::new(error) as Cause)?;
+                return Ok(if used { Admission::NonceUsed } else { Admission::Limited { retry_after } });
+            }
             Reserved::InFlight => return Ok(Admission::NonceUsed),
         };
         // From here on the writer's side owns the reservation: this future may be dropped at any moment.

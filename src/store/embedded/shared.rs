@@ -9,10 +9,10 @@ use redb::Database;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
-use crate::domain::meters::Meters;
 use crate::domain::nonce::NonceClaim;
 use crate::ports::clock::Clock;
 use crate::ports::store::StoreFault;
+use crate::sharded::meters::Meters;
 use crate::store::embedded::book::Book;
 use crate::store::embedded::tables;
 

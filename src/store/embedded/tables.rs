@@ -33,6 +33,8 @@ pub(super) struct Loaded {
     pub(super) keys: Vec<LoadedKey>,
     /// No nonce is remembered for certain of signatures made before this moment, in Unix seconds.
     pub(super) forgotten_before: u64,
+    /// When a remembered nonce was last used, in Unix seconds.
+    pub(super) newest_use_secs: Option<u64>,
 }
 
 /// One agent's current key.
@@ -86,6 +88,8 @@ pub(super) fn load(database: &Database) -> Result<Loaded, LoadError> {
     if transaction.open_table(NONCES)?.len()? != transaction.open_table(NONCES_BY_TIME)?.len()? {
         return Err(LoadError::Damaged("its two lists of nonces differ"));
     }
+    let by_time = transaction.open_table(NONCES_BY_TIME)?;
+    let newest_use_secs = by_time.last()?.map(|(row, _)| row.value().0);
     let table = transaction.open_table(KEYS)?;
     let mut keys = Vec::with_capacity(usize::try_from(table.len()?).unwrap_or_default());
     for row in table.iter()? {
@@ -98,7 +102,7 @@ pub(super) fn load(database: &Database) -> Result<Loaded, LoadError> {
             origin: origin.map_err(|_| LoadError::Damaged("it holds an endpoint that is none"))?,
         });
     }
-    Ok(Loaded { keys, forgotten_before })
+    Ok(Loaded { keys, forgotten_before, newest_use_secs })
 }
 
 /// Whether the agent has used the nonce, as far as is remembered.

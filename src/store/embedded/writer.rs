@@ -84,8 +84,12 @@ impl Writer {
         disk: Box<dyn Disk>,
         nonce_retention_secs: u64,
         max_ahead_secs: u64,
+        newest_use_secs: Option<u64>,
     ) -> Self {
-        let (wall_secs, now_micros) = (shared.clock.unix_seconds(), shared.clock.monotonic_micros());
+        let now_micros = shared.clock.monotonic_micros();
+        // A machine may boot with a clock that is years ahead. While nonces are remembered, time goes on from the last
+        // use, and the clock is believed no sooner than one that jumps while the service runs.
+        let wall_secs = shared.clock.unix_seconds().min(newest_use_secs.unwrap_or(u64::MAX));
         Self {
             steady_wall: SteadyWall::new(nonce_retention_secs, wall_secs, now_micros),
             shared,
@@ -229,7 +233,7 @@ impl Writer {
         self.next_reopening_micros = now_micros.saturating_add(TICK_MICROS);
         drop(self.shared.database.write().take());
         match self.disk.open() {
-            Ok((database, Loaded { keys, forgotten_before })) => {
+            Ok((database, Loaded { keys, forgotten_before, .. })) => {
                 self.shared.book.replace_keys(
                     keys.into_iter()
                         .map(|key| (key.agent, CurrentKey { digest: key.digest, origin: key.origin })),

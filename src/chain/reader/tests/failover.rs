@@ -96,3 +96,24 @@ async fn a_node_that_has_recovered_is_the_first_choice_again() {
     }
     assert_eq!(nodes.each_ref().map(TestNode::all_calls), [3, 0]);
 }
+
+/// Seven nodes of a second each would take longer than any request; the time of a read is spent in full, once.
+#[tokio::test]
+async fn however_many_nodes_hang_a_read_ends_in_time_as_a_fault_of_the_chain() {
+    let mut nodes = Vec::new();
+    for _ in 0..7 {
+        nodes.push(TestNode::always(Reply::Hang).await);
+    }
+    let urls: [_; 7] = std::array::from_fn(|place| nodes[place].url());
+    let bench = bench(&urls, ALL, Duration::from_secs(1));
+    let (first, second) = tokio::join!(bench.reader.owner(agent(1)), bench.reader.owner(agent(1)));
+    for fault in [first.unwrap_err(), second.unwrap_err()] {
+        assert_eq!(fault.method, "eth_call");
+        assert!(matches!(cause(&fault), ReadError::TimedOut(_)), "{fault}");
+    }
+    let asked = nodes.iter().map(TestNode::all_calls).sum::<usize>();
+    assert!(
+        asked < 7 + 7,
+        "the second read, which waited for the first, did not get as much time again: {asked}"
+    );
+}

@@ -92,3 +92,24 @@ async fn forgetting_keeps_pace_with_a_store_that_is_never_idle() {
     }
     assert_eq!(remembered(&store), 5);
 }
+
+#[tokio::test]
+async fn a_start_with_a_clock_that_is_years_ahead_forgets_nothing_and_locks_nobody_out_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = clock();
+    drop({
+        let store = open(folder.path(), &clock).unwrap();
+        admit(&store, 1, START_SECS).await;
+        store
+    });
+    clock.step_wall_secs(10 * 365 * DAY_SECS as i64);
+    let store = open(folder.path(), &clock).unwrap();
+    for _ in 0..10 {
+        clock.advance_secs(600);
+        store.probe().await.unwrap();
+    }
+    assert_eq!(remembered(&store), 1);
+    clock.step_wall_secs(-10 * 365 * DAY_SECS as i64);
+    assert_eq!(admit(&store, 1, START_SECS).await, Admission::NonceUsed);
+    assert!(matches!(admit(&store, 2, START_SECS + 6_000).await, Admission::Admitted { .. }));
+}

@@ -1,63 +1,45 @@
 //! Many windows under one roof, for limits on callers who have proved nothing yet: sharded, bounded, and swept.
 //!
-//! Strangers choose these keys, so the number of windows has a ceiling. What happens there is the owner's choice:
-//! a limit of the contract refuses (it never fails open), a protective one forgets the quietest instead.
+//! Strangers choose these keys, so the number of windows has a ceiling. There the least used windows make room: to be
+//! refused for lack of room would let a flood of strangers lock everybody out, and whoever is at its limit is forgotten
+//! last.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
-
-use parking_lot::Mutex;
+use std::hash::Hash;
 
 use crate::domain::quota::Quota;
 use crate::domain::window::{Verdict, Window};
+use crate::sharded::Shards;
 
-/// Power of two, so that a shard is picked by a mask; many more than cores, so that two rarely meet.
+/// Many more than cores, so that two requests rarely meet.
 const SHARDS: usize = 64;
 
-/// What a full set of windows does with a newcomer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhenFull {
-    /// The newcomer is limited until the shard has room again.
-    Refuse,
-    /// The window whose last accepted time is oldest makes room.
-    ForgetQuietest,
-}
+/// A full shard makes room for many at once, so that a flood pays for the search now and then only: one in so many
+/// windows goes.
+const FORGOTTEN_SHARE: usize = 8;
 
 /// Windows by key.
 #[derive(Debug)]
 pub struct Meters<K> {
-    shards: Vec<Mutex<HashMap<K, Window>>>,
-    hasher: RandomState,
+    shards: Shards<HashMap<K, Window>, SHARDS>,
     shard_entries_max: usize,
-    when_full: WhenFull,
 }
 
 impl<K: Hash + Eq + Clone> Meters<K> {
     /// No windows yet, and never more than about `entries_max` of them.
     #[must_use]
-    pub fn new(entries_max: usize, when_full: WhenFull) -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect(),
-            hasher: RandomState::new(),
-            shard_entries_max: entries_max.div_ceil(SHARDS).max(1),
-            when_full,
-        }
+    pub fn new(entries_max: usize) -> Self {
+        Self { shards: Shards::new(), shard_entries_max: entries_max.div_ceil(SHARDS).max(1) }
     }
 
     /// Decides about one request under `key`, and records it when it is admitted.
     pub fn hit(&self, key: &K, quota: Quota, now_micros: u64) -> Verdict {
-        let mut shard = self.shard(key).lock();
+        let mut shard = self.shards.of(key).lock();
         if let Some(window) = shard.get_mut(key) {
             return window.admit(quota, now_micros);
         }
         if shard.len() >= self.shard_entries_max {
-            shard.retain(|_, window| !window.is_idle(quota.window_micros, now_micros));
-        }
-        if shard.len() >= self.shard_entries_max {
-            match self.when_full {
-                WhenFull::Refuse => return Verdict::Limited { retry_after_micros: quota.window_micros },
-                WhenFull::ForgetQuietest => forget_quietest(&mut shard),
-            }
+            make_room(&mut shard, quota, now_micros);
         }
         let mut window = Window::default();
         let verdict = window.admit(quota, now_micros);
@@ -68,7 +50,7 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     /// What [`Self::hit`] would say to a request under `key`; records nothing.
     #[must_use]
     pub fn peek(&self, key: &K, quota: Quota, now_micros: u64) -> Verdict {
-        let shard = self.shard(key).lock();
+        let shard = self.shards.of(key).lock();
         shard.get(key).map_or(Verdict::Admitted { remaining: quota.limit.saturating_sub(1) }, |window| {
             window.peek(quota, now_micros)
         })
@@ -76,7 +58,7 @@ impl<K: Hash + Eq + Clone> Meters<K> {
 
     /// Forgets the windows that hold nothing young enough to matter.
     pub fn sweep(&self, window_micros: u64, now_micros: u64) {
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             let mut shard = shard.lock();
             shard.retain(|_, window| !window.is_idle(window_micros, now_micros));
             if shard.capacity() > 4 * shard.len() + 64 {
@@ -96,24 +78,27 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    #[expect(clippy::indexing_slicing, reason = "the mask keeps the index below SHARDS")]
-    fn shard(&self, key: &K) -> &Mutex<HashMap<K, Window>> {
-        let hash = self.hasher.hash_one(key);
-        &self.shards[(hash as usize) & (SHARDS - 1)]
-    }
 }
 
-fn forget_quietest<K: Hash + Eq + Clone>(shard: &mut HashMap<K, Window>) {
-    let quietest = shard.iter().min_by_key(|(_, window)| window.clamp(0)).map(|(key, _)| key.clone());
-    if let Some(key) = quietest {
+/// Drops what is idle; if that is nothing, the windows with the most budget left, the oldest of them first.
+fn make_room<K: Hash + Eq + Clone>(shard: &mut HashMap<K, Window>, quota: Quota, now_micros: u64) {
+    let before = shard.len();
+    shard.retain(|_, window| !window.is_idle(quota.window_micros, now_micros));
+    if shard.len() < before {
+        return;
+    }
+    let rank = |window: &Window| (u32::MAX - window.remaining(quota, now_micros), window.clamp(0));
+    let mut ranked: Vec<_> = shard.iter().map(|(key, window)| (rank(window), key.clone())).collect();
+    let forgotten = ranked.len().div_ceil(FORGOTTEN_SHARE).min(ranked.len().saturating_sub(1));
+    ranked.select_nth_unstable_by_key(forgotten, |(rank, _)| *rank);
+    for (_, key) in ranked.into_iter().take(forgotten.max(1)) {
         shard.remove(&key);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Meters, WhenFull};
+    use super::Meters;
     use crate::domain::quota::{HOUR_MICROS, Quota};
     use crate::domain::window::Verdict;
 
@@ -121,7 +106,7 @@ mod tests {
 
     #[test]
     fn each_key_has_a_budget_of_its_own() {
-        let meters = Meters::new(1_000, WhenFull::Refuse);
+        let meters = Meters::new(1_000);
         assert_eq!(meters.hit(&"a", TWO_AN_HOUR, 0), Verdict::Admitted { remaining: 1 });
         assert_eq!(meters.hit(&"a", TWO_AN_HOUR, 1), Verdict::Admitted { remaining: 0 });
         assert!(matches!(meters.hit(&"a", TWO_AN_HOUR, 2), Verdict::Limited { .. }));
@@ -129,30 +114,30 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_stays_within_the_ceiling_and_forgets_no_count_when_it_must_refuse() {
-        let meters = Meters::new(640, WhenFull::Refuse);
+    fn a_flood_of_keys_stays_within_the_ceiling_locks_nobody_out_and_frees_nobody_who_is_limited() {
+        let meters = Meters::new(640);
         for _ in 0..2 {
             meters.hit(&u64::MAX, TWO_AN_HOUR, 0);
         }
         for key in 0..100_000_u64 {
-            meters.hit(&key, TWO_AN_HOUR, 1);
+            assert!(matches!(meters.hit(&key, TWO_AN_HOUR, 1), Verdict::Admitted { .. }));
         }
         assert!(meters.len() <= 640 + 64, "{}", meters.len());
         assert!(matches!(meters.hit(&u64::MAX, TWO_AN_HOUR, 2), Verdict::Limited { .. }));
     }
 
     #[test]
-    fn a_full_set_that_may_forget_lets_newcomers_in() {
-        let meters = Meters::new(64, WhenFull::ForgetQuietest);
-        for key in 0..10_000_u64 {
+    fn a_set_of_one_window_a_shard_still_lets_newcomers_in() {
+        let meters = Meters::new(1);
+        for key in 0..1_000_u64 {
             assert!(matches!(meters.hit(&key, TWO_AN_HOUR, key), Verdict::Admitted { .. }));
         }
-        assert!(meters.len() <= 128);
+        assert!(meters.len() <= 64);
     }
 
     #[test]
     fn a_sweep_drops_exactly_the_idle_windows() {
-        let meters = Meters::new(1_000, WhenFull::Refuse);
+        let meters = Meters::new(1_000);
         meters.hit(&"old", TWO_AN_HOUR, 0);
         meters.hit(&"young", TWO_AN_HOUR, 1);
         meters.sweep(HOUR_MICROS, HOUR_MICROS);
