@@ -123,7 +123,8 @@ fn a_dead_node_is_503_everywhere_and_comes_back_at_the_same_address(world: &Worl
 
 fn a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else(world: &World) {
     let relay = Relay::new(world.chain().node);
-    let service = Service::start(behind(world, &relay));
+    // Long enough to tell who waits for the node from who waits for a busy machine.
+    let service = Service::start(behind(world, &relay).set("chain.request_timeout", "5s"));
     let agents: Vec<Agent> = (0..20).map(|_| world.agent(4)).collect();
     relay.behave(Behaviour::Hang);
     std::thread::scope(|scope| {
@@ -132,13 +133,13 @@ fn a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else(world: &World
                 let watch = Stopwatch::start();
                 let answer = service.verify_signature(&agent.signed());
                 is_unreadable(&relay, "eth_call", &answer);
-                assert!(watch.elapsed().as_secs() < 5, "{:?}", watch.elapsed());
+                assert!(watch.elapsed() < SOON, "{:?}", watch.elapsed());
             });
         }
         let watch = Stopwatch::start();
         service.get("/livez").success(200);
         service.status("1").success(200);
-        assert!(watch.elapsed().as_secs() < 2, "{:?}", watch.elapsed());
+        assert!(watch.elapsed().as_secs() < 4, "{:?}", watch.elapsed());
     });
     relay.behave(Behaviour::Honest);
     for agent in &agents {

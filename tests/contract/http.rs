@@ -289,15 +289,20 @@ fn slow_clients_do_not_delay_others(world: &World) {
     let mut slow: Vec<Connection> = (0..200).map(|_| service.connect()).collect();
     for byte in &bytes[..60] {
         for connection in &mut slow {
-            connection.write(&[*byte]).unwrap();
+            // On a busy machine the time for a head may be over before the last byte.
+            let _ = connection.write(&[*byte]);
         }
         let watch = Stopwatch::start();
         service.verify(&key).success(200);
-        assert!(watch.elapsed().as_secs() < 2, "{:?}", watch.elapsed());
+        // Whoever had to wait for slow ones would wait for the ten seconds that a head has.
+        assert!(watch.elapsed().as_secs() < 8, "{:?}", watch.elapsed());
     }
-    // Slow is not wrong: the first to finish is served.
-    slow[0].write(&bytes[60..]).unwrap();
-    slow[0].read(false).unwrap().success(200);
+    // Slow is not wrong: who finishes in time is served.
+    let mut connection = service.connect();
+    for piece in bytes.chunks(10) {
+        connection.write(piece).unwrap();
+    }
+    connection.read(false).unwrap().success(200);
 }
 
 fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
@@ -305,11 +310,12 @@ fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
     let body = world.agent(4).signed().to_string();
     let bytes = request_bytes(service.api, "POST", "/verify/signature", &[], Some(body.as_bytes()));
     let mut connection = service.connect();
-    connection.write(&bytes[..bytes.len() - 1]).unwrap();
+    // Begins before the service's own ten seconds.
     let watch = Stopwatch::start();
+    connection.write(&bytes[..bytes.len() - 1]).unwrap();
     let answer = connection.read(false).unwrap();
     answer.is_error(408, "REQUEST_TIMEOUT", Value::Null);
-    assert!((5..20).contains(&watch.elapsed().as_secs()), "{:?}", watch.elapsed());
+    assert!((9..30).contains(&watch.elapsed().as_secs()), "{:?}", watch.elapsed());
     assert!(connection.rest().is_empty());
 }
 
@@ -319,7 +325,8 @@ fn many_idle_connections_do_not_keep_others_out(world: &World) {
     let agent = world.agent(4);
     let watch = Stopwatch::start();
     service.verify(&agent.generate(&service)).success(200);
-    assert!(watch.elapsed().as_secs() < 5, "{:?}", watch.elapsed());
+    // An idle connection lives for sixty seconds.
+    assert!(watch.elapsed() < SOON, "{:?}", watch.elapsed());
     drop(idle);
     until("the service is as before", SOON, || (service.get("/readyz").status == 200).then_some(()));
 }
@@ -339,7 +346,7 @@ fn a_connection_ends_when_the_client_says_so(world: &World) {
         assert_ne!(answer.header("connection"), Some("keep-alive"));
         let watch = Stopwatch::start();
         assert!(connection.rest().is_empty());
-        assert!(watch.elapsed().as_secs() < 5, "closed at once, not when it is idle for long");
+        assert!(watch.elapsed() < SOON, "closed at once, not when it is idle for long");
     }
 }
 

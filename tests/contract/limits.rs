@@ -30,28 +30,36 @@ pub(crate) const CASES: &[Case] = cases![
     a_clients_good_requests_are_not_counted_as_failures,
 ];
 
+/// A time to wait is what is left of a window that began while `watch` ran, rounded up to whole seconds.
+#[track_caller]
+fn is_rest_of(window_secs: u64, watch: &Stopwatch, retry_after: u64) {
+    let spent = watch.elapsed();
+    let least = window_secs.saturating_sub(spent.as_secs() + 1);
+    assert!((least..=window_secs).contains(&retry_after), "{retry_after} s after {spent:?}");
+}
+
 fn who_waits_as_long_as_retry_after_says_passes_and_nobody_before(world: &World) {
     let (service, agent) = (world.service(), world.agent(1));
     let key = agent.generate(service);
-    service.verify(&key).success(200);
+    // Begins before the service admits, so that no delay here can make a minute look short.
     let since_admitted = Stopwatch::start();
+    service.verify(&key).success(200);
     let retry_after = service.verify(&key).is_limited(json!(agent.text()), json!(1), 1);
-    assert!((58..=60).contains(&retry_after), "{retry_after}");
+    is_rest_of(60, &since_admitted, retry_after);
     let since_told = Stopwatch::start();
-    let bound = std::time::Duration::from_secs(75);
-    let waited = until("the window passes", bound, || {
+    let bound = std::time::Duration::from_secs(90);
+    until("the window passes", bound, || {
         let (asked, answer) = (since_told.elapsed(), service.verify(&key));
         if answer.status == 200 {
             assert_eq!(answer.allowance(), (1, 0));
-            return Some(asked);
+            return Some(());
         }
-        // Refusals in between do not make the wait longer.
+        // Who waited that long passes; refusals in between do not make the wait longer.
         assert!(asked.as_secs() < retry_after, "{retry_after} s were waited, and: {}", answer.text());
         None
     });
-    assert!(waited.as_secs() <= retry_after + 2, "{waited:?}");
     let window = since_admitted.elapsed();
-    assert!(window.as_millis() >= 59_900, "a minute lies between two that pass: {window:?}");
+    assert!(window.as_millis() >= 59_999, "a minute lies between two that pass: {window:?}");
 }
 
 /// Uses up a whole budget and checks what is said on the way and at the end.
@@ -69,9 +77,7 @@ fn use_up(world: &World, tier: usize) {
     }
     let retry_after =
         connection.post("/verify", &body).unwrap().is_limited(json!(agent.text()), json!(tier), limit);
-    let spent = watch.elapsed().as_secs();
-    assert!(spent < 55, "the machine is too slow for this test: {spent} s");
-    assert!((59 - spent..=60).contains(&retry_after), "{retry_after} s after {spent} s");
+    is_rest_of(60, &watch, retry_after);
     let by_signature = service.verify_signature(&agent.signed());
     by_signature.is_limited(json!(agent.text()), json!(tier), limit);
 }
@@ -150,6 +156,7 @@ fn a_request_over_the_limit_keeps_its_nonce(world: &World) {
 fn keys_are_managed_ten_times_an_hour_and_refusals_count(world: &World) {
     let (service, agent) = (world.service(), world.agent(0));
     // Ten requests: some pass, some are refused for a reason each.
+    let watch = Stopwatch::start();
     let unsigned = with(&agent.signed(), "signature", json!(format!("0x{}", "00".repeat(65))));
     assert_eq!(service.generate(&agent.signed()).allowance(), (10, 9));
     service.generate(&agent.signed()).error(409, "KEY_ALREADY_EXISTS");
@@ -167,7 +174,7 @@ fn keys_are_managed_ten_times_an_hour_and_refusals_count(world: &World) {
     let body = agent.signed();
     for endpoint in KEY_ENDPOINTS {
         let retry_after = service.signed(endpoint, &body).is_limited(json!(agent.text()), Value::Null, 10);
-        assert!((3_500..=3_600).contains(&retry_after), "{retry_after}");
+        is_rest_of(3_600, &watch, retry_after);
     }
     assert_eq!(service.status(&agent.text()).success(200)["hasKey"], json!(false));
     assert_eq!(service.status(&agent.text()).allowance(), (10, 0));
@@ -269,10 +276,11 @@ fn refused_credentials_are_limited_per_client(world: &World) {
         from(client, "/verify/signature", &missing).error(404, "AGENT_NOT_FOUND");
         from(client, "/keys/rotate", &agent.draft().timestamp(1).body()).error(400, "REPLAY_DETECTED");
     };
+    let watch = Stopwatch::start();
     bad("203.0.113.1");
     let good = json!({ "apiKey": key });
     let retry_after = from("203.0.113.1", "/verify", &good).is_limited(Value::Null, Value::Null, 4);
-    assert!((50..=60).contains(&retry_after), "{retry_after}");
+    is_rest_of(60, &watch, retry_after);
     from("203.0.113.1", "/verify/signature", &agent.signed()).is_limited(json!(agent.text()), Value::Null, 4);
     from("203.0.113.1", "/keys/rotate", &agent.signed()).is_limited(json!(agent.text()), Value::Null, 4);
     from("203.0.113.2", "/verify", &good).success(200);
