@@ -64,6 +64,7 @@ pub(crate) struct HttpShell<S> {
     service: S,
     clock: Arc<dyn Clock>,
     malformed: IntCounter,
+    turned_away: IntCounter,
     connections: Semaphore,
 }
 
@@ -71,14 +72,18 @@ impl<S> HttpShell<S> {
     /// Puts the shell around a service; `door` is its name in metrics.
     pub(crate) fn new(service: S, door: &str, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
         let malformed = metrics.malformed.with_label_values(&[door]);
-        Self { service, clock, malformed, connections: Semaphore::new(CONNECTIONS_MAX) }
+        let turned_away = metrics.connections_turned_away.with_label_values(&[door]);
+        Self { service, clock, malformed, turned_away, connections: Semaphore::new(CONNECTIONS_MAX) }
     }
 }
 
 #[async_trait]
 impl<S: ServeHttp + Send + Sync + 'static> ServerApp for HttpShell<S> {
     async fn process_new(self: &Arc<Self>, mut stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let _place = self.connections.try_acquire().ok()?;
+        let Ok(_place) = self.connections.try_acquire() else {
+            self.turned_away.inc();
+            return None;
+        };
         let mut stopping = shutdown.clone();
         loop {
             let mut first_byte = [0];
@@ -161,10 +166,16 @@ impl<S> HttpShell<S> {
 pub(crate) async fn read_body(http: &mut ServerSession, bytes_max: usize) -> Result<Bytes, ErrorCause> {
     let body = timeout(BODY_TIME_MAX, read_body_untimed(http, bytes_max)).await;
     let body = body.unwrap_or(Err(ErrorCause::TooSlow));
-    if body.is_err() {
+    if body.is_err() || is_chunked(http) {
         http.set_keepalive(None);
     }
     body
+}
+
+/// A body in chunks is followed by nothing on its connection: chunk extensions and trailers are read leniently by the
+/// server framework, and another reader may see the body's end elsewhere.
+fn is_chunked(http: &ServerSession) -> bool {
+    http.get_header(http::header::TRANSFER_ENCODING).is_some()
 }
 
 async fn read_body_untimed(http: &mut ServerSession, bytes_max: usize) -> Result<Bytes, ErrorCause> {
@@ -179,8 +190,10 @@ async fn read_body_untimed(http: &mut ServerSession, bytes_max: usize) -> Result
             ErrorCause::Malformed { problem: "its body can't be read" }
         }
     };
+    // A client of HTTP/1.0 doesn't know interim answers (RFC 9110, section 10.1.1).
     let expects = http.get_header(http::header::EXPECT);
-    if expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+    let knows_interim = http.req_header().version == Version::HTTP_11;
+    if knows_interim && expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
         http.write_continue_response().await.map_err(broken)?;
     }
     // A body usually comes in one piece, which then needs no copy.
@@ -204,7 +217,7 @@ fn wants_another(head: &RequestHeader) -> bool {
     let is_close = |option: &[u8]| option.trim_ascii().eq_ignore_ascii_case(b"close");
     let mut options = head.headers.get_all(http::header::CONNECTION).iter();
     let closes = options.any(|line| line.as_bytes().split(|byte| *byte == b',').any(is_close));
-    head.version == Version::HTTP_11 && !closes
+    head.version == Version::HTTP_11 && !closes && !framing::may_be_mended(head.raw_path())
 }
 
 fn check_framing(http: &ServerSession) -> Result<(), framing::Problem> {

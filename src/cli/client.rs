@@ -6,7 +6,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Method, Url};
 use serde_json::Value;
 
-use crate::cli::Failure;
+use crate::cli::{Failure, say};
 
 /// How long a request may take.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -27,13 +27,12 @@ impl Service {
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
         let (status, text) = runtime.block_on(self.send(method, path, body))?;
         if status.is_success() {
-            println!("{text}");
-            return Ok(());
+            return say(format_args!("{text}"));
         }
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
         let error = answer.get("error").and_then(Value::as_str).unwrap_or("no error of this service");
         let error_type = answer.get("errorType").and_then(Value::as_str).unwrap_or("unknown");
-        println!("{text}");
+        say(format_args!("{text}"))?;
         Err(Failure::new(format!("{} {error_type}: {error}", status.as_u16())))
     }
 

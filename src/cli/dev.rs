@@ -12,8 +12,8 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 
 use crate::app::{self, App};
-use crate::cli::Failure;
 use crate::cli::check::environment;
+use crate::cli::{BAD_CONFIGURATION, Failure, say};
 use crate::config::Settings;
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
@@ -50,10 +50,14 @@ impl Dev {
     pub(super) fn run(self) -> Result<(), Failure> {
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
         let deployment = samples::deploy(&chain).map_err(Failure::new)?;
-        let _log = log::start().map_err(Failure::new)?;
+        let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
         if self.only_chain {
-            println!("{}", self.facts(&deployment));
+            say(format_args!("{}", self.facts(&deployment)))?;
             return app::run_door("dev-chain", self.chain, DevChainDoor::new(chain)).map_err(Failure::new);
+        }
+        if self.chain == self.api || self.chain == self.admin {
+            let message = format!("--chain is {}, where another door listens", self.chain);
+            return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
         }
         // Removed when this returns, with the store in it.
         let folder = tempfile::Builder::new().prefix("tiergate-dev-").tempdir().map_err(Failure::new)?;
@@ -157,7 +161,8 @@ impl BackgroundService for Welcome {
                 _ = shutdown.changed() => return,
             }
         }
-        println!("{}", self.text);
+        // Whoever does not read it does not stop the service.
+        let _ = say(format_args!("{}", self.text));
     }
 }
 

@@ -3,9 +3,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::cli::Failure;
 use crate::cli::client::Service;
 use crate::cli::signing::Signing;
+use crate::cli::{BAD_CONFIGURATION, Failure};
 use crate::domain::agent_id::AgentId;
 
 /// What to do with an agent's API key.
@@ -69,7 +69,8 @@ impl Keys {
             }
             Self::Status(Status { service, agent_id }) => {
                 let agent = AgentId::parse(&agent_id)
-                    .map_err(|why| Failure::new(format!("--agent-id is not an agent's id: {why}")))?;
+                    .map_err(|why| Failure::new(format!("--agent-id is not an agent's id: {why}")))
+                    .map_err(|failure| failure.with_code(BAD_CONFIGURATION))?;
                 service.ask(Method::GET, &format!("/keys/status?agentId={agent}"), None)
             }
         }

@@ -1,6 +1,4 @@
 //! The command line: one file per command. Errors are one plain sentence on standard error and a non-zero exit code.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on them")]
-
 mod check;
 mod client;
 mod keys;
@@ -13,6 +11,8 @@ mod verify;
 #[cfg(feature = "dev-chain")]
 mod dev;
 
+use std::fmt;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -52,6 +52,9 @@ struct ConfigFile {
     config: PathBuf,
 }
 
+/// The exit code for a configuration or arguments that can't be used.
+const BAD_CONFIGURATION: u8 = 2;
+
 /// Why a command failed: a sentence for people, and the exit code.
 #[derive(Debug)]
 struct Failure {
@@ -60,7 +63,7 @@ struct Failure {
 }
 
 impl Failure {
-    fn new(message: impl std::fmt::Display) -> Self {
+    fn new(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), code: 1 }
     }
 
@@ -87,7 +90,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("tiergate: {}", failure.message);
+            complain(format_args!("{}", failure.message));
             ExitCode::from(failure.code)
         }
     }
@@ -97,5 +100,21 @@ pub fn main() -> ExitCode {
 fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     let what = panic.payload_as_str().unwrap_or("no words");
-    eprintln!("tiergate: internal error at {place}: {what}");
+    complain(format_args!("internal error at {place}: {what}"));
+}
+
+/// A line on standard output. A reader that has seen enough is no failure; a disk that is full is.
+fn say(line: fmt::Arguments<'_>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write to standard output: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// A line on standard error, for which nothing can be done when it can't be written.
+fn complain(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "tiergate: {line}");
 }

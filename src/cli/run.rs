@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use crate::app::App;
-use crate::cli::Failure;
 use crate::cli::check::load;
+use crate::cli::{BAD_CONFIGURATION, Failure};
 use crate::config::Settings;
 use crate::telemetry::log;
 
 /// Serves as the file says.
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
     let settings = load(config)?;
-    let _log = log::start().map_err(Failure::new)?;
+    let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
     let app = App::new(&settings).map_err(Failure::new)?;
     announce(&settings);
     app.run();

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::Failure;
 use crate::cli::signing::Signing;
+use crate::cli::{Failure, say};
 
 /// Sign a request as an agent's owner.
 #[derive(clap::Args)]
@@ -25,7 +25,6 @@ impl Sign {
         if let Some(endpoint) = self.declared_endpoint {
             body.insert("declaredEndpoint".to_owned(), json!(endpoint));
         }
-        println!("{}", Value::Object(body));
-        Ok(())
+        say(format_args!("{}", Value::Object(body)))
     }
 }

@@ -7,9 +7,11 @@ use alloy::signers::SignerSync;
 use serde_json::{Map, Value, json};
 
 use crate::app::signing_domain;
-use crate::cli::Failure;
 use crate::cli::check::load;
+#[cfg(feature = "dev-chain")]
+use crate::cli::complain;
 use crate::cli::owner_key::OwnerKey;
+use crate::cli::{BAD_CONFIGURATION, Failure};
 use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::SigningDomain;
 use crate::domain::freshness::UnixSeconds;
@@ -73,7 +75,8 @@ impl Signing {
 }
 
 fn argument(name: &str, why: impl std::fmt::Display) -> Failure {
-    Failure::new(format!("{name} is not a number that an agent or nonce can have: {why}"))
+    let message = format!("{name} is not a number that an agent or nonce can have: {why}");
+    Failure::new(message).with_code(BAD_CONFIGURATION)
 }
 
 /// The contract's domain over a registry.
@@ -83,7 +86,7 @@ fn default_domain(registry: Address) -> SigningDomain {
 
 #[cfg(feature = "dev-chain")]
 fn development_domain() -> Result<SigningDomain, Failure> {
-    eprintln!("tiergate: signing for the development chain; name another with --config or --registry");
+    complain(format_args!("signing for the development chain; name another with --config or --registry"));
     Ok(default_domain(crate::dev::samples::IDENTITY_ADDRESS))
 }
 

@@ -39,6 +39,8 @@ pub struct Metrics {
     pub store_duration: HistogramVec,
     /// `tiergate_ready{check}`: 1 when the last readiness check succeeded.
     pub ready: IntGaugeVec,
+    /// `tiergate_connections_turned_away_total{door}`: connections closed at once because the door holds all it may.
+    pub connections_turned_away: IntCounterVec,
     /// `tiergate_malformed_requests_total{door}`: requests refused for their HTTP framing, before any endpoint.
     pub malformed: IntCounterVec,
 }
@@ -89,6 +91,11 @@ impl Metrics {
                 Opts::new("tiergate_ready", "1 when the last check succeeded."),
                 &["check"],
             )?,
+            connections_turned_away: counter(
+                "connections_turned_away_total",
+                "Connections closed at once for lack of room.",
+                &["door"],
+            )?,
             malformed: counter("malformed_requests_total", "Requests refused for their framing.", &["door"])?,
             registry,
         };
@@ -105,7 +112,7 @@ impl Metrics {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
-    fn collectors(&self) -> [Box<dyn Collector>; 12] {
+    fn collectors(&self) -> [Box<dyn Collector>; 13] {
         [
             Box::new(self.requests.clone()),
             Box::new(self.request_duration.clone()),
@@ -118,6 +125,7 @@ impl Metrics {
             Box::new(self.store_operations.clone()),
             Box::new(self.store_duration.clone()),
             Box::new(self.ready.clone()),
+            Box::new(self.connections_turned_away.clone()),
             Box::new(self.malformed.clone()),
         ]
     }

@@ -153,7 +153,9 @@ impl<'a> Fields<'a> {
         if first != Some(&b'{') {
             return Err(whole("is not a JSON object".to_owned()));
         }
-        serde_json::from_slice(body).map_err(|error| whole(format!("is not a JSON object: {error}")))
+        // Fields that nobody reads must be text as well (RFC 8259, section 8.1).
+        let text = std::str::from_utf8(body).map_err(|_| whole("is not UTF-8 text".to_owned()))?;
+        serde_json::from_str(text).map_err(|error| whole(format!("is not a JSON object: {error}")))
     }
 
     fn signed(&self) -> Result<SignedRequest, Invalid> {

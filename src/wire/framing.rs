@@ -67,10 +67,13 @@ fn check_request_line(line: &[u8]) -> Result<bool, Problem> {
     if target.is_empty() || target.contains(&b'\t') {
         return Err("the request target is empty or has blanks");
     }
-    // A NUL in the target arrives here percent-encoded by the server framework, and no honest path holds one.
+    // Control characters in the target arrive here percent-encoded by the server framework, and no honest path holds any.
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    if path.windows(3).any(|piece| piece == b"%00") {
-        return Err("the path holds a NUL");
+    if path.windows(3).any(is_encoded_control) {
+        return Err("the path holds a control character");
+    }
+    if target.contains(&b'#') {
+        return Err("the request target holds a fragment");
     }
     match version {
         b"HTTP/1.1" => Ok(false),
@@ -106,6 +109,21 @@ fn check_header(line: &[u8], http_1_0: bool, seen: &mut Seen) -> Result<(), Prob
         }
     }
     Ok(())
+}
+
+/// Whether a target may have been mended by the server framework, which percent-encodes blanks and control characters
+/// that it finds in a request line: another reader may have seen another end of that line.
+#[must_use]
+pub fn may_be_mended(target: &[u8]) -> bool {
+    target.windows(3).any(|piece| piece == b"%20" || is_encoded_control(piece))
+}
+
+fn is_encoded_control(piece: &[u8]) -> bool {
+    match piece {
+        [b'%', b'0' | b'1', low] => low.is_ascii_hexdigit(),
+        [b'%', b'7', low] => low.eq_ignore_ascii_case(&b'f'),
+        _ => false,
+    }
 }
 
 /// RFC 9110, section 5.6.2.
@@ -184,6 +202,9 @@ mod tests {
         "GET /\tx HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\r\n\r\n",
         "GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /%0dHost:%20b HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /%7F HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /#f HTTP/1.1\r\nHost: a\r\n\r\n",
         "",
     ];
 

@@ -14,7 +14,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_target_with_forbidden_bytes_is_escaped_and_reaches_no_endpoint,
     what_is_no_http_is_closed_without_harm,
     broken_chunks_are_400_and_closed,
-    a_chunked_body_is_read_like_any_other,
+    a_chunked_body_is_read_like_any_other_and_is_the_last_of_its_connection,
     a_chunked_body_beyond_16_kib_is_413,
     an_announced_body_beyond_16_kib_is_413_before_it_comes,
     a_connection_serves_many_requests_one_after_the_other,
@@ -35,6 +35,8 @@ const AMBIGUOUS: &[&str] = &[
     // NUL in the path, as it is and percent-encoded
     "GET /livez\0 HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET /livez%00 HTTP/1.1\r\nHost: a\r\n\r\n",
+    // a fragment
+    "GET /livez#f HTTP/1.1\r\nHost: a\r\n\r\n",
     // Content-Length and Transfer-Encoding
     "POST /verify HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "POST /verify HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n",
@@ -200,13 +202,16 @@ fn chunked(service: &Service, path: &str, body: &str, chunk_bytes: usize) -> Vec
     bytes
 }
 
-fn a_chunked_body_is_read_like_any_other(world: &World) {
+/// Chunk extensions and trailers are read leniently below us: what follows them is never taken for a request.
+fn a_chunked_body_is_read_like_any_other_and_is_the_last_of_its_connection(world: &World) {
     let (service, agent) = (world.service(), world.agent(4));
-    let mut connection = service.connect();
     for chunk_bytes in [1, 7, 1_000] {
+        let mut connection = service.connect();
         let body = agent.signed().to_string();
         connection.write(&chunked(service, "/verify/signature", &body, chunk_bytes)).unwrap();
         connection.read(false).unwrap().success(200);
+        let _ = connection.write(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(connection.read(false).is_err(), "nothing is answered behind it");
     }
 }
 
@@ -379,6 +384,15 @@ fn headers_have_an_end(world: &World) {
         let _ = connection.write(format!("GET /livez HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
         let said = String::from_utf8_lossy(&connection.rest()).into_owned();
         assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
+    }
+    let head = |bytes: usize| {
+        let frame = "GET /livez HTTP/1.1\r\nHost: a\r\nX: \r\n\r\n".len();
+        format!("GET /livez HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "y".repeat(bytes - frame))
+    };
+    for (bytes, status) in [(32 * 1024 - 1, 200), (32 * 1024, 200), (32 * 1024 + 1, 400)] {
+        let mut connection = service.connect();
+        connection.write(head(bytes).as_bytes()).unwrap();
+        assert_eq!(connection.read(false).unwrap().status, status, "{bytes}");
     }
     service.get("/livez").success(200);
 }

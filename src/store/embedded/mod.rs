@@ -44,6 +44,7 @@ use crate::store::embedded::writer::{Answer, Queued, Step, Writer};
 mod book;
 pub mod file;
 mod header;
+mod page;
 mod shared;
 mod steady;
 mod tables;

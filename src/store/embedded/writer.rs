@@ -17,6 +17,7 @@ use crate::domain::quota::WINDOW_MICROS_MAX;
 use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 use crate::store::embedded::book::{CurrentKey, Reservation, SHARDS};
 use crate::store::embedded::file::Disk;
+use crate::store::embedded::page::{Outcome, Page};
 use crate::store::embedded::shared::{Cause, Shared};
 use crate::store::embedded::steady::SteadyWall;
 use crate::store::embedded::tables::{self, Ledger, Loaded};
@@ -55,13 +56,6 @@ pub(super) struct Queued {
     pub(super) _place: OwnedSemaphorePermit,
 }
 
-/// What a commit made of a step.
-enum Outcome {
-    Spent(bool),
-    Changed(KeyChanged),
-    Probed,
-}
-
 /// The writer's own state.
 pub(super) struct Writer {
     shared: Arc<Shared>,
@@ -72,6 +66,9 @@ pub(super) struct Writer {
     steady_wall: SteadyWall,
     /// The last purge left rows that could go.
     more_to_purge: bool,
+    /// A write that changed nothing for anybody has failed: memory still equals the file, but the file must be opened
+    /// anew before the next write.
+    stale: bool,
     next_tick_micros: u64,
     next_reopening_micros: u64,
     next_shard: usize,
@@ -98,6 +95,7 @@ impl Writer {
             nonce_retention_secs,
             max_ahead_secs,
             more_to_purge: false,
+            stale: false,
             next_tick_micros: 0,
             next_reopening_micros: 0,
             next_shard: 0,
@@ -141,6 +139,9 @@ impl Writer {
             steps.into_iter().for_each(|queued| queued.step.fail(&cause));
             return;
         }
+        if self.stale {
+            self.open_again(&steps);
+        }
         self.sweep(steps.is_empty());
         steps.retain(|queued| !queued.step.is_abandoned());
         match self.commit(&steps) {
@@ -150,10 +151,17 @@ impl Writer {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "the store failed to write; it answers nothing until its file is read anew");
-                let cause: Cause = Arc::new(error);
                 self.more_to_purge = false;
-                self.shared.fault(&cause);
+                if steps.iter().all(|queued| matches!(queued.step, Step::Probe { .. })) {
+                    // Whatever of this commit is on the disk, nobody's key or nonce is in it: key checks go on.
+                    self.stale = true;
+                } else {
+                    tracing::error!(%error, "the store failed to write; it answers nothing until its file is read anew");
+                }
+                let cause: Cause = Arc::new(error);
+                if !self.stale {
+                    self.shared.fault(&cause);
+                }
                 steps.into_iter().for_each(|queued| queued.step.fail(&cause));
             }
         }
@@ -224,6 +232,29 @@ impl Writer {
         }
     }
 
+    /// Opens the file anew after a failed write that changed nothing: at once for a step that needs it, otherwise at most
+    /// once in a tick. Where even that fails, the step fails, and with it the store.
+    fn open_again(&mut self, steps: &[Queued]) {
+        let now_micros = self.shared.clock.monotonic_micros();
+        let needed = steps.iter().any(|queued| !matches!(queued.step, Step::Probe { .. }));
+        if !needed && now_micros < self.next_reopening_micros {
+            return;
+        }
+        self.next_reopening_micros = now_micros.saturating_add(TICK_MICROS);
+        self.stale = false;
+        drop(self.shared.database.write().take());
+        match self.disk.open() {
+            Ok((database, loaded)) => {
+                self.shared.forgotten_before.fetch_max(loaded.forgotten_before, Ordering::AcqRel);
+                *self.shared.database.write() = Some(database);
+            }
+            Err(error) => {
+                tracing::error!(%error, "the store can't open its file anew");
+                self.stale = true;
+            }
+        }
+    }
+
     /// Opens the file anew and makes memory equal to it; at most once in a tick.
     fn reopen(&mut self) -> bool {
         let now_micros = self.shared.clock.monotonic_micros();
@@ -240,6 +271,7 @@ impl Writer {
                 );
                 self.shared.forgotten_before.fetch_max(forgotten_before, Ordering::AcqRel);
                 *self.shared.database.write() = Some(database);
+                self.stale = false;
                 self.shared.recovered();
                 tracing::info!("the store has read its file anew and answers again");
                 true
@@ -267,72 +299,6 @@ impl Writer {
             // Idle for the widest window is idle whatever the quota.
             self.shared.meters.sweep(WINDOW_MICROS_MAX, now_micros);
         }
-    }
-}
-
-/// One transaction being written.
-struct Page<'a> {
-    ledger: Ledger<'a>,
-    forgotten_before: u64,
-    used_at_secs: u64,
-    max_ahead_secs: u64,
-    /// How many nonces were put in.
-    written: usize,
-    /// Something was put in to see whether it can be.
-    probed: bool,
-}
-
-impl Page<'_> {
-    fn make(&mut self, step: &Step) -> Result<Outcome, redb::Error> {
-        Ok(match step {
-            Step::Spend { place, claim, .. } => {
-                let unused = self.is_unused(place.agent, claim)?;
-                if unused {
-                    self.use_up(place.agent, claim)?;
-                }
-                Outcome::Spent(unused)
-            }
-            Step::Change { agent, claim, change, .. } => {
-                Outcome::Changed(self.change(*agent, claim, change)?)
-            }
-            Step::Probe { .. } => {
-                // Whether the disk takes a write is known only by writing: what stands there already.
-                self.ledger.set_forgotten_before(self.forgotten_before)?;
-                self.probed = true;
-                Outcome::Probed
-            }
-        })
-    }
-
-    fn change(
-        &mut self,
-        agent: AgentId,
-        claim: &NonceClaim,
-        change: &KeyChange,
-    ) -> Result<KeyChanged, redb::Error> {
-        if !self.is_unused(agent, claim)? {
-            return Ok(KeyChanged::NonceUsed);
-        }
-        let key = match change {
-            KeyChange::Issue(_) if self.ledger.has_key(agent)? => return Ok(KeyChanged::KeyExists),
-            KeyChange::Issue(key) | KeyChange::Rotate(key) => Some(key),
-            KeyChange::Revoke => None,
-        };
-        self.use_up(agent, claim)?;
-        self.ledger.set_key(agent, key)?;
-        Ok(KeyChanged::Done)
-    }
-
-    fn is_unused(&self, agent: AgentId, claim: &NonceClaim) -> Result<bool, redb::Error> {
-        Ok(claim.signed_at.0 >= self.forgotten_before && !self.ledger.has_used(agent, claim)?)
-    }
-
-    /// The time of use is never earlier than the signature allows, whatever the wall clock did since it was checked.
-    fn use_up(&mut self, agent: AgentId, claim: &NonceClaim) -> Result<(), redb::Error> {
-        let earliest_secs = claim.signed_at.0.saturating_sub(self.max_ahead_secs);
-        self.ledger.use_up(agent, claim, self.used_at_secs.max(earliest_secs))?;
-        self.written += 1;
-        Ok(())
     }
 }
 

@@ -55,6 +55,13 @@ fn a_whole_body_that_is_no_json_object_is_named_body_and_not_echoed() {
 }
 
 #[test]
+fn a_body_that_is_no_text_is_refused_wherever_the_bytes_stand() {
+    let format = ApiKeyFormat::new("svc_live_v1_");
+    let body = [format!("{{\"apiKey\":\"{KEY}\",\"x\":\"").as_bytes(), b"\xff\"}"].concat();
+    assert_eq!(VerifyBody::parse(&body, &format).unwrap_err().field, "body");
+}
+
+#[test]
 fn a_field_that_stands_twice_is_refused_however_it_is_spelled() {
     for body in [
         format!("{{\"apiKey\":\"{KEY}\",\"agentId\":\"1\",\"agentId\":\"2\"}}"),

@@ -146,3 +146,22 @@ async fn what_was_acknowledged_survives_a_power_cut_at_any_moment() {
         }
     }
 }
+
+/// Whoever watches a full disk must not make it worse: the probe is public.
+#[tokio::test]
+async fn a_failed_probe_is_no_fault_of_key_checks_and_the_next_write_has_its_chance() {
+    for operations in 0..4 {
+        let (platter, clock) = (Platter::with_store(), clock());
+        let store = on(&platter, &clock);
+        rotate(&store, 1, 1, 1).await;
+        platter.fail_in(operations);
+        for _ in 0..3 {
+            let _ = store.probe().await;
+            assert!(matches!(by_key(&store, 1, 1).await, Admission::Admitted { .. }), "after {operations}");
+        }
+        platter.heal();
+        rotate(&store, 1, 2, 2).await;
+        assert_eq!(by_key(&store, 1, 1).await, Admission::KeyRevoked);
+        assert!(store.probe().await.is_ok());
+    }
+}
