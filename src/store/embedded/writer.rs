@@ -153,7 +153,8 @@ impl Writer {
             Err(error) => {
                 self.more_to_purge = false;
                 if steps.iter().all(|queued| matches!(queued.step, Step::Probe { .. })) {
-                    // Whatever of this commit is on the disk, nobody's key or nonce is in it: key checks go on.
+                    // Whatever of this commit is on the disk, nobody's key or nonce is in it. At most a line a tick.
+                    tracing::warn!(%error, "the store failed to write; key checks go on");
                     self.stale = true;
                 } else {
                     tracing::error!(%error, "the store failed to write; it answers nothing until its file is read anew");
