@@ -1,0 +1,158 @@
+//! Tenants and their routes: whose traffic comes in under which host, who may pass, and where it goes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::domain::host::HostPattern;
+use crate::domain::path::PathPattern;
+use crate::domain::quota::Quota;
+use crate::domain::tier::{PerTier, Tier};
+use crate::domain::upstream::Upstream;
+
+/// One tenant of the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its name in limits, logs and metrics; unique.
+    pub id: Arc<str>,
+    /// The hosts that are its own; at least one, and no other tenant's.
+    pub hosts: Vec<HostPattern>,
+    /// Where its requests go; at least one.
+    pub upstreams: Vec<Upstream>,
+    /// The lowest tier that passes, 1 to 4.
+    pub min_tier: Tier,
+    /// What it takes as proof.
+    pub credentials: AcceptedCredentials,
+    /// Its own limits; nothing: those of the service.
+    pub requests_per_minute: Option<PerTier<Quota>>,
+    /// What becomes of an agent whose `Origin` is not the one declared for its key.
+    pub on_endpoint_mismatch: OnMismatch,
+    /// Rules for parts of it; the first that matches counts, and without one the tenant's own policy.
+    pub routes: Vec<Route>,
+    /// The certificate that clients of its hosts are shown; nothing: the listener's.
+    pub tls: Option<KeyPair>,
+    /// How requests are forwarded.
+    pub proxy: ProxyRules,
+}
+
+/// One rule of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Which paths it takes.
+    pub path: PathPattern,
+    /// Which methods it takes; empty: all.
+    pub methods: Vec<Box<str>>,
+    /// Who may pass.
+    pub access: RouteAccess,
+    /// The lowest tier that passes; nothing: the tenant's.
+    pub min_tier: Option<Tier>,
+    /// Where these requests go; empty: where the tenant's go.
+    pub upstreams: Vec<Upstream>,
+    /// Whether WebSocket upgrades are passed on.
+    pub upgrades: bool,
+}
+
+/// Who may pass a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteAccess {
+    /// Verified agents.
+    Agents,
+    /// Everybody.
+    Public,
+    /// Nobody.
+    Deny,
+}
+
+/// What a tenant takes as proof; at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedCredentials {
+    /// API keys.
+    pub api_key: bool,
+    /// Signatures of owners.
+    pub signature: bool,
+}
+
+/// What becomes of an agent whose `Origin` is not the one declared for its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnMismatch {
+    /// It passes, and the upstream is told.
+    Allow,
+    /// It is refused.
+    Deny,
+}
+
+/// A certificate chain and its private key, as PEM files.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KeyPair {
+    /// The chain, leaf first.
+    pub cert: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+}
+
+/// How a tenant's requests are forwarded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyRules {
+    /// What the upstream sees as `Host`.
+    pub host_header: HostHeader,
+    /// How many further upstreams are tried when one can't be connected to.
+    pub connect_retries: u8,
+    /// The longest request body, in bytes; nothing: no limit.
+    pub body_bytes_max: Option<u64>,
+    /// Time limits.
+    pub timeouts: Timeouts,
+    /// How upstreams are watched.
+    pub health: HealthRules,
+    /// Certificates toward upstreams that speak TLS.
+    pub upstream_tls: UpstreamTls,
+}
+
+/// What the upstream sees as `Host`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostHeader {
+    /// What the client sent.
+    Client,
+    /// The upstream's own name.
+    Upstream,
+}
+
+/// How long a tenant's requests may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Connecting to an upstream, with TLS.
+    pub connect: Duration,
+    /// Silence of an upstream while an answer is awaited or read.
+    pub read: Duration,
+    /// An upstream that takes no bytes of a request.
+    pub write: Duration,
+    /// How long an unused connection to an upstream is kept.
+    pub idle: Duration,
+    /// The whole request, from its head to the end of the answer; nothing: no limit.
+    pub total: Option<Duration>,
+}
+
+/// How upstreams are watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthRules {
+    /// What is asked for with GET, a 2xx or 3xx being healthy; nothing: a TCP connection is enough.
+    pub path: Option<Box<str>>,
+    /// How often; nothing: not at all.
+    pub interval: Option<Duration>,
+    /// How long one check may take.
+    pub timeout: Duration,
+    /// After how many failed requests in a row an upstream gets no more of them for a while; 0: never.
+    pub eject_after: u32,
+    /// For how long.
+    pub eject_for: Duration,
+}
+
+/// Certificates toward upstreams that speak TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UpstreamTls {
+    /// The authorities that an upstream's certificate may stem from, as a PEM file; nothing: the system's.
+    pub ca: Option<PathBuf>,
+    /// What is shown to upstreams that ask for a certificate.
+    pub client: Option<KeyPair>,
+    /// The name that an upstream's certificate must bear; nothing: its host.
+    pub server_name: Option<Box<str>>,
+}
