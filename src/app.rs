@@ -29,6 +29,7 @@ use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
 use crate::ports::store::{Scope, Store};
 use crate::serve::HttpShell;
+use crate::serve::whole::WholeAnswers;
 use crate::store::embedded::file::OpenError;
 use crate::store::embedded::{EmbeddedStore, Options};
 use crate::telemetry::metered_store::MeteredStore;
@@ -36,6 +37,9 @@ use crate::telemetry::metrics::Metrics;
 
 /// How long requests in flight may take after SIGTERM, in seconds.
 const GRACE_SECS: u64 = 5;
+
+/// How many connections one door holds open.
+const CONNECTIONS_MAX: usize = 4_096;
 
 /// How much of a connection is read or written at once, in bytes.
 const CONNECTION_BUFFER_BYTES: usize = 8 * 1024;
@@ -125,7 +129,8 @@ impl App {
         S: ServeHttp + Send + Sync + 'static,
     {
         check_listener(address)?;
-        let shell = HttpShell::new(service, door, Arc::clone(&self.clock), &self.metrics);
+        let service = WholeAnswers::new(service, Arc::clone(&self.clock));
+        let shell = HttpShell::new(service, door, CONNECTIONS_MAX, Arc::clone(&self.clock), &self.metrics);
         let mut listening = Service::new(door.to_owned(), shell);
         listening.add_listener(listener(address));
         listening.threads = threads;
@@ -167,7 +172,9 @@ where
     check_listener(address)?;
     let mut server = Server::new_with_opt_and_conf(None, server_conf());
     server.bootstrap();
-    let shell = HttpShell::new(service, door, Arc::new(Os::new()), &Metrics::new()?);
+    let clock: Arc<dyn Clock> = Arc::new(Os::new());
+    let service = WholeAnswers::new(service, Arc::clone(&clock));
+    let shell = HttpShell::new(service, door, CONNECTIONS_MAX, clock, &Metrics::new()?);
     let mut listening = Service::new(door.to_owned(), shell);
     listening.add_listener(listener(address));
     server.add_service(listening);

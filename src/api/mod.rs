@@ -23,7 +23,7 @@ use crate::domain::client::ClientNet;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline};
 use crate::ports::clock::Clock;
-use crate::serve::{REQUEST_TIME_MAX, read_body};
+use crate::serve::whole::{REQUEST_TIME_MAX, read_body};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
 use crate::wire::bodies::BODY_BYTES_MAX;

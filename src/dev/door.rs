@@ -8,7 +8,7 @@ use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::http::ServerSession;
 
 use crate::dev::chain::DevChain;
-use crate::serve::read_body;
+use crate::serve::whole::read_body;
 use crate::wire::answers::Answer;
 use crate::wire::headers::JSON;
 

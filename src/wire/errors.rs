@@ -56,6 +56,8 @@ pub enum ErrorCause {
     },
     /// The request took too long to arrive; the connection is closed.
     TooSlow,
+    /// The request head is too long; the connection is closed.
+    HeadTooLarge,
 }
 
 /// One row of the table.
@@ -110,7 +112,8 @@ impl ErrorCause {
             | Self::NotFound
             | Self::PayloadTooLarge
             | Self::Malformed { .. }
-            | Self::TooSlow => {}
+            | Self::TooSlow
+            | Self::HeadTooLarge => {}
         }
         let body = ErrorBody {
             error: &row.message,
@@ -178,6 +181,11 @@ impl ErrorCause {
                 StatusCode::REQUEST_TIMEOUT,
                 "REQUEST_TIMEOUT",
                 "The request took too long to arrive",
+            ),
+            Self::HeadTooLarge => Row::bare(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "REQUEST_HEADER_FIELDS_TOO_LARGE",
+                "The request line and headers are too long",
             ),
         }
     }

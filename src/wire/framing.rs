@@ -1,25 +1,51 @@
 //! Whether the bytes of an HTTP/1 request head mean one thing only (RFC 9112; request smuggling).
 //!
-//! The server framework repairs or accepts several shapes that two HTTP readers may read differently. Here they are
-//! refused, before anything else looks at the request.
+//! HTTP libraries repair or accept several shapes that two readers may read differently. Here they are refused, before
+//! anything else looks at the request.
 
 /// What is wrong with a request head, as a phrase.
 pub type Problem = &'static str;
+
+/// A request head that means one thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// From the request line to the empty line, in bytes.
+    pub length: usize,
+    /// What follows it.
+    pub body: Body,
+    /// Whether the client asks to go on with another protocol on this connection.
+    pub upgrades: bool,
+}
+
+/// How the end of a body is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// By its length in bytes; 0: there is none.
+    Length(u64),
+    /// In chunks.
+    Chunked,
+}
 
 /// What has been seen of the headers that frame a request.
 #[derive(Default)]
 struct Seen {
     hosts: u32,
-    lengths: u32,
-    transfer_encodings: u32,
+    headers: usize,
+    length: Option<u64>,
+    chunked: bool,
+    upgrades: bool,
 }
+
+/// The most headers of a request.
+pub const HEADERS_MAX: usize = 128;
 
 /// Checks a whole request head, from the request line to the empty line.
 ///
 /// # Errors
 ///
 /// The first thing that is wrong.
-pub fn check(head: &[u8]) -> Result<(), Problem> {
+pub fn check(head: &[u8]) -> Result<Head, Problem> {
+    let length = head.len();
     let head = head.strip_suffix(b"\r\n\r\n").ok_or("the head does not end with an empty line")?;
     let mut lines = head.split(|byte| *byte == b'\n');
     let last_line_at = head.iter().filter(|byte| **byte == b'\n').count();
@@ -35,13 +61,13 @@ pub fn check(head: &[u8]) -> Result<(), Problem> {
     if seen.hosts == 0 && !http_1_0 {
         return Err("there is no Host header");
     }
-    if seen.lengths > 0 && seen.transfer_encodings > 0 {
-        return Err("there are both Content-Length and Transfer-Encoding");
-    }
-    if seen.lengths > 1 || seen.transfer_encodings > 1 {
-        return Err("a header that frames the body stands more than once");
-    }
-    Ok(())
+    let body = match (seen.length, seen.chunked) {
+        (Some(_), true) => return Err("there are both Content-Length and Transfer-Encoding"),
+        (Some(length), false) => Body::Length(length),
+        (None, true) => Body::Chunked,
+        (None, false) => Body::Length(0),
+    };
+    Ok(Head { length, body, upgrades: seen.upgrades })
 }
 
 /// A line without the CR before its LF. The last one has lost its CRLF to the empty line.
@@ -67,10 +93,8 @@ fn check_request_line(line: &[u8]) -> Result<bool, Problem> {
     if target.is_empty() || target.contains(&b'\t') {
         return Err("the request target is empty or has blanks");
     }
-    // Control characters in the target arrive here percent-encoded by the server framework, and no honest path holds any.
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    if path.windows(3).any(is_encoded_control) {
-        return Err("the path holds a control character");
+    if !target.starts_with(b"/") && method != b"CONNECT" && target != b"*" {
+        return Err("the request target is not a path");
     }
     if target.contains(&b'#') {
         return Err("the request target holds a fragment");
@@ -92,38 +116,41 @@ fn check_header(line: &[u8], http_1_0: bool, seen: &mut Seen) -> Result<(), Prob
         return Err("a header name is not a token");
     }
     let value = value.get(1..).unwrap_or_default().trim_ascii();
+    seen.headers += 1;
+    if seen.headers > HEADERS_MAX {
+        return Err("there are more than 128 headers");
+    }
     if name.eq_ignore_ascii_case(b"host") {
         seen.hosts += 1;
+        if value.contains(&b'@') {
+            return Err("the Host header holds user info");
+        }
     } else if name.eq_ignore_ascii_case(b"content-length") {
-        seen.lengths += 1;
-        if value.is_empty() || value.len() > 19 || !value.iter().all(u8::is_ascii_digit) {
-            return Err("Content-Length is not one decimal number");
+        if seen.length.replace(decimal(value)?).is_some() {
+            return Err("a header that frames the body stands more than once");
         }
     } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-        seen.transfer_encodings += 1;
         if http_1_0 {
             return Err("HTTP/1.0 has no Transfer-Encoding");
         }
         if !value.eq_ignore_ascii_case(b"chunked") {
             return Err("Transfer-Encoding is not chunked alone");
         }
+        if std::mem::replace(&mut seen.chunked, true) {
+            return Err("a header that frames the body stands more than once");
+        }
+    } else if name.eq_ignore_ascii_case(b"upgrade") {
+        seen.upgrades = true;
     }
     Ok(())
 }
 
-/// Whether a target may have been mended by the server framework, which percent-encodes blanks and control characters
-/// that it finds in a request line: another reader may have seen another end of that line.
-#[must_use]
-pub fn may_be_mended(target: &[u8]) -> bool {
-    target.windows(3).any(|piece| piece == b"%20" || is_encoded_control(piece))
-}
-
-fn is_encoded_control(piece: &[u8]) -> bool {
-    match piece {
-        [b'%', b'0' | b'1', low] => low.is_ascii_hexdigit(),
-        [b'%', b'7', low] => low.eq_ignore_ascii_case(&b'f'),
-        _ => false,
+fn decimal(text: &[u8]) -> Result<u64, Problem> {
+    const PHRASE: Problem = "Content-Length is not one decimal number";
+    if text.is_empty() || text.len() > 19 || !text.iter().all(u8::is_ascii_digit) {
+        return Err(PHRASE);
     }
+    std::str::from_utf8(text).ok().and_then(|digits| digits.parse().ok()).ok_or(PHRASE)
 }
 
 /// RFC 9110, section 5.6.2.
@@ -152,7 +179,7 @@ const fn is_token(byte: u8) -> bool {
 mod tests {
     use proptest::prelude::{any, proptest};
 
-    use super::check;
+    use super::{Body, HEADERS_MAX, check};
 
     const GOOD: &[&str] = &[
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -201,18 +228,37 @@ mod tests {
         "G(T / HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /\tx HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\r\n\r\n",
-        "GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET /%0dHost:%20b HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET /%7F HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /#f HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET a HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: u@a\r\n\r\n",
         "",
     ];
 
     #[test]
     fn heads_that_mean_one_thing_pass() {
         for head in GOOD {
-            assert_eq!(check(head.as_bytes()), Ok(()), "{head:?}");
+            let read = check(head.as_bytes());
+            assert_eq!(read.map(|read| read.length), Ok(head.len()), "{head:?}");
         }
+    }
+
+    #[test]
+    fn a_head_says_what_follows_it() {
+        let body =
+            |header: &str| check(format!("POST / HTTP/1.1\r\nHost: a\r\n{header}\r\n").as_bytes()).unwrap();
+        assert_eq!(body("").body, Body::Length(0));
+        assert_eq!(body("content-length: 0012\r\n").body, Body::Length(12));
+        assert_eq!(body("Transfer-Encoding: chunked\r\n").body, Body::Chunked);
+        assert!(body("upgrade: h2c\r\n").upgrades && !body("").upgrades);
+    }
+
+    #[test]
+    fn more_headers_than_the_limit_are_refused() {
+        let head =
+            |headers: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(headers - 1));
+        assert!(check(head(HEADERS_MAX).as_bytes()).is_ok());
+        assert!(check(head(HEADERS_MAX + 1).as_bytes()).is_err());
     }
 
     #[test]

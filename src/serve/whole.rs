@@ -1,8 +1,4 @@
-//! The HTTP shell around every `ServeHttp` door of ours: time limits, unambiguous framing, error bodies also for what
-//! is not HTTP, orderly keep-alive.
-//!
-//! Knows no endpoint. Pingora's own shell has no limit on the whole head, accepts ambiguous framing, and logs the
-//! request bytes of what it can't read.
+//! Doors that answer each request with one whole answer: bodies with limits, orderly keep-alive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +6,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, Version};
-use pingora::apps::ServerApp;
+use pingora::Error;
+use pingora::ErrorType;
 use pingora::apps::http_app::ServeHttp;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
-use pingora::{Error, ErrorType};
-use prometheus::IntCounter;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::serve::{Door, IDLE_TIME_MAX, may_be_reused};
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
-use crate::wire::{framing, headers};
+use crate::wire::headers;
 
-/// How many connections one door holds open; whoever comes then is turned away at once.
-const CONNECTIONS_MAX: usize = 4_096;
-
-/// How long a connection may stay idle before a request begins.
-const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// How long a request head may take to arrive, from its first byte.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// The longest request head, in bytes. The server framework itself stops at 1 MiB.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
-
-/// How long one read may wait while a head or body arrives.
+/// How long one read may wait while a body arrives.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long a body may take to arrive.
@@ -51,7 +33,7 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a request may take, from its head to the answer. Doors that count their requests keep it themselves.
 pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// When the shell gives up a request whose door has not.
+/// When a request is given up whose door has not.
 const DOOR_TIME_MAX: Duration = Duration::from_secs(REQUEST_TIME_MAX.as_secs() + 2);
 
 /// How long an unread rest of a body is waited for before the connection is given up.
@@ -59,69 +41,32 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 const _: () = assert!(BODY_TIME_MAX.as_secs() < REQUEST_TIME_MAX.as_secs());
 
-/// A door that speaks HTTP/1.
-pub(crate) struct HttpShell<S> {
+/// A service that answers with whole bodies, as a door of HTTP/1.
+pub(crate) struct WholeAnswers<S> {
     service: S,
     clock: Arc<dyn Clock>,
-    malformed: IntCounter,
-    turned_away: IntCounter,
-    connections: Semaphore,
 }
 
-impl<S> HttpShell<S> {
-    /// Puts the shell around a service; `door` is its name in metrics.
-    pub(crate) fn new(service: S, door: &str, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
-        let malformed = metrics.malformed.with_label_values(&[door]);
-        let turned_away = metrics.connections_turned_away.with_label_values(&[door]);
-        Self { service, clock, malformed, turned_away, connections: Semaphore::new(CONNECTIONS_MAX) }
+impl<S> WholeAnswers<S> {
+    /// The door to this service.
+    pub(crate) fn new(service: S, clock: Arc<dyn Clock>) -> Self {
+        Self { service, clock }
     }
 }
 
 #[async_trait]
-impl<S: ServeHttp + Send + Sync + 'static> ServerApp for HttpShell<S> {
-    async fn process_new(self: &Arc<Self>, mut stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let Ok(_place) = self.connections.try_acquire() else {
-            self.turned_away.inc();
-            return None;
-        };
-        let mut stopping = shutdown.clone();
-        loop {
-            let mut first_byte = [0];
-            tokio::select! {
-                begun = timeout(IDLE_TIME_MAX, stream.try_peek(&mut first_byte)) => {
-                    begun.ok()?.ok()?;
-                }
-                _ = stopping.wait_for(|stopping| *stopping) => return None,
-            }
-            stream = self.serve_one(ServerSession::new_http1(stream), shutdown).await?;
-        }
-    }
-}
+impl<S: ServeHttp + Send + Sync + 'static> Door for WholeAnswers<S> {
+    const SPEAKS_HTTP2: bool = false;
 
-impl<S: ServeHttp + Send + Sync + 'static> HttpShell<S> {
-    /// Answers one request whose first byte is there; gives the stream back when another may follow.
-    async fn serve_one(&self, mut http: ServerSession, shutdown: &ShutdownWatch) -> Option<Stream> {
+    async fn serve_http1(&self, mut http: ServerSession, shutdown: &ShutdownWatch) -> Option<Stream> {
         http.set_read_timeout(Some(READ_TIME_MAX));
         http.set_write_timeout(Some(WRITE_TIME_MAX));
         http.set_total_drain_timeout(Some(DRAIN_TIME_MAX));
-        match timeout(HEAD_TIME_MAX, http.read_request()).await {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => return None,
-            Ok(Err(error)) => {
-                self.refuse_unreadable(&mut http, &error).await;
-                return None;
-            }
-            Err(_) => {
-                self.refuse(&mut http, &ErrorCause::TooSlow).await;
-                return None;
-            }
-        }
-        if let Err(problem) = check_framing(&http) {
-            self.malformed.inc();
-            self.refuse(&mut http, &ErrorCause::Malformed { problem }).await;
+        if !matches!(http.read_request().await, Ok(true)) {
+            self.refuse(&mut http, &ErrorCause::Malformed { problem: "its head can't be read" }).await;
             return None;
         }
-        let goes_on = !*shutdown.borrow() && wants_another(http.req_header());
+        let goes_on = !*shutdown.borrow() && may_be_reused(&http) && wants_another(http.req_header());
         http.set_keepalive(goes_on.then_some(IDLE_TIME_MAX.as_secs()));
         let answer = match timeout(DOOR_TIME_MAX, self.service.response(&mut http)).await {
             Ok(answer) => answer,
@@ -133,22 +78,14 @@ impl<S: ServeHttp + Send + Sync + 'static> HttpShell<S> {
             }
         };
         write(&mut http, answer).await.ok()?;
-        let (stream, _pipelined) = http.finish().await.ok()??.into_parts();
+        let (stream, _nothing) = http.finish().await.ok()??.into_parts();
         Some(stream)
     }
+
+    async fn serve_http2(&self, _stream: Stream, _shutdown: &ShutdownWatch) {}
 }
 
-impl<S> HttpShell<S> {
-    /// What can't be read as a request is answered when something came that was meant as one.
-    async fn refuse_unreadable(&self, http: &mut ServerSession, error: &Error) {
-        if *error.etype() == ErrorType::InvalidHTTPHeader {
-            self.malformed.inc();
-            self.refuse(http, &ErrorCause::Malformed { problem: "its head can't be read" }).await;
-        } else if *error.etype() == ErrorType::ReadTimedout {
-            self.refuse(http, &ErrorCause::TooSlow).await;
-        }
-    }
-
+impl<S> WholeAnswers<S> {
     async fn refuse(&self, http: &mut ServerSession, cause: &ErrorCause) {
         let (parts, body) = cause.answer(self.clock.unix_millis()).1.into_parts();
         let written = timeout(WRITE_TIME_MAX, http.write_error_response(parts.into(), body.into())).await;
@@ -166,16 +103,10 @@ impl<S> HttpShell<S> {
 pub(crate) async fn read_body(http: &mut ServerSession, bytes_max: usize) -> Result<Bytes, ErrorCause> {
     let body = timeout(BODY_TIME_MAX, read_body_untimed(http, bytes_max)).await;
     let body = body.unwrap_or(Err(ErrorCause::TooSlow));
-    if body.is_err() || is_chunked(http) {
+    if body.is_err() {
         http.set_keepalive(None);
     }
     body
-}
-
-/// A body in chunks is followed by nothing on its connection: chunk extensions and trailers are read leniently by the
-/// server framework, and another reader may see the body's end elsewhere.
-fn is_chunked(http: &ServerSession) -> bool {
-    http.get_header(http::header::TRANSFER_ENCODING).is_some()
 }
 
 async fn read_body_untimed(http: &mut ServerSession, bytes_max: usize) -> Result<Bytes, ErrorCause> {
@@ -217,15 +148,7 @@ fn wants_another(head: &RequestHeader) -> bool {
     let is_close = |option: &[u8]| option.trim_ascii().eq_ignore_ascii_case(b"close");
     let mut options = head.headers.get_all(http::header::CONNECTION).iter();
     let closes = options.any(|line| line.as_bytes().split(|byte| *byte == b',').any(is_close));
-    head.version == Version::HTTP_11 && !closes && !framing::may_be_mended(head.raw_path())
-}
-
-fn check_framing(http: &ServerSession) -> Result<(), framing::Problem> {
-    let head = http.as_http1().ok_or("it is not HTTP/1")?.get_headers_raw_bytes();
-    if head.len() > HEAD_BYTES_MAX {
-        return Err("its head is longer than 32 KiB");
-    }
-    framing::check(&head)
+    head.version == Version::HTTP_11 && !closes
 }
 
 async fn write(http: &mut ServerSession, answer: Answer) -> pingora::Result<()> {
@@ -239,7 +162,7 @@ async fn write(http: &mut ServerSession, answer: Answer) -> pingora::Result<()> 
 }
 
 /// The head with header names as the contract spells them, for clients that compare them letter by letter.
-fn head_of(parts: &http::response::Parts) -> pingora::Result<ResponseHeader> {
+pub(crate) fn head_of(parts: &http::response::Parts) -> pingora::Result<ResponseHeader> {
     let mut head = ResponseHeader::build(parts.status, Some(parts.headers.len()))?;
     for (name, value) in &parts.headers {
         match headers::contract_spelling(name) {

@@ -1,0 +1,240 @@
+//! A connection that shows the HTTP library one request and not a byte more.
+//!
+//! The library may stop reading a request elsewhere than we do, or drop what it has read beyond; then the next request
+//! would begin with bytes of this one. Here what belongs to the next request stays on our side.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Buf, BytesMut};
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::tls::SslDigest;
+use pingora::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
+    TimingDigest, UniqueID, UniqueIDType,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How much is read ahead to learn that a waiting client has gone, in bytes.
+const AHEAD_BYTES_MAX: usize = 1_024;
+
+/// How much of the connection belongs to the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// So many bytes from here on.
+    Bytes(u64),
+    /// Whatever comes: no request follows on this connection.
+    Rest,
+}
+
+/// The connection during one request.
+#[derive(Debug)]
+pub(super) struct Bounded {
+    inner: Stream,
+    /// Read from the connection and not shown yet.
+    ahead: BytesMut,
+    extent: Extent,
+}
+
+impl Bounded {
+    /// Shows `extent` of what is in `ahead` and of what comes after it.
+    pub(super) const fn new(inner: Stream, ahead: BytesMut, extent: Extent) -> Self {
+        Self { inner, ahead, extent }
+    }
+
+    /// The connection and what has come of the next request, when this one has been read to its end.
+    pub(super) fn unwrap(stream: Stream) -> Option<(Stream, BytesMut)> {
+        let bounded = stream.into_any().downcast::<Self>().ok()?;
+        (bounded.extent == Extent::Bytes(0)).then_some((bounded.inner, bounded.ahead))
+    }
+
+    /// The request is over: nothing more is shown, but a client that goes away is noticed.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            return Poll::Pending;
+        }
+        let mut space = [0; AHEAD_BYTES_MAX];
+        let mut piece = ReadBuf::new(&mut space);
+        ready!(Pin::new(&mut self.inner).poll_read(context, &mut piece))?;
+        if piece.filled().is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        self.ahead.extend_from_slice(piece.filled());
+        Poll::Pending
+    }
+}
+
+impl AsyncRead for Bounded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let most = match this.extent {
+            Extent::Bytes(0) => return this.poll_gone(context),
+            Extent::Bytes(left) => usize::try_from(left).unwrap_or(usize::MAX).min(buffer.remaining()),
+            Extent::Rest => buffer.remaining(),
+        };
+        let shown = if !this.ahead.is_empty() {
+            let shown = most.min(this.ahead.len());
+            buffer.put_slice(this.ahead.get(..shown).unwrap_or_default());
+            this.ahead.advance(shown);
+            shown
+        } else if most == buffer.remaining() {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
+            buffer.filled().len().saturating_sub(before)
+        } else {
+            let mut piece = ReadBuf::new(buffer.initialize_unfilled_to(most));
+            ready!(Pin::new(&mut this.inner).poll_read(context, &mut piece))?;
+            let shown = piece.filled().len();
+            buffer.advance(shown);
+            shown
+        };
+        if let Extent::Bytes(left) = &mut this.extent {
+            *left = left.saturating_sub(shown as u64);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Bounded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+#[async_trait]
+impl Shutdown for Bounded {
+    async fn shutdown(&mut self) {
+        self.inner.shutdown().await;
+    }
+}
+
+impl UniqueID for Bounded {
+    fn id(&self) -> UniqueIDType {
+        self.inner.id()
+    }
+}
+
+impl Ssl for Bounded {
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner.selected_alpn_proto()
+    }
+}
+
+impl GetTimingDigest for Bounded {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.inner.get_timing_digest()
+    }
+
+    fn get_read_pending_time(&self) -> Duration {
+        self.inner.get_read_pending_time()
+    }
+
+    fn get_write_pending_time(&self) -> Duration {
+        self.inner.get_write_pending_time()
+    }
+}
+
+impl GetProxyDigest for Bounded {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.inner.get_proxy_digest()
+    }
+}
+
+impl GetSocketDigest for Bounded {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.inner.get_socket_digest()
+    }
+}
+
+/// Nothing is peeked at during a request.
+impl Peek for Bounded {}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use pingora::protocols::Stream;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::{Bounded, Extent};
+
+    fn bounded(ahead: &str, extent: Extent) -> (DuplexStream, Bounded) {
+        let (client, server) = duplex(1_024);
+        (client, Bounded::new(Box::new(server), BytesMut::from(ahead), extent))
+    }
+
+    #[tokio::test]
+    async fn a_request_ends_where_it_ends_whatever_was_read_ahead() {
+        for ahead in ["", "bo", "body", "bodyGET /next"] {
+            let (mut client, mut request) = bounded(ahead, Extent::Bytes(4));
+            let sent = "bodyGET /next".strip_prefix(ahead).unwrap();
+            client.write_all(sent.as_bytes()).await.unwrap();
+            let mut body = [0; 4];
+            request.read_exact(&mut body).await.unwrap();
+            assert_eq!(&body, b"body");
+            let (mut stream, mut rest) = Bounded::unwrap(Box::new(request) as Stream).unwrap();
+            while rest.len() < 9 {
+                stream.read_buf(&mut rest).await.unwrap();
+            }
+            assert_eq!(&rest[..], b"GET /next", "{ahead:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_buffer_gets_no_byte_of_the_next_request() {
+        let (mut client, mut request) = bounded("", Extent::Bytes(4));
+        client.write_all(b"bodyGET /next").await.unwrap();
+        let mut body = BytesMut::with_capacity(4_096);
+        assert_eq!(request.read_buf(&mut body).await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_away_while_it_waits_is_noticed() {
+        let (client, mut request) = bounded("", Extent::Bytes(0));
+        drop(client);
+        assert_eq!(request.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_unfinished_request_gives_no_connection_back() {
+        let (_client, request) = bounded("bo", Extent::Bytes(4));
+        assert!(Bounded::unwrap(Box::new(request) as Stream).is_none());
+        let (_client, request) = bounded("", Extent::Rest);
+        assert!(Bounded::unwrap(Box::new(request) as Stream).is_none());
+    }
+}

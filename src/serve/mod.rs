@@ -1,0 +1,223 @@
+//! The shell around every door of ours: connections, their limits, and the bytes of request heads.
+//!
+//! Knows no endpoint and no route. What it hands to a door is one request whose framing is unambiguous. The HTTP
+//! library's own shell has no limit on connections or whole heads, accepts ambiguous framing, and logs request bytes.
+
+pub(crate) mod whole;
+
+mod bounded;
+mod head;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use http::Version;
+use pingora::apps::ServerApp;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::{ALPN, Stream};
+use pingora::server::ShutdownWatch;
+use prometheus::IntCounter;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::ports::clock::Clock;
+use crate::serve::bounded::{Bounded, Extent};
+use crate::serve::head::NoHead;
+use crate::telemetry::metrics::Metrics;
+use crate::wire::answers::Answer;
+use crate::wire::errors::ErrorCause;
+use crate::wire::framing::{Body, Head};
+
+/// How long a connection may stay idle before a request begins.
+pub(crate) const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long one write of an answer may wait for the client.
+pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long what begins an HTTP/2 connection may take to arrive.
+const PREFACE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How an HTTP/2 connection begins (RFC 9113, section 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The beginning by which a preface is told from any method of HTTP/1.
+const PREFACE_START: [u8; 3] = *b"PRI";
+
+/// What stands behind the shell.
+#[async_trait]
+pub(crate) trait Door: Send + Sync + 'static {
+    /// Whether it takes HTTP/2 too.
+    const SPEAKS_HTTP2: bool;
+
+    /// Serves one request of HTTP/1, whose head is to be read from the session. Gives the stream back when another may
+    /// follow.
+    async fn serve_http1(&self, http: ServerSession, shutdown: &ShutdownWatch) -> Option<Stream>;
+
+    /// Serves a connection of HTTP/2 to its end.
+    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch);
+}
+
+/// A door in its shell.
+pub(crate) struct HttpShell<D> {
+    door: D,
+    clock: Arc<dyn Clock>,
+    malformed: IntCounter,
+    turned_away: IntCounter,
+    connections: Semaphore,
+}
+
+impl<D> HttpShell<D> {
+    /// Puts the shell around a door; `name` is the door's in metrics, `connections_max` how many it holds open: whoever
+    /// comes then is turned away at once.
+    pub(crate) fn new(
+        door: D,
+        name: &str,
+        connections_max: usize,
+        clock: Arc<dyn Clock>,
+        metrics: &Metrics,
+    ) -> Self {
+        let malformed = metrics.malformed.with_label_values(&[name]);
+        let turned_away = metrics.connections_turned_away.with_label_values(&[name]);
+        Self { door, clock, malformed, turned_away, connections: Semaphore::new(connections_max) }
+    }
+}
+
+#[async_trait]
+impl<D: Door> ServerApp for HttpShell<D> {
+    async fn process_new(self: &Arc<Self>, mut stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let Ok(_place) = self.connections.try_acquire() else {
+            self.turned_away.inc();
+            return None;
+        };
+        if D::SPEAKS_HTTP2 && self.begins_http2(&mut stream, shutdown).await? {
+            self.door.serve_http2(stream, shutdown).await;
+            return None;
+        }
+        let mut ahead = BytesMut::new();
+        loop {
+            if ahead.is_empty() {
+                await_first_byte(&mut stream, shutdown, IDLE_TIME_MAX).await?;
+            }
+            (stream, ahead) = self.serve_one(stream, ahead, shutdown).await?;
+            if *shutdown.borrow() {
+                return None;
+            }
+        }
+    }
+}
+
+impl<D: Door> HttpShell<D> {
+    /// Whether the client begins to speak HTTP/2; nothing when it is gone before it speaks.
+    async fn begins_http2(&self, stream: &mut Stream, shutdown: &ShutdownWatch) -> Option<bool> {
+        if stream.get_ssl_digest().is_some() {
+            return Some(matches!(stream.selected_alpn_proto(), Some(ALPN::H2)));
+        }
+        await_first_byte(stream, shutdown, IDLE_TIME_MAX).await?;
+        let mut start = [0; 1];
+        stream.try_peek(&mut start).await.ok()?;
+        // No request of HTTP/1 is shorter than what is peeked at here.
+        if !PREFACE_START.starts_with(&start) {
+            return Some(false);
+        }
+        let mut start = PREFACE_START;
+        timeout(PREFACE_TIME_MAX, stream.try_peek(&mut start)).await.ok()?.ok()?;
+        if start != PREFACE_START {
+            return Some(false);
+        }
+        let mut preface = [0; PREFACE.len()];
+        timeout(PREFACE_TIME_MAX, stream.try_peek(&mut preface)).await.ok()?.ok()?;
+        Some(preface == *PREFACE)
+    }
+
+    /// Serves the request that begins in `ahead` or with what comes next.
+    async fn serve_one(
+        &self,
+        mut stream: Stream,
+        mut ahead: BytesMut,
+        shutdown: &ShutdownWatch,
+    ) -> Option<(Stream, BytesMut)> {
+        let head = match head::read(&mut stream, &mut ahead).await {
+            Ok(head) => head,
+            Err(why) => {
+                self.refuse(stream, &why).await;
+                return None;
+            }
+        };
+        let head_bytes = ahead.split_to(head.length);
+        let bounded = Bounded::new(stream, ahead, extent_of(&head));
+        let mut http = ServerSession::new_http1(Box::new(bounded));
+        http.set_write_timeout(Some(WRITE_TIME_MAX));
+        http.set_pipelined_prefix(head_bytes);
+        Bounded::unwrap(self.door.serve_http1(http, shutdown).await?)
+    }
+
+    /// What can't be read as a request is answered when something came that was meant as one.
+    async fn refuse(&self, mut stream: Stream, why: &NoHead) {
+        let cause = match why {
+            NoHead::Gone => return,
+            NoHead::TooSlow => ErrorCause::TooSlow,
+            NoHead::TooLong => ErrorCause::HeadTooLarge,
+            NoHead::Malformed(problem) => {
+                self.malformed.inc();
+                ErrorCause::Malformed { problem }
+            }
+        };
+        let text = as_text(&cause.answer(self.clock.unix_millis()).1);
+        let write = async {
+            stream.write_all(&text).await?;
+            AsyncWriteExt::shutdown(&mut stream).await
+        };
+        if !matches!(timeout(WRITE_TIME_MAX, write).await, Ok(Ok(()))) {
+            tracing::debug!("a refused client did not take its answer");
+        }
+    }
+}
+
+/// Waits until a request begins; nothing when none does.
+async fn await_first_byte(stream: &mut Stream, shutdown: &ShutdownWatch, longest: Duration) -> Option<()> {
+    let mut stopping = shutdown.clone();
+    let mut first_byte = [0];
+    tokio::select! {
+        begun = timeout(longest, stream.try_peek(&mut first_byte)) => begun.ok()?.ok().map(drop),
+        _ = stopping.wait_for(|stopping| *stopping) => None,
+    }
+}
+
+/// After a body in chunks, or when the client asks for another protocol, no request follows on the connection: where
+/// the HTTP library sees the end of either is not ours to know.
+const fn extent_of(head: &Head) -> Extent {
+    match head.body {
+        Body::Length(bytes) if !head.upgrades => Extent::Bytes(bytes),
+        Body::Length(_) | Body::Chunked => Extent::Rest,
+    }
+}
+
+/// Whether a connection can be used again after this request, as far as its framing tells.
+pub(crate) fn may_be_reused(http: &ServerSession) -> bool {
+    let head = http.req_header();
+    head.version == Version::HTTP_11
+        && !head.headers.contains_key(http::header::TRANSFER_ENCODING)
+        && !head.headers.contains_key(http::header::UPGRADE)
+}
+
+/// An answer in HTTP/1.1, after which the connection is closed.
+fn as_text(answer: &Answer) -> Bytes {
+    let status = answer.status();
+    let mut text = BytesMut::with_capacity(512 + answer.body().len());
+    text.extend_from_slice(b"HTTP/1.1 ");
+    text.extend_from_slice(status.as_str().as_bytes());
+    text.extend_from_slice(b" ");
+    text.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    for (name, value) in answer.headers() {
+        text.extend_from_slice(b"\r\n");
+        text.extend_from_slice(name.as_str().as_bytes());
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(value.as_bytes());
+    }
+    text.extend_from_slice(b"\r\nconnection: close\r\n\r\n");
+    text.extend_from_slice(answer.body());
+    text.freeze()
+}
