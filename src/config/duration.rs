@@ -17,17 +17,27 @@ pub(super) struct DurationBounds {
 impl DurationBounds {
     /// Reads a duration, or says what is wrong with it.
     pub(super) fn parse(&self, text: &str) -> Result<Duration, String> {
+        let duration = self.well_formed(text)?;
+        if (self.min..=self.max).contains(&duration) { Ok(duration) } else { Err(self.refused(text)) }
+    }
+
+    /// The same where 0 stands for none.
+    pub(super) fn parse_or_none(&self, text: &str) -> Result<Option<Duration>, String> {
+        if self.well_formed(text)?.is_zero() {
+            return Ok(None);
+        }
+        self.parse(text).map(Some)
+    }
+
+    fn well_formed(&self, text: &str) -> Result<Duration, String> {
         if text.trim().parse().is_ok_and(f64::is_finite) {
             return Err(without_unit(&quoted(text)));
         }
-        let refused = || {
-            let allowed = self.allowed;
-            format!(
-                "is {}; write a duration {allowed}, such as \"300s\", \"24h\" or \"1m 30s\"",
-                quoted(text)
-            )
-        };
-        let duration = humantime::parse_duration(text).map_err(|_| refused())?;
-        if (self.min..=self.max).contains(&duration) { Ok(duration) } else { Err(refused()) }
+        humantime::parse_duration(text).map_err(|_| self.refused(text))
+    }
+
+    fn refused(&self, text: &str) -> String {
+        let allowed = self.allowed;
+        format!("is {}; write a duration {allowed}, such as \"300s\", \"24h\" or \"1m 30s\"", quoted(text))
     }
 }

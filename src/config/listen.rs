@@ -4,8 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
+use crate::config::files::key_pair;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
+use crate::domain::tenant::KeyPair;
+
+/// How many addresses the gateway may listen on.
+const GATEWAYS_MAX: usize = 16;
 
 /// How many networks of trusted proxies there may be.
 const TRUSTED_PROXIES_MAX: usize = 1_024;
@@ -15,26 +20,61 @@ const TRUSTED_PROXIES_MAX: usize = 1_024;
 pub struct Listen {
     /// Where the verification API is answered.
     pub api: SocketAddr,
+    /// Where requests to tenants are answered; empty: there is no gateway. At most 16.
+    pub gateway: Vec<SocketAddr>,
     /// Where metrics are answered.
     pub admin: SocketAddr,
     /// Networks of proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// How many connections each listener holds; 1 to 1,000,000.
+    pub max_connections: u32,
+    /// What API and gateway show to clients; nothing: they do not speak TLS.
+    pub tls: Option<KeyPair>,
 }
 
 impl Listen {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         let api = reader.text("listen.api", "127.0.0.1:8080", socket_address);
+        let gateway = reader.texts("listen.gateway", &[], &(0..=GATEWAYS_MAX), socket_address);
         let admin = reader.text("listen.admin", "127.0.0.1:9090", socket_address);
         let trusted_proxies =
             reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network);
-        if let (Some(api), Some(admin)) = (api, admin)
-            && overlap(api, admin)
+        let max_connections = reader.integer("listen.max_connections", 4_096, &(1..=1_000_000));
+        let tls = key_pair(reader, "listen.tls.cert", "listen.tls.key");
+        refuse_overlaps(reader, api, gateway.as_deref().unwrap_or_default(), admin);
+        Some(Self {
+            api: api?,
+            gateway: gateway?,
+            admin: admin?,
+            trusted_proxies: trusted_proxies?,
+            max_connections: max_connections?,
+            tls: tls?,
+        })
+    }
+}
+
+/// Each two listeners of which the second would find its address taken.
+fn refuse_overlaps(
+    reader: &mut Reader,
+    api: Option<SocketAddr>,
+    gateway: &[SocketAddr],
+    admin: Option<SocketAddr>,
+) {
+    let gateways = gateway.iter().zip(1_usize..);
+    let gateways =
+        gateways.map(|(address, number)| ("listen.gateway", format!("gateway item {number}"), *address));
+    let mut before: Vec<(&'static str, String, SocketAddr)> = Vec::new();
+    let api = api.map(|address| ("listen.api", "api".to_owned(), address));
+    let admin = admin.map(|address| ("listen.admin", "admin".to_owned(), address));
+    for (path, name, address) in api.into_iter().chain(gateways).chain(admin) {
+        for (other_path, other_name, other) in before.iter().filter(|(_, _, other)| overlap(*other, address))
         {
-            let phrase =
-                format!("api is {api} and admin is {admin}; write two addresses that do not overlap");
-            reader.report(&["listen.admin", "listen.api"], phrase);
+            let phrase = format!(
+                "{other_name} is {other} and {name} is {address}; write two addresses that do not overlap"
+            );
+            reader.report(&[path, other_path], phrase);
         }
-        Some(Self { api: api?, admin: admin?, trusted_proxies: trusted_proxies? })
+        before.push((path, name, address));
     }
 }
 

@@ -1,4 +1,5 @@
-//! The configuration: one TOML file, every value of which the environment may override (`TIERGATE__SECTION__KEY`).
+//! The configuration: one TOML file, every value of which the environment may override (`TIERGATE__SECTION__KEY`), and
+//! tenants, there and in files of their own.
 //!
 //! What comes out is checked: whoever holds [`Settings`] need not look again. Everything that is wrong is reported at
 //! once. Each section has a file of its own, which states its keys, defaults and bounds; `conf/tiergate.toml` shows them
@@ -11,9 +12,13 @@ pub mod listen;
 pub mod problem;
 pub mod signature;
 pub mod store;
+pub mod tenants;
 pub mod tiers;
 
+mod choice;
 mod duration;
+mod files;
+mod location;
 mod reader;
 mod syntax;
 mod tokens;
@@ -23,6 +28,7 @@ mod written;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::config::abuse::AbuseSettings;
 use crate::config::chain::ChainSettings;
@@ -33,6 +39,7 @@ use crate::config::reader::Reader;
 use crate::config::signature::SignatureSettings;
 use crate::config::store::StoreSettings;
 use crate::config::tiers::TierSettings;
+use crate::domain::tenant::Tenant;
 
 /// The largest configuration file, in bytes.
 pub const CONFIG_BYTES_MAX: usize = 1_048_576;
@@ -54,32 +61,44 @@ pub struct Settings {
     pub store: StoreSettings,
     /// Protection against guessing.
     pub abuse: AbuseSettings,
+    /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names. No
+    /// two share an id or a host.
+    pub tenants: Vec<Arc<Tenant>>,
 }
 
 impl Settings {
-    /// Reads the file at `path`; `environment` is all variables of the process.
+    /// Reads the file at `path` and the tenants beside it; `environment` is all variables of the process. Tenants are
+    /// reloaded by calling it again: whatever is wrong anywhere then refuses all of it.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with it.
     pub fn load(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
         let text = read_file(path).map_err(|phrase| Problem::new(path.display(), phrase))?;
-        Self::parse(&text, environment)
+        Self::check(&text, environment, Some(path))
     }
 
-    /// Reads the text of a configuration file.
+    /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
+        Self::check(text, environment, None)
+    }
+
+    fn check(
+        text: &str,
+        environment: impl Iterator<Item = (String, String)>,
+        path: Option<&Path>,
+    ) -> Result<Self, Problems> {
         let mut reader = Reader::new(syntax::table(text)?, environment);
-        let settings = Self::read(&mut reader);
+        let settings = Self::read(&mut reader, path);
         reader.finish(settings)
     }
 
     /// Reads every section before it gives up on any.
-    fn read(reader: &mut Reader) -> Option<Self> {
+    fn read(reader: &mut Reader, path: Option<&Path>) -> Option<Self> {
         let listen = Listen::read(reader);
         let chain = ChainSettings::read(reader);
         let tiers = TierSettings::read(reader);
@@ -87,6 +106,9 @@ impl Settings {
         let keys = KeySettings::read(reader);
         let store = StoreSettings::read(reader);
         let abuse = AbuseSettings::read(reader);
+        // Of a listener that is wrong itself nothing follows.
+        let listener_has_tls = listen.as_ref().is_none_or(|listen| listen.tls.is_some());
+        let tenants = tenants::read(reader, listener_has_tls, path);
         Some(Self {
             listen: listen?,
             chain: chain?,
@@ -95,6 +117,7 @@ impl Settings {
             keys: keys?,
             store: store?,
             abuse: abuse?,
+            tenants: tenants?,
         })
     }
 }

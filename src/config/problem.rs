@@ -16,8 +16,8 @@ impl Problem {
         Self { place: place.to_string(), phrase: phrase.into() }
     }
 
-    /// Where it is: a path in the file (`chain.contracts.identity`), an environment variable, a line and a column, or
-    /// the file itself.
+    /// Where it is: a path in the file (`chain.contracts.identity`, `tenants[1].hosts`), an environment variable, a line
+    /// and a column, or the file itself; in a tenant's own file with its name in front.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
@@ -36,7 +36,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong, in the order of the sections; what is unknown stands at the end.
+/// Everything that is wrong, in the order of the sections; what is unknown stands at the end of its table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
 

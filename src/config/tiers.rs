@@ -12,6 +12,9 @@ use crate::domain::tier::{PASSING_TIERS, PerTier, StakeThresholds};
 /// One item for each tier that may pass.
 const ONE_PER_TIER: RangeInclusive<usize> = PASSING_TIERS.len()..=PASSING_TIERS.len();
 
+/// How many requests a tier may be given.
+pub(super) const REQUESTS_PER_MINUTE: RangeInclusive<i64> = 1..=1_000_000;
+
 /// What each trust tier asks for and gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TierSettings {
@@ -32,11 +35,12 @@ impl TierSettings {
             "tiers.requests_per_minute",
             &[1, 16, 166, 2_700],
             &ONE_PER_TIER,
-            &(1..=1_000_000),
+            &REQUESTS_PER_MINUTE,
         );
         let stake =
             amounts.zip(token_decimals).and_then(|(amounts, decimals)| stake(reader, &amounts, decimals));
-        let requests_per_minute = limits.and_then(|limits| requests_per_minute(reader, limits));
+        let requests_per_minute =
+            limits.and_then(|limits| requests_per_minute(reader, "tiers.requests_per_minute", limits));
         Some(Self {
             token_decimals: token_decimals?,
             stake: stake?,
@@ -63,13 +67,17 @@ fn stake(reader: &mut Reader, amounts: &[Tokens], decimals: u8) -> Option<StakeT
 }
 
 /// The quotas, when they do not fall from tier to tier.
-fn requests_per_minute(reader: &mut Reader, limits: Vec<u32>) -> Option<PerTier<Quota>> {
+pub(super) fn requests_per_minute(
+    reader: &mut Reader,
+    path: &'static str,
+    limits: Vec<u32>,
+) -> Option<PerTier<Quota>> {
     let limits = <[u32; PASSING_TIERS.len()]>::try_from(limits).ok()?;
     for (place, (limit, below)) in limits.iter().skip(1).zip(&limits).enumerate() {
         if limit < below {
             let phrase =
                 format!("item {} is {limit}; write at least {below}, the limit of the tier below", place + 2);
-            reader.report(&["tiers.requests_per_minute"], phrase);
+            reader.report(&[path], phrase);
         }
     }
     Some(PerTier::from_array(limits.map(Quota::per_minute)))

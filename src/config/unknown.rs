@@ -2,6 +2,7 @@
 
 use toml::{Table, Value};
 
+use crate::config::location::Location;
 use crate::config::problem::Problem;
 use crate::config::written::{quoted, type_of};
 
@@ -11,11 +12,11 @@ const TYPING_ERRORS_MAX: usize = 2;
 /// The longest name that is compared and shown as it is.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Everything that is left of the file once the known paths have been taken out.
-pub(super) fn keys(left: &Table, known: &[&'static str]) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    walk(left, "", known, &mut problems);
-    problems
+/// Everything that is left of a table once the known paths have been taken out.
+pub(super) fn keys(left: &Table, known: &[&'static str], location: &Location) -> Vec<Problem> {
+    let mut left_over = LeftOver { known, location, problems: Vec::new() };
+    left_over.walk(left, "");
+    left_over.problems
 }
 
 /// Every variable that is none of the known ones.
@@ -29,19 +30,29 @@ pub(super) fn variables<'a>(
     })
 }
 
-fn walk(left: &Table, section: &str, known: &[&'static str], problems: &mut Vec<Problem>) {
-    for (key, value) in left {
-        let path = format!("{section}{}", named(key));
-        let inside = format!("{path}.");
-        let is_section = known.iter().any(|known| known.starts_with(&inside));
-        if !is_section {
-            let phrase = format!("is not a known key{}", suggestion(meant(key, section, known)));
-            problems.push(Problem::new(path, phrase));
-        } else if let Value::Table(table) = value {
-            walk(table, &inside, known, problems);
-        } else {
-            let phrase = format!("is {}; write a section that begins with [{path}]", type_of(value));
-            problems.push(Problem::new(path, phrase));
+/// What is being found of one table.
+struct LeftOver<'a> {
+    known: &'a [&'static str],
+    location: &'a Location,
+    problems: Vec<Problem>,
+}
+
+impl LeftOver<'_> {
+    fn walk(&mut self, left: &Table, section: &str) {
+        for (key, value) in left {
+            let path = format!("{section}{}", named(key));
+            let inside = format!("{path}.");
+            let is_section = self.known.iter().any(|known| known.starts_with(&inside));
+            if !is_section {
+                let phrase = format!("is not a known key{}", suggestion(meant(key, section, self.known)));
+                self.problems.push(Problem::new(self.location.of_key(&path), phrase));
+            } else if let Value::Table(table) = value {
+                self.walk(table, &inside);
+            } else {
+                let header = self.location.header(&path);
+                let phrase = format!("is {}; write a section that begins with [{header}]", type_of(value));
+                self.problems.push(Problem::new(self.location.of_key(&path), phrase));
+            }
         }
     }
 }

@@ -29,6 +29,18 @@ impl Written {
         }
     }
 
+    pub(super) fn boolean(self) -> Result<bool, String> {
+        let found = match self {
+            Self::Typed(Value::Boolean(value)) => return Ok(value),
+            Self::Typed(other) => type_of(&other).to_owned(),
+            Self::Plain(text) => match text.trim().parse() {
+                Ok(value) => return Ok(value),
+                Err(_) => quoted(&text),
+            },
+        };
+        Err(format!("is {found}; write true or false"))
+    }
+
     /// A whole number within its bounds, as the type that holds it.
     pub(super) fn integer<T: TryFrom<i64>>(self, allowed: &RangeInclusive<i64>) -> Result<T, String> {
         let (found, number) = match self {

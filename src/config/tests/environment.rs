@@ -23,6 +23,10 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("keys.requests_per_hour", " 11 ", "11", "1.5"),
     ("listen.admin", "127.0.0.1:1", "\"127.0.0.1:1\"", "1"),
     ("listen.api", "127.0.0.1:1", "\"127.0.0.1:1\"", "127.0.0.1:9090"),
+    ("listen.gateway", "127.0.0.1:1,[::1]:2", r#"["127.0.0.1:1", "[::1]:2"]"#, "127.0.0.1:1, 127.0.0.1:8080"),
+    ("listen.max_connections", "7", "7", "0"),
+    ("listen.tls.cert", "a.pem", "\"a.pem\"", ""),
+    ("listen.tls.key", "b.pem", "\"b.pem\"", ""),
     ("listen.trusted_proxies", "[\"::1\"]", "[\"::1\"]", "::1,"),
     ("signature.chain_id", "5", "5", "9223372036854775808"),
     ("signature.domain_name", "true", "\"true\"", ""),
@@ -40,6 +44,12 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
 const ADDRESS: &str = "0xdc64a140aa3e981100a9beca4e685f962f0cf6c9";
 const QUOTED_ADDRESS: &str = "\"0xdc64a140aa3e981100a9beca4e685f962f0cf6c9\"";
 
+/// The file whose keys are overridden: what has no default, and what goes together.
+fn base_with(keys: &[(&str, &str)]) -> String {
+    let base = [("listen.tls.cert", "\"cert.pem\""), ("listen.tls.key", "\"key.pem\"")];
+    minimal_with(&[&base, keys].concat())
+}
+
 fn variable(path: &str) -> String {
     format!("TIERGATE__{}", path.to_uppercase().replace('.', "__"))
 }
@@ -54,9 +64,9 @@ fn every_key_is_tried() {
 #[test]
 fn every_key_is_overridden_by_its_variable_whether_or_not_the_file_has_its_section() {
     for (path, text, literal, _) in OVERRIDES {
-        let overridden = parse(MINIMAL, &[(&variable(path), text)]);
-        assert_eq!(overridden, parse(&minimal_with(&[(path, literal)]), &[]), "{path}");
-        let changed = overridden.unwrap() != parse(MINIMAL, &[]).unwrap();
+        let overridden = parse(&base_with(&[]), &[(&variable(path), text)]);
+        assert_eq!(overridden, parse(&base_with(&[(path, literal)]), &[]), "{path}");
+        let changed = overridden.unwrap() != parse(&base_with(&[]), &[]).unwrap();
         assert!(changed || *path == "store.kind", "{path}");
     }
 }
@@ -64,7 +74,7 @@ fn every_key_is_overridden_by_its_variable_whether_or_not_the_file_has_its_secti
 #[test]
 fn what_is_wrong_with_an_override_names_the_variable() {
     for (path, _, _, wrong) in OVERRIDES {
-        let found = problems(MINIMAL, &[(&variable(path), wrong)]);
+        let found = problems(&base_with(&[]), &[(&variable(path), wrong)]);
         assert_eq!(found.len(), 1, "{path}: {found:?}");
         assert!(found[0].starts_with(&format!("{}: ", variable(path))), "{path}: {found:?}");
     }
@@ -73,7 +83,7 @@ fn what_is_wrong_with_an_override_names_the_variable() {
 #[test]
 fn an_override_replaces_a_wrong_value_of_the_file() {
     for (path, text, _, _) in OVERRIDES {
-        let file = minimal_with(&[(path, "true")]);
+        let file = base_with(&[(path, "true")]);
         assert!(parse(&file, &[]).is_err(), "{path}");
         assert!(parse(&file, &[(&variable(path), text)]).is_ok(), "{path}");
     }
@@ -135,6 +145,7 @@ fn an_unknown_variable_is_refused_and_others_are_none_of_our_business() {
         ("TIERGATE__LISTEN__api", "x"),
         ("TIERGATE__", "x"),
         ("TIERGATE__TENANTS", "x"),
+        ("TIERGATE__TENANTS__ID", "x"),
         ("TIERGATE_LOG", "x"),
         ("tiergate__listen__api", "x"),
         ("PATH", "x"),
@@ -147,6 +158,7 @@ fn an_unknown_variable_is_refused_and_others_are_none_of_our_business() {
             "TIERGATE__LISTEN__APY: is not a known variable; did you mean TIERGATE__LISTEN__API?",
             "TIERGATE__LISTEN__api: is not a known variable",
             "TIERGATE__TENANTS: is not a known variable",
+            "TIERGATE__TENANTS__ID: is not a known variable",
         ]
     );
 }

@@ -5,6 +5,7 @@ mod environment;
 mod mistakes;
 mod secrets;
 mod shipped;
+mod tenants;
 
 use toml::{Table, Value};
 
@@ -58,8 +59,15 @@ fn remove(table: &mut Table, path: &str) {
     }
 }
 
-/// Every key of the shipped file, the optional ones too, with its value.
+/// Every key of the shipped file, the optional ones too, with its value; tenants have keys of their own.
 fn shipped_keys() -> Vec<(String, Value)> {
+    let mut file = shipped_file();
+    file.remove("tenants");
+    keys_of(&file)
+}
+
+/// Every key of a table and its sections, with its value.
+fn keys_of(table: &Table) -> Vec<(String, Value)> {
     fn walk(table: &Table, section: &str, keys: &mut Vec<(String, Value)>) {
         for (key, value) in table {
             let path = format!("{section}{key}");
@@ -71,14 +79,14 @@ fn shipped_keys() -> Vec<(String, Value)> {
         }
     }
     let mut keys = Vec::new();
-    walk(&shipped_file(), "", &mut keys);
+    walk(table, "", &mut keys);
     keys
 }
 
-/// The shipped file with its optional keys no longer commented out.
+/// The shipped file with its optional keys and sections, and its example of a tenant, no longer commented out.
 fn shipped_file() -> Table {
     let lines = shipped::TEXT.lines().map(|line| match line.strip_prefix("# ") {
-        Some(rest) if is_assignment(rest) => rest,
+        Some(rest) if is_assignment(rest) || is_header(rest) => rest,
         _ => line,
     });
     lines.collect::<Vec<_>>().join("\n").parse().unwrap()
@@ -87,4 +95,8 @@ fn shipped_file() -> Table {
 fn is_assignment(line: &str) -> bool {
     let name = line.split_once(" = ").map_or("", |(name, _)| name);
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+fn is_header(line: &str) -> bool {
+    line.starts_with('[') && line.ends_with(']')
 }

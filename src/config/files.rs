@@ -1,0 +1,36 @@
+//! Files that a key names. Whether they exist is found out by whoever opens them.
+
+use std::path::PathBuf;
+
+use crate::config::reader::Reader;
+use crate::config::written::quoted;
+use crate::domain::tenant::KeyPair;
+
+/// The path of a file; a relative one is relative to the working directory of the process.
+pub(super) fn file(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.contains('\0') {
+        return Err(format!("is {}; write the path of a file", quoted(text)));
+    }
+    Ok(PathBuf::from(text))
+}
+
+/// A certificate chain and its key under two paths that are both there or both not. The outer `None` is a problem.
+pub(super) fn key_pair(
+    reader: &mut Reader,
+    cert_path: &'static str,
+    key_path: &'static str,
+) -> Option<Option<KeyPair>> {
+    let given = (reader.is_given(cert_path), reader.is_given(key_path));
+    let cert = reader.optional_text(cert_path, file);
+    let key = reader.optional_text(key_path, file);
+    match given {
+        (false, false) => return Some(None),
+        (true, true) => return Some(Some(KeyPair { cert: cert?, key: key? })),
+        (true, false) => reader.report(&[key_path, cert_path], TOGETHER),
+        (false, true) => reader.report(&[cert_path, key_path], TOGETHER),
+    }
+    None
+}
+
+/// The problem is placed at the one that is missing.
+const TOGETHER: &str = "cert and key go together; write both or neither";

@@ -1,0 +1,69 @@
+//! Tables inside a table, each of which is read on its own: arrays of tables, and files of their own.
+//!
+//! Problems of all of them come together in the reader that they stand in.
+
+use toml::{Table, Value};
+
+use super::{Reader, counted, take_from};
+use crate::config::location::Location;
+use crate::config::problem::Problem;
+use crate::config::written::type_of;
+
+impl Reader {
+    /// Reads a table that stands somewhere else, with all its problems.
+    pub(in crate::config) fn inside<T>(
+        &mut self,
+        location: Location,
+        table: Table,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        let mut part = Self::part(location, table);
+        let item = read(&mut part);
+        self.problems.extend(part.into_problems());
+        item
+    }
+
+    /// An array of tables, each read on its own; it may be left out.
+    pub(in crate::config) fn tables<T>(
+        &mut self,
+        path: &'static str,
+        most: usize,
+        mut read: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        self.known.push(path);
+        self.arrays.push(path);
+        let header = format!("[[{}]]", self.location.header(path));
+        let tables = match take_from(&mut self.file, path) {
+            None => Vec::new(),
+            Some(Value::Array(tables)) => tables,
+            Some(other) => {
+                let phrase =
+                    format!("is {}; write tables, each of which begins with {header}", type_of(&other));
+                return self.check(path, Err(phrase));
+            }
+        };
+        // So many are not looked at one by one.
+        self.check(path, counted(tables.len(), &(0..=most)))?;
+        let mut items = Vec::with_capacity(tables.len());
+        for (table, number) in tables.into_iter().zip(1_usize..) {
+            let location = self.location.item(path, number);
+            items.push(self.table(location, table, &header, &mut read));
+        }
+        items.into_iter().collect()
+    }
+
+    fn table<T>(
+        &mut self,
+        location: Location,
+        value: Value,
+        header: &str,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        if let Value::Table(table) = value {
+            return self.inside(location, table, read);
+        }
+        let phrase = format!("is {}; write a table that begins with {header}", type_of(&value));
+        self.problems.push(Problem::new(location.of_table(), phrase));
+        None
+    }
+}

@@ -1,0 +1,92 @@
+//! `tenants.d/*.toml`: one tenant in each file, its keys at the top level.
+//!
+//! Names that begin with a dot are passed over: editors and mounted volumes keep files of their own there.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use toml::Table;
+
+use crate::config::location::Location;
+use crate::config::problem::Problem;
+use crate::config::reader::Reader;
+use crate::config::tenants::FOLDER;
+use crate::config::{read_file, syntax};
+
+/// Reads each file of the folder, in the order of their names; no folder is no files.
+pub(super) fn read<T>(
+    reader: &mut Reader,
+    folder: &Path,
+    most: usize,
+    mut read_one: impl FnMut(&mut Reader) -> Option<T>,
+) -> Option<Vec<T>> {
+    let files = match files(folder, most) {
+        Ok(files) => files,
+        Err(phrase) => {
+            reader.report_elsewhere([Problem::new(FOLDER, phrase)]);
+            return None;
+        }
+    };
+    let mut items = Vec::with_capacity(files.len());
+    for path in files {
+        let name = shown(&path);
+        items.push(match table(&path, &name) {
+            Ok(table) => reader.inside(Location::of_file(&name), table, &mut read_one),
+            Err(problems) => {
+                reader.report_elsewhere(problems);
+                None
+            }
+        });
+    }
+    items.into_iter().collect()
+}
+
+/// The files that hold tenants, in the order of their names.
+pub(super) fn files(folder: &Path, most: usize) -> Result<Vec<PathBuf>, String> {
+    let unreadable = |why| format!("cannot be read: {why}");
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) => return Err(unreadable(why)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(unreadable)?.path();
+        if is_tenant(&path) {
+            files.push(path);
+        }
+        if files.len() > most {
+            return Err(format!("holds more than {most} tenants, which is all that there is room for"));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn is_tenant(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    !name.starts_with(b".") && path.extension().is_some_and(|extension| extension == "toml")
+}
+
+/// The file as problems name it.
+fn shown(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("{FOLDER}/{}", name.escape_debug())
+}
+
+fn table(path: &Path, name: &str) -> Result<Table, Vec<Problem>> {
+    let text = regular(path).and_then(|()| read_file(path));
+    let text = text.map_err(|phrase| vec![Problem::new(name, phrase)])?;
+    syntax::table(&text).map_err(|problems| {
+        let inside =
+            |problem: &Problem| Problem::new(format_args!("{name}: {}", problem.place()), problem.phrase());
+        problems.as_slice().iter().map(inside).collect()
+    })
+}
+
+/// Opening a pipe would wait for whoever writes into it.
+fn regular(path: &Path) -> Result<(), String> {
+    let found = fs::metadata(path).map_err(|why| format!("cannot be read: {why}"))?;
+    if found.is_file() { Ok(()) } else { Err("is not a file".to_owned()) }
+}

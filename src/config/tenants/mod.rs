@@ -1,0 +1,55 @@
+//! `[[tenants]]` and `tenants.d/*.toml`: whose traffic the gateway takes.
+//!
+//! The environment overrides none of it. Tenants are reloaded by loading the whole configuration again, so that a file
+//! that would not start a process does not change a running one either. Must not know the gateway.
+
+mod folder;
+mod neighbours;
+mod proxy;
+mod route;
+mod tenant;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::config::reader::Reader;
+use crate::config::tenants::neighbours::Neighbours;
+use crate::domain::tenant::Tenant;
+
+/// How many tenants there may be, those of all files together.
+pub const TENANTS_MAX: usize = 100_000;
+
+/// The folder beside the configuration file that holds tenants in files of their own.
+const FOLDER: &str = "tenants.d";
+
+/// Every path whose change may change what loading the file at `path` gives: the file, the folder of tenants whether or
+/// not it is there, and the files in it that hold tenants, in the order of their names.
+#[must_use]
+pub fn watched_files(path: &Path) -> Vec<PathBuf> {
+    let folder = folder_of(path);
+    let files = folder::files(&folder, TENANTS_MAX).unwrap_or_default();
+    [path.to_owned(), folder].into_iter().chain(files).collect()
+}
+
+/// The tenants of the file that is being read, then those of the folder beside it if it stands at a path.
+pub(super) fn read(
+    reader: &mut Reader,
+    listener_has_tls: bool,
+    path: Option<&Path>,
+) -> Option<Vec<Arc<Tenant>>> {
+    let mut neighbours = Neighbours::new(listener_has_tls);
+    let mut read_one = |reader: &mut Reader| tenant::read(reader, &mut neighbours);
+    let in_file = reader.tables("tenants", TENANTS_MAX, &mut read_one);
+    let room = TENANTS_MAX.saturating_sub(in_file.as_ref().map_or(0, Vec::len));
+    let in_folder = match path {
+        Some(path) => folder::read(reader, &folder_of(path), room, read_one),
+        None => Some(Vec::new()),
+    };
+    let mut tenants = in_file?;
+    tenants.extend(in_folder?);
+    Some(tenants)
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    path.parent().unwrap_or_else(|| Path::new("")).join(FOLDER)
+}

@@ -1,0 +1,103 @@
+//! How one tenant's requests are forwarded: time limits, health checks, certificates toward upstreams.
+
+use std::time::Duration;
+
+use crate::config::choice::choice;
+use crate::config::duration::DurationBounds;
+use crate::config::files::{file, key_pair};
+use crate::config::reader::Reader;
+use crate::config::written::quoted;
+use crate::domain::host::HostPattern;
+use crate::domain::tenant::{HealthRules, HostHeader, ProxyRules, Timeouts, UpstreamTls};
+
+const HOST_HEADER: [(&str, HostHeader); 2] =
+    [("client", HostHeader::Client), ("upstream", HostHeader::Upstream)];
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+const UP_TO_A_DAY: DurationBounds =
+    DurationBounds { min: Duration::from_nanos(1), max: DAY, allowed: "of more than 0s and at most 24h" };
+
+const UP_TO_A_DAY_OR_NONE: DurationBounds =
+    DurationBounds { min: Duration::from_nanos(1), max: DAY, allowed: "of at most 24h, or \"0s\" for none" };
+
+/// Not so often that the checks themselves are a load.
+const INTERVAL_OR_NONE: DurationBounds = DurationBounds {
+    min: Duration::from_millis(10),
+    max: DAY,
+    allowed: "from 10ms to 24h, or \"0s\" for none",
+};
+
+/// The longest path of a health check, in bytes.
+const HEALTH_PATH_BYTES_MAX: usize = 1_024;
+
+pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
+    let host_header = reader.text("host_header", "client", choice(&HOST_HEADER));
+    let connect_retries = reader.integer("connect_retries", 2, &(0..=8));
+    let body_bytes_max: Option<u64> = reader.integer("max_body_bytes", 0, &(0..=i64::MAX));
+    let timeouts = timeouts(reader);
+    let health = health(reader);
+    let upstream_tls = upstream_tls(reader);
+    Some(ProxyRules {
+        host_header: host_header?,
+        connect_retries: connect_retries?,
+        body_bytes_max: body_bytes_max.map(|bytes| (bytes > 0).then_some(bytes))?,
+        timeouts: timeouts?,
+        health: health?,
+        upstream_tls: upstream_tls?,
+    })
+}
+
+fn timeouts(reader: &mut Reader) -> Option<Timeouts> {
+    let connect = reader.duration("timeouts.connect", "5s", &UP_TO_A_DAY);
+    let read = reader.duration("timeouts.read", "60s", &UP_TO_A_DAY);
+    let write = reader.duration("timeouts.write", "60s", &UP_TO_A_DAY);
+    let idle = reader.duration("timeouts.idle", "60s", &UP_TO_A_DAY);
+    let total = reader.duration_or_none("timeouts.total", "1h", &UP_TO_A_DAY_OR_NONE);
+    Some(Timeouts { connect: connect?, read: read?, write: write?, idle: idle?, total: total? })
+}
+
+fn health(reader: &mut Reader) -> Option<HealthRules> {
+    let path = reader.optional_text("health.path", health_path);
+    let interval = reader.duration_or_none("health.interval", "10s", &INTERVAL_OR_NONE);
+    let timeout = reader.duration("health.timeout", "2s", &UP_TO_A_DAY);
+    let eject_after = reader.integer("health.eject_after", 3, &(0..=1_000));
+    let eject_for = reader.duration("health.eject_for", "10s", &UP_TO_A_DAY);
+    Some(HealthRules {
+        path,
+        interval: interval?,
+        timeout: timeout?,
+        eject_after: eject_after?,
+        eject_for: eject_for?,
+    })
+}
+
+/// What may stand in a request line; a query may, a fragment may not.
+fn health_path(text: &str) -> Result<Box<str>, String> {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+    if text.starts_with('/') && text.len() <= HEALTH_PATH_BYTES_MAX && text.bytes().all(plain) {
+        Ok(text.into())
+    } else {
+        Err(format!(
+            "is {}; write a path of at most {HEALTH_PATH_BYTES_MAX} bytes without blanks and #, such as \"/healthz\"",
+            quoted(text)
+        ))
+    }
+}
+
+fn upstream_tls(reader: &mut Reader) -> Option<UpstreamTls> {
+    let ca = reader.optional_text("upstream_tls.ca", file);
+    let client = key_pair(reader, "upstream_tls.cert", "upstream_tls.key");
+    let server_name = reader.optional_text("upstream_tls.server_name", server_name);
+    Some(UpstreamTls { ca, client: client?, server_name })
+}
+
+/// One host, IPv6 without brackets, as upstreams have it.
+fn server_name(text: &str) -> Result<Box<str>, String> {
+    match HostPattern::parse(text) {
+        Ok(HostPattern::Exact(name)) => Ok(name.trim_start_matches('[').trim_end_matches(']').into()),
+        Ok(HostPattern::Below(_) | HostPattern::Any) | Err(_) => {
+            Err(format!("is {}; write one host, such as \"api.internal.example\"", quoted(text)))
+        }
+    }
+}

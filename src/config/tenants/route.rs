@@ -1,0 +1,97 @@
+//! The keys of one route, and which routes none ever gets to.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::config::choice::choice;
+use crate::config::reader::Reader;
+use crate::config::tenants::tenant::{TIERS, UPSTREAMS_MAX, distinct, tier, upstream};
+use crate::config::written::quoted;
+use crate::domain::path::PathPattern;
+use crate::domain::tenant::{Route, RouteAccess};
+
+/// How many methods a route may name.
+const METHODS_MAX: usize = 32;
+
+/// The longest method, in bytes.
+const METHOD_BYTES_MAX: usize = 32;
+
+const ACCESS: [(&str, RouteAccess); 3] =
+    [("agents", RouteAccess::Agents), ("public", RouteAccess::Public), ("deny", RouteAccess::Deny)];
+
+/// Reads one route; `taken` is what those before it take.
+pub(super) fn read(reader: &mut Reader, taken: &mut Taken) -> Option<Route> {
+    let has_min_tier = reader.is_given("min_tier");
+    let has_upstreams = reader.is_given("upstreams");
+    let path = reader.required_text("path", path);
+    let access = reader.text("access", "agents", choice(&ACCESS));
+    let min_tier = reader.optional_integer("min_tier", &TIERS).and_then(tier);
+    let methods = reader
+        .texts("methods", &[], &(0..=METHODS_MAX), method)
+        .and_then(|methods| distinct(reader, "methods", methods));
+    let upstreams = reader.optional_texts("upstreams", UPSTREAMS_MAX, upstream);
+    let upgrades = reader.boolean("upgrades", false);
+
+    if has_min_tier && access.is_some_and(|access| access != RouteAccess::Agents) {
+        reader.report(&["min_tier"], "has no meaning without agents; remove it, or write access \"agents\"");
+    }
+    let is_denied = access == Some(RouteAccess::Deny);
+    if has_upstreams && is_denied {
+        reader.report(&["upstreams"], DENIED);
+    }
+    if upgrades == Some(true) && is_denied {
+        reader.report(&["upgrades"], DENIED);
+    }
+    let (text, path) = path?;
+    let methods = methods?;
+    if taken.take(&text, &methods) {
+        reader.report_table("is never reached; a route before it takes the same path and methods");
+    }
+    Some(Route { path, methods, access: access?, min_tier, upstreams: upstreams?, upgrades: upgrades? })
+}
+
+const DENIED: &str = "has no meaning with access \"deny\", which forwards nothing; remove it";
+
+/// Which paths and methods are taken already.
+#[derive(Default)]
+pub(super) struct Taken(HashMap<String, TakenMethods>);
+
+#[derive(Default)]
+struct TakenMethods {
+    all: bool,
+    some: HashSet<Box<str>>,
+}
+
+impl Taken {
+    /// Takes them; true when nothing was left of them. Paths are the same when they are written alike; only one is also
+    /// looked for behind another's final slash, where it means nothing.
+    fn take(&mut self, path: &str, methods: &[Box<str>]) -> bool {
+        let path = path.strip_suffix('/').filter(|path| !path.contains('*')).unwrap_or(path);
+        let taken = self.0.entry(path.to_owned()).or_default();
+        let is_every_method = methods.is_empty();
+        let nothing_left =
+            taken.all || (!is_every_method && methods.iter().all(|method| taken.some.contains(method)));
+        taken.all |= is_every_method;
+        taken.some.extend(methods.iter().cloned());
+        nothing_left
+    }
+}
+
+/// The pattern, with its text.
+fn path(text: &str) -> Result<(String, PathPattern), String> {
+    let pattern = PathPattern::parse(text).map_err(|why| {
+        format!("is {}, which {why}; write a path, such as \"/v1\" or \"/public/*\"", quoted(text))
+    })?;
+    Ok((text.to_owned(), pattern))
+}
+
+/// A token of RFC 9110, section 5.6.2, without lower-case letters: methods are compared byte by byte, and those in use
+/// are upper case.
+fn method(text: &str) -> Result<Box<str>, String> {
+    let plain =
+        |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if (1..=METHOD_BYTES_MAX).contains(&text.len()) && text.bytes().all(plain) {
+        Ok(text.into())
+    } else {
+        Err(format!("is {}; write a method in upper case, such as \"GET\"", quoted(text)))
+    }
+}

@@ -1,0 +1,145 @@
+//! The keys of one tenant.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::hash::Hash;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use crate::config::choice::choice;
+use crate::config::files::key_pair;
+use crate::config::reader::Reader;
+use crate::config::tenants::neighbours::Neighbours;
+use crate::config::tenants::proxy;
+use crate::config::tenants::route::{self, Taken};
+use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
+use crate::config::written::quoted;
+use crate::domain::host::HostPattern;
+use crate::domain::quota::Quota;
+use crate::domain::tenant::{AcceptedCredentials, OnMismatch, Tenant};
+use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
+use crate::domain::upstream::Upstream;
+
+/// The longest id, in bytes.
+const ID_BYTES_MAX: usize = 64;
+
+/// How many hosts a tenant may have.
+const HOSTS_MAX: usize = 256;
+
+/// How many upstreams a tenant or a route may have.
+pub(super) const UPSTREAMS_MAX: usize = 64;
+
+/// How many routes a tenant may have.
+const ROUTES_MAX: usize = 1_000;
+
+/// The tiers that may be asked for; tier 0 never passes.
+pub(super) const TIERS: RangeInclusive<i64> = 1..=4;
+
+const CREDENTIALS: [(&str, &str); 2] = [("api_key", "api_key"), ("signature", "signature")];
+
+const ON_MISMATCH: [(&str, OnMismatch); 2] = [("allow", OnMismatch::Allow), ("deny", OnMismatch::Deny)];
+
+/// Reads one tenant.
+pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Arc<Tenant>> {
+    let id = reader.required_text("id", id);
+    let hosts = reader.required_texts("hosts", HOSTS_MAX, host);
+    let upstreams = reader.required_texts("upstreams", UPSTREAMS_MAX, upstream);
+    let min_tier = reader.integer("min_tier", 1, &TIERS).and_then(tier);
+    let credentials = credentials(reader);
+    let requests_per_minute = requests_per_minute(reader);
+    let on_endpoint_mismatch = reader.text("on_endpoint_mismatch", "allow", choice(&ON_MISMATCH));
+    let proxy = proxy::read(reader);
+    let tls = key_pair(reader, "tls.cert", "tls.key");
+    let mut taken = Taken::default();
+    let routes = reader.tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken));
+
+    if let Some(id) = &id {
+        neighbours.check_id(reader, id);
+    }
+    neighbours.check_hosts(reader, hosts.as_deref().unwrap_or_default());
+    neighbours.check_tls(reader, tls.as_ref().and_then(Option::as_ref));
+    Some(Arc::new(Tenant {
+        id: id?,
+        hosts: hosts?,
+        upstreams: upstreams?,
+        min_tier: min_tier?,
+        credentials: credentials?,
+        requests_per_minute: requests_per_minute?,
+        on_endpoint_mismatch: on_endpoint_mismatch?,
+        routes: routes?,
+        tls: tls?,
+        proxy: proxy?,
+    }))
+}
+
+fn id(text: &str) -> Result<Arc<str>, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(plain) {
+        Ok(text.into())
+    } else {
+        Err(format!("is {}; write 1 to {ID_BYTES_MAX} characters of A-Z, a-z, 0-9, -, _ and .", quoted(text)))
+    }
+}
+
+fn host(text: &str) -> Result<HostPattern, String> {
+    HostPattern::parse(text).map_err(|_| {
+        format!(
+            "is {}; write a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all",
+            quoted(text)
+        )
+    })
+}
+
+pub(super) fn upstream(text: &str) -> Result<Upstream, String> {
+    Upstream::parse(text).map_err(|_| {
+        format!(
+            "is {}; write a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host",
+            quoted(text)
+        )
+    })
+}
+
+pub(super) fn tier(number: u8) -> Option<Tier> {
+    PASSING_TIERS.into_iter().find(|tier| tier.number() == number)
+}
+
+fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {
+    const PATH: &str = "credentials";
+    let all = CREDENTIALS.map(|(word, _)| word);
+    let accepted = reader.texts(PATH, &all, &(1..=all.len()), choice(&CREDENTIALS))?;
+    let accepted = distinct(reader, PATH, accepted)?;
+    let accepts = |word| accepted.contains(&word);
+    Some(AcceptedCredentials { api_key: accepts("api_key"), signature: accepts("signature") })
+}
+
+/// The tenant's own limits, or none when the list is empty. The outer `None` is a problem.
+fn requests_per_minute(reader: &mut Reader) -> Option<Option<PerTier<Quota>>> {
+    const PATH: &str = "requests_per_minute";
+    // Counted here, because the phrase has to say what an empty list means.
+    let limits: Vec<u32> = reader.integers(PATH, &[], &(0..=usize::MAX), &REQUESTS_PER_MINUTE)?;
+    if limits.is_empty() {
+        return Some(None);
+    }
+    if limits.len() != PASSING_TIERS.len() {
+        let (found, wanted) = (limits.len(), PASSING_TIERS.len());
+        reader.report(&[PATH], format!("has {found} items; write {wanted}, or none for those of [tiers]"));
+        return None;
+    }
+    tiers::requests_per_minute(reader, PATH, limits).map(Some)
+}
+
+/// The items of a list of which each stands there once.
+pub(super) fn distinct<T: Clone + Eq + Hash + Display>(
+    reader: &mut Reader,
+    path: &'static str,
+    items: Vec<T>,
+) -> Option<Vec<T>> {
+    let mut seen = HashSet::new();
+    let checked = items.into_iter().map(|item| {
+        if seen.insert(item.clone()) {
+            return Ok(item);
+        }
+        Err(format!("is {} again; write each once", quoted(&item.to_string())))
+    });
+    reader.check_items(path, checked)
+}

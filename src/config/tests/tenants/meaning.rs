@@ -1,0 +1,154 @@
+//! What the keys of tenants and routes say, and what they say when they are left out.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{read, route_with, tenant_with};
+use crate::domain::host::HostPattern;
+use crate::domain::path::PathPattern;
+use crate::domain::quota::Quota;
+use crate::domain::tenant::{
+    AcceptedCredentials, HealthRules, HostHeader, KeyPair, OnMismatch, ProxyRules, Route, RouteAccess,
+    Tenant, Timeouts, UpstreamTls,
+};
+use crate::domain::tier::{PerTier, Tier};
+use crate::domain::upstream::Upstream;
+
+#[test]
+fn the_defaults_of_a_tenant_are_what_is_documented() {
+    assert_eq!(
+        *read(tenant_with(&[])),
+        Tenant {
+            id: "acme".into(),
+            hosts: vec![HostPattern::Exact("api.acme.example".into())],
+            upstreams: vec![Upstream::parse("127.0.0.1:9000").unwrap()],
+            min_tier: Tier::Bronze,
+            credentials: AcceptedCredentials { api_key: true, signature: true },
+            requests_per_minute: None,
+            on_endpoint_mismatch: OnMismatch::Allow,
+            routes: vec![],
+            tls: None,
+            proxy: ProxyRules {
+                host_header: HostHeader::Client,
+                connect_retries: 2,
+                body_bytes_max: None,
+                timeouts: Timeouts {
+                    connect: Duration::from_secs(5),
+                    read: Duration::from_secs(60),
+                    write: Duration::from_secs(60),
+                    idle: Duration::from_secs(60),
+                    total: Some(Duration::from_secs(3_600)),
+                },
+                health: HealthRules {
+                    path: None,
+                    interval: Some(Duration::from_secs(10)),
+                    timeout: Duration::from_secs(2),
+                    eject_after: 3,
+                    eject_for: Duration::from_secs(10),
+                },
+                upstream_tls: UpstreamTls { ca: None, client: None, server_name: None },
+            },
+        }
+    );
+}
+
+#[test]
+fn the_defaults_of_a_route_are_what_is_documented() {
+    let expected = Route {
+        path: PathPattern::parse("/v1").unwrap(),
+        methods: vec![],
+        access: RouteAccess::Agents,
+        min_tier: None,
+        upstreams: vec![],
+        upgrades: false,
+    };
+    assert_eq!(read(route_with(&[])).routes, [expected]);
+}
+
+#[test]
+fn every_key_of_a_tenant_ends_up_in_its_place() {
+    let tenant = read(tenant_with(&[
+        ("hosts", r#"["API.acme.example", "*.acme.dev", "*", "[::1]"]"#),
+        ("upstreams", r#"["https://a.example", "h2c://b.example:81"]"#),
+        ("min_tier", "3"),
+        ("credentials", "[\"signature\"]"),
+        ("requests_per_minute", "[2, 2, 3, 4]"),
+        ("on_endpoint_mismatch", "\"deny\""),
+        ("host_header", "\"upstream\""),
+        ("connect_retries", "0"),
+        ("max_body_bytes", "9_223_372_036_854_775_807"),
+        ("timeouts.connect", "\"1s\""),
+        ("timeouts.read", "\"2s\""),
+        ("timeouts.write", "\"3s\""),
+        ("timeouts.idle", "\"4s\""),
+        ("timeouts.total", "\"0s\""),
+        ("health.path", "\"/healthz?deep=1\""),
+        ("health.interval", "\"0s\""),
+        ("health.timeout", "\"5s\""),
+        ("health.eject_after", "0"),
+        ("health.eject_for", "\"6s\""),
+        ("tls.cert", "\"a.crt\""),
+        ("tls.key", "\"../a.key\""),
+        ("upstream_tls.ca", "\"ca.crt\""),
+        ("upstream_tls.cert", "\"c.crt\""),
+        ("upstream_tls.key", "\"c.key\""),
+        ("upstream_tls.server_name", "\"Internal.example\""),
+    ]));
+    let hosts: Vec<String> = tenant.hosts.iter().map(ToString::to_string).collect();
+    assert_eq!(hosts, ["api.acme.example", "*.acme.dev", "*", "[::1]"]);
+    let upstreams: Vec<String> = tenant.upstreams.iter().map(ToString::to_string).collect();
+    assert_eq!(upstreams, ["https://a.example:443", "h2c://b.example:81"]);
+    assert_eq!(tenant.min_tier, Tier::Gold);
+    assert_eq!(tenant.credentials, AcceptedCredentials { api_key: false, signature: true });
+    assert_eq!(tenant.requests_per_minute, Some(PerTier::from_array([2, 2, 3, 4].map(Quota::per_minute))));
+    assert_eq!(tenant.on_endpoint_mismatch, OnMismatch::Deny);
+    assert_eq!(tenant.tls, Some(pair("a.crt", "../a.key")));
+    let [connect, read, write, idle, timeout, eject_for] = [1, 2, 3, 4, 5, 6].map(Duration::from_secs);
+    let proxy = ProxyRules {
+        host_header: HostHeader::Upstream,
+        connect_retries: 0,
+        body_bytes_max: Some(i64::MAX as u64),
+        timeouts: Timeouts { connect, read, write, idle, total: None },
+        health: HealthRules {
+            path: Some("/healthz?deep=1".into()),
+            interval: None,
+            timeout,
+            eject_after: 0,
+            eject_for,
+        },
+        upstream_tls: UpstreamTls {
+            ca: Some("ca.crt".into()),
+            client: Some(pair("c.crt", "c.key")),
+            server_name: Some("internal.example".into()),
+        },
+    };
+    assert_eq!(tenant.proxy, proxy);
+}
+
+fn pair(cert: &str, key: &str) -> KeyPair {
+    KeyPair { cert: PathBuf::from(cert), key: PathBuf::from(key) }
+}
+
+#[test]
+fn every_key_of_a_route_ends_up_in_its_place() {
+    let tenant = read(route_with(&[
+        ("path", "\"/a/*\""),
+        ("methods", r#"["GET", "M-SEARCH"]"#),
+        ("min_tier", "4"),
+        ("upstreams", "[\"https://b.example\"]"),
+        ("upgrades", "true"),
+    ]));
+    let expected = Route {
+        path: PathPattern::parse("/a/*").unwrap(),
+        methods: vec!["GET".into(), "M-SEARCH".into()],
+        access: RouteAccess::Agents,
+        min_tier: Some(Tier::Diamond),
+        upstreams: vec![Upstream::parse("https://b.example").unwrap()],
+        upgrades: true,
+    };
+    assert_eq!(tenant.routes, [expected]);
+    for (word, access) in [("public", RouteAccess::Public), ("deny", RouteAccess::Deny)] {
+        let tenant = read(route_with(&[("access", &format!("{word:?}"))]));
+        assert_eq!(tenant.routes[0].access, access);
+    }
+}
