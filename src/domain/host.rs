@@ -1,13 +1,18 @@
 //! Host names of tenants: what a configuration may write, and what a request's authority stands for (RFC 9110, section
 //! 4.2; RFC 3986, section 3.2.2).
 
+use std::borrow::Cow;
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The longest host name (RFC 1035, section 2.3.4), in bytes.
 const NAME_BYTES_MAX: usize = 253;
 
 /// The longest label of a host name, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
+
+/// The longest port.
+const PORT_DIGITS_MAX: usize = 5;
 
 /// Which hosts are a tenant's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,26 +32,16 @@ impl HostPattern {
     ///
     /// What is wrong with it, as a phrase.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
+        const PHRASE: &str = "is not a host";
         if text == "*" {
             return Ok(Self::Any);
         }
-        let (below, name) = match text.strip_prefix("*.") {
-            Some(name) => (true, name),
-            None => (false, text),
-        };
-        if name.starts_with('[') {
-            let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-            let address = inner.and_then(|inner| inner.parse::<std::net::Ipv6Addr>().ok());
-            return match address {
-                Some(address) if !below => Ok(Self::Exact(format!("[{address}]").into())),
-                Some(_) | None => Err("is not a host"),
-            };
+        if let Some(name) = text.strip_prefix("*.") {
+            // Nothing lies below an address, so this can only be a mistake.
+            let is_usable = is_name(name) && name.parse::<Ipv4Addr>().is_err();
+            return if is_usable { Ok(Self::Below(name.to_ascii_lowercase().into())) } else { Err(PHRASE) };
         }
-        if !is_name(name) {
-            return Err("is not a host");
-        }
-        let name = name.to_ascii_lowercase().into();
-        Ok(if below { Self::Below(name) } else { Self::Exact(name) })
+        normal(text).map(|name| Self::Exact(name.into())).ok_or(PHRASE)
     }
 }
 
@@ -61,9 +56,9 @@ impl fmt::Display for HostPattern {
 }
 
 /// The host of an authority (`Host` header or `:authority`) in normal form: lower case, without port or a final dot.
-/// Nothing when it is not a host.
+/// Nothing when it is not a host. Borrows what is in normal form already.
 #[must_use]
-pub fn of_authority(authority: &str) -> Option<String> {
+pub fn of_authority(authority: &str) -> Option<Cow<'_, str>> {
     let (host, port) = match authority.rfind(']') {
         Some(end) => authority.split_at_checked(end + 1)?,
         None => match authority.find(':') {
@@ -71,18 +66,30 @@ pub fn of_authority(authority: &str) -> Option<String> {
             None => (authority, ""),
         },
     };
-    let port_is_well_formed = match port.strip_prefix(':') {
-        Some(digits) => digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit()),
-        None => port.is_empty(),
-    };
-    if !port_is_well_formed {
+    if !is_port(port) {
         return None;
     }
-    let host = host.strip_suffix('.').unwrap_or(host);
-    match HostPattern::parse(host) {
-        Ok(HostPattern::Exact(name)) => Some(name.into()),
-        Ok(HostPattern::Below(_) | HostPattern::Any) | Err(_) => None,
+    normal(host.strip_suffix('.').unwrap_or(host))
+}
+
+/// A name or an address in normal form.
+fn normal(host: &str) -> Option<Cow<'_, str>> {
+    if let Some(address) = host.strip_prefix('[') {
+        let address = address.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?;
+        return Some(format!("[{address}]").into());
     }
+    if !is_name(host) {
+        return None;
+    }
+    let is_lower = !host.bytes().any(|byte| byte.is_ascii_uppercase());
+    Some(if is_lower { host.into() } else { host.to_ascii_lowercase().into() })
+}
+
+/// What follows a host: nothing, or a colon and a port, which may be empty (RFC 3986, section 3.2.3).
+fn is_port(text: &str) -> bool {
+    let Some(digits) = text.strip_prefix(':') else { return text.is_empty() };
+    let is_number = digits.len() <= PORT_DIGITS_MAX && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.is_empty() || (is_number && digits.parse::<u16>().is_ok())
 }
 
 /// Underscores are no part of host names, but names with them are in use.
@@ -92,4 +99,159 @@ fn is_name(name: &str) -> bool {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
     name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    use super::{HostPattern, of_authority};
+
+    #[test]
+    fn a_pattern_is_a_host_a_wildcard_below_one_or_everything() {
+        for (text, pattern) in [
+            ("*", HostPattern::Any),
+            ("*.Acme.dev", HostPattern::Below("acme.dev".into())),
+            ("API.acme.example", HostPattern::Exact("api.acme.example".into())),
+            ("localhost", HostPattern::Exact("localhost".into())),
+            ("my_service", HostPattern::Exact("my_service".into())),
+            ("10.0.0.1", HostPattern::Exact("10.0.0.1".into())),
+            ("[0:0::1]", HostPattern::Exact("[::1]".into())),
+        ] {
+            assert_eq!(HostPattern::parse(text), Ok(pattern), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_authority_can_name_is_not_a_pattern() {
+        let long_label = "a".repeat(64);
+        let long_name = vec!["a".repeat(49); 6].join(".");
+        for text in [
+            "",
+            ".",
+            "*.",
+            "**",
+            "*a.example",
+            "a.*.example",
+            "*.*.example",
+            "a..b",
+            "a.example.",
+            ".a",
+            "*.10.0.0.1",
+            "*.[::1]",
+            "[::1",
+            "::1",
+            "[fe80::1%eth0]",
+            "[10.0.0.1]",
+            "a.example:80",
+            "http://a.example",
+            "a/b",
+            "a b",
+            "b\u{fc}cher.example",
+            "user@a.example",
+            "a%2eb",
+            &long_label,
+            &long_name,
+        ] {
+            assert!(HostPattern::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn case_port_and_final_dot_do_not_change_the_host() {
+        for (authority, host) in [
+            ("API.Example", "api.example"),
+            ("api.example.", "api.example"),
+            ("api.example:443", "api.example"),
+            ("api.example.:8000", "api.example"),
+            ("api.example:", "api.example"),
+            ("10.0.0.1:80", "10.0.0.1"),
+            ("[2001:DB8:0::1]:80", "[2001:db8::1]"),
+            ("[::1]", "[::1]"),
+        ] {
+            assert_eq!(of_authority(authority).as_deref(), Some(host), "{authority}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_authority_is_no_host() {
+        for authority in [
+            "",
+            ".",
+            ":80",
+            "*",
+            "*.example",
+            "a.example..",
+            "a..example",
+            ".a.example",
+            "a.example:80:80",
+            "a.example:+80",
+            "a.example:-1",
+            "a.example:65536",
+            "a.example:000080",
+            "a.example:8o",
+            "a.example: 80",
+            " a.example",
+            "a.example ",
+            "a.example\t",
+            "a.example\r\nX-Agent-Id: 1",
+            "a.example\0",
+            "a.example/x",
+            "a.example?x",
+            "a.example#x",
+            "user@a.example",
+            "user:pass@a.example",
+            "a.example,b.example",
+            "a.example;x",
+            "a.example\\x",
+            "a%2eexample",
+            "\u{ff41}.example",
+            "[::1",
+            "::1",
+            "[::1]x",
+            "[::1].",
+            "x[::1]",
+            "[[::1]]",
+            "[::1]]",
+            "[::1]:x",
+            "[]",
+            "[a.example]",
+            "[10.0.0.1]",
+            "[::1%25eth0]",
+        ] {
+            assert_eq!(of_authority(authority), None, "{authority:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_lower_case_is_not_copied() {
+        for authority in ["api.example", "api.example:443", "10.0.0.1", "api.example."] {
+            assert!(matches!(of_authority(authority), Some(Cow::Borrowed(_))), "{authority}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_authority_is_too_strange_to_be_judged(authority in any::<String>()) {
+            let _ = of_authority(&authority);
+            let _ = HostPattern::parse(&authority);
+        }
+
+        #[test]
+        fn the_normal_form_of_a_host_stands_for_itself(authority in "[a-zA-Z0-9._:\\[\\]*-]{0,20}") {
+            if let Some(host) = of_authority(&authority) {
+                prop_assert_eq!(of_authority(&host), Some(host.clone()));
+                prop_assert_eq!(HostPattern::parse(&host), Ok(HostPattern::Exact((*host).into())));
+            }
+        }
+
+        #[test]
+        fn a_pattern_is_written_as_it_is_read(text in "(\\*\\.)?[a-z0-9._*-]{1,20}") {
+            if let Ok(pattern) = HostPattern::parse(&text) {
+                prop_assert_eq!(HostPattern::parse(&pattern.to_string()), Ok(pattern));
+            }
+        }
+    }
 }

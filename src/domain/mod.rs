@@ -10,6 +10,7 @@ pub mod eip712;
 pub mod endpoint;
 pub mod freshness;
 pub mod host;
+pub mod host_map;
 pub mod nonce;
 pub mod path;
 pub mod profile;

@@ -67,3 +67,75 @@ impl fmt::Display for Upstream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    use super::{Upstream, UpstreamScheme};
+
+    #[test]
+    fn a_scheme_says_how_an_upstream_is_spoken_to_and_which_port_it_has() {
+        for (text, scheme, host, port) in [
+            ("127.0.0.1:9000", UpstreamScheme::Http, "127.0.0.1", 9000),
+            ("Backend.internal:80", UpstreamScheme::Http, "backend.internal", 80),
+            ("http://backend", UpstreamScheme::Http, "backend", 80),
+            ("https://backend/", UpstreamScheme::Https, "backend", 443),
+            ("https://backend.:8443", UpstreamScheme::Https, "backend", 8443),
+            ("h2c://backend", UpstreamScheme::H2c, "backend", 80),
+            ("[::1]:9000", UpstreamScheme::Http, "::1", 9000),
+            ("https://[2001:DB8::1]", UpstreamScheme::Https, "2001:db8::1", 443),
+        ] {
+            assert_eq!(Upstream::parse(text), Ok(Upstream { scheme, host: host.into(), port }), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_connected_to_is_refused() {
+        for text in [
+            "",
+            "backend",
+            "[::1]",
+            "::1:80",
+            ":80",
+            "http://",
+            "http://:80",
+            "backend:",
+            "http://backend:",
+            "backend:0",
+            "backend:65536",
+            "backend:+80",
+            "backend:80:80",
+            "ftp://backend:21",
+            "HTTP://backend",
+            "http://backend/path",
+            "http://backend//",
+            "http://backend?x",
+            "http://user@backend",
+            "*:80",
+            "*.backend:80",
+            "back end:80",
+            "[::1]x:80",
+            "[a]:80",
+            "unix:/run/backend.sock",
+        ] {
+            assert!(Upstream::parse(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_upstream_is_read_as_it_is_written(
+            text in "(http://|https://|h2c://)?([a-z.]{1,8}|\\[[0-9a-f:]{2,8}\\])(:[0-9]{1,5})?/?",
+        ) {
+            if let Ok(upstream) = Upstream::parse(&text) {
+                prop_assert_eq!(Upstream::parse(&upstream.to_string()), Ok(upstream));
+            }
+        }
+
+        #[test]
+        fn no_text_is_too_strange_to_be_judged(text in any::<String>()) {
+            let _ = Upstream::parse(&text);
+        }
+    }
+}
