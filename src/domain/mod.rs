@@ -15,6 +15,7 @@ pub mod nonce;
 pub mod path;
 pub mod profile;
 pub mod quota;
+pub mod routing;
 pub mod rpc_url;
 pub mod signature;
 pub mod tenant;

@@ -1,18 +1,28 @@
 //! Path patterns of routes, and which request paths another reader may see differently.
 //!
-//! Patterns are compared with the bytes of the path as they are forwarded. A path that servers read in more than one
-//! way (dot segments, encoded slashes and the like) is ambiguous; its normal form is what the most helpful of them would
-//! make of it.
+//! Patterns are compared with the bytes of the path as they are forwarded, case included. A server behind us may read
+//! them in another way: it decodes escapes, once or more often, cuts `;` parameters off, takes a backslash for a slash,
+//! joins slashes, trims names. [`read`] says how far such readings of one path can lie apart.
+//!
+//! A server that folds more than that (letters' case, look-alikes of other alphabets, short file names) sees paths that
+//! we do not.
 
 use std::borrow::Cow;
 
 /// The longest pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_024;
 
+/// The longest path that is read, in bytes.
+pub const PATH_BYTES_MAX: usize = 4_096;
+
+/// How many times in a row a path is percent-decoded: more layers than this are nobody's honest path.
+pub const DECODINGS_MAX: usize = 8;
+
 /// What a route's path looks like.
 ///
 /// Without `*` it is a prefix of whole segments: `/v1` takes `/v1` and `/v1/x`, not `/v10`. With `*` it takes the whole
-/// path: a `*` stands for any characters but `/`, also none; a final `/*` stands for whatever is below.
+/// path: a `*` stands for any characters but `/`, also none; a final `/*` stands for whatever is below. An escape in a
+/// path is one character here: a `*` takes all of it or nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {
     text: Box<str>,
@@ -32,9 +42,10 @@ impl PathPattern {
         if !text.starts_with('/') || !plain {
             return Err("is not a path pattern");
         }
-        let dotted = text.split('/').any(|segment| matches!(segment, "." | ".."));
+        // A path with such segments is ambiguous, so the rule could never loosen anything.
+        let dotted = text.split('/').any(|segment| segment.ends_with('.'));
         if dotted || text.contains("//") {
-            return Err("has empty or dot segments");
+            return Err("has empty segments or such that end with a dot");
         }
         Ok(Self { text: text.into() })
     }
@@ -50,7 +61,18 @@ impl PathPattern {
             return glob(pattern, path, false);
         }
         let prefix = pattern.strip_suffix(b"/").unwrap_or(pattern);
-        path.strip_prefix(prefix).is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
+        let Some(rest) = path.strip_prefix(prefix) else { return false };
+        rest.starts_with(b"/") || (rest.is_empty() && !prefix.is_empty())
+    }
+
+    /// Whether some reading of an ambiguous path, given in normal form, may be one that the pattern takes. Only what
+    /// stands before the first `*` is sure to be the same in both.
+    #[must_use]
+    pub fn may_match(&self, normal: &[u8]) -> bool {
+        match self.text.split_once('*') {
+            Some((literal, _)) => normal.starts_with(literal.trim_end_matches('.').as_bytes()),
+            None => self.matches(normal),
+        }
     }
 }
 
@@ -77,7 +99,8 @@ const fn is_pattern_byte(byte: u8) -> bool {
         )
 }
 
-/// Classic glob with one point to come back to; `open_end`: whatever follows the pattern is taken.
+/// Classic glob with one point to come back to; `open_end`: whatever follows the pattern is taken. One point is enough:
+/// a `*` does not leave its segment, so what was settled in earlier segments stays settled.
 fn glob(pattern: &[u8], path: &[u8], open_end: bool) -> bool {
     let (mut at, mut seen) = (0, 0);
     let mut back: Option<(usize, usize)> = None;
@@ -95,13 +118,19 @@ fn glob(pattern: &[u8], path: &[u8], open_end: bool) -> bool {
             (at, seen) = (at + 1, seen + 1);
             continue;
         }
-        match back {
-            Some((star, from)) if path.get(from).is_some_and(|byte| *byte != b'/') => {
-                back = Some((star, from + 1));
-                (at, seen) = (star + 1, from + 1);
-            }
-            Some(_) | None => return false,
-        }
+        let Some((star, from)) = back else { return false };
+        let Some(width) = starred_width(path.get(from..).unwrap_or_default()) else { return false };
+        back = Some((star, from + width));
+        (at, seen) = (star + 1, from + width);
+    }
+}
+
+/// How many bytes a `*` takes at once: an escape as a whole, never a slash.
+fn starred_width(path: &[u8]) -> Option<usize> {
+    match path.first()? {
+        b'/' => None,
+        b'%' if escape(path).is_some() => Some(3),
+        _ => Some(1),
     }
 }
 
@@ -110,69 +139,120 @@ fn glob(pattern: &[u8], path: &[u8], open_end: bool) -> bool {
 pub enum Reading {
     /// Every server reads the same.
     Plain,
-    /// Servers differ; this is the path in normal form.
+    /// Some characters are escaped that mean nothing else when they are not; this is the path without escapes. What a
+    /// pattern takes as it came, it takes decoded too, and with any part of the escapes decoded.
+    Escaped(Vec<u8>),
+    /// Servers read different segments; this is the path in normal form, which is that of every such reading too.
     Ambiguous(Vec<u8>),
+    /// Some server may go anywhere with it: there are dot segments in some reading, or it is not text.
+    Anywhere,
+    /// No path of an honest request.
+    Refused,
 }
 
 /// Reads the path of a request target, without its query.
+///
+/// Refused is what does not begin with a slash, is longer than [`PATH_BYTES_MAX`], holds what can't stand in a path
+/// (blanks, control characters also when escaped, `?`, `#`, a `%` without two hex digits), or is encoded more than
+/// [`DECODINGS_MAX`] times. Bytes beyond ASCII are no URI (RFC 3986, section 2) but in use, and are read like their
+/// escapes: as text when they are UTF-8, which no pattern can name but by `*`. Otherwise they lead anywhere: overlong
+/// forms are a slash or a dot to some.
 #[must_use]
 pub fn read(path: &[u8]) -> Reading {
-    if is_plain(path) { Reading::Plain } else { Reading::Ambiguous(normal(path)) }
+    if is_plain(path) {
+        return Reading::Plain;
+    }
+    if path.first() != Some(&b'/') || path.len() > PATH_BYTES_MAX || has_foreign_bytes(path) {
+        return Reading::Refused;
+    }
+    let Some(decoded) = decode_fully(path) else { return Reading::Refused };
+    if decoded.iter().any(u8::is_ascii_control) {
+        return Reading::Refused;
+    }
+    if leads_anywhere(path, &decoded) {
+        return Reading::Anywhere;
+    }
+    let normal = normal(&decoded);
+    if normal == *decoded && !hides_separators(path) {
+        return Reading::Escaped(normal);
+    }
+    Reading::Ambiguous(normal)
 }
 
+/// The usual case, told without allocating.
 fn is_plain(path: &[u8]) -> bool {
     let mut previous = 0;
-    for (at, byte) in path.iter().enumerate() {
+    for byte in path {
         match byte {
-            b'/' if previous == b'/' => return false,
-            b'\\' | b';' => return false,
-            b'%' => {
-                // An escape of what may stand in a pattern, or of what separates segments, can be read as either.
-                let Some(decoded) = escape(path.get(at..).unwrap_or_default()) else { return false };
-                if is_pattern_byte(decoded)
-                    || matches!(decoded, b'/' | b'\\' | b';' | b'%' | b'*' | b'?' | b'#')
-                    || decoded < b' '
-                    || decoded == 0x7f
-                {
-                    return false;
-                }
-            }
-            _ => {}
+            b'/' if previous == b'/' || previous == b'.' => return false,
+            b'%' | b'\\' | b';' | b'?' | b'#' => return false,
+            b'!'..=b'~' => {}
+            _ => return false,
         }
         previous = *byte;
     }
-    !path.split(|byte| *byte == b'/').any(|segment| segment == b"." || segment == b"..")
+    path.first() == Some(&b'/') && path.len() <= PATH_BYTES_MAX && previous != b'.'
 }
 
-/// Decoded until nothing is left to decode, with `\` as `/`, without parameters, empty and dot segments.
-fn normal(path: &[u8]) -> Vec<u8> {
-    let mut decoded = Cow::Borrowed(path);
-    while let Some(further) = decode(&decoded) {
-        decoded = Cow::Owned(further);
-    }
-    let slash = |byte: &u8| *byte == b'/' || *byte == b'\\';
-    let mut segments: Vec<&[u8]> = Vec::new();
-    let mut is_folder = false;
-    for segment in decoded.split(slash) {
-        let bare = segment.split(|byte| *byte == b';').next().unwrap_or_default();
-        is_folder = matches!(bare, b"" | b"." | b"..");
-        match bare {
-            b"" | b"." => {}
-            b".." => {
-                segments.pop();
-            }
-            name => segments.push(name),
+/// What can't stand in the path of a request target.
+fn has_foreign_bytes(path: &[u8]) -> bool {
+    (0_usize..).zip(path).any(|(at, byte)| match byte {
+        b' ' | b'?' | b'#' => true,
+        b'%' => escape(path.get(at..).unwrap_or_default()).is_none(),
+        other => other.is_ascii_control(),
+    })
+}
+
+/// Whether an escape stands for what separates, or begins another escape: then some readers see more segments.
+fn hides_separators(path: &[u8]) -> bool {
+    path.windows(3).filter_map(escape).any(|byte| matches!(byte, b'/' | b'\\' | b'?' | b'#' | b'%'))
+}
+
+fn leads_anywhere(path: &[u8], decoded: &[u8]) -> bool {
+    let mut pieces = decoded.split(|byte| matches!(byte, b'/' | b'\\' | b';' | b'?' | b'#'));
+    let has_dot_segments = pieces.any(|piece| trimmed(piece).is_empty() && piece.contains(&b'.'));
+    // Whether a separator belongs to the parameters before it or ends them is a matter of who reads first.
+    let has_parameters = decoded.contains(&b';');
+    let parameters_are_unclear = has_parameters && (path.contains(&b'\\') || hides_separators(path));
+    has_dot_segments || parameters_are_unclear || std::str::from_utf8(decoded).is_err()
+}
+
+/// Names without parameters, blanks around them and dots after them, after one slash each, up to a query or fragment.
+fn normal(decoded: &[u8]) -> Vec<u8> {
+    let path = decoded.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
+    let mut text = Vec::with_capacity(path.len() + 1);
+    let mut is_folder = true;
+    for segment in path.split(|byte| matches!(byte, b'/' | b'\\')) {
+        let name = trimmed(segment.split(|byte| *byte == b';').next().unwrap_or_default());
+        is_folder = name.is_empty();
+        if !is_folder {
+            text.push(b'/');
+            text.extend_from_slice(name);
         }
     }
-    let mut text = Vec::with_capacity(decoded.len());
-    for segment in &segments {
-        text.push(b'/');
-        text.extend_from_slice(segment);
-    }
-    if is_folder || text.is_empty() {
+    if is_folder {
         text.push(b'/');
     }
     text
+}
+
+fn trimmed(mut segment: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' ' | b'.'] = segment {
+        segment = rest;
+    }
+    segment
+}
+
+/// Decoded until nothing is left to decode; nothing when that takes too long.
+fn decode_fully(path: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let mut decoded = Cow::Borrowed(path);
+    for _ in 0..=DECODINGS_MAX {
+        match decode(&decoded) {
+            Some(further) => decoded = Cow::Owned(further),
+            None => return Some(decoded),
+        }
+    }
+    None
 }
 
 /// One round of percent-decoding; nothing when there is nothing to decode.
@@ -195,6 +275,9 @@ fn decode(text: &[u8]) -> Option<Vec<u8>> {
 /// The byte that an escape at the beginning stands for.
 fn escape(text: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = text else { return None };
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
+
+#[cfg(test)]
+mod tests;

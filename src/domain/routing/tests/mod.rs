@@ -1,0 +1,286 @@
+//! Which rule a request falls under, with every trick that makes a gate and a server read two paths.
+
+mod readings;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Decision, decide};
+use crate::domain::path::{DECODINGS_MAX, PATH_BYTES_MAX, PathPattern};
+use crate::domain::tenant::{
+    AcceptedCredentials, HealthRules, HostHeader, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,
+    Timeouts, UpstreamTls,
+};
+use crate::domain::tier::Tier;
+
+fn tenant(min_tier: Tier, routes: Vec<Route>) -> Tenant {
+    let second = Duration::from_secs(1);
+    let timeouts = Timeouts { connect: second, read: second, write: second, idle: second, total: None };
+    let health =
+        HealthRules { path: None, interval: None, timeout: second, eject_after: 0, eject_for: second };
+    Tenant {
+        id: Arc::from("acme"),
+        hosts: Vec::new(),
+        upstreams: Vec::new(),
+        min_tier,
+        credentials: AcceptedCredentials { api_key: true, signature: true },
+        requests_per_minute: None,
+        on_endpoint_mismatch: OnMismatch::Allow,
+        routes,
+        tls: None,
+        proxy: ProxyRules {
+            host_header: HostHeader::Client,
+            connect_retries: 0,
+            body_bytes_max: None,
+            timeouts,
+            health,
+            upstream_tls: UpstreamTls::default(),
+        },
+    }
+}
+
+fn route(path: &str, access: RouteAccess) -> Route {
+    let path = PathPattern::parse(path).unwrap();
+    Route { path, methods: Vec::new(), access, min_tier: None, upstreams: Vec::new(), upgrades: false }
+}
+
+fn for_tier(path: &str, tier: Tier) -> Route {
+    Route { min_tier: Some(tier), ..route(path, RouteAccess::Agents) }
+}
+
+fn for_method(method: &str, route: Route) -> Route {
+    Route { methods: vec![method.into()], ..route }
+}
+
+fn with_upgrades(route: Route) -> Route {
+    Route { upgrades: true, ..route }
+}
+
+fn agents(min_tier: Tier, route: Option<usize>) -> Decision {
+    Decision { access: RouteAccess::Agents, min_tier, upgrades: false, route }
+}
+
+/// Public, denied, dearer and cheaper parts of a tenant whose agents must be of tier 2.
+fn shop() -> Tenant {
+    tenant(
+        Tier::Silver,
+        vec![
+            route("/public/*", RouteAccess::Public),
+            route("/admin", RouteAccess::Deny),
+            for_tier("/gold", Tier::Gold),
+            for_tier("/cheap", Tier::Bronze),
+        ],
+    )
+}
+
+/// The same without anything that is denied.
+fn open_shop() -> Tenant {
+    let mut tenant = shop();
+    tenant.routes.remove(1);
+    tenant
+}
+
+fn access(tenant: &Tenant, path: &str) -> RouteAccess {
+    decide(tenant, "GET", path.as_bytes()).access
+}
+
+#[test]
+fn the_first_route_that_takes_path_and_method_counts() {
+    let tenant = tenant(
+        Tier::Silver,
+        vec![
+            for_method("GET", route("/a/b", RouteAccess::Public)),
+            with_upgrades(for_tier("/a", Tier::Bronze)),
+            route("/a/b", RouteAccess::Deny),
+        ],
+    );
+    let public = Decision { access: RouteAccess::Public, ..agents(Tier::Silver, Some(0)) };
+    let upgradable = Decision { upgrades: true, ..agents(Tier::Bronze, Some(1)) };
+    for (method, path, decision) in [
+        ("GET", "/a/b", public),
+        ("POST", "/a/b", upgradable),
+        ("GET", "/a/c", upgradable),
+        ("GET", "/c", agents(Tier::Silver, None)),
+    ] {
+        assert_eq!(decide(&tenant, method, path.as_bytes()), decision, "{method} {path}");
+    }
+}
+
+#[test]
+fn a_rule_for_get_takes_neither_head_nor_other_spellings() {
+    let tenant = tenant(Tier::Bronze, vec![for_method("GET", route("/x", RouteAccess::Public))]);
+    for method in ["HEAD", "get", "Get", "GET ", ""] {
+        assert_eq!(decide(&tenant, method, b"/x"), agents(Tier::Bronze, None), "{method}");
+    }
+}
+
+#[test]
+fn a_plain_path_may_be_asked_less_than_the_tenant_asks() {
+    assert_eq!(decide(&shop(), "GET", b"/cheap/x"), agents(Tier::Bronze, Some(3)));
+    assert_eq!(decide(&shop(), "GET", b"/gold"), agents(Tier::Gold, Some(2)));
+}
+
+#[test]
+fn honest_escapes_do_not_take_a_path_out_of_its_rule() {
+    for path in [
+        "/public/me%40example.com",
+        "/public/did%3Aweb%3Ax",
+        "/public/a%20b",
+        "/public/J%C3%BCrgen",
+        "/public/%7Eme",
+        "/%70ublic/x",
+        "/public/J\u{fc}rgen",
+    ] {
+        let expected = if path.starts_with("/public") { RouteAccess::Public } else { RouteAccess::Agents };
+        assert_eq!(access(&shop(), path), expected, "{path}");
+    }
+}
+
+/// Whatever a server makes of these, nobody gets to `/admin` or without credentials to anything.
+#[test]
+fn no_trick_opens_a_path() {
+    let names = ["admin", "x", "gold", "public"];
+    let ways = [
+        // Dot segments, plain and escaped, once and twice.
+        "/public/../{}",
+        "/public/./../{}",
+        "/public/%2e%2e/{}",
+        "/public/.%2E/{}",
+        "/public/%252e%252e/{}",
+        "/public/%25%32%65%2e/{}",
+        "/public/x/../../{}",
+        "/public/...//{}",
+        // Escaped and turned slashes.
+        "/public/..%2f{}",
+        "/public/..%5c{}",
+        "/public/..\\{}",
+        "/public\\..\\{}",
+        "/public%2f..%2F{}",
+        "/public%5C..%5c{}",
+        "/public/..%252f{}",
+        "/public/..%255c{}",
+        // Parameters.
+        "/public/..;/{}",
+        "/public/..;x=1/{}",
+        "/public/;/../{}",
+        "/public/.;/../{}",
+        "/public/..%3b/{}",
+        "/public/;x%2f/../{}",
+        "/public;/../{}",
+        // Empty segments, ends of names, fragments and queries.
+        "/public//../{}",
+        "//public/..//{}",
+        "/public/../{}.",
+        "/public/.. /{}",
+        "/public/..%20/{}",
+        "/public/..%23/{}",
+        "/public/..#/{}",
+        "/public/..?/{}",
+        "/public/..%3f/{}",
+        // NUL and other controls, overlong forms, what is not well-formed.
+        "/public/..%00/{}",
+        "/public/..\0/{}",
+        "/public/..%2500/{}",
+        "/public/..%0a/{}",
+        "/public/%c0%ae%c0%ae/{}",
+        "/public/..%c0%af{}",
+        "/public/%e0%80%ae%2e/{}",
+        "/public/%zz/../{}",
+        "/public/%u002e%u002e/{}",
+        "/public/%2/../{}",
+        // Other forms of a request target.
+        "*",
+        "",
+        "public/{}",
+        "http://acme.example/public/../{}",
+        "{}",
+    ];
+    for path in ways.iter().flat_map(|way| names.map(|name| way.replace("{}", name))) {
+        assert_eq!(access(&shop(), &path), RouteAccess::Deny, "{path:?}");
+        let without_denials = decide(&open_shop(), "GET", path.as_bytes());
+        assert_ne!(without_denials.access, RouteAccess::Public, "{path:?}");
+        assert!(without_denials.min_tier >= Tier::Silver, "{path:?}");
+    }
+}
+
+#[test]
+fn no_spelling_of_a_denied_path_is_allowed() {
+    for path in [
+        "/admin",
+        "/admin/",
+        "/admin/x",
+        "/%61dmin",
+        "/%2561dmin",
+        "/admi%6E",
+        "/admi%6e",
+        "//admin",
+        "/;x/admin",
+        "/admin;x",
+        "/admin;x/y",
+        "/admin%3bx",
+        "/admin.",
+        "/admin./x",
+        "/admin%2e",
+        "/admin%20",
+        "/%20admin",
+        "/admin%2fx",
+        "/admin%5cx",
+        "/admin\\x",
+        "/admin//",
+        "/admin%3fx",
+        "/admin%23x",
+        "/admin%00",
+        "/x%2f..%2fadmin",
+        "/x/../admin",
+        "\\admin",
+        "/\\admin",
+        "/%5cadmin",
+        "/%2fadmin",
+        "/admin%",
+        "/admin\u{0}",
+        // One reading is above or beside it, another one is it.
+        "/x/../admin/%252e%252e/y",
+        "/x/../admin/..;/y",
+        "/;x%2fy/admin",
+    ] {
+        assert_eq!(access(&shop(), path), RouteAccess::Deny, "{path:?}");
+    }
+}
+
+#[test]
+fn an_ambiguous_path_asks_for_all_that_any_of_its_rules_asks_for() {
+    for (path, tier, route) in [
+        ("/cheap//x", Tier::Silver, Some(2)),
+        ("/cheap;x/y", Tier::Silver, None),
+        ("/gold//x", Tier::Gold, Some(1)),
+        ("/%67old%2fx", Tier::Gold, None),
+        ("/x//y", Tier::Silver, None),
+        ("/public//x", Tier::Silver, Some(0)),
+        ("/public/group%2Fproject", Tier::Silver, Some(0)),
+        ("/cheap/100%25", Tier::Silver, Some(2)),
+        ("/public/../x", Tier::Gold, Some(0)),
+    ] {
+        assert_eq!(decide(&open_shop(), "GET", path.as_bytes()), agents(tier, route), "{path}");
+    }
+}
+
+#[test]
+fn an_ambiguous_path_is_never_upgraded() {
+    let tenant = tenant(Tier::Bronze, vec![with_upgrades(route("/ws", RouteAccess::Agents))]);
+    for (path, upgrades) in
+        [("/ws/x", true), ("/ws/%78", true), ("/%77s", false), ("/ws//x", false), ("/ws/../ws", false)]
+    {
+        assert_eq!(decide(&tenant, "GET", path.as_bytes()).upgrades, upgrades, "{path}");
+    }
+}
+
+#[test]
+fn a_path_beyond_the_limits_is_denied() {
+    let everything = tenant(Tier::Bronze, vec![route("/*", RouteAccess::Public)]);
+    let long = format!("/{}", "a".repeat(PATH_BYTES_MAX));
+    assert_eq!(access(&everything, &long), RouteAccess::Deny);
+    assert_eq!(access(&everything, &long[..PATH_BYTES_MAX]), RouteAccess::Public);
+    let deep = format!("/%{}41", "25".repeat(DECODINGS_MAX));
+    assert_eq!(access(&everything, &deep), RouteAccess::Deny);
+    assert_eq!(access(&everything, &format!("/{}", "%25".repeat(1_365))), RouteAccess::Agents);
+}
