@@ -337,7 +337,12 @@ fn domain() -> SigningDomain {
 }
 
 fn access() -> Access {
-    Access { scope: Scope::Api, min_tier: Tier::Bronze, quotas: PerTier::from_array([NO_LIMIT; 4]) }
+    Access {
+        scope: Scope::Api,
+        min_tier: Tier::Bronze,
+        quotas: PerTier::from_array([NO_LIMIT; 4]),
+        denies_endpoint_mismatch: false,
+    }
 }
 
 fn rules() -> Rules {

@@ -10,7 +10,10 @@ mod api;
 mod app;
 #[cfg(feature = "dev-chain")]
 mod dev;
+mod gateway;
 mod serve;
+mod tls;
+mod verdicts;
 
 pub mod wire;
 

@@ -29,7 +29,7 @@ impl Api {
             Endpoint::RevokeKey => self.revoke_key(request).await,
             Endpoint::KeyStatus => self.key_status(request).await,
             Endpoint::Livez => Ok(answers::alive()),
-            Endpoint::Readyz => Ok(answers::readiness(&self.observer.seen(self.readiness.report().await))),
+            Endpoint::Readyz => Ok(answers::readiness(&self.verdicts.seen(self.readiness.report().await))),
             Endpoint::OpenApi => Ok(answers::json_text(StatusCode::OK, HeaderMap::new(), OPENAPI.into())),
         }
     }
@@ -52,7 +52,7 @@ impl Api {
 
     async fn admit(&self, ask: Ask<'_>) -> Result<Permit, Refusal> {
         let outcome = self.pipeline.admit(ask).await;
-        self.observer.decided(&outcome);
+        self.verdicts.decided(&outcome);
         outcome
     }
 

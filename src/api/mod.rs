@@ -17,7 +17,7 @@ use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::http::ServerSession;
 use tokio::time::timeout;
 
-use crate::api::observe::Observer;
+use crate::api::observe::{DOOR, Observer};
 use crate::api::routes::Endpoint;
 use crate::domain::client::ClientNet;
 use crate::pipeline::readiness::Readiness;
@@ -25,6 +25,7 @@ use crate::pipeline::{Access, Pipeline};
 use crate::ports::clock::Clock;
 use crate::serve::whole::{REQUEST_TIME_MAX, read_body};
 use crate::telemetry::metrics::Metrics;
+use crate::verdicts::Verdicts;
 use crate::wire::answers::Answer;
 use crate::wire::bodies::BODY_BYTES_MAX;
 use crate::wire::client_ip::client_of;
@@ -38,6 +39,7 @@ pub(crate) struct Api {
     trusted_proxies: Vec<IpNet>,
     clock: Arc<dyn Clock>,
     observer: Observer,
+    verdicts: Verdicts,
 }
 
 /// A request as handlers see it.
@@ -57,8 +59,9 @@ impl Api {
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
     ) -> Self {
-        let observer = Observer::new(metrics, &clock);
-        Self { pipeline, readiness, access, trusted_proxies, clock, observer }
+        let observer = Observer::new(metrics);
+        let verdicts = Verdicts::new(DOOR, metrics, &clock);
+        Self { pipeline, readiness, access, trusted_proxies, clock, observer, verdicts }
     }
 
     /// Route, read, ask, answer.
@@ -97,7 +100,7 @@ impl ServeHttp for Api {
             Ok(answer) => answer,
             Err(cause) => {
                 let (error_type, answer) = cause.answer(self.clock.unix_millis());
-                self.observer.refused(&cause, error_type);
+                self.verdicts.refused(&cause, error_type);
                 answer
             }
         };

@@ -2,24 +2,26 @@
 
 use std::path::Path;
 
+use crate::app::source::Source;
 use crate::cli::{BAD_CONFIGURATION, Failure, say};
 use crate::config::Settings;
 
 /// Checks the file.
 pub(super) fn check(config: &Path) -> Result<(), Failure> {
-    load(config)?;
+    load(&Source::at(config))?;
     say(format_args!("{}: no problems", config.display()))
 }
 
 /// Reads the file and the environment.
-pub(super) fn load(config: &Path) -> Result<Settings, Failure> {
+pub(super) fn load(source: &Source) -> Result<Settings, Failure> {
     if let Some(name) = unreadable_override() {
         let message = format!("the environment variable {name} is not UTF-8 text");
         return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
     }
-    Settings::load(config, environment()).map_err(|problems| {
+    source.load().map_err(|problems| {
         let list: Vec<String> = problems.as_slice().iter().map(|problem| format!("\n  {problem}")).collect();
-        let message = format!("the configuration {} can't be used:{}", config.display(), list.concat());
+        let message =
+            format!("the configuration {} can't be used:{}", source.path().display(), list.concat());
         Failure::new(message).with_code(BAD_CONFIGURATION)
     })
 }
@@ -30,10 +32,4 @@ fn unreadable_override() -> Option<String> {
         .filter(|(_, value)| value.to_str().is_none())
         .map(|(name, _)| name.to_string_lossy().into_owned())
         .find(|name| name.starts_with("TIERGATE__"))
-}
-
-/// The process's environment; a name that is not text can't be one of ours.
-pub(super) fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }

@@ -1,4 +1,5 @@
-//! `tiergate dev`: a chain with sample agents, the store and the API in one process, and what to paste next.
+//! `tiergate dev`: a chain with sample agents, the store, the API, a gateway with sample tenants and the API behind them
+//! in one process, and what to paste next.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,19 +12,25 @@ use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 
+use crate::app::source::Source;
 use crate::app::{self, App};
-use crate::cli::check::environment;
 use crate::cli::{BAD_CONFIGURATION, Failure, say};
-use crate::config::Settings;
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
 use crate::dev::samples::{self, Deployment};
+use crate::dev::upstream::SampleUpstream;
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
 use crate::telemetry::log;
 
 /// The development chain's id: the one in the contract's signing domain.
 const CHAIN_ID: u64 = 8004;
+
+/// The host of the sample tenant for every agent.
+const WEATHER_HOST: &str = "weather.example";
+
+/// The host of the sample tenant for high tiers.
+const VAULT_HOST: &str = "vault.example";
 
 /// How often the service is asked whether it is ready, before what to paste is printed.
 const READY_POLL: Duration = Duration::from_millis(20);
@@ -34,6 +41,12 @@ pub(super) struct Dev {
     /// Where the API listens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     api: SocketAddr,
+    /// Where the gateway listens.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
+    gateway: SocketAddr,
+    /// Where the sample upstream behind the gateway listens.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+    upstream: SocketAddr,
     /// Where metrics are scraped.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     admin: SocketAddr,
@@ -55,19 +68,33 @@ impl Dev {
             say(format_args!("{}", self.facts(&deployment)))?;
             return app::run_door("dev-chain", self.chain, DevChainDoor::new(chain)).map_err(Failure::new);
         }
-        if self.chain == self.api || self.chain == self.admin {
-            let message = format!("--chain is {}, where another door listens", self.chain);
-            return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
-        }
+        self.check_addresses()?;
         // Removed when this returns, with the store in it.
         let folder = tempfile::Builder::new().prefix("tiergate-dev-").tempdir().map_err(Failure::new)?;
-        let config = self.write_files(folder.path(), &deployment).map_err(Failure::new)?;
-        let settings = Settings::parse(&config, environment()).map_err(Failure::new)?;
-        let mut app = App::new(&settings).map_err(Failure::new)?;
+        self.write_files(folder.path(), &deployment).map_err(Failure::new)?;
+        let source = Source::at(&config_file(folder.path()));
+        let settings = source.load().map_err(Failure::new)?;
+        let mut app = App::new(&settings, source).map_err(Failure::new)?;
         app.add_door("dev-chain", self.chain, Some(1), DevChainDoor::new(chain)).map_err(Failure::new)?;
+        app.add_door("sample-upstream", self.upstream, Some(1), SampleUpstream).map_err(Failure::new)?;
         let text = self.welcome(folder.path(), &deployment);
         app.add_background("welcome", Welcome { text, readiness: app.readiness() });
         app.run();
+        Ok(())
+    }
+
+    /// The doors that the configuration doesn't know of must not stand where one of its own does.
+    fn check_addresses(&self) -> Result<(), Failure> {
+        let doors = [self.api, self.admin, self.gateway];
+        for (name, address, others) in [
+            ("--chain", self.chain, doors.as_slice()),
+            ("--upstream", self.upstream, &[self.api, self.admin, self.gateway, self.chain]),
+        ] {
+            if others.contains(&address) {
+                let message = format!("{name} is {address}, where another door listens");
+                return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
+            }
+        }
         Ok(())
     }
 
@@ -85,16 +112,17 @@ impl Dev {
         })
     }
 
-    /// The configuration and the sample owners' keys, as files. Gives the configuration.
-    fn write_files(&self, folder: &Path, deployment: &Deployment) -> std::io::Result<String> {
+    /// The configuration and the sample owners' keys, as files.
+    fn write_files(&self, folder: &Path, deployment: &Deployment) -> std::io::Result<()> {
         for agent in &deployment.agents {
             fs::write(key_file(folder, agent.id), agent.key)?;
         }
         let config = format!(
-            "[listen]\napi = \"{}\"\nadmin = \"{}\"\n\n[chain]\nrpc_urls = [\"http://{}\"]\nmulticall = \"{}\"\n\n\
+            "[listen]\napi = \"{}\"\ngateway = [\"{}\"]\nadmin = \"{}\"\n\n[chain]\nrpc_urls = [\"http://{}\"]\nmulticall = \"{}\"\n\n\
              [chain.contracts]\nidentity = \"{}\"\nstake_vault = \"{}\"\nreputation = \"{}\"\nvalidation = \"{}\"\n\
              organization = \"{}\"\n\n[store]\nkind = \"embedded\"\npath = {:?}\n",
             self.api,
+            self.gateway,
             self.admin,
             self.chain,
             deployment.multicall,
@@ -105,8 +133,29 @@ impl Dev {
             deployment.organization,
             folder.join("data"),
         );
-        fs::write(config_file(folder), &config)?;
-        Ok(config)
+        let tenants = folder.join("tenants.d");
+        fs::create_dir(&tenants)?;
+        fs::write(tenants.join("weather.toml"), self.weather_tenant())?;
+        fs::write(tenants.join("vault.toml"), self.vault_tenant())?;
+        fs::write(config_file(folder), config)
+    }
+
+    /// A tenant that lets every verified agent in, and everybody to its public part.
+    fn weather_tenant(&self) -> String {
+        format!(
+            "id = \"weather\"\nhosts = [\"{WEATHER_HOST}\"]\nupstreams = [\"{}\"]\n\n\
+             [[routes]]\npath = \"/public/*\"\naccess = \"public\"\n",
+            self.upstream
+        )
+    }
+
+    /// A tenant for high tiers, with limits of its own.
+    fn vault_tenant(&self) -> String {
+        format!(
+            "id = \"vault\"\nhosts = [\"{VAULT_HOST}\"]\nupstreams = [\"{}\"]\nmin_tier = 3\n\
+             requests_per_minute = [5, 5, 5, 10]\n",
+            self.upstream
+        )
     }
 
     fn welcome(&self, folder: &Path, deployment: &Deployment) -> String {
@@ -123,9 +172,13 @@ impl Dev {
         };
         let (api, kept) = (self.api, folder.join("key.json"));
         let kept = kept.display();
+        let gateway = self.gateway;
+        let key_of = format!("grep -o 'svc_live_v1_[0-9a-f]*' {kept}");
         let mut text = String::new();
         let _ = writeln!(text, "Tiergate is ready.\n");
-        let _ = writeln!(text, "  API      http://{api}\n  metrics  http://{}/metrics", self.admin);
+        let _ = writeln!(text, "  API      http://{api}\n  gateway  http://{}", self.gateway);
+        let _ = writeln!(text, "  upstream http://{}  (a sample API behind the gateway)", self.upstream);
+        let _ = writeln!(text, "  metrics  http://{}/metrics", self.admin);
         let _ = writeln!(text, "  chain    http://{}  (chain id {CHAIN_ID}, in memory)", self.chain);
         let _ = writeln!(text, "  config   {}\n\nSample agents:", config.display());
         for agent in &deployment.agents {
@@ -137,6 +190,9 @@ impl Dev {
              \nVerify the agent with that key:\n  curl -s -d @{kept} http://{api}/verify\n\
              \nVerify agent 3 with its owner's signature:\n  {} | curl -s -d @- http://{api}/verify/signature\n\
              \nSee agent 5, which has no stake, refused:\n  {} | curl -s -d @- http://{api}/verify/signature\n\
+             \nThrough the gateway, everybody may see the public part of the tenant \"weather\":\n  curl -s -H 'Host: {WEATHER_HOST}' http://{gateway}/public/forecast\n\
+             \nThe rest is for agents, such as agent 2 with its key:\n  curl -s -H 'Host: {WEATHER_HOST}' -H \"X-API-Key: $({key_of})\" http://{gateway}/forecast\n\
+             \nThe tenant \"vault\" asks for tier 3; agent 2 has tier 2 and is refused:\n  curl -s -H 'Host: {VAULT_HOST}' -H \"X-API-Key: $({key_of})\" http://{gateway}/secrets\n\
              \nCtrl-C stops everything and forgets it.",
             sign(2),
             sign(3),

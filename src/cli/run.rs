@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::app::App;
+use crate::app::source::Source;
 use crate::cli::check::load;
 use crate::cli::{BAD_CONFIGURATION, Failure};
 use crate::config::Settings;
@@ -10,9 +11,10 @@ use crate::telemetry::log;
 
 /// Serves as the file says.
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
-    let settings = load(config)?;
+    let source = Source::at(config);
+    let settings = load(&source)?;
     let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
-    let app = App::new(&settings).map_err(Failure::new)?;
+    let app = App::new(&settings, source).map_err(Failure::new)?;
     announce(&settings);
     app.run();
     tracing::info!("stopped");
@@ -23,6 +25,8 @@ fn announce(settings: &Settings) {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         api = %settings.listen.api,
+        gateway = %settings.listen.gateway.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        tenants = settings.tenants.len(),
         admin = %settings.listen.admin,
         nodes = %settings.chain.rpc_urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
         "serving",

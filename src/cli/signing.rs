@@ -7,6 +7,7 @@ use alloy::signers::SignerSync;
 use serde_json::{Map, Value, json};
 
 use crate::app::signing_domain;
+use crate::app::source::Source;
 use crate::cli::check::load;
 #[cfg(feature = "dev-chain")]
 use crate::cli::complain;
@@ -67,8 +68,10 @@ impl Signing {
             return Ok(default_domain(registry));
         }
         match &self.config {
-            Some(config) => Ok(signing_domain(&load(config)?)),
-            None if Path::new(USUAL_CONFIG).exists() => Ok(signing_domain(&load(Path::new(USUAL_CONFIG))?)),
+            Some(config) => Ok(signing_domain(&load(&Source::at(config))?)),
+            None if Path::new(USUAL_CONFIG).exists() => {
+                Ok(signing_domain(&load(&Source::at(Path::new(USUAL_CONFIG)))?))
+            }
             None => development_domain(),
         }
     }

@@ -14,4 +14,5 @@ mod methods;
 mod rpc;
 pub(crate) mod samples;
 mod state;
+pub(crate) mod upstream;
 mod wire;

@@ -63,4 +63,9 @@ pub enum Denial {
         /// The stake that opens that tier, in the token's smallest unit.
         required_stake: U256,
     },
+    /// The request's origin is not the one declared for the key, where that matters. Ours: not in the contract's table.
+    EndpointMismatch {
+        /// The agent.
+        agent: AgentId,
+    },
 }

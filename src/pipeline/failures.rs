@@ -69,6 +69,9 @@ const fn is_refused_credential(denial: &Denial) -> bool {
         | Denial::ReplayDetected { .. }
         | Denial::AgentNotFound { .. }
         | Denial::InvalidApiKey { .. } => true,
-        Denial::KeyAlreadyExists { .. } | Denial::RateLimited { .. } | Denial::TierBlocked { .. } => false,
+        Denial::KeyAlreadyExists { .. }
+        | Denial::RateLimited { .. }
+        | Denial::TierBlocked { .. }
+        | Denial::EndpointMismatch { .. } => false,
     }
 }

@@ -69,6 +69,8 @@ pub struct Access {
     pub min_tier: Tier,
     /// How much each tier may ask for.
     pub quotas: PerTier<Quota>,
+    /// Whether an agent is refused whose origin is not the one declared for its key.
+    pub denies_endpoint_mismatch: bool,
 }
 
 /// Admits requests and keeps the keys.
@@ -110,7 +112,7 @@ impl Pipeline {
 
     async fn walk(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let principal = self.authenticate(&ask.credential).await?; // 400 timestamp, 401, 404, 503
-        let standing = self.stand(principal, ask.access).await?; // 403, 404, 503
+        let standing = self.stand(principal, ask).await?; // 403, 404, 503
         self.meter(standing, ask).await // 401 revoked, 400 nonce, 429
     }
 

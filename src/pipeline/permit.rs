@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
-use crate::domain::endpoint;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::{Allowance, RetryAfter};
@@ -76,7 +75,7 @@ impl Pipeline {
                 profile: Arc::clone(standing.profile()),
                 tier: standing.tier(),
                 allowance: Allowance { limit: quota.limit, remaining },
-                endpoint_mismatch: endpoint::mismatch(principal.declared_origin(), ask.origin.as_ref()),
+                endpoint_mismatch: standing.endpoint_mismatch(),
                 verified_at: UnixSeconds(self.ports.clock.unix_seconds()),
             }),
             Admission::Limited { retry_after } => Err(limited(&standing, retry_after).into()),

@@ -1,14 +1,17 @@
-//! Second step: how the agent stands. 404 when it is gone, 403 below the tier that is asked for.
+//! Second step: how the agent stands. 404 when it is gone, 403 below the tier that is asked for, or from an origin that
+//! was not declared where that matters.
 
 use std::sync::Arc;
 
 use crate::domain::denial::Denial;
+use crate::domain::endpoint;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::tier::Tier;
+use crate::pipeline::Pipeline;
+use crate::pipeline::credential::Ask;
 use crate::pipeline::principal::Principal;
 use crate::pipeline::refusal::Refusal;
-use crate::pipeline::{Access, Pipeline};
 
 /// An agent whose tier suffices, with the quota that the tier gives it.
 #[derive(Debug)]
@@ -17,6 +20,7 @@ pub(super) struct Standing {
     profile: Arc<TrustProfile>,
     tier: Tier,
     quota: Quota,
+    endpoint_mismatch: bool,
 }
 
 impl Standing {
@@ -35,16 +39,25 @@ impl Standing {
     pub(super) const fn quota(&self) -> Quota {
         self.quota
     }
+
+    pub(super) const fn endpoint_mismatch(&self) -> bool {
+        self.endpoint_mismatch
+    }
 }
 
 impl Pipeline {
-    pub(super) async fn stand(&self, principal: Principal, access: &Access) -> Result<Standing, Refusal> {
+    pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
+        let access = ask.access;
         let profile = self.profile_of(&principal).await?;
         let tier = self.stakes.tier_of(profile.stake);
-        match access.quotas.get(tier) {
-            Some(quota) if tier >= access.min_tier => Ok(Standing { principal, profile, tier, quota }),
-            Some(_) | None => Err(self.blocked(&principal, tier, access.min_tier).into()),
+        let Some(quota) = access.quotas.get(tier).filter(|_| tier >= access.min_tier) else {
+            return Err(self.blocked(&principal, tier, access.min_tier).into());
+        };
+        let endpoint_mismatch = endpoint::mismatch(principal.declared_origin(), ask.origin.as_ref());
+        if endpoint_mismatch && access.denies_endpoint_mismatch {
+            return Err(Denial::EndpointMismatch { agent: principal.agent() }.into());
         }
+        Ok(Standing { principal, profile, tier, quota, endpoint_mismatch })
     }
 
     /// The agent's profile. A cached one that names another owner than the one who signed is older than the signature

@@ -15,10 +15,12 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::Version;
 use pingora::apps::ServerApp;
+use pingora::listeners::tls::Acceptor;
 use pingora::protocols::http::ServerSession;
-use pingora::protocols::{ALPN, Stream};
+use pingora::protocols::{ALPN, Stream, l4};
 use pingora::server::ShutdownWatch;
 use prometheus::IntCounter;
+use rustls::ServerConfig;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -36,6 +38,9 @@ pub(crate) const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How long one write of an answer may wait for the client.
 pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long what begins an HTTP/2 connection may take to arrive.
 const PREFACE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -67,21 +72,24 @@ pub(crate) struct HttpShell<D> {
     malformed: IntCounter,
     turned_away: IntCounter,
     connections: Semaphore,
+    tls: Option<Acceptor>,
 }
 
 impl<D> HttpShell<D> {
     /// Puts the shell around a door; `name` is the door's in metrics, `connections_max` how many it holds open: whoever
-    /// comes then is turned away at once.
+    /// comes then is turned away at once. Without `tls` it speaks in the clear.
     pub(crate) fn new(
         door: D,
         name: &str,
         connections_max: usize,
+        tls: Option<Arc<ServerConfig>>,
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
     ) -> Self {
         let malformed = metrics.malformed.with_label_values(&[name]);
         let turned_away = metrics.connections_turned_away.with_label_values(&[name]);
-        Self { door, clock, malformed, turned_away, connections: Semaphore::new(connections_max) }
+        let tls = tls.map(Acceptor::from_server_config);
+        Self { door, clock, malformed, turned_away, connections: Semaphore::new(connections_max), tls }
     }
 }
 
@@ -92,6 +100,7 @@ impl<D: Door> ServerApp for HttpShell<D> {
             self.turned_away.inc();
             return None;
         };
+        stream = self.secured(stream).await?;
         if D::SPEAKS_HTTP2 && self.begins_http2(&mut stream, shutdown).await? {
             self.door.serve_http2(stream, shutdown).await;
             return None;
@@ -110,6 +119,21 @@ impl<D: Door> ServerApp for HttpShell<D> {
 }
 
 impl<D: Door> HttpShell<D> {
+    /// The connection as TLS, where TLS is spoken. Done here and not by the listener, so that it counts against the cap
+    /// on connections, takes a bounded time, and strangers' failures fill no log.
+    async fn secured(&self, stream: Stream) -> Option<Stream> {
+        let Some(acceptor) = &self.tls else { return Some(stream) };
+        let plain = stream.into_any().downcast::<l4::stream::Stream>().ok()?;
+        match timeout(HANDSHAKE_TIME_MAX, acceptor.tls_handshake(*plain)).await {
+            Ok(Ok(secured)) => Some(Box::new(secured)),
+            Ok(Err(error)) => {
+                tracing::debug!(kind = error.etype().as_str(), "a TLS handshake failed");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
     /// Whether the client begins to speak HTTP/2; nothing when it is gone before it speaks.
     async fn begins_http2(&self, stream: &mut Stream, shutdown: &ShutdownWatch) -> Option<bool> {
         if stream.get_ssl_digest().is_some() {

@@ -41,6 +41,11 @@ pub struct Metrics {
     pub ready: IntGaugeVec,
     /// `tiergate_connections_turned_away_total{door}`: connections closed at once because the door holds all it may.
     pub connections_turned_away: IntCounterVec,
+    /// `tiergate_gateway_requests_total{tenant,outcome}`: requests that came to the gateway, by the tenant's configured
+    /// id and what became of them: forwarded, refused, failed.
+    pub gateway_requests: IntCounterVec,
+    /// `tiergate_config_reloads_total{result}`: how often the tenants were read again: applied or refused.
+    pub config_reloads: IntCounterVec,
     /// `tiergate_malformed_requests_total{door}`: requests refused for their HTTP framing, before any endpoint.
     pub malformed: IntCounterVec,
 }
@@ -96,6 +101,16 @@ impl Metrics {
                 "Connections closed at once for lack of room.",
                 &["door"],
             )?,
+            gateway_requests: counter(
+                "gateway_requests_total",
+                "Requests that came to the gateway.",
+                &["tenant", "outcome"],
+            )?,
+            config_reloads: counter(
+                "config_reloads_total",
+                "Times the tenants were read again.",
+                &["result"],
+            )?,
             malformed: counter("malformed_requests_total", "Requests refused for their framing.", &["door"])?,
             registry,
         };
@@ -112,7 +127,15 @@ impl Metrics {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
-    fn collectors(&self) -> [Box<dyn Collector>; 13] {
+    /// Drops the series of a tenant that is no longer configured.
+    pub fn forget_tenant(&self, tenant: &str) {
+        for outcome in ["forwarded", "refused", "failed"] {
+            // There is none when no request of that outcome came.
+            let _ = self.gateway_requests.remove_label_values(&[tenant, outcome]);
+        }
+    }
+
+    fn collectors(&self) -> [Box<dyn Collector>; 15] {
         [
             Box::new(self.requests.clone()),
             Box::new(self.request_duration.clone()),
@@ -126,6 +149,8 @@ impl Metrics {
             Box::new(self.store_duration.clone()),
             Box::new(self.ready.clone()),
             Box::new(self.connections_turned_away.clone()),
+            Box::new(self.gateway_requests.clone()),
+            Box::new(self.config_reloads.clone()),
             Box::new(self.malformed.clone()),
         ]
     }
@@ -163,7 +188,7 @@ mod tests {
     use super::Metrics;
 
     /// Every label of the product. Each takes its values from a closed set: nothing that a client or a chain chooses.
-    const LABELS: [&str; 12] = [
+    const LABELS: [&str; 13] = [
         "check",
         "decision",
         "door",
@@ -174,6 +199,7 @@ mod tests {
         "outcome",
         "result",
         "status",
+        "tenant",
         "tier",
         "verb",
     ];

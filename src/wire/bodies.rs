@@ -212,17 +212,22 @@ impl<'a> Field<'a> {
     fn timestamp(&self) -> Result<UnixSeconds, Invalid> {
         let number: Value = serde_json::from_str(self.present()?.get())
             .map_err(|_| self.invalid("is not a number of this size"))?;
-        let Value::Number(number) = number else { return Err(self.invalid("is not a number")) };
-        if let Some(seconds) = number.as_u64() {
-            return Ok(UnixSeconds(seconds));
-        }
-        match number.as_f64() {
-            Some(seconds) if seconds < 0.0 => Err(self.invalid("is negative")),
-            Some(seconds) if seconds.fract() != 0.0 => Err(self.invalid("is not a whole number of seconds")),
-            Some(seconds) if seconds < EXACT_NUMBER_MAX => Ok(UnixSeconds(seconds as u64)),
-            Some(_) => Ok(UnixSeconds(u64::MAX)),
-            None => Err(self.invalid("is not a number")),
-        }
+        whole_seconds(&number).map_err(|problem| self.invalid(problem))
+    }
+}
+
+/// A timestamp of the contract: a number of whole seconds that is not negative.
+pub(super) fn whole_seconds(number: &Value) -> Result<UnixSeconds, &'static str> {
+    let Value::Number(number) = number else { return Err("is not a number") };
+    if let Some(seconds) = number.as_u64() {
+        return Ok(UnixSeconds(seconds));
+    }
+    match number.as_f64() {
+        Some(seconds) if seconds < 0.0 => Err("is negative"),
+        Some(seconds) if seconds.fract() != 0.0 => Err("is not a whole number of seconds"),
+        Some(seconds) if seconds < EXACT_NUMBER_MAX => Ok(UnixSeconds(seconds as u64)),
+        Some(_) => Ok(UnixSeconds(u64::MAX)),
+        None => Err("is not a number"),
     }
 }
 

@@ -14,10 +14,7 @@ use crate::wire::headers::FORWARDED_FOR;
 /// The client that limits apply to.
 #[must_use]
 pub fn client_of(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> ClientNet {
-    let trusts = |address: IpAddr| {
-        let address = address.to_canonical();
-        trusted.iter().any(|net| net.contains(&address))
-    };
+    let trusts = |address: IpAddr| is_trusted(address, trusted);
     if trusted.is_empty() || !trusts(peer) {
         return ClientNet::of(peer);
     }
@@ -33,6 +30,13 @@ pub fn client_of(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Client
         }
     }
     ClientNet::of(client)
+}
+
+/// Whether an address is a proxy's that is believed.
+#[must_use]
+pub fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    let address = address.to_canonical();
+    trusted.iter().any(|net| net.contains(&address))
 }
 
 /// An address, or an address and a port, as proxies write them.

@@ -58,6 +58,24 @@ pub enum ErrorCause {
     TooSlow,
     /// The request head is too long; the connection is closed.
     HeadTooLarge,
+    /// The gateway knows no tenant of this host.
+    UnknownHost,
+    /// The tenant's rules let nobody pass here.
+    Forbidden,
+    /// Agents alone pass here, and the request shows no credential that is taken, or more than one.
+    Unproven {
+        /// What is wrong, as a sentence.
+        problem: &'static str,
+    },
+    /// The body is longer than the tenant takes.
+    UploadTooLarge {
+        /// The tenant's limit.
+        bytes_max: u64,
+    },
+    /// No upstream could be reached, or it gave no answer that can be read.
+    Upstream,
+    /// An upstream took too long.
+    UpstreamTimeout,
 }
 
 /// One row of the table.
@@ -113,7 +131,13 @@ impl ErrorCause {
             | Self::PayloadTooLarge
             | Self::Malformed { .. }
             | Self::TooSlow
-            | Self::HeadTooLarge => {}
+            | Self::HeadTooLarge
+            | Self::UnknownHost
+            | Self::Forbidden
+            | Self::Unproven { .. }
+            | Self::UploadTooLarge { .. }
+            | Self::Upstream
+            | Self::UpstreamTimeout => {}
         }
         let body = ErrorBody {
             error: &row.message,
@@ -187,6 +211,28 @@ impl ErrorCause {
                 "REQUEST_HEADER_FIELDS_TOO_LARGE",
                 "The request line and headers are too long",
             ),
+            Self::UnknownHost => {
+                Row::bare(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no service of this host name here")
+            }
+            Self::Forbidden => Row::bare(StatusCode::FORBIDDEN, "FORBIDDEN", "Nobody may do this here"),
+            Self::Unproven { problem } => {
+                Row::new(StatusCode::UNAUTHORIZED, "INVALID_API_KEY", *problem, json!({ "agentId": null }))
+            }
+            Self::UploadTooLarge { bytes_max } => Row::bare(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "PAYLOAD_TOO_LARGE",
+                format!("The body is longer than {bytes_max} bytes"),
+            ),
+            Self::Upstream => Row::bare(
+                StatusCode::BAD_GATEWAY,
+                "UPSTREAM_ERROR",
+                "The service behind the gateway can't be reached, or its answer can't be read",
+            ),
+            Self::UpstreamTimeout => Row::bare(
+                StatusCode::GATEWAY_TIMEOUT,
+                "UPSTREAM_TIMEOUT",
+                "The service behind the gateway took too long",
+            ),
         }
     }
 }
@@ -257,6 +303,12 @@ impl Row {
                     "requiredTier": required.number(),
                     "requiredStake": required_stake.to_string(),
                 }),
+            ),
+            Denial::EndpointMismatch { agent } => Self::new(
+                StatusCode::FORBIDDEN,
+                "ENDPOINT_MISMATCH",
+                "The request's origin is not the endpoint declared for the API key",
+                json!({ "agentId": agent.to_string() }),
             ),
         }
     }

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::domain::quota::{Allowance, RetryAfter};
+use crate::domain::quota::{Allowance, MINUTE_MICROS, RetryAfter};
 
 /// Maximum requests per window.
 pub const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -12,6 +12,18 @@ pub const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-rema
 
 /// Where a proxy writes whom it speaks for.
 pub const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The IETF's description of a quota (draft-ietf-httpapi-ratelimit-headers).
+pub const RATE_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// The IETF's description of what is left of it.
+pub const RATE: HeaderName = HeaderName::from_static("ratelimit");
+
+/// What names a request in logs, ours and others'.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The window that the gateway's limits count, in seconds.
+const WINDOW_SECS: u64 = MINUTE_MICROS / 1_000_000;
 
 /// Every answer of ours that has a body has this type.
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -27,6 +39,10 @@ pub fn contract_spelling(name: &HeaderName) -> Option<&'static str> {
         "x-ratelimit-remaining" => Some("X-RateLimit-Remaining"),
         "retry-after" => Some("Retry-After"),
         "allow" => Some("Allow"),
+        "ratelimit" => Some("RateLimit"),
+        "ratelimit-policy" => Some("RateLimit-Policy"),
+        "www-authenticate" => Some("WWW-Authenticate"),
+        "x-request-id" => Some("X-Request-Id"),
         _ => None,
     }
 }
@@ -41,4 +57,27 @@ pub fn write_allowance(headers: &mut HeaderMap, allowance: Allowance) {
 pub fn write_limited(headers: &mut HeaderMap, limit: u32, retry_after: RetryAfter) {
     write_allowance(headers, Allowance { limit, remaining: 0 });
     headers.insert(http::header::RETRY_AFTER, retry_after.seconds().into());
+}
+
+/// Writes the IETF's fields beside the contract's. `retry_after` is when something is left again, if nothing is now.
+pub fn write_ietf(headers: &mut HeaderMap, allowance: Allowance, retry_after: Option<RetryAfter>) {
+    let Allowance { limit, remaining } = allowance;
+    let policy = format!("\"agent\";q={limit};w={WINDOW_SECS}");
+    let left = match retry_after {
+        Some(retry_after) => format!("\"agent\";r={remaining};t={}", retry_after.seconds()),
+        None => format!("\"agent\";r={remaining}"),
+    };
+    for (name, text) in [(RATE_POLICY, policy), (RATE, left)] {
+        // Digits and fixed ASCII are always a header value.
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// Whether a header says something about limits, by any of the names in use.
+#[must_use]
+pub fn is_about_limits(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.starts_with("x-ratelimit-") || name.starts_with("x-rate-limit-") || name.starts_with("ratelimit")
 }

@@ -5,6 +5,7 @@
 pub mod answers;
 pub mod bodies;
 pub mod client_ip;
+pub mod credentials;
 pub mod errors;
 pub mod framing;
 pub mod headers;

@@ -118,7 +118,12 @@ impl Scene {
             store,
             clock,
             entropy,
-            access: Access { scope: Scope::Api, min_tier: Tier::Bronze, quotas },
+            access: Access {
+                scope: Scope::Api,
+                min_tier: Tier::Bronze,
+                quotas,
+                denies_endpoint_mismatch: false,
+            },
             nonces: AtomicU64::new(1),
             _folder: folder,
         }
@@ -228,6 +233,7 @@ fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
             Denial::KeyAlreadyExists { .. } => "409",
             Denial::RateLimited { .. } => "429",
             Denial::TierBlocked { .. } => "403",
+            Denial::EndpointMismatch { .. } => "403 endpoint",
         },
     }
 }

@@ -1,5 +1,10 @@
 //! The composition root: configuration → ports → pipeline → doors → Pingora server.
 
+pub(crate) mod source;
+
+mod reload;
+mod tenants;
+
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +20,9 @@ use pingora::services::listening::Service;
 
 use crate::admin::Admin;
 use crate::api::Api;
+use crate::app::reload::Reloader;
+use crate::app::source::Source;
+use crate::app::tenants::Tenants;
 use crate::chain::reader::{ChainReader, Registries};
 use crate::chain::rpc::RpcPool;
 use crate::config::Settings;
@@ -22,24 +30,35 @@ use crate::config::chain::ChainSettings;
 use crate::config::store::StoreSettings;
 use crate::domain::eip712::SigningDomain;
 use crate::domain::tier::Tier;
+use crate::gateway::Gateway;
+use crate::gateway::door::GatewayDoor;
+use crate::gateway::watch::Watch;
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};
 use crate::ports::chain::Chain;
-use crate::ports::clock::Clock;
+use crate::ports::clock::{Clock, NoEntropy};
 use crate::ports::store::{Scope, Store};
-use crate::serve::HttpShell;
 use crate::serve::whole::WholeAnswers;
+use crate::serve::{Door, HttpShell};
 use crate::store::embedded::file::OpenError;
 use crate::store::embedded::{EmbeddedStore, Options};
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
+use crate::tls::server::{Protocols, server_config};
 
 /// How long requests in flight may take after SIGTERM, in seconds.
 const GRACE_SECS: u64 = 5;
 
-/// How many connections one door holds open.
-const CONNECTIONS_MAX: usize = 4_096;
+/// How many connections the development chain holds open when it runs alone.
+#[cfg(feature = "dev-chain")]
+const DEV_CONNECTIONS_MAX: usize = 4_096;
+
+/// How many unused connections to upstreams are kept, of all tenants together.
+const UPSTREAM_POOL_SIZE: usize = 1_024;
+
+/// How often another upstream may be tried. Tenants set a lower limit of their own.
+const TRIES_MAX: usize = 64;
 
 /// How much of a connection is read or written at once, in bytes.
 const CONNECTION_BUFFER_BYTES: usize = 8 * 1024;
@@ -67,6 +86,12 @@ pub(crate) enum StartError {
     /// Two metrics of one name.
     #[error("cannot register the metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// Certificates that can't be used, each with its file.
+    #[error("certificates can't be used:\n  {}", .0.join("\n  "))]
+    Certificates(Vec<String>),
+    /// No randomness for request ids.
+    #[error(transparent)]
+    Entropy(#[from] NoEntropy),
 }
 
 /// Everything but the doors, put together.
@@ -75,14 +100,28 @@ pub(crate) struct App {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     readiness: Arc<Readiness>,
+    tenants: Arc<Tenants>,
+    connections_max: usize,
+}
+
+/// Where a door listens, and how.
+struct Listening<'a> {
+    name: &'a str,
+    addresses: &'a [SocketAddr],
+    /// Nothing: as many as there are processors.
+    threads: Option<usize>,
+    /// What is offered over TLS; nothing: the door listens in the clear.
+    tls: Option<Protocols>,
 }
 
 impl App {
-    /// The whole service of these settings, with its listeners checked and its store open.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, StartError> {
+    /// The whole service of these settings, which were read from `source`, with its listeners checked and its store
+    /// open.
+    pub(crate) fn new(settings: &Settings, source: Source) -> Result<Self, StartError> {
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
+        let tenants = Tenants::new(source, settings, &metrics).map_err(StartError::Certificates)?;
         let chain: Arc<dyn Chain> = Arc::new(chain_reader(&settings.chain, &clock, &metrics)?);
         let embedded: Arc<dyn Store> =
             Arc::new(EmbeddedStore::open(store_options(settings), Arc::clone(&clock))?);
@@ -92,10 +131,17 @@ impl App {
         let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
         let pipeline = Arc::new(Pipeline::new(ports, rules(settings)));
 
-        let mut app =
-            Self { server: Server::new_with_opt_and_conf(None, server_conf()), clock, metrics, readiness };
+        let mut app = Self {
+            server: Server::new_with_opt_and_conf(None, server_conf()),
+            clock,
+            metrics,
+            readiness,
+            tenants: Arc::new(tenants),
+            connections_max: settings.listen.max_connections as usize,
+        };
         app.server.bootstrap();
         app.serve_api(settings, Arc::clone(&pipeline))?;
+        app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings)?;
         app.server.add_service(background_service("sweeper", Sweeper { pipeline }));
         Ok(app)
@@ -117,7 +163,8 @@ impl App {
         self.server.add_service(background_service(name, task));
     }
 
-    /// Adds a listener; `door` is its name in logs and metrics.
+    /// Adds a listener in the clear; `door` is its name in logs and metrics.
+    #[cfg(feature = "dev-chain")]
     pub(crate) fn add_door<S>(
         &mut self,
         door: &str,
@@ -128,13 +175,23 @@ impl App {
     where
         S: ServeHttp + Send + Sync + 'static,
     {
-        check_listener(address)?;
         let service = WholeAnswers::new(service, Arc::clone(&self.clock));
-        let shell = HttpShell::new(service, door, CONNECTIONS_MAX, Arc::clone(&self.clock), &self.metrics);
-        let mut listening = Service::new(door.to_owned(), shell);
-        listening.add_listener(listener(address));
-        listening.threads = threads;
-        self.server.add_service(listening);
+        self.open(service, &Listening { name: door, addresses: &[address], threads, tls: None })
+    }
+
+    /// Opens a door to the network.
+    fn open(&mut self, door: impl Door, listening: &Listening<'_>) -> Result<(), StartError> {
+        let certificates = self.tenants.certificates();
+        let tls = listening.tls.zip(certificates).map(|(protocols, store)| server_config(store, protocols));
+        let clock = Arc::clone(&self.clock);
+        let shell = HttpShell::new(door, listening.name, self.connections_max, tls, clock, &self.metrics);
+        let mut service = Service::new(listening.name.to_owned(), shell);
+        for address in listening.addresses {
+            check_listener(*address)?;
+            service.add_listener(listener(*address));
+        }
+        service.threads = listening.threads;
+        self.server.add_service(service);
         Ok(())
     }
 
@@ -144,8 +201,12 @@ impl App {
     }
 
     fn serve_api(&mut self, settings: &Settings, pipeline: Arc<Pipeline>) -> Result<(), StartError> {
-        let access =
-            Access { scope: Scope::Api, min_tier: Tier::Bronze, quotas: settings.tiers.requests_per_minute };
+        let access = Access {
+            scope: Scope::Api,
+            min_tier: Tier::Bronze,
+            quotas: settings.tiers.requests_per_minute,
+            denies_endpoint_mismatch: false,
+        };
         let api = Api::new(
             pipeline,
             Arc::clone(&self.readiness),
@@ -154,12 +215,48 @@ impl App {
             Arc::clone(&self.clock),
             &self.metrics,
         );
-        self.add_door("api", settings.listen.api, None, api)
+        let api = WholeAnswers::new(api, Arc::clone(&self.clock));
+        let addresses = [settings.listen.api];
+        self.open(
+            api,
+            &Listening { name: "api", addresses: &addresses, threads: None, tls: Some(Protocols::Http1) },
+        )
+    }
+
+    /// The gateway, and what goes with it: a look after upstreams, and configuration that can be changed.
+    fn serve_gateway(
+        &mut self,
+        settings: &Settings,
+        pipeline: &Arc<Pipeline>,
+        os: &Os,
+    ) -> Result<(), StartError> {
+        let reloader = Reloader::new(Arc::clone(&self.tenants), self.metrics.clone());
+        self.server.add_service(background_service("reloader", reloader));
+        if settings.listen.gateway.is_empty() {
+            return Ok(());
+        }
+        let table = Arc::clone(self.tenants.table());
+        let watch = Watch::new(Arc::clone(&table), Arc::clone(&self.clock));
+        self.server.add_service(background_service("upstreams", watch));
+        let gateway = Gateway::new(
+            table,
+            Arc::clone(pipeline),
+            settings.listen.trusted_proxies.clone(),
+            Arc::clone(&self.clock),
+            os,
+            &self.metrics,
+        )?;
+        let door = GatewayDoor::new(gateway, &self.server.configuration);
+        let addresses = &settings.listen.gateway;
+        let protocols = Some(Protocols::Http1AndHttp2);
+        self.open(door, &Listening { name: "gateway", addresses, threads: None, tls: protocols })
     }
 
     fn serve_admin(&mut self, settings: &Settings) -> Result<(), StartError> {
         let admin = Admin::new(self.metrics.clone(), Arc::clone(&self.readiness), Arc::clone(&self.clock));
-        self.add_door("admin", settings.listen.admin, Some(1), admin)
+        let admin = WholeAnswers::new(admin, Arc::clone(&self.clock));
+        let addresses = [settings.listen.admin];
+        self.open(admin, &Listening { name: "admin", addresses: &addresses, threads: Some(1), tls: None })
     }
 }
 
@@ -174,7 +271,7 @@ where
     server.bootstrap();
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
     let service = WholeAnswers::new(service, Arc::clone(&clock));
-    let shell = HttpShell::new(service, door, CONNECTIONS_MAX, clock, &Metrics::new()?);
+    let shell = HttpShell::new(service, door, DEV_CONNECTIONS_MAX, None, clock, &Metrics::new()?);
     let mut listening = Service::new(door.to_owned(), shell);
     listening.add_listener(listener(address));
     server.add_service(listening);
@@ -255,6 +352,8 @@ fn server_conf() -> ServerConf {
         work_stealing: true,
         grace_period_seconds: Some(GRACE_SECS),
         graceful_shutdown_timeout_seconds: Some(GRACE_SECS),
+        upstream_keepalive_pool_size: UPSTREAM_POOL_SIZE,
+        max_retries: TRIES_MAX,
         upgrade_sock: String::new(),
         pid_file: String::new(),
         ..ServerConf::default()

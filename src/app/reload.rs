@@ -1,0 +1,90 @@
+//! Live configuration: tenants and certificates are read again when a file changes or SIGHUP comes, and replaced as a
+//! whole or not at all.
+//!
+//! Changes are found by looking at the files every second: that works on every kind of volume, also where one file is
+//! exchanged for another behind a link.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::app::source::Fingerprint;
+use crate::app::tenants::Tenants;
+use crate::telemetry::metrics::Metrics;
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Applies changes of the configuration while the service runs.
+pub(super) struct Reloader {
+    tenants: Arc<Tenants>,
+    metrics: Metrics,
+}
+
+impl Reloader {
+    pub(super) const fn new(tenants: Arc<Tenants>, metrics: Metrics) -> Self {
+        Self { tenants, metrics }
+    }
+
+    /// Reads everything again; what is in force stays so when anything is wrong.
+    async fn reload(&self, why: &str) {
+        let tenants = Arc::clone(&self.tenants);
+        let outcome = tokio::task::spawn_blocking(move || tenants.load_and_replace()).await;
+        let problems = match outcome {
+            Ok(Ok(count)) => {
+                self.metrics.config_reloads.with_label_values(&["applied"]).inc();
+                tracing::info!(why, tenants = count, "the tenants were read again and are in force");
+                return;
+            }
+            Ok(Err(problems)) => problems,
+            Err(_) => vec!["reading the configuration failed unexpectedly".to_owned()],
+        };
+        self.metrics.config_reloads.with_label_values(&["refused"]).inc();
+        for problem in &problems {
+            tracing::error!(why, "the configuration is not applied: {problem}");
+        }
+    }
+
+    async fn look(&self) -> Option<[Fingerprint; 2]> {
+        let tenants = Arc::clone(&self.tenants);
+        tokio::task::spawn_blocking(move || tenants.fingerprint()).await.ok()
+    }
+}
+
+#[async_trait]
+impl BackgroundService for Reloader {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+            tracing::error!("SIGHUP can't be listened to");
+            return;
+        };
+        let mut loaded = Some(self.tenants.first_fingerprint());
+        let mut last = loaded;
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => {
+                    loaded = self.look().await;
+                    last = loaded;
+                    self.reload("SIGHUP").await;
+                }
+                _ = looks.tick() => {
+                    let now = self.look().await;
+                    // Whoever writes several files is given the time to finish.
+                    if now != loaded && now == last {
+                        loaded = now;
+                        self.reload("a file has changed").await;
+                    }
+                    last = now;
+                }
+                _ = shutdown.changed() => return,
+            }
+        }
+    }
+}

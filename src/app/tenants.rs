@@ -1,0 +1,143 @@
+//! The tenants in force, and their certificates: loaded, checked and built beside those in force, then put in their
+//! place in one step.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::app::source::{Fingerprint, Source};
+use crate::config::Settings;
+use crate::domain::quota::Quota;
+use crate::domain::tenant::{KeyPair, Tenant};
+use crate::domain::tier::PerTier;
+use crate::gateway::site::Workshop;
+use crate::gateway::table::{LiveTable, Table};
+use crate::telemetry::metrics::Metrics;
+use crate::tls::server::{CertificateStore, CertificateTable};
+use crate::tls::upstream::UpstreamIdentity;
+
+/// Everything that is replaced when the configuration is read again.
+pub(crate) struct Tenants {
+    source: Source,
+    listener_tls: Option<KeyPair>,
+    quotas: PerTier<Quota>,
+    metrics: Metrics,
+    table: Arc<LiveTable>,
+    certificates: Option<Arc<CertificateStore>>,
+}
+
+/// What was built of a configuration and is not in force yet.
+struct Built {
+    table: Table,
+    certificates: Option<CertificateTable>,
+}
+
+impl Tenants {
+    /// Puts the tenants of these settings, which were read from `source`, in force.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with their certificates.
+    pub(crate) fn new(source: Source, settings: &Settings, metrics: &Metrics) -> Result<Self, Vec<String>> {
+        let quotas = settings.tiers.requests_per_minute;
+        let listener_tls = settings.listen.tls.clone();
+        let workshop = Workshop { quotas, metrics };
+        let built = build(&settings.tenants, listener_tls.as_ref(), &workshop, &Table::default())?;
+        Ok(Self {
+            source,
+            listener_tls,
+            quotas,
+            metrics: metrics.clone(),
+            table: Arc::new(LiveTable::from_pointee(built.table)),
+            certificates: built.certificates.map(|table| Arc::new(CertificateStore::new(table))),
+        })
+    }
+
+    /// What requests are routed by.
+    pub(crate) fn table(&self) -> &Arc<LiveTable> {
+        &self.table
+    }
+
+    /// What clients are shown; nothing when no listener speaks TLS.
+    pub(crate) fn certificates(&self) -> Option<&Arc<CertificateStore>> {
+        self.certificates.as_ref()
+    }
+
+    /// Reads everything again and puts it in force; says how many tenants there are. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong; then nothing has changed.
+    pub(super) fn load_and_replace(&self) -> Result<usize, Vec<String>> {
+        let settings = self
+            .source
+            .load()
+            .map_err(|problems| problems.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let former = self.table.load_full();
+        let workshop = Workshop { quotas: self.quotas, metrics: &self.metrics };
+        let built = build(&settings.tenants, self.listener_tls.as_ref(), &workshop, &former)?;
+        if let (Some(store), Some(table)) = (&self.certificates, built.certificates) {
+            store.replace(table);
+        }
+        self.table.store(Arc::new(built.table));
+        self.forget_series_of_the_gone(&former);
+        Ok(settings.tenants.len())
+    }
+
+    /// How the files were when what is in force at the start was read.
+    pub(super) fn first_fingerprint(&self) -> [Fingerprint; 2] {
+        [self.source.first(), Fingerprint::of(&self.certificate_files())]
+    }
+
+    /// How the files are. Blocks.
+    pub(super) fn fingerprint(&self) -> [Fingerprint; 2] {
+        [self.source.now(), Fingerprint::of(&self.certificate_files())]
+    }
+
+    /// Every file with a certificate or key that is in use.
+    fn certificate_files(&self) -> Vec<PathBuf> {
+        let table = self.table.load();
+        let tenants = table.tenants().flat_map(files_of);
+        let listener = self.listener_tls.iter().flat_map(|pair| [&pair.cert, &pair.key]);
+        tenants.chain(listener).cloned().collect()
+    }
+
+    fn forget_series_of_the_gone(&self, former: &Table) {
+        let table = self.table.load();
+        let ids: std::collections::HashSet<&str> = table.tenants().map(|tenant| &*tenant.id).collect();
+        for gone in former.tenants().filter(|tenant| !ids.contains(&*tenant.id)) {
+            self.metrics.forget_tenant(&gone.id);
+        }
+    }
+}
+
+fn files_of(tenant: &Tenant) -> impl Iterator<Item = &PathBuf> {
+    let upstream = &tenant.proxy.upstream_tls;
+    let pairs = tenant.tls.iter().chain(&upstream.client);
+    pairs.flat_map(|pair| [&pair.cert, &pair.key]).chain(&upstream.ca)
+}
+
+/// Builds everything before anything is replaced.
+fn build(
+    tenants: &[Arc<Tenant>],
+    listener_tls: Option<&KeyPair>,
+    workshop: &Workshop<'_>,
+    former: &Table,
+) -> Result<Built, Vec<String>> {
+    let mut problems = Vec::new();
+    let certificates = listener_tls.map(|pair| CertificateTable::load(pair, tenants)).transpose();
+    let certificates = certificates.map_err(|mut found| problems.append(&mut found));
+    let mut equipped = Vec::with_capacity(tenants.len());
+    for tenant in tenants {
+        match UpstreamIdentity::load(&tenant.proxy.upstream_tls) {
+            Ok(identity) => equipped.push((Arc::clone(tenant), identity)),
+            Err(found) => {
+                problems.extend(found.iter().map(|problem| format!("tenant {}: {problem}", tenant.id)))
+            }
+        }
+    }
+    match (certificates, Table::new(equipped, workshop, former)) {
+        (Ok(certificates), Ok(table)) if problems.is_empty() => Ok(Built { table, certificates }),
+        (_, Err(twice)) => Err(problems.into_iter().chain([twice.to_string()]).collect()),
+        (_, Ok(_)) => Err(problems),
+    }
+}

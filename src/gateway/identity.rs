@@ -1,0 +1,131 @@
+//! What an upstream is told of who is calling: everything that a client might have written in our name goes, then ours
+//! comes (design: identity hygiene).
+//!
+//! Names are compared in a normal form, because many servers take `X_Agent_Id` and `X-Agent-Id` for one header.
+
+use alloy::primitives::{Address, U256};
+use http::{HeaderMap, HeaderName};
+use pingora::http::RequestHeader;
+
+use crate::domain::api_key::ApiKeyFormat;
+use crate::pipeline::permit::Permit;
+use crate::wire::credentials::shows_key;
+
+/// What our headers begin with, in normal form.
+const OURS: &[u8] = b"x-agent-";
+
+/// Names that carry our word when they are spelled as here, and are dropped when they are spelled otherwise.
+const SPELLED_ONCE: [&[u8]; 6] = [
+    b"x-forwarded-for",
+    b"x-forwarded-host",
+    b"x-forwarded-proto",
+    b"forwarded",
+    b"x-request-id",
+    b"x-api-key",
+];
+
+/// Takes out of a request what only we may say, and every credential of ours.
+pub(super) fn strip(request: &mut RequestHeader, keys: &ApiKeyFormat) {
+    let unwanted: Vec<HeaderName> =
+        request.headers.keys().filter(|name| is_unwanted(name, &request.headers, keys)).cloned().collect();
+    for name in unwanted {
+        request.remove_header(&name);
+    }
+}
+
+/// Tells the upstream who is calling.
+pub(super) fn write(request: &mut RequestHeader, permit: &Permit) -> pingora::Result<()> {
+    let profile = permit.profile();
+    let mismatch = if permit.endpoint_mismatch() { "true" } else { "false" };
+    request.insert_header("X-Agent-Id", permit.agent().to_string())?;
+    request.insert_header("X-Agent-Owner", checksummed(&profile.owner))?;
+    request.insert_header("X-Agent-Tier", u16::from(permit.tier().number()))?;
+    request.insert_header("X-Agent-Staked-Amount", decimal(profile.stake))?;
+    request.insert_header("X-Agent-Endpoint-Mismatch", mismatch)
+}
+
+/// Whether a name is ours, however it is spelled.
+pub(super) fn is_ours(name: &HeaderName) -> bool {
+    let name = name.as_str().as_bytes();
+    name.len() >= OURS.len() && name.iter().zip(OURS).all(|(byte, ours)| normal(*byte) == *ours)
+}
+
+fn is_unwanted(name: &HeaderName, headers: &HeaderMap, keys: &ApiKeyFormat) -> bool {
+    is_ours(name)
+        || is_misspelled(name)
+        || headers.get_all(name).iter().any(|value| shows_key(name, value, keys))
+}
+
+/// Whether a name is one of ours for those who don't look closely, and not for those who do.
+fn is_misspelled(name: &HeaderName) -> bool {
+    let name = name.as_str().as_bytes();
+    SPELLED_ONCE.iter().any(|ours| {
+        *ours != name
+            && ours.len() == name.len()
+            && name.iter().zip(*ours).all(|(byte, ours)| normal(*byte) == *ours)
+    })
+}
+
+/// Lower case, and `-` for whatever is no letter or digit. Header names are in lower case here already.
+const fn normal(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' }
+}
+
+fn checksummed(address: &Address) -> String {
+    address.to_checksum(None)
+}
+
+fn decimal(amount: U256) -> String {
+    amount.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+    use pingora::http::RequestHeader;
+    use proptest::prelude::{prop_assert, proptest};
+
+    use super::{ApiKeyFormat, strip};
+
+    /// What is left of headers with these names.
+    fn left(names: &[&str]) -> Vec<String> {
+        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+        for name in names {
+            request
+                .append_header(name.to_string(), HeaderValue::from_static("Bearer svc_live_v1_x"))
+                .unwrap();
+        }
+        strip(&mut request, &ApiKeyFormat::new("svc_live_v1_"));
+        request.headers.keys().map(|name| name.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_may_be_taken_for_ours_goes_and_the_rest_stays() {
+        assert!(
+            left(&["X-Agent-Id", "x_agent_owner", "X.Agent.Tier", "x-agent-", "X-AGENT~anything"]).is_empty()
+        );
+        assert!(
+            left(&["Authorization", "X-API-Key", "X_Forwarded_For", "x_api_key", "X.Request.Id"]).is_empty()
+        );
+        let kept =
+            ["x-agent", "xagent-id", "x-agents-id", "user-agent", "x-forwarded-for", "x-note", "cookie"];
+        assert_eq!(left(&kept).len(), kept.len());
+    }
+
+    proptest! {
+        #[test]
+        fn no_spelling_of_an_agent_header_survives(
+            separators in "[-_.!#$%&'*+^`|~]{2}",
+            rest in "[a-zA-Z0-9_.~-]{0,12}",
+            upper in proptest::bits::u8::ANY,
+        ) {
+            let (first, second) = separators.split_at(1);
+            let spelled = format!("x{first}agent{second}{rest}");
+            let spelled: String = spelled.chars().enumerate()
+                .map(|(at, letter)| if upper >> (at % 8) & 1 == 1 { letter.to_ascii_uppercase() } else { letter })
+                .collect();
+            prop_assert!(HeaderName::from_bytes(spelled.as_bytes()).is_ok());
+            prop_assert!(left(&[&spelled]).is_empty(), "{spelled}");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Door 2: a proxy in front of tenants' APIs that lets verified agents through.
+//!
+//! The library's phases are the joints: `request_filter` routes, extracts, and admits or refuses; `upstream_peer` asks
+//! for the passage that only that can give; `upstream_request_filter` strips and tells; `response_filter` writes the
+//! limits; `fail_to_proxy` asks the error table. Must not know chain or store.
+
+pub(crate) mod door;
+pub(crate) mod site;
+pub(crate) mod table;
+pub(crate) mod watch;
+
+mod answering;
+mod context;
+mod faults;
+mod forwarded;
+mod identity;
+mod observe;
+mod request_id;
+mod upstreams;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Method, Version};
+use ipnet::IpNet;
+use pingora::Error;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
+
+use crate::domain::routing::Decision;
+use crate::domain::tenant::{HostHeader, RouteAccess};
+use crate::gateway::context::{Context, Passage, Traveller};
+use crate::gateway::forwarded::Arrival;
+use crate::gateway::observe::Observer;
+use crate::gateway::request_id::RequestIds;
+use crate::gateway::site::Site;
+use crate::gateway::table::LiveTable;
+use crate::pipeline::Pipeline;
+use crate::pipeline::credential::Ask;
+use crate::pipeline::permit::Permit;
+use crate::ports::clock::{Clock, Entropy, NoEntropy};
+use crate::serve::{WRITE_TIME_MAX, may_be_reused};
+use crate::telemetry::metrics::Metrics;
+use crate::wire::client_ip::{client_of, is_trusted};
+use crate::wire::credentials::{credential_of, origin_of};
+use crate::wire::errors::ErrorCause;
+
+/// The gateway.
+pub(crate) struct Gateway {
+    table: Arc<LiveTable>,
+    pipeline: Arc<Pipeline>,
+    trusted_proxies: Vec<IpNet>,
+    clock: Arc<dyn Clock>,
+    request_ids: RequestIds,
+    observer: Observer,
+}
+
+/// Where a request is going.
+struct Place {
+    site: Arc<Site>,
+    decision: Decision,
+}
+
+impl Gateway {
+    /// The gateway to the tenants of this table.
+    pub(crate) fn new(
+        table: Arc<LiveTable>,
+        pipeline: Arc<Pipeline>,
+        trusted_proxies: Vec<IpNet>,
+        clock: Arc<dyn Clock>,
+        entropy: &dyn Entropy,
+        metrics: &Metrics,
+    ) -> Result<Self, NoEntropy> {
+        let request_ids = RequestIds::new(entropy)?;
+        let observer = Observer::new(metrics, &clock);
+        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, observer })
+    }
+
+    /// Route, extract, admit.
+    async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, ErrorCause> {
+        let peer = peer_of(session).ok_or(ErrorCause::Internal)?;
+        let place = self.route(session.req_header(), ctx)?; // 404, 405
+        let upstreams = Arc::clone(place.site.upstreams(place.decision.route));
+        let upgrades = place.decision.upgrades;
+        let traveller = match place.decision.access {
+            RouteAccess::Deny => return Err(ErrorCause::Forbidden), // 403
+            RouteAccess::Public => {
+                check_length(session.req_header(), &place.site)?; // 413
+                Traveller::Anyone
+            }
+            RouteAccess::Agents => {
+                check_length(session.req_header(), &place.site)?; // 413
+                Traveller::Agent(self.admit(session.req_header(), peer, &place).await?) // 400, 401, 403, 404, 429, 500, 503
+            }
+        };
+        Ok(Passage { traveller, upstreams, upgrades, peer })
+    }
+
+    /// Whose the request is, and what the tenant's rules say of it.
+    fn route(&self, request: &RequestHeader, ctx: &mut Context) -> Result<Place, ErrorCause> {
+        let authority = authority_of(request).ok_or(ErrorCause::UnknownHost)?;
+        let table = self.table.load();
+        let site = Arc::clone(table.find(authority).ok_or(ErrorCause::UnknownHost)?);
+        ctx.site = Some(Arc::clone(&site));
+        if request.method == Method::CONNECT {
+            return Err(ErrorCause::MethodNotAllowed {
+                allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
+            });
+        }
+        let decision = site.decide(request.method.as_str(), path_of(request));
+        Ok(Place { site, decision })
+    }
+
+    /// The very pipeline that the API asks.
+    async fn admit(
+        &self,
+        request: &RequestHeader,
+        peer: IpAddr,
+        place: &Place,
+    ) -> Result<Permit, ErrorCause> {
+        let headers = &request.headers;
+        let credential = credential_of(headers, self.pipeline.key_format(), place.site.tenant.credentials)?;
+        let origin = origin_of(headers)?;
+        let client = client_of(peer, headers, &self.trusted_proxies);
+        let access = place.site.access(place.decision.min_tier);
+        let outcome = self.pipeline.admit(Ask { credential, client, origin, access }).await;
+        self.observer.decided(&outcome);
+        Ok(outcome?)
+    }
+
+    /// What the upstream is to see, instead of what the client wrote.
+    fn rewrite(&self, session: &Session, request: &mut RequestHeader, ctx: &Context) -> pingora::Result<()> {
+        let passage = ctx.passage()?;
+        let site = ctx.site()?;
+        let downstream = session.req_header();
+        identity::strip(request, self.pipeline.key_format());
+        if let Traveller::Agent(permit) = &passage.traveller {
+            identity::write(request, permit)?;
+        }
+        let arrival = Arrival {
+            peer: passage.peer,
+            peer_is_trusted: is_trusted(passage.peer, &self.trusted_proxies),
+            is_tls: session.digest().is_some_and(|digest| digest.ssl_digest.is_some()),
+            host: authority_of(downstream).unwrap_or_default().as_bytes(),
+        };
+        forwarded::write(request, &arrival)?;
+        if let Some(id) = &ctx.request_id {
+            request.insert_header("X-Request-Id", id.value())?;
+        }
+        if site.tenant.proxy.host_header == HostHeader::Upstream
+            && let Some(member) = passage.upstreams.current(ctx.attempt)
+        {
+            request.insert_header("Host", &member.host)?;
+        }
+        // Asked for by gRPC, and hop-by-hop only between other versions (RFC 9113, section 8.2.2).
+        if request.version == Version::HTTP_2 && takes_trailers(downstream) {
+            request.insert_header("TE", "trailers")?;
+        }
+        Ok(())
+    }
+
+    /// Whether a request has taken longer than its tenant allows.
+    fn is_overdue(&self, ctx: &Context) -> bool {
+        let total = ctx.site.as_ref().and_then(|site| site.tenant.proxy.timeouts.total);
+        total.is_some_and(|total| {
+            self.clock.monotonic_micros().saturating_sub(ctx.begun) > upstreams::micros(total)
+        })
+    }
+
+    fn check_overdue(&self, ctx: &Context) -> pingora::Result<()> {
+        if self.is_overdue(ctx) { Err(faults::overdue()) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Context;
+
+    fn new_ctx(&self) -> Context {
+        Context::new(self.clock.monotonic_micros())
+    }
+
+    /// Nothing of ours compresses.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
+        ctx.request_id = Some(self.request_ids.of(&session.req_header().headers));
+        session.set_read_timeout(Some(faults::BODY_READ_TIME_MAX));
+        session.set_write_timeout(Some(WRITE_TIME_MAX));
+        session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
+        let is_http2 = session.is_http2();
+        if !is_http2 && (!may_be_reused(session) || session.is_process_shutting_down()) {
+            session.set_keepalive(None);
+        }
+        Ok(())
+    }
+
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
+        match self.let_through(session, ctx).await {
+            Ok(passage) => {
+                ctx.let_through(passage);
+                Ok(false)
+            }
+            Err(cause) => {
+                self.refuse(session, ctx, &cause).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn upstream_peer(
+        &self,
+        _session: &mut Session,
+        ctx: &mut Context,
+    ) -> pingora::Result<Box<HttpPeer>> {
+        let mut attempt = ctx.attempt;
+        let passage = ctx.passage()?;
+        let chosen = passage.upstreams.choose(&mut attempt, self.clock.monotonic_micros());
+        let (member, address) = chosen.ok_or_else(faults::no_upstream)?;
+        let mut peer = Box::new(member.template.clone());
+        peer._address = address.into();
+        if passage.upgrades {
+            peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::standard();
+        }
+        ctx.attempt = attempt;
+        Ok(peer)
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        request: &mut RequestHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        self.rewrite(session, request, ctx)
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end_of_stream: bool,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        self.check_overdue(ctx)?;
+        let piece = body.as_ref().map_or(0, Bytes::len);
+        ctx.body_bytes = ctx.body_bytes.saturating_add(piece as u64);
+        let longest = ctx.site()?.tenant.proxy.body_bytes_max;
+        if longest.is_some_and(|longest| ctx.body_bytes > longest) {
+            return Err(faults::upload_too_large());
+        }
+        Ok(())
+    }
+
+    async fn response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        let passage = ctx.passage()?;
+        if let Some(member) = passage.upstreams.current(ctx.attempt) {
+            member.state.succeeded();
+        }
+        answering::dress(response, ctx)
+    }
+
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        _body: &mut Option<Bytes>,
+        _end_of_stream: bool,
+        ctx: &mut Context,
+    ) -> pingora::Result<Option<std::time::Duration>> {
+        self.check_overdue(ctx)?;
+        Ok(None)
+    }
+
+    /// A connection that was never made has carried no request: another upstream may be tried.
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Context,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        self.note_upstream_failure(ctx, &error);
+        error.set_retry(self.may_try_another(ctx));
+        error
+    }
+
+    /// What may have been processed is not sent again.
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        _session: &mut Session,
+        mut error: Box<Error>,
+        ctx: &mut Context,
+        _client_reused: bool,
+    ) -> Box<Error> {
+        if faults::is_upstreams(&error) {
+            self.note_upstream_failure(ctx, &error);
+        }
+        error.set_retry(false);
+        error
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
+        let longest = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
+        let status = match faults::cause_of(error, longest) {
+            Some(cause) => self.answer_failure(session, ctx, &cause).await,
+            None => 0,
+        };
+        FailToProxy { error_code: status, can_reuse_downstream: false }
+    }
+
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
+        self.observer.finished(session, error, ctx, self.clock.monotonic_micros());
+    }
+
+    /// Said by our own log, without what clients wrote.
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Context, _error: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _session: &Session,
+        _ctx: &Context,
+        _error: &Error,
+        _context: ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+
+    /// Without the query, which may hold secrets.
+    fn request_summary(&self, session: &Session, _ctx: &Context) -> String {
+        session.req_header().method.to_string()
+    }
+}
+
+/// The host that a request is for, as it was written.
+fn authority_of(request: &RequestHeader) -> Option<&str> {
+    let named = request.headers.get(http::header::HOST).map(|host| host.to_str().unwrap_or_default());
+    named.or_else(|| request.uri.authority().map(http::uri::Authority::as_str))
+}
+
+/// The path as it is forwarded, without the query.
+fn path_of(request: &RequestHeader) -> &[u8] {
+    request.raw_path().split(|byte| *byte == b'?').next().unwrap_or_default()
+}
+
+fn peer_of(session: &Session) -> Option<IpAddr> {
+    session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip())
+}
+
+/// Refuses a body that is announced to be longer than the tenant takes.
+fn check_length(request: &RequestHeader, site: &Site) -> Result<(), ErrorCause> {
+    let Some(bytes_max) = site.tenant.proxy.body_bytes_max else { return Ok(()) };
+    let announced = request.headers.get(http::header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
+    match announced.and_then(|text| text.parse::<u64>().ok()) {
+        Some(bytes) if bytes > bytes_max => Err(ErrorCause::UploadTooLarge { bytes_max }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn takes_trailers(request: &RequestHeader) -> bool {
+    request
+        .headers
+        .get_all(http::header::TE)
+        .iter()
+        .any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"))
+}

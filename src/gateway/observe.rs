@@ -1,0 +1,160 @@
+//! What the gateway tells operators of each request: counters per tenant, a line per failure, and the access log.
+//!
+//! Nothing that a client wrote reaches the log unescaped, and no query does.
+
+use std::sync::{Arc, OnceLock};
+
+use pingora::proxy::Session;
+use pingora::{Error, ErrorSource};
+use prometheus::{Histogram, IntCounter};
+
+use crate::domain::upstream::Upstream;
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::path_of;
+use crate::gateway::request_id::RequestId;
+use crate::pipeline::permit::Permit;
+use crate::pipeline::refusal::Refusal;
+use crate::ports::clock::Clock;
+use crate::telemetry::faults::FaultLog;
+use crate::telemetry::metrics::Metrics;
+use crate::verdicts::Verdicts;
+use crate::wire::errors::ErrorCause;
+
+/// This door's name in metrics.
+const DOOR: &str = "gateway";
+
+/// What stands for a tenant where a request has none.
+const NO_TENANT: &str = "(none)";
+
+/// How much of a path a line shows, in bytes.
+const PATH_BYTES_SHOWN: usize = 256;
+
+/// Counts and logs for the gateway.
+pub(super) struct Observer {
+    verdicts: Verdicts,
+    upstream_faults: FaultLog,
+    duration: Histogram,
+    strangers: SiteCounters,
+}
+
+/// The counters of one tenant, made when its first request comes: most of many tenants are asleep.
+pub(super) struct SiteCounters {
+    metrics: Metrics,
+    tenant: Arc<str>,
+    series: OnceLock<Series>,
+}
+
+struct Series {
+    forwarded: IntCounter,
+    refused: IntCounter,
+    failed: IntCounter,
+}
+
+/// A request that failed on an upstream, for the log.
+#[derive(Debug, thiserror::Error)]
+#[error("a request of tenant {tenant} failed at {upstream}: {kind} ({request_id})")]
+struct UpstreamFault<'a> {
+    tenant: &'a str,
+    upstream: &'a Upstream,
+    kind: &'a str,
+    request_id: &'a str,
+}
+
+impl SiteCounters {
+    pub(super) fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
+        Self { metrics: metrics.clone(), tenant: Arc::clone(tenant), series: OnceLock::new() }
+    }
+
+    fn series(&self) -> &Series {
+        self.series.get_or_init(|| {
+            let counter =
+                |outcome| self.metrics.gateway_requests.with_label_values(&[&*self.tenant, outcome]);
+            Series { forwarded: counter("forwarded"), refused: counter("refused"), failed: counter("failed") }
+        })
+    }
+}
+
+impl Observer {
+    pub(super) fn new(metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            verdicts: Verdicts::new(DOOR, metrics, clock),
+            upstream_faults: FaultLog::new("upstream", Arc::clone(clock)),
+            duration: metrics.request_duration.with_label_values(&[DOOR, "all"]),
+            strangers: SiteCounters::new(metrics, &NO_TENANT.into()),
+        }
+    }
+
+    pub(super) fn decided(&self, outcome: &Result<Permit, Refusal>) {
+        self.verdicts.decided(outcome);
+    }
+
+    pub(super) fn refused(&self, cause: &ErrorCause, error_type: &str) {
+        self.verdicts.refused(cause, error_type);
+    }
+
+    /// A request is over, one way or another.
+    pub(super) fn finished(&self, session: &Session, error: Option<&Error>, ctx: &Context, now: u64) {
+        let micros = now.saturating_sub(ctx.begun);
+        self.duration.observe(micros as f64 / 1e6);
+        let series = ctx.site.as_ref().map_or(&self.strangers, |site| &site.counters).series();
+        match (error, ctx.error_type) {
+            (Some(_), _) => series.failed.inc(),
+            (None, Some(_)) => series.refused.inc(),
+            (None, None) => series.forwarded.inc(),
+        }
+        if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
+            tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
+        }
+        write_access_line(session, ctx, micros);
+    }
+}
+
+impl Gateway {
+    /// A request failed on the upstream that it was at.
+    pub(super) fn note_upstream_failure(&self, ctx: &Context, error: &Error) {
+        let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return };
+        let Some(member) = passage.upstreams.current(ctx.attempt) else { return };
+        let upstream = &member.state.upstream;
+        self.observer.upstream_faults.note(&UpstreamFault {
+            tenant: &site.tenant.id,
+            upstream,
+            kind: error.etype().as_str(),
+            request_id: ctx.request_id.as_ref().map_or("", RequestId::as_str),
+        });
+        if member.state.failed(self.clock.monotonic_micros()) {
+            tracing::warn!(tenant = &*site.tenant.id, %upstream, "takes no requests for a while: too many failed in a row");
+        }
+    }
+
+    /// Whether a request that could not connect goes to another upstream.
+    pub(super) fn may_try_another(&self, ctx: &Context) -> bool {
+        let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return false };
+        ctx.attempt.count() <= u32::from(site.tenant.proxy.connect_retries)
+            && passage.upstreams.has_another(ctx.attempt)
+            && !self.is_overdue(ctx)
+    }
+}
+
+/// One line of the access log, when somebody has asked for it (`access=info`).
+fn write_access_line(session: &Session, ctx: &Context, micros: u64) {
+    if !tracing::enabled!(target: "access", tracing::Level::INFO) {
+        return;
+    }
+    let request = session.req_header();
+    let path = path_of(request);
+    let shown = path.get(..PATH_BYTES_SHOWN).unwrap_or(path).escape_ascii();
+    tracing::info!(
+        target: "access",
+        request_id = ctx.request_id.as_ref().map_or("", RequestId::as_str),
+        tenant = ctx.site.as_ref().map_or(NO_TENANT, |site| &*site.tenant.id),
+        agent = ctx.permit().map(|permit| tracing::field::display(permit.agent())),
+        tier = ctx.permit().map(|permit| permit.tier().number()),
+        method = request.method.as_str(),
+        path = %shown,
+        status = session.response_written().map_or(0, |response| response.status.as_u16()),
+        error_type = ctx.error_type,
+        sent = session.body_bytes_sent(),
+        micros,
+    );
+}

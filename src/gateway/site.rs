@@ -1,0 +1,170 @@
+//! A tenant as requests need it: everything looked up and built once, when the configuration is read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use pingora::protocols::ALPN;
+use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
+
+use crate::domain::host::HostPattern;
+use crate::domain::quota::Quota;
+use crate::domain::routing::{self, Decision};
+use crate::domain::tenant::{OnMismatch, Tenant};
+use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
+use crate::domain::upstream::{Upstream, UpstreamScheme};
+use crate::gateway::observe::SiteCounters;
+use crate::gateway::upstreams::{Member, UpstreamState, Upstreams};
+use crate::pipeline::Access;
+use crate::ports::store::Scope;
+use crate::telemetry::metrics::Metrics;
+use crate::tls::upstream::UpstreamIdentity;
+
+/// How many streams share one connection to an upstream that speaks HTTP/2.
+const H2_STREAMS_MAX: usize = 100;
+
+/// One tenant.
+pub(crate) struct Site {
+    pub(super) tenant: Arc<Tenant>,
+    pub(super) counters: SiteCounters,
+    /// One for each lowest tier.
+    accesses: [Access; PASSING_TIERS.len()],
+    upstreams: Arc<Upstreams>,
+    /// Those of routes that have their own.
+    route_upstreams: Vec<Option<Arc<Upstreams>>>,
+}
+
+/// What sites are built with.
+pub(crate) struct Workshop<'a> {
+    /// The limits of tenants that have none of their own.
+    pub(crate) quotas: PerTier<Quota>,
+    /// Where sites count.
+    pub(crate) metrics: &'a Metrics,
+}
+
+impl Site {
+    /// Builds a tenant's site. What is known of its upstreams is taken over from the site that it replaces.
+    pub(super) fn new(
+        tenant: Arc<Tenant>,
+        identity: &UpstreamIdentity,
+        workshop: &Workshop<'_>,
+        former: Option<&Self>,
+    ) -> Self {
+        let group = |list: &[Upstream]| {
+            let members = list.iter().map(|upstream| member(upstream, &tenant, identity, former));
+            Arc::new(Upstreams::new(members.collect()))
+        };
+        let upstreams = group(&tenant.upstreams);
+        let own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
+        let route_upstreams = tenant.routes.iter().map(|route| own(&route.upstreams)).collect();
+        let accesses = PASSING_TIERS.map(|min_tier| Access {
+            scope: Scope::Tenant(Arc::clone(&tenant.id)),
+            min_tier,
+            quotas: tenant.requests_per_minute.unwrap_or(workshop.quotas),
+            denies_endpoint_mismatch: tenant.on_endpoint_mismatch == OnMismatch::Deny,
+        });
+        let counters = SiteCounters::new(workshop.metrics, &tenant.id);
+        Self { tenant, counters, accesses, upstreams, route_upstreams }
+    }
+
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {
+        self.tenant.hosts.iter()
+    }
+
+    /// What the tenant's rules say of a request.
+    pub(super) fn decide(&self, method: &str, path: &[u8]) -> Decision {
+        routing::decide(&self.tenant, method, path)
+    }
+
+    /// The rules for agents where this is the lowest tier.
+    pub(super) fn access(&self, min_tier: Tier) -> &Access {
+        let [bronze, silver, gold, diamond] = &self.accesses;
+        match min_tier {
+            Tier::Unverified | Tier::Bronze => bronze,
+            Tier::Silver => silver,
+            Tier::Gold => gold,
+            Tier::Diamond => diamond,
+        }
+    }
+
+    /// Where requests of a route go.
+    pub(super) fn upstreams(&self, route: Option<usize>) -> &Arc<Upstreams> {
+        let own = route.and_then(|at| self.route_upstreams.get(at)).and_then(Option::as_ref);
+        own.unwrap_or(&self.upstreams)
+    }
+
+    /// Every upstream of the tenant, with how it is connected to.
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+        let groups = std::iter::once(&self.upstreams).chain(self.route_upstreams.iter().flatten());
+        groups.flat_map(|group| group.members())
+    }
+
+    /// Whether its upstreams are checked: when it is asked for, or when there is a choice.
+    pub(super) fn is_watched(&self) -> bool {
+        self.tenant.proxy.health.path.is_some() || self.members().nth(1).is_some()
+    }
+}
+
+/// One upstream of a tenant, with what is known of it.
+fn member(
+    upstream: &Upstream,
+    tenant: &Tenant,
+    identity: &UpstreamIdentity,
+    former: Option<&Site>,
+) -> Member {
+    let health = &tenant.proxy.health;
+    let same = |known: &&Member| known.state.upstream == *upstream && known.state.health == *health;
+    let known = former.and_then(|former| former.members().find(same));
+    let state = known.map_or_else(
+        || Arc::new(UpstreamState::new(upstream.clone(), health.clone())),
+        |known| Arc::clone(&known.state),
+    );
+    Member {
+        state,
+        template: template(upstream, tenant, identity),
+        host: HeaderValue::from_str(&authority(upstream)).unwrap_or(HeaderValue::from_static("")),
+    }
+}
+
+/// How an upstream is connected to, but for its address.
+fn template(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity) -> HttpPeer {
+    let is_tls = upstream.scheme == UpstreamScheme::Https;
+    let rules = &tenant.proxy;
+    let server_name = rules.upstream_tls.server_name.as_deref().unwrap_or(&upstream.host);
+    let name = if is_tls { server_name.to_owned() } else { String::new() };
+    // Replaced by the upstream's own when it is known.
+    let mut peer = HttpPeer::new((std::net::Ipv4Addr::LOCALHOST, upstream.port), is_tls, name);
+    let options = &mut peer.options;
+    options.alpn = match upstream.scheme {
+        UpstreamScheme::Http => ALPN::H1,
+        UpstreamScheme::Https => ALPN::H2H1,
+        UpstreamScheme::H2c => ALPN::H2,
+    };
+    options.connection_timeout = Some(rules.timeouts.connect);
+    options.total_connection_timeout = Some(rules.timeouts.connect);
+    options.read_timeout = Some(least(rules.timeouts.read, rules.timeouts.total));
+    options.write_timeout = Some(least(rules.timeouts.write, rules.timeouts.total));
+    options.idle_timeout = Some(rules.timeouts.idle);
+    options.max_h2_streams = H2_STREAMS_MAX;
+    options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
+    if is_tls {
+        identity.apply(&mut peer);
+    }
+    peer
+}
+
+fn least(one: Duration, other: Option<Duration>) -> Duration {
+    other.map_or(one, |other| one.min(other))
+}
+
+/// What stands in `Host` for an upstream; the port is left out where it is the scheme's own.
+fn authority(upstream: &Upstream) -> String {
+    let host =
+        if upstream.host.contains(':') { format!("[{}]", upstream.host) } else { upstream.host.to_string() };
+    match (upstream.scheme, upstream.port) {
+        (UpstreamScheme::Http | UpstreamScheme::H2c, 80) | (UpstreamScheme::Https, 443) => host,
+        (UpstreamScheme::Http | UpstreamScheme::H2c | UpstreamScheme::Https, port) => {
+            format!("{host}:{port}")
+        }
+    }
+}

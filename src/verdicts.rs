@@ -1,0 +1,93 @@
+//! What doors tell operators of verdicts: counters by `errorType` and tier, faults in the log, nothing of secrets.
+//!
+//! Every door has one of its own, and counts the same things in the same way.
+
+use std::sync::Arc;
+
+use prometheus::IntCounter;
+
+use crate::domain::denial::Denial;
+use crate::domain::tier::Tier;
+use crate::pipeline::permit::Permit;
+use crate::pipeline::readiness::Report;
+use crate::pipeline::refusal::Refusal;
+use crate::ports::clock::Clock;
+use crate::telemetry::faults::FaultLog;
+use crate::telemetry::metrics::Metrics;
+use crate::wire::errors::ErrorCause;
+
+/// Counts and logs the verdicts of one door.
+pub(crate) struct Verdicts {
+    door: &'static str,
+    metrics: Metrics,
+    admitted: [IntCounter; 5],
+    chain_faults: FaultLog,
+    store_faults: FaultLog,
+    entropy_faults: FaultLog,
+}
+
+impl Verdicts {
+    /// For the door of this name.
+    pub(crate) fn new(door: &'static str, metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
+        let admitted = ["0", "1", "2", "3", "4"]
+            .map(|tier| metrics.limiter_decisions.with_label_values(&[tier, "admitted"]));
+        Self {
+            door,
+            admitted,
+            chain_faults: FaultLog::new("chain", Arc::clone(clock)),
+            store_faults: FaultLog::new("store", Arc::clone(clock)),
+            entropy_faults: FaultLog::new("entropy", Arc::clone(clock)),
+            metrics: metrics.clone(),
+        }
+    }
+
+    /// A request was answered with an error.
+    pub(crate) fn refused(&self, cause: &ErrorCause, error_type: &str) {
+        self.metrics.denials.with_label_values(&[self.door, error_type]).inc();
+        if let ErrorCause::Refused(refusal) = cause {
+            match refusal {
+                Refusal::Chain(fault) => self.chain_faults.note(fault),
+                Refusal::Store(fault) => self.store_faults.note(fault),
+                Refusal::Entropy(fault) => self.entropy_faults.note(fault),
+                Refusal::Denied(_) => tracing::debug!(error_type, "denied"),
+            }
+        }
+    }
+
+    /// The tier gate or the limiter has decided about a verification.
+    pub(crate) fn decided(&self, outcome: &Result<Permit, Refusal>) {
+        let (tier, decision) = match outcome {
+            Ok(permit) => {
+                if let Some(counter) = self.admitted.get(usize::from(permit.tier().number())) {
+                    counter.inc();
+                }
+                return;
+            }
+            Err(Refusal::Denied(Denial::RateLimited { tier: Some(tier), .. })) => (*tier, "limited"),
+            Err(Refusal::Denied(Denial::TierBlocked { current, .. })) => (*current, "blocked"),
+            Err(_) => return,
+        };
+        self.metrics.limiter_decisions.with_label_values(&[tier_label(tier), decision]).inc();
+    }
+
+    /// Passes a readiness report on, and writes down what is wrong.
+    pub(crate) fn seen(&self, report: Report) -> Report {
+        if let Err(fault) = &report.chain {
+            self.chain_faults.note(&**fault);
+        }
+        if let Err(fault) = &report.store {
+            self.store_faults.note(&**fault);
+        }
+        report
+    }
+}
+
+const fn tier_label(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Unverified => "0",
+        Tier::Bronze => "1",
+        Tier::Silver => "2",
+        Tier::Gold => "3",
+        Tier::Diamond => "4",
+    }
+}

@@ -1,0 +1,355 @@
+//! Credentials in headers, where the gateway takes them, parsed into the domain's types: one credential, or none at all.
+//!
+//! What is shown twice, or in two ways, is refused: two readers might take different ones.
+
+use http::header::{AUTHORIZATION, GetAll, HeaderName, ORIGIN};
+use http::{HeaderMap, HeaderValue};
+use serde_json::Value;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
+use crate::domain::endpoint::WebOrigin;
+use crate::domain::nonce::Nonce;
+use crate::domain::signature::SignatureBytes;
+use crate::domain::tenant::AcceptedCredentials;
+use crate::pipeline::credential::{Credential, SignedRequest};
+use crate::wire::bodies::{Invalid, whole_seconds};
+use crate::wire::errors::ErrorCause;
+use crate::wire::received::echo_text;
+
+/// Where an API key may stand beside `Authorization`.
+pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The agent of a signed request; and what upstreams are told.
+pub const AGENT_ID: HeaderName = HeaderName::from_static("x-agent-id");
+
+const SIGNATURE: HeaderName = HeaderName::from_static("x-agent-signature");
+const NONCE: HeaderName = HeaderName::from_static("x-agent-nonce");
+const TIMESTAMP: HeaderName = HeaderName::from_static("x-agent-timestamp");
+
+/// Those whose presence makes a request a signed one.
+const SIGNED: [HeaderName; 3] = [SIGNATURE, NONCE, TIMESTAMP];
+
+const REPEATED: ErrorCause =
+    ErrorCause::Unproven { problem: "A credential is shown more than once; show one, once" };
+
+/// Takes the one credential out of a request's headers.
+///
+/// # Errors
+///
+/// 401 when there is none that the tenant takes, or one stands more than once; 400 when there are two kinds, or one is
+/// not of the contract's shape.
+pub fn credential_of(
+    headers: &HeaderMap,
+    format: &ApiKeyFormat,
+    accepted: AcceptedCredentials,
+) -> Result<Credential, ErrorCause> {
+    let key = key_shown(headers, format)?;
+    let is_signed = SIGNED.iter().any(|name| headers.contains_key(name));
+    match (key, is_signed) {
+        (Some(_), true) => Err(ErrorCause::Invalid(Invalid {
+            field: "credentials",
+            received: Value::Null,
+            problem: "are both an API key and a signature; show one of them".into(),
+        })),
+        (Some((name, value)), false) if accepted.api_key => {
+            Ok(Credential::Key { digest: key_digest(&name, value, format)?, named: None })
+        }
+        (None, true) if accepted.signature => signed_request(headers).map(Credential::Signature),
+        (Some(_), false) => Err(ErrorCause::Unproven { problem: "API keys are not taken here" }),
+        (None, true) => Err(ErrorCause::Unproven { problem: "Signatures are not taken here" }),
+        (None, false) => Err(ErrorCause::Unproven { problem: "An agent's credential is required" }),
+    }
+}
+
+/// The web origin that the request comes from. Browsers write `null` where there is none.
+///
+/// # Errors
+///
+/// 400 when it is not an origin, or there is more than one.
+pub fn origin_of(headers: &HeaderMap) -> Result<Option<WebOrigin>, Invalid> {
+    let text = text_of("origin", headers.get_all(ORIGIN))?;
+    match text.filter(|text| *text != "null") {
+        None => Ok(None),
+        Some(text) => WebOrigin::parse(text).map(Some).map_err(|error| Invalid {
+            field: "origin",
+            received: Value::String(echo_text(text, false)),
+            problem: format!("is wrong: {error}").into(),
+        }),
+    }
+}
+
+/// Whether a header shows an API key of ours, well-formed or not. Such a header is never forwarded; what another service
+/// takes for a credential is.
+#[must_use]
+pub fn shows_key(name: &HeaderName, value: &HeaderValue, format: &ApiKeyFormat) -> bool {
+    let prefix = format.prefix().as_bytes();
+    let may_hold_key = *name == AUTHORIZATION || *name == API_KEY;
+    // Behind a scheme, behind a comma, or at the beginning.
+    may_hold_key
+        && value
+            .as_bytes()
+            .split(|byte| matches!(byte, b' ' | b'\t' | b',' | b'=' | b'"'))
+            .any(|word| word.starts_with(prefix))
+}
+
+/// The one API key that is shown, with the header that it stands in.
+fn key_shown<'a>(
+    headers: &'a HeaderMap,
+    format: &ApiKeyFormat,
+) -> Result<Option<(HeaderName, &'a HeaderValue)>, ErrorCause> {
+    let mut shown = None;
+    for name in [AUTHORIZATION, API_KEY] {
+        let mut values = headers.get_all(&name).iter();
+        let Some(first) = values.next() else { continue };
+        let is_ours = shows_key(&name, first, format);
+        let mut is_repeated = false;
+        let mut any_is_ours = is_ours;
+        for other in values {
+            is_repeated = true;
+            any_is_ours |= shows_key(&name, other, format);
+        }
+        if any_is_ours && (is_repeated || shown.replace((name, first)).is_some()) {
+            return Err(REPEATED);
+        }
+    }
+    Ok(shown)
+}
+
+fn key_digest(
+    name: &HeaderName,
+    value: &HeaderValue,
+    format: &ApiKeyFormat,
+) -> Result<KeyDigest, ErrorCause> {
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let bare = if *name == AUTHORIZATION {
+        let (scheme, rest) = text.trim().split_once(' ').unwrap_or_default();
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(ErrorCause::Unproven { problem: "An API key in Authorization stands behind Bearer" });
+        }
+        rest.trim()
+    } else {
+        text.trim()
+    };
+    if bare.contains(',') {
+        return Err(REPEATED);
+    }
+    let key = format.parse(bare).ok_or_else(|| Invalid {
+        field: "apiKey",
+        received: Value::String(echo_text(bare, true)),
+        problem: "is not an API key of this service".into(),
+    })?;
+    Ok(key.digest())
+}
+
+fn signed_request(headers: &HeaderMap) -> Result<SignedRequest, ErrorCause> {
+    let agent = Field::read("agentId", &AGENT_ID, headers)?;
+    let signature = Field::read("signature", &SIGNATURE, headers)?;
+    let nonce = Field::read("nonce", &NONCE, headers)?;
+    let timestamp = Field::read("timestamp", &TIMESTAMP, headers)?;
+    Ok(SignedRequest {
+        agent: AgentId::parse(agent.text()?)
+            .map_err(|error| agent.invalid(format!("is not a numeric string: {error}")))?,
+        signature: SignatureBytes::parse(signature.text()?)
+            .ok_or_else(|| signature.invalid("is not 0x and 130 hex characters".to_owned()))?,
+        nonce: Nonce::parse(nonce.text()?)
+            .map_err(|error| nonce.invalid(format!("is not a numeric string: {error}")))?,
+        signed_at: {
+            let number = serde_json::from_str(timestamp.text()?).unwrap_or(Value::Null);
+            whole_seconds(&number).map_err(|problem| timestamp.invalid(problem.to_owned()))?
+        },
+    })
+}
+
+/// One header of a signed request, under the name that the contract gives to what it holds.
+struct Field<'a> {
+    name: &'static str,
+    text: Option<&'a str>,
+}
+
+impl<'a> Field<'a> {
+    fn read(name: &'static str, header: &HeaderName, headers: &'a HeaderMap) -> Result<Self, ErrorCause> {
+        let values = headers.get_all(header);
+        if values.iter().nth(1).is_some() {
+            return Err(REPEATED);
+        }
+        Ok(Self { name, text: text_of(name, values)? })
+    }
+
+    fn text(&self) -> Result<&'a str, Invalid> {
+        self.text.ok_or_else(|| self.invalid("is required".to_owned()))
+    }
+
+    fn invalid(&self, problem: String) -> Invalid {
+        let holds_secret = self.name == "signature";
+        let received = self.text.map_or(Value::Null, |text| Value::String(echo_text(text, holds_secret)));
+        Invalid { field: self.name, received, problem: problem.into() }
+    }
+}
+
+/// The one value of a header, as text without the blanks around it.
+fn text_of<'a>(field: &'static str, values: GetAll<'a, HeaderValue>) -> Result<Option<&'a str>, Invalid> {
+    let invalid = |problem: &'static str| Invalid { field, received: Value::Null, problem: problem.into() };
+    let mut values = values.iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(invalid("stands more than once"));
+    }
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| invalid("is not text"))?;
+    Ok(Some(text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::{
+        AcceptedCredentials, ApiKeyFormat, Credential, ErrorCause, credential_of, origin_of, shows_key,
+    };
+
+    const BOTH: AcceptedCredentials = AcceptedCredentials { api_key: true, signature: true };
+
+    fn format() -> ApiKeyFormat {
+        ApiKeyFormat::new("svc_live_v1_")
+    }
+
+    fn key(digit: &str) -> String {
+        format!("svc_live_v1_{}", digit.repeat(64))
+    }
+
+    fn headers(lines: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| {
+            (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap())
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines.iter().map(pair) {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    /// Status of what a request with these headers gets, or what was read.
+    fn read(lines: &[(&str, &str)]) -> Result<Credential, (u16, ErrorCause)> {
+        credential_of(&headers(lines), &format(), BOTH)
+            .map_err(|cause| (cause.answer(0).1.status().as_u16(), cause))
+    }
+
+    fn status(lines: &[(&str, &str)]) -> u16 {
+        read(lines).unwrap_err().0
+    }
+
+    #[test]
+    fn a_key_stands_behind_bearer_or_in_its_own_header() {
+        let (bearer, lower) = (format!("Bearer {}", key("a")), format!("bearer   {}", key("a")));
+        for line in [("authorization", &*bearer), ("authorization", &*lower), ("x-api-key", &*key("a"))] {
+            assert!(matches!(read(&[line]), Ok(Credential::Key { named: None, .. })), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_twice_is_401_in_whatever_order() {
+        let (one, other) = (format!("Bearer {}", key("a")), format!("Bearer {}", key("b")));
+        let joined = format!("{one}, {other}");
+        let keys = format!("{},{}", key("a"), key("b"));
+        let foreign = "Bearer someone-elses";
+        let cases: &[&[(&str, &str)]] = &[
+            &[("authorization", &one), ("authorization", &one)],
+            &[("authorization", &one), ("authorization", &other)],
+            &[("authorization", foreign), ("authorization", &one)],
+            &[("authorization", &one), ("authorization", foreign)],
+            &[("authorization", &joined)],
+            &[("x-api-key", &keys)],
+            &[("x-api-key", &key("a")), ("x-api-key", "foreign")],
+            &[("x-api-key", "foreign"), ("x-api-key", &key("a"))],
+            &[("authorization", &one), ("x-api-key", &key("a"))],
+            &[("authorization", "Basic eA=="), ("x-api-key", &key("a")), ("x-api-key", &key("a"))],
+        ];
+        for case in cases {
+            assert_eq!(status(case), 401, "{case:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_and_a_signature_are_400_and_nothing_is_401() {
+        assert_eq!(status(&[("x-api-key", &key("a")), ("x-agent-nonce", "1")]), 400);
+        assert_eq!(status(&[]), 401);
+        assert_eq!(status(&[("authorization", "Bearer someone-elses")]), 401);
+        assert_eq!(status(&[("x-agent-id", "7")]), 401);
+    }
+
+    #[test]
+    fn a_key_of_the_wrong_form_is_400_and_is_not_echoed_whole() {
+        for text in [format!("{}0", key("a")), key("A"), "svc_live_v1_".to_owned()] {
+            let (code, cause) = read(&[("x-api-key", &text)]).unwrap_err();
+            assert_eq!(code, 400, "{text}");
+            assert!(!format!("{cause:?}").contains(&key("a")));
+        }
+    }
+
+    #[test]
+    fn a_signed_request_names_the_field_that_is_missing_or_wrong() {
+        let signature = format!("0x{}", "1".repeat(130));
+        let whole = [
+            ("x-agent-id", "7"),
+            ("x-agent-signature", signature.as_str()),
+            ("x-agent-nonce", "9"),
+            ("x-agent-timestamp", "1700000000"),
+        ];
+        assert!(matches!(read(&whole), Ok(Credential::Signature(_))));
+        for (at, field) in ["agentId", "signature", "nonce", "timestamp"].into_iter().enumerate() {
+            let mut broken = whole.to_vec();
+            for change in [None, Some("x"), Some("-1"), Some("1.5"), Some("1, 1")] {
+                match change {
+                    None => drop(broken.remove(at)),
+                    Some(text) => {
+                        broken = whole.to_vec();
+                        broken[at].1 = text;
+                    }
+                }
+                match read(&broken).unwrap_err() {
+                    (400, ErrorCause::Invalid(invalid)) => assert_eq!(invalid.field, field, "{broken:?}"),
+                    other => panic!("{broken:?}: {other:?}"),
+                }
+            }
+            let twice: Vec<_> = whole.into_iter().chain([whole[at]]).collect();
+            assert_eq!(status(&twice), 401, "{twice:?}");
+        }
+    }
+
+    #[test]
+    fn a_tenant_takes_what_it_says_it_takes() {
+        let (keys, none) = (headers(&[("x-api-key", &key("a"))]), headers(&[("x-agent-nonce", "1")]));
+        let no_keys = AcceptedCredentials { api_key: false, signature: true };
+        let no_signatures = AcceptedCredentials { api_key: true, signature: false };
+        for (headers, accepted) in [(keys, no_keys), (none, no_signatures)] {
+            let refused = credential_of(&headers, &format(), accepted).unwrap_err();
+            assert!(matches!(refused, ErrorCause::Unproven { .. }), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_shows_a_key_is_known_wherever_the_key_stands() {
+        let shows = |name: &str, value: &str| {
+            shows_key(&name.parse().unwrap(), &HeaderValue::from_str(value).unwrap(), &format())
+        };
+        for value in
+            ["svc_live_v1_", "Bearer svc_live_v1_x", "Bearer x,svc_live_v1_y", "Token a=\"svc_live_v1_z\""]
+        {
+            assert!(shows("authorization", value) && shows("x-api-key", value), "{value}");
+        }
+        for value in ["", "Bearer eyJhbGciOi", "Bearer xsvc_live_v1_"] {
+            assert!(!shows("authorization", value), "{value}");
+        }
+        assert!(!shows("x-note", "svc_live_v1_"));
+    }
+
+    #[test]
+    fn an_origin_is_one_web_origin_or_none() {
+        let origin = |lines: &[(&str, &str)]| origin_of(&headers(lines));
+        assert_eq!(origin(&[]), Ok(None));
+        assert_eq!(origin(&[("origin", "null")]), Ok(None));
+        assert!(origin(&[("origin", "https://a.example")]).unwrap().is_some());
+        assert!(origin(&[("origin", "a.example")]).is_err());
+        assert!(origin(&[("origin", "https://a.example"), ("origin", "https://a.example")]).is_err());
+    }
+}
