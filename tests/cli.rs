@@ -69,10 +69,13 @@ struct Dev {
 
 impl Dev {
     fn start() -> Self {
-        let (api, admin, chain) = (free_address(), free_address(), free_address());
+        let api = free_address();
+        let others =
+            ["--admin", "--chain", "--gateway", "--upstream"].map(|door| [door.to_owned(), free_address()]);
         let script = r#""$@" & pid=$!; cat >/dev/null; kill -INT $pid; wait $pid"#;
         let mut shell = Command::new("sh")
-            .args(["-c", script, "sh", PROGRAM, "dev", "--api", &api, "--admin", &admin, "--chain", &chain])
+            .args(["-c", script, "sh", PROGRAM, "dev", "--api", &api])
+            .args(others.concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -129,7 +132,7 @@ impl Drop for Dev {
 }
 
 #[test]
-fn the_four_printed_commands_work_as_printed() {
+fn the_printed_commands_work_as_printed() {
     let dev = Dev::start();
     let commands: Vec<&str> = dev
         .printed
@@ -137,7 +140,7 @@ fn the_four_printed_commands_work_as_printed() {
         .filter(|line| line.starts_with("  ") && line.contains("curl"))
         .map(str::trim)
         .collect();
-    assert_eq!(commands.len(), 4, "{}", dev.printed);
+    assert_eq!(commands.len(), 7, "{}", dev.printed);
     let answers: Vec<Value> = commands
         .iter()
         .map(|command| {
@@ -149,6 +152,22 @@ fn the_four_printed_commands_work_as_printed() {
     assert_eq!((&answers[1]["valid"], &answers[1]["agentId"]), (&true.into(), &"2".into()), "{}", answers[1]);
     assert_eq!((&answers[2]["valid"], &answers[2]["agentId"]), (&true.into(), &"3".into()), "{}", answers[2]);
     assert_eq!(answers[3]["errorType"], "TIER_BLOCKED", "{}", answers[3]);
+    assert_eq!(answers[4]["path"], "/public/forecast", "{}", answers[4]);
+    assert!(answers[4]["headers"].get("x-agent-id").is_none(), "{}", answers[4]);
+    let headers = &answers[5]["headers"];
+    assert_eq!(
+        (&headers["x-agent-id"], &headers["x-agent-tier"]),
+        (&"2".into(), &"2".into()),
+        "{}",
+        answers[5]
+    );
+    assert_eq!(headers.get("x-api-key"), None, "{}", answers[5]);
+    let refused = &answers[6];
+    assert_eq!(
+        (&refused["errorType"], &refused["details"]["requiredTier"]),
+        (&"TIER_BLOCKED".into(), &3.into()),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -276,8 +295,11 @@ fn check_lists_every_problem_at_once_and_exits_with_2() {
 fn an_address_in_use_is_a_sentence_and_not_a_backtrace() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output =
-        tiergate(&["dev", "--api", &address, "--admin", &free_address(), "--chain", &free_address()]);
+    let others =
+        ["--admin", "--chain", "--gateway", "--upstream"].map(|door| [door.to_owned(), free_address()]);
+    let arguments: Vec<String> =
+        ["dev", "--api", &address].map(str::to_owned).into_iter().chain(others.concat()).collect();
+    let output = tiergate(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(failure(&output, 1).contains(&format!("cannot listen on {address}")));
 }
 
