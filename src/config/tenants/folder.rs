@@ -90,3 +90,19 @@ fn regular(path: &Path) -> Result<(), String> {
     let found = fs::metadata(path).map_err(|why| format!("cannot be read: {why}"))?;
     if found.is_file() { Ok(()) } else { Err("is not a file".to_owned()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{files, fs};
+
+    #[test]
+    fn the_folder_holds_no_more_tenants_than_there_is_room_for() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.toml", "b.toml", "c.txt", ".d.toml"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(files(folder.path(), 2).unwrap().len(), 2);
+        let found = files(folder.path(), 1).unwrap_err();
+        assert_eq!(found, "holds more than 1 tenants, which is all that there is room for");
+    }
+}

@@ -1,7 +1,9 @@
 //! Tenants and their routes, from outside: text in, tenants or problems out.
 
 mod bounds;
+mod folder;
 mod meaning;
+mod mistakes;
 
 use std::sync::Arc;
 

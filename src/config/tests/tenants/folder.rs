@@ -1,0 +1,233 @@
+//! `tenants.d`: one tenant in each file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::MINIMAL;
+use crate::config::tenants::watched_files;
+use crate::config::{CONFIG_BYTES_MAX, Settings};
+
+/// A configuration file with a folder of tenants beside it.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(text: &str) -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        fs::write(home.main(), format!("{text}{MINIMAL}")).unwrap();
+        home
+    }
+
+    fn with(text: &str, files: &[(&str, &str)]) -> Self {
+        let home = Self::new(text);
+        fs::create_dir(home.folder()).unwrap();
+        for (name, text) in files {
+            fs::write(home.folder().join(name), text).unwrap();
+        }
+        home
+    }
+
+    fn main(&self) -> PathBuf {
+        self.0.path().join("main.toml")
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.0.path().join("tenants.d")
+    }
+
+    /// The ids of all tenants, in their order.
+    fn ids(&self) -> Vec<String> {
+        let settings =
+            Settings::load(&self.main(), std::iter::empty()).unwrap_or_else(|found| panic!("{found}"));
+        settings.tenants.iter().map(|tenant| tenant.id.to_string()).collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let Err(found) = Settings::load(&self.main(), std::iter::empty()) else { return Vec::new() };
+        found.to_string().lines().map(str::to_owned).collect()
+    }
+}
+
+/// A tenant that is accepted, with a host of its own.
+fn tenant(id: &str) -> String {
+    format!("id = \"{id}\"\nhosts = [\"{id}.example\"]\nupstreams = [\"127.0.0.1:9000\"]\n")
+}
+
+#[test]
+fn tenants_of_the_file_come_first_then_those_of_the_folder_by_the_names_of_their_files() {
+    let main = format!("[[tenants]]\n{}", tenant("z"));
+    let files = [("20-b.toml", tenant("b")), ("100.toml", tenant("c")), ("3-a.toml", tenant("a"))];
+    let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
+    assert_eq!(Home::with(&main, &files).ids(), ["z", "c", "b", "a"]);
+}
+
+#[test]
+fn no_folder_and_an_empty_one_are_no_tenants() {
+    assert_eq!(Home::new("").ids(), [""; 0]);
+    assert_eq!(Home::with("", &[]).ids(), [""; 0]);
+}
+
+#[test]
+fn hidden_files_and_other_extensions_are_passed_over() {
+    let files = [".a.toml", ".toml", "b.toml~", "c.toml.bak", "README", "d.TOML", "toml", ".e.toml.swp"];
+    let files = files.map(|name| (name, "not TOML"));
+    let home = Home::with("", &files);
+    fs::create_dir(home.folder().join("folder")).unwrap();
+    assert_eq!(home.ids(), [""; 0]);
+}
+
+#[test]
+fn a_file_of_its_own_says_what_a_block_says() {
+    let keys = "min_tier = 2\n[timeouts]\nread = \"1h\"\n[[routes]]\npath = \"/a\"\naccess = \"public\"\n";
+    let block = "min_tier = 2\n[tenants.timeouts]\nread = \"1h\"\n[[tenants.routes]]\npath = \"/a\"\naccess = \"public\"\n";
+    let load = |home: Home| Settings::load(&home.main(), std::iter::empty()).unwrap();
+    let in_folder = load(Home::with("", &[("a.toml", &format!("{}{keys}", tenant("a")))]));
+    assert_eq!(in_folder, load(Home::new(&format!("[[tenants]]\n{}{block}", tenant("a")))));
+    assert_eq!(in_folder.tenants[0].routes.len(), 1);
+}
+
+#[test]
+fn mistakes_of_every_file_are_reported_at_once_with_its_name() {
+    let main =
+        "[keys]\nprefix = \"\"\n[[tenants]]\nid = \"a b\"\nhosts = [\"m.example\"]\nupstreams = [\"m:1\"]\n";
+    let wrong_keys = format!("{}min_teir = 1\ntimeouts = 5\n[[routes]]\naces = 1\n", tenant("b"));
+    let in_a_tenant = format!("[[tenants]]\n{}", tenant("d"));
+    let home = Home::with(
+        main,
+        &[
+            ("a.toml", "id = \"a\"\nid = = 1\n"),
+            ("b.toml", &wrong_keys),
+            ("c.toml", ""),
+            ("d.toml", &in_a_tenant),
+        ],
+    );
+    let found = home.problems();
+    let syntax: Vec<&String> = found.iter().filter(|line| line.contains("is not TOML")).collect();
+    assert!(syntax.len() == 1 && syntax[0].starts_with("tenants.d/a.toml: line 2, column "), "{syntax:?}");
+    let others: Vec<&String> = found.iter().filter(|line| !line.contains("is not TOML")).collect();
+    assert_eq!(
+        others,
+        [
+            "keys.prefix: is \"\"; write 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
+            "tenants[1].id: is \"a b\"; write 1 to 64 characters of A-Z, a-z, 0-9, -, _ and .",
+            "tenants.d/b.toml: routes[1].path: is required",
+            "tenants.d/b.toml: routes[1].aces: is not a known key; did you mean access?",
+            "tenants.d/b.toml: min_teir: is not a known key; did you mean min_tier?",
+            "tenants.d/b.toml: timeouts: is an integer; write a section that begins with [timeouts]",
+            "tenants.d/c.toml: id: is required",
+            "tenants.d/c.toml: hosts: is required",
+            "tenants.d/c.toml: upstreams: is required",
+            "tenants.d/d.toml: id: is required",
+            "tenants.d/d.toml: hosts: is required",
+            "tenants.d/d.toml: upstreams: is required",
+            "tenants.d/d.toml: tenants: is not a known key",
+        ]
+    );
+}
+
+#[test]
+fn no_two_files_share_an_id_or_a_host() {
+    let main = format!("[[tenants]]\n{}", tenant("a"));
+    let other_id = tenant("a").replace("id = \"a\"", "id = \"b\"");
+    let twin = tenant("b");
+    let home = Home::with(&main, &[("1.toml", &other_id), ("2.toml", &twin), ("3.toml", &tenant("a"))]);
+    assert_eq!(
+        home.problems(),
+        [
+            "tenants.d/1.toml: hosts: item 1 is \"a.example\", a host of tenants[1]; write each host once",
+            "tenants.d/2.toml: id: is \"b\", the id of tenants.d/1.toml; write another",
+            "tenants.d/3.toml: id: is \"a\", the id of tenants[1]; write another",
+            "tenants.d/3.toml: hosts: item 1 is \"a.example\", a host of tenants[1]; write each host once",
+        ]
+    );
+}
+
+#[test]
+fn a_certificate_in_a_file_of_its_own_needs_a_listener_with_tls() {
+    let text = format!("{}[tls]\ncert = \"a\"\nkey = \"b\"\n", tenant("a"));
+    let found = Home::with("", &[("a.toml", &text)]).problems();
+    assert!(
+        found.len() == 1 && found[0].starts_with("tenants.d/a.toml: tls.cert: needs listen.tls; "),
+        "{found:?}"
+    );
+    let main = "[listen.tls]\ncert = \"a\"\nkey = \"b\"\n";
+    assert_eq!(Home::with(main, &[("a.toml", &text)]).ids(), ["a"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_problem_with_its_name() {
+    let longest = format!("{}{}", tenant("a"), "\n".repeat(CONFIG_BYTES_MAX - tenant("a").len()));
+    assert_eq!(Home::with("", &[("a.toml", &longest)]).ids(), ["a"]);
+    let home = Home::with("", &[("a.toml", &format!("{longest}\n"))]);
+    assert_eq!(home.problems(), [format!("tenants.d/a.toml: is longer than {CONFIG_BYTES_MAX} bytes")]);
+
+    let home = Home::with("", &[("z\n\u{1b}.toml", "id = 1")]);
+    fs::write(home.folder().join("bytes.toml"), [0xff]).unwrap();
+    fs::create_dir(home.folder().join("folder.toml")).unwrap();
+    let found = home.problems();
+    assert_eq!(found.len(), 5, "{found:?}");
+    assert!(found[0].starts_with("tenants.d/bytes.toml: cannot be read: "), "{found:?}");
+    assert_eq!(found[1], "tenants.d/folder.toml: is not a file");
+    assert!(
+        found[2].starts_with(r"tenants.d/z\n\u{1b}.toml: id: is "),
+        "a name stays on its line: {found:?}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_is_followed_and_one_that_leads_nowhere_is_a_problem() {
+    let home = Home::with("", &[(".data", &tenant("a"))]);
+    std::os::unix::fs::symlink(".data", home.folder().join("a.toml")).unwrap();
+    assert_eq!(home.ids(), ["a"]);
+    std::os::unix::fs::symlink("nothing", home.folder().join("b.toml")).unwrap();
+    let found = home.problems();
+    assert!(found.len() == 1 && found[0].starts_with("tenants.d/b.toml: cannot be read: "), "{found:?}");
+}
+
+#[test]
+fn a_folder_that_is_something_else_is_a_problem() {
+    let home = Home::new("");
+    fs::write(home.folder(), "").unwrap();
+    let found = home.problems();
+    assert!(found.len() == 1 && found[0].starts_with("tenants.d: cannot be read: "), "{found:?}");
+}
+
+#[test]
+fn loading_again_sees_what_has_changed_and_refuses_all_of_it_when_anything_is_wrong() {
+    let home = Home::with("", &[("a.toml", &tenant("a"))]);
+    assert_eq!(home.ids(), ["a"]);
+    fs::write(home.folder().join("b.toml"), tenant("b")).unwrap();
+    assert_eq!(home.ids(), ["a", "b"]);
+    fs::write(home.folder().join("a.toml"), "id = 1").unwrap();
+    assert!(!home.problems().is_empty());
+    fs::remove_file(home.folder().join("a.toml")).unwrap();
+    assert_eq!(home.ids(), ["b"]);
+    fs::write(home.main(), "[listen]\napi = 1").unwrap();
+    assert!(!home.problems().is_empty(), "tenants alone are right");
+}
+
+#[test]
+fn every_file_whose_change_matters_is_watched_and_the_folder_even_before_it_is_there() {
+    let home = Home::new("");
+    assert_eq!(watched_files(&home.main()), [home.main(), home.folder()]);
+    let home = Home::with("", &[("b.toml", "not TOML"), ("a.toml", ""), (".c.toml", ""), ("d", "")]);
+    let [a, b] = ["a.toml", "b.toml"].map(|name| home.folder().join(name));
+    assert_eq!(watched_files(&home.main()), [home.main(), home.folder(), a, b]);
+    let bare = watched_files(Path::new("main.toml"));
+    assert_eq!(bare[..2], [PathBuf::from("main.toml"), PathBuf::from("tenants.d")]);
+}
+
+#[test]
+fn thousands_of_tenants_with_routes_load() {
+    let routes: String =
+        (0..10).map(|number| format!("[[routes]]\npath = \"/{number}/*\"\naccess = \"public\"\n")).collect();
+    let home = Home::with("", &[]);
+    for number in 0..TENANTS {
+        let text = format!("{}{routes}", tenant(&format!("t{number}")));
+        fs::write(home.folder().join(format!("{number}.toml")), text).unwrap();
+    }
+    assert_eq!(home.ids().len(), TENANTS);
+}
+
+/// So many that anything quadratic would be felt.
+const TENANTS: usize = 2_000;

@@ -1,0 +1,358 @@
+//! What is wrong with tenants is said at once, each problem with its exact place.
+
+use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
+use toml::{Table, Value};
+
+use super::super::{MINIMAL, minimal_with, parse, problems};
+use super::{file_of, route_with, tenant_with};
+
+/// What is wrong with one tenant, where listeners speak TLS.
+fn mistakes(keys: &[(&str, &str)]) -> Vec<String> {
+    problems(&file_of(vec![tenant_with(keys)]), &[])
+}
+
+#[test]
+fn all_mistakes_of_all_tenants_are_reported_at_once() {
+    let text = r#"
+surprise = 1
+[[tenants]]
+id = "a b"
+hosts = ["api.example", "http://x", "API.example"]
+upstreams = ["nowhere"]
+min_teir = 2
+min_tier = 0
+credentials = ["api_key", "password"]
+requests_per_minute = [1, 2]
+on_endpoint_mismatch = "refuse"
+host_header = "mine"
+connect_retries = 9
+max_body_bytes = -1
+[tenants.timeouts]
+connect = 5
+[tenants.health]
+path = "healthz"
+[tenants.tls]
+cert = ""
+key = "x"
+chain = "x"
+[tenants.upstream_tls]
+server_name = "*"
+[[tenants.routes]]
+path = "v1"
+access = "everybody"
+methods = ["get"]
+upgrades = "yes"
+upgrade = true
+[[tenants.routes]]
+[[tenants]]
+"#;
+    assert_eq!(
+        problems(&format!("{text}{MINIMAL}"), &[]),
+        [
+            "tenants[1].id: is \"a b\"; write 1 to 64 characters of A-Z, a-z, 0-9, -, _ and .",
+            "tenants[1].hosts: item 2 is http://x; write a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all",
+            "tenants[1].upstreams: item 1 is \"nowhere\"; write a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host",
+            "tenants[1].min_tier: is 0; write a whole number from 1 to 4",
+            "tenants[1].credentials: item 2 is \"password\"; write \"api_key\" or \"signature\"",
+            "tenants[1].requests_per_minute: has 2 items; write 4, or none for those of [tiers]",
+            "tenants[1].on_endpoint_mismatch: is \"refuse\"; write \"allow\" or \"deny\"",
+            "tenants[1].host_header: is \"mine\"; write \"client\" or \"upstream\"",
+            "tenants[1].connect_retries: is 9; write a whole number from 0 to 8",
+            "tenants[1].max_body_bytes: is -1; write a whole number from 0 to 9223372036854775807",
+            "tenants[1].timeouts.connect: is 5, a number without a unit; write one, such as \"300s\", \"24h\" or \"1m 30s\"",
+            "tenants[1].health.path: is \"healthz\"; write a path of at most 1024 bytes without blanks and #, such as \"/healthz\"",
+            "tenants[1].upstream_tls.server_name: is \"*\"; write one host, such as \"api.internal.example\"",
+            "tenants[1].tls.cert: is \"\"; write the path of a file",
+            "tenants[1].routes[1].path: is \"v1\", which is not a path pattern; write a path, such as \"/v1\" or \"/public/*\"",
+            "tenants[1].routes[1].access: is \"everybody\"; write \"agents\", \"public\" or \"deny\"",
+            "tenants[1].routes[1].methods: item 1 is \"get\"; write a method in upper case, such as \"GET\"",
+            "tenants[1].routes[1].upgrades: is a string; write true or false",
+            "tenants[1].routes[1].upgrade: is not a known key; did you mean upgrades?",
+            "tenants[1].routes[2].path: is required",
+            "tenants[1].min_teir: is not a known key; did you mean min_tier?",
+            "tenants[1].tls.chain: is not a known key",
+            "tenants[2].id: is required",
+            "tenants[2].hosts: is required",
+            "tenants[2].upstreams: is required",
+            "surprise: is not a known key",
+        ]
+    );
+}
+
+#[test]
+fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
+    for (written, meant) in [
+        ("hots", Some("hosts")),
+        ("route", Some("routes")),
+        ("timeout", Some("timeouts")),
+        ("timeouts.conect", Some("timeouts.connect")),
+        ("tls.min_tier", Some("min_tier")),
+        ("server_name", Some("upstream_tls.server_name")),
+        ("upstream_tls.certs", Some("upstream_tls.cert")),
+        ("listen", None),
+        ("surprise", None),
+    ] {
+        let suggestion = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        assert_eq!(
+            mistakes(&[(written, "1")]),
+            [format!("tenants[1].{written}: is not a known key{suggestion}")]
+        );
+    }
+    let found = problems(&file_of(vec![route_with(&[("acess", "\"public\""), ("hosts", "[]")])]), &[]);
+    assert_eq!(
+        found,
+        [
+            "tenants[1].routes[1].acess: is not a known key; did you mean access?",
+            "tenants[1].routes[1].hosts: is not a known key",
+        ]
+    );
+}
+
+#[test]
+fn tenants_routes_and_sections_that_are_something_else_are_refused() {
+    let own = "write tables, each of which begins with [[tenants]]";
+    assert_eq!(
+        problems(&minimal_with(&[("tenants", "{ id = \"acme\" }")]), &[]),
+        [format!("tenants: is a table; {own}")]
+    );
+    assert_eq!(problems(&minimal_with(&[("tenants", "7")]), &[]), [format!("tenants: is an integer; {own}")]);
+    assert_eq!(
+        problems(&minimal_with(&[("tenants", "[\"acme\", []]")]), &[]),
+        [
+            "tenants[1]: is a string; write a table that begins with [[tenants]]",
+            "tenants[2]: is an array; write a table that begins with [[tenants]]",
+        ]
+    );
+    assert_eq!(
+        mistakes(&[("routes", "\"/v1\"")]),
+        ["tenants[1].routes: is a string; write tables, each of which begins with [[tenants.routes]]"]
+    );
+    assert_eq!(
+        mistakes(&[("routes", "[\"/v1\"]")]),
+        ["tenants[1].routes[1]: is a string; write a table that begins with [[tenants.routes]]"]
+    );
+    assert_eq!(
+        mistakes(&[("timeouts", "\"5s\"")]),
+        ["tenants[1].timeouts: is a string; write a section that begins with [tenants.timeouts]"]
+    );
+}
+
+#[test]
+fn no_two_tenants_share_an_id_or_a_host() {
+    let hosts = ("hosts", r#"["a.example", "*.b.example", "b.example"]"#);
+    let others = ("hosts", r#"["A.EXAMPLE", "c.example", "*.B.example", "C.example"]"#);
+    let text = file_of(vec![tenant_with(&[hosts]), tenant_with(&[others])]);
+    assert_eq!(
+        problems(&text, &[]),
+        [
+            "tenants[2].id: is \"acme\", the id of tenants[1]; write another",
+            "tenants[2].hosts: item 1 is \"a.example\", a host of tenants[1]; write each host once",
+            "tenants[2].hosts: item 3 is \"*.b.example\", a host of tenants[1]; write each host once",
+            "tenants[2].hosts: item 4 is \"c.example\", a host of tenants[2]; write each host once",
+        ]
+    );
+    let text = file_of(vec![
+        tenant_with(&[("hosts", r#"["a.example", "*.a.example", "*"]"#)]),
+        tenant_with(&[("id", "\"Acme\""), ("hosts", r#"["*.b.a.example", "x.a.example"]"#)]),
+    ]);
+    assert!(parse(&text, &[]).is_ok(), "patterns that overlap are not the same");
+}
+
+#[test]
+fn a_certificate_and_its_key_go_together() {
+    for section in ["tls", "upstream_tls"] {
+        for (given, missing) in [("cert", "key"), ("key", "cert")] {
+            assert_eq!(
+                mistakes(&[(&format!("{section}.{given}"), "\"x\"")]),
+                [format!("tenants[1].{section}.{missing}: cert and key go together; write both or neither")]
+            );
+        }
+        assert_eq!(
+            mistakes(&[(&format!("{section}.cert"), "\"x\""), (&format!("{section}.key"), "7")]),
+            [format!("tenants[1].{section}.key: is an integer; write a string in quotes")]
+        );
+    }
+}
+
+#[test]
+fn a_certificate_of_a_tenant_needs_a_listener_with_tls() {
+    let mut file: Table =
+        file_of(vec![tenant_with(&[("tls", "{ cert = \"a\", key = \"b\" }")])]).parse().unwrap();
+    assert_eq!(problems(&file.to_string(), &[]), [""; 0]);
+    file["listen"]["tls"]["cert"] = Value::from(7);
+    let found = problems(&file.to_string(), &[]);
+    assert_eq!(found, ["listen.tls.cert: is an integer; write a string in quotes"], "and no more");
+    file.remove("listen");
+    let found = problems(&file.to_string(), &[]);
+    assert_eq!(
+        found,
+        [
+            "tenants[1].tls.cert: needs listen.tls; without it the gateway speaks no TLS and shows no certificate"
+        ]
+    );
+}
+
+#[test]
+fn what_has_no_meaning_for_a_route_is_refused() {
+    let denied = "has no meaning with access \"deny\", which forwards nothing; remove it";
+    let agents = "has no meaning without agents; remove it, or write access \"agents\"";
+    for (access, path, literal, phrase) in [
+        ("public", "min_tier", "2", agents),
+        ("deny", "min_tier", "2", agents),
+        ("deny", "upstreams", "[\"127.0.0.1:1\"]", denied),
+        ("deny", "upgrades", "true", denied),
+    ] {
+        let access = format!("{access:?}");
+        let text = file_of(vec![route_with(&[("access", &access), (path, literal)])]);
+        assert_eq!(problems(&text, &[]), [format!("tenants[1].routes[1].{path}: {phrase}")]);
+    }
+    let text = file_of(vec![route_with(&[
+        ("access", "\"public\""),
+        ("upgrades", "true"),
+        ("upstreams", "[\"127.0.0.1:1\"]"),
+    ])]);
+    assert_eq!(problems(&text, &[]), [""; 0]);
+    let text = file_of(vec![route_with(&[("access", "\"deny\""), ("upgrades", "false")])]);
+    assert_eq!(problems(&text, &[]), [""; 0]);
+    let text = file_of(vec![route_with(&[("access", "\"x\""), ("min_tier", "2"), ("upgrades", "true")])]);
+    assert_eq!(problems(&text, &[]).len(), 1, "nothing follows from an access that is wrong itself");
+}
+
+/// Whether each of the routes, a path and its methods, can be reached.
+fn reached(routes: &[(&str, &[&str])]) -> Vec<bool> {
+    let route = |(path, methods): &(&str, &[&str])| {
+        let methods: Vec<Value> = methods.iter().map(|method| Value::from(*method)).collect();
+        Table::from_iter([("path".to_owned(), Value::from(*path)), ("methods".to_owned(), methods.into())])
+    };
+    let mut tenant = tenant_with(&[]);
+    tenant.insert("routes".to_owned(), routes.iter().map(route).collect::<Vec<_>>().into());
+    let found = problems(&file_of(vec![tenant]), &[]);
+    let never = |number: usize| {
+        format!(
+            "tenants[1].routes[{number}]: is never reached; a route before it takes the same path and methods"
+        )
+    };
+    let reached: Vec<bool> = (1..=routes.len()).map(|number| !found.contains(&never(number))).collect();
+    assert_eq!(found.len(), reached.iter().filter(|is_reached| !**is_reached).count(), "{found:?}");
+    reached
+}
+
+#[test]
+fn a_route_that_is_never_reached_is_refused() {
+    assert_eq!(reached(&[("/a", &[]), ("/a", &[])]), [true, false]);
+    assert_eq!(reached(&[("/a", &[]), ("/a", &["GET"])]), [true, false]);
+    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["GET"])]), [true, false]);
+    assert_eq!(reached(&[("/a", &["GET", "PUT"]), ("/a", &["PUT"])]), [true, false]);
+    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["PUT"]), ("/a", &["PUT", "GET"])]), [true, true, false]);
+    assert_eq!(reached(&[("/a", &[]), ("/b", &[]), ("/a/", &[])]), [true, true, false], "a final slash");
+    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &[]), ("/a", &["PUT"])]), [true, true, false]);
+    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["GET", "PUT"])]), [true, true]);
+    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["get".to_uppercase().as_str()])]), [true, false]);
+    assert_eq!(reached(&[("/a", &[]), ("/a/b", &[]), ("/a*", &[]), ("/a/*", &[]), ("/a*/", &[])]), [true; 5]);
+}
+
+#[test]
+fn more_tenants_than_there_may_be_are_refused_without_a_look_at_each() {
+    let mut file: Table = MINIMAL.parse().unwrap();
+    file.insert("tenants".to_owned(), vec![Value::from(Table::new()); 100_001].into());
+    assert_eq!(problems(&file.to_string(), &[]), ["tenants: has 100001 items; write 0 to 100000"]);
+}
+
+#[test]
+fn a_secret_in_a_url_is_in_no_problem() {
+    for path in
+        ["id", "hosts", "upstreams", "host_header", "tls.cert", "health.path", "upstream_tls.server_name"]
+    {
+        let url = "\"https://user:SECRET@node.example/SECRET\"";
+        for literal in [url.to_owned(), format!("[{url}]")] {
+            let printed =
+                format!("{:?}", parse(&file_of(vec![tenant_with(&[(path, &literal)])]), &[]).unwrap_err());
+            assert!(!printed.contains("SECRET"), "{path}: {printed}");
+        }
+    }
+}
+
+/// Names that mean something, and some that do not.
+const NAMES: &[&str] = &[
+    "id",
+    "hosts",
+    "upstreams",
+    "min_tier",
+    "credentials",
+    "requests_per_minute",
+    "on_endpoint_mismatch",
+    "host_header",
+    "connect_retries",
+    "max_body_bytes",
+    "timeouts",
+    "connect",
+    "read",
+    "write",
+    "idle",
+    "total",
+    "health",
+    "path",
+    "interval",
+    "timeout",
+    "eject_after",
+    "eject_for",
+    "tls",
+    "cert",
+    "key",
+    "upstream_tls",
+    "ca",
+    "server_name",
+    "routes",
+    "access",
+    "methods",
+    "upgrades",
+    "",
+    "a.b",
+    "\n",
+];
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let text = prop_oneof![
+        any::<String>(),
+        "(https?|h2c)://[a-z.:@/\\[\\]0-9]{0,12}",
+        "[*./a-z0-9:\\[\\]-]{0,12}",
+        "[0-9]{1,20}(ns|s|h|d|y)?",
+        Just("0s".to_owned()),
+    ];
+    let leaf = prop_oneof![
+        text.prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-1_i64..=5).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 64, 8, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::btree_map(prop::sample::select(NAMES), inner, 0..12).prop_map(|keys| {
+                Value::from(Table::from_iter(keys.into_iter().map(|(key, value)| (key.to_owned(), value))))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_value_panics(values in prop::collection::btree_map(prop::sample::select(NAMES), any_value(), 0..12)) {
+        let keys = Table::from_iter(values.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        let mut tenant = tenant_with(&[]);
+        tenant.extend(keys.clone());
+        let mut route = keys;
+        route.entry("path").or_insert(Value::from("/"));
+        let mut with_route = tenant_with(&[]);
+        with_route.insert("routes".to_owned(), vec![route.clone(), route].into());
+        let _ = parse(&file_of(vec![tenant.clone(), tenant, with_route]), &[]);
+    }
+
+    #[test]
+    fn no_tenants_panic(tenants in any_value()) {
+        let mut file: Table = MINIMAL.parse().unwrap();
+        file.insert("tenants".to_owned(), tenants);
+        let _ = parse(&file.to_string(), &[]);
+    }
+}
