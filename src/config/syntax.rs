@@ -1,16 +1,17 @@
 //! From text to TOML. What is wrong has a line and a column here, and shows nothing of the line: it may hold a secret.
 
+use serde::Deserialize;
 use toml::Table;
-use toml::de::{DeTable, Error};
+use toml::de::{DeTable, Deserializer, Error};
 
 use crate::config::problem::{Problem, Problems};
 
 /// Reads the text as TOML, or says what is wrong with it, line by line; a key that is given twice is wrong.
 pub(super) fn table(text: &str) -> Result<Table, Problems> {
-    let (_, mut errors) = DeTable::parse_recoverable(text);
+    let (parsed, mut errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
         // A few things are found only now, such as an integer beyond 64 bits.
-        return text.parse().map_err(|error| problem(text, &error).into());
+        return Table::deserialize(Deserializer::from(parsed)).map_err(|error| problem(text, &error).into());
     }
     errors.sort_by_key(start);
     // Of several in one line only the first is certain not to follow from another.

@@ -53,3 +53,13 @@ pub(super) fn read(
 fn folder_of(path: &Path) -> PathBuf {
     path.parent().unwrap_or_else(|| Path::new("")).join(FOLDER)
 }
+
+/// Every path that a tenant may have, and every path that a route may have.
+#[cfg(test)]
+pub(super) fn known() -> [Vec<&'static str>; 2] {
+    let reader = || Reader::new(toml::Table::new(), std::iter::empty());
+    let (mut of_tenant, mut of_route) = (reader(), reader());
+    let _ = tenant::read(&mut of_tenant, &mut Neighbours::new(true));
+    let _ = route::read(&mut of_route, &mut route::Taken::default());
+    [of_tenant, of_route].map(|reader| reader.known().to_vec())
+}

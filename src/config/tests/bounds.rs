@@ -55,6 +55,65 @@ fn api_and_admin_listen_on_different_addresses_unless_the_port_is_chosen_by_the_
 }
 
 #[test]
+fn the_gateway_listens_on_up_to_16_addresses() {
+    let many = |count: usize| {
+        let items: Vec<String> = (1..=count).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+        format!("[{}]", items.join(","))
+    };
+    check(
+        "listen.gateway",
+        &["[]", &many(1), &many(16), "[\"127.0.0.1:0\", \"127.0.0.1:0\"]"],
+        &[&many(17), "[\"\"]", "[\"localhost:80\"]", "[\"127.0.0.1\"]", "\"127.0.0.1:80\"", "[80]"],
+    );
+    let gateway = settings(&[("listen.gateway", "[\"0.0.0.0:80\", \"[::]:443\"]")]).listen.gateway;
+    assert_eq!(gateway, ["0.0.0.0:80", "[::]:443"].map(|address| address.parse().unwrap()));
+}
+
+#[test]
+fn every_two_listeners_that_overlap_are_named() {
+    let keys = [
+        ("listen.gateway", "[\"127.0.0.1:8080\", \"0.0.0.0:9090\", \"127.0.0.1:9090\"]"),
+        ("listen.api", "\"127.0.0.1:8080\""),
+    ];
+    let end = "; write two addresses that do not overlap";
+    assert_eq!(
+        problems(&minimal_with(&keys), &[]),
+        [
+            format!("listen.gateway: api is 127.0.0.1:8080 and gateway item 1 is 127.0.0.1:8080{end}"),
+            format!(
+                "listen.gateway: gateway item 2 is 0.0.0.0:9090 and gateway item 3 is 127.0.0.1:9090{end}"
+            ),
+            format!("listen.admin: gateway item 2 is 0.0.0.0:9090 and admin is 127.0.0.1:9090{end}"),
+            format!("listen.admin: gateway item 3 is 127.0.0.1:9090 and admin is 127.0.0.1:9090{end}"),
+        ]
+    );
+}
+
+#[test]
+fn a_listener_holds_1_to_a_million_connections() {
+    check("listen.max_connections", &["1", "1_000_000"], &["0", "1_000_001", "-1", "\"4096\""]);
+}
+
+#[test]
+fn a_listener_has_both_a_certificate_and_its_key_or_neither() {
+    let tls = settings(&[("listen.tls", "{ cert = \"a.crt\", key = \"../a.key\" }")]).listen.tls.unwrap();
+    assert_eq!((tls.cert.as_os_str(), tls.key.as_os_str()), ("a.crt".as_ref(), "../a.key".as_ref()));
+    for (given, missing) in [("cert", "key"), ("key", "cert")] {
+        let given = format!("listen.tls.{given}");
+        let phrase = "cert and key go together; write both or neither";
+        let found = problems(&minimal_with(&[(&given, "\"x\"")]), &[]);
+        assert_eq!(found, [format!("listen.tls.{missing}: {phrase}")]);
+        let variable = format!("TIERGATE__{}", given.to_uppercase().replace('.', "__"));
+        assert_eq!(problems(&minimal_with(&[]), &[(&variable, "x")]), [format!("{variable}: {phrase}")]);
+        let other = (format!("listen.tls.{missing}"), "\"y\"");
+        for literal in ["\"\"", "\"a\\u0000b\"", "7", "[\"x\"]"] {
+            let found = problems(&minimal_with(&[(&given, literal), (&other.0, other.1)]), &[]);
+            assert!(found.len() == 1 && found[0].starts_with(&format!("{given}: ")), "{literal}: {found:?}");
+        }
+    }
+}
+
+#[test]
 fn a_trusted_proxy_is_a_network_or_a_single_host() {
     let proxies = "[\"10.1.2.3/8\", \"192.0.2.1\", \"2001:db8::/32\", \"::1\"]";
     let nets = settings(&[("listen.trusted_proxies", proxies)]).listen.trusted_proxies;

@@ -128,6 +128,7 @@ fn a_relation_that_does_not_hold_names_the_variable_that_broke_it() {
         ("TIERGATE__SIGNATURE__MAX_AHEAD", "1h"),
         ("TIERGATE__SIGNATURE__NONCE_RETENTION", "1m"),
         ("TIERGATE__LISTEN__API", "127.0.0.1:9090"),
+        ("TIERGATE__LISTEN__GATEWAY", "127.0.0.1:9090"),
         ("TIERGATE__LISTEN__ADMIN", "127.0.0.1:8080"),
     ] {
         let file = minimal_with(&[("signature.nonce_retention", "\"1h\"")]);

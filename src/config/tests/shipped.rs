@@ -133,7 +133,7 @@ fn every_key_is_refused_by_its_path_with_every_wrong_type() {
 }
 
 /// A value of every type of TOML but one.
-fn wrong_types(right: &str) -> Vec<Value> {
+pub(super) fn wrong_types(right: &str) -> Vec<Value> {
     ["\"text\"", "7", "1.5", "true", "1979-05-27", "[[]]", "{ inside = 1 }"]
         .into_iter()
         .map(|literal| literal.parse().unwrap())
@@ -141,6 +141,6 @@ fn wrong_types(right: &str) -> Vec<Value> {
         .collect()
 }
 
-fn type_of(value: &Value) -> &'static str {
+pub(super) fn type_of(value: &Value) -> &'static str {
     crate::config::written::type_of(value)
 }
