@@ -44,14 +44,14 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken) -> Option<Route> {
     let (text, path) = path?;
     let methods = methods?;
     if taken.take(&text, &methods) {
-        reader.report_table("is never reached; a route before it takes the same path and methods");
+        reader.report_table("is never reached; routes before it take all of its paths and methods");
     }
     Some(Route { path, methods, access: access?, min_tier, upstreams: upstreams?, upgrades: upgrades? })
 }
 
 const DENIED: &str = "has no meaning with access \"deny\", which forwards nothing; remove it";
 
-/// Which paths and methods are taken already.
+/// Which methods of which paths are taken already.
 #[derive(Default)]
 pub(super) struct Taken(HashMap<String, TakenMethods>);
 
@@ -62,18 +62,32 @@ struct TakenMethods {
 }
 
 impl Taken {
-    /// Takes them; true when nothing was left of them. Paths are the same when they are written alike; only one is also
-    /// looked for behind another's final slash, where it means nothing.
+    /// Takes them; true when nothing was left of them.
     fn take(&mut self, path: &str, methods: &[Box<str>]) -> bool {
-        let path = path.strip_suffix('/').filter(|path| !path.contains('*')).unwrap_or(path);
-        let taken = self.0.entry(path.to_owned()).or_default();
-        let is_every_method = methods.is_empty();
+        let path = normal(path);
+        let hiding: Vec<&TakenMethods> = wider(path).filter_map(|wide| self.0.get(&wide)).collect();
+        let is_taken = |method| hiding.iter().any(|taken| taken.some.contains(method));
         let nothing_left =
-            taken.all || (!is_every_method && methods.iter().all(|method| taken.some.contains(method)));
-        taken.all |= is_every_method;
+            hiding.iter().any(|taken| taken.all) || (!methods.is_empty() && methods.iter().all(is_taken));
+        let taken = self.0.entry(path.to_owned()).or_default();
+        taken.all |= methods.is_empty();
         taken.some.extend(methods.iter().cloned());
         nothing_left
     }
+}
+
+/// A final slash means nothing in a pattern without `*`.
+fn normal(path: &str) -> &str {
+    path.strip_suffix('/').filter(|path| !path.contains('*')).unwrap_or(path)
+}
+
+/// Patterns that take whatever this one takes: itself, and the folders that it stands in, without and with a final `/*`.
+/// Others may do so too; these are what people write.
+fn wider(path: &str) -> impl Iterator<Item = String> {
+    let folders = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
+    let folders = folders.take_while(|folder| !folder.contains('*'));
+    std::iter::once(path.to_owned())
+        .chain(folders.flat_map(|folder| [folder.to_owned(), format!("{folder}/*")]))
 }
 
 /// The pattern, with its text.

@@ -218,39 +218,6 @@ fn what_has_no_meaning_for_a_route_is_refused() {
     assert_eq!(problems(&text, &[]).len(), 1, "nothing follows from an access that is wrong itself");
 }
 
-/// Whether each of the routes, a path and its methods, can be reached.
-fn reached(routes: &[(&str, &[&str])]) -> Vec<bool> {
-    let route = |(path, methods): &(&str, &[&str])| {
-        let methods: Vec<Value> = methods.iter().map(|method| Value::from(*method)).collect();
-        Table::from_iter([("path".to_owned(), Value::from(*path)), ("methods".to_owned(), methods.into())])
-    };
-    let mut tenant = tenant_with(&[]);
-    tenant.insert("routes".to_owned(), routes.iter().map(route).collect::<Vec<_>>().into());
-    let found = problems(&file_of(vec![tenant]), &[]);
-    let never = |number: usize| {
-        format!(
-            "tenants[1].routes[{number}]: is never reached; a route before it takes the same path and methods"
-        )
-    };
-    let reached: Vec<bool> = (1..=routes.len()).map(|number| !found.contains(&never(number))).collect();
-    assert_eq!(found.len(), reached.iter().filter(|is_reached| !**is_reached).count(), "{found:?}");
-    reached
-}
-
-#[test]
-fn a_route_that_is_never_reached_is_refused() {
-    assert_eq!(reached(&[("/a", &[]), ("/a", &[])]), [true, false]);
-    assert_eq!(reached(&[("/a", &[]), ("/a", &["GET"])]), [true, false]);
-    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["GET"])]), [true, false]);
-    assert_eq!(reached(&[("/a", &["GET", "PUT"]), ("/a", &["PUT"])]), [true, false]);
-    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["PUT"]), ("/a", &["PUT", "GET"])]), [true, true, false]);
-    assert_eq!(reached(&[("/a", &[]), ("/b", &[]), ("/a/", &[])]), [true, true, false], "a final slash");
-    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &[]), ("/a", &["PUT"])]), [true, true, false]);
-    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["GET", "PUT"])]), [true, true]);
-    assert_eq!(reached(&[("/a", &["GET"]), ("/a", &["get".to_uppercase().as_str()])]), [true, false]);
-    assert_eq!(reached(&[("/a", &[]), ("/a/b", &[]), ("/a*", &[]), ("/a/*", &[]), ("/a*/", &[])]), [true; 5]);
-}
-
 #[test]
 fn more_tenants_than_there_may_be_are_refused_without_a_look_at_each() {
     let mut file: Table = MINIMAL.parse().unwrap();

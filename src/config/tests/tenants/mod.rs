@@ -5,6 +5,7 @@ mod folder;
 mod meaning;
 mod mistakes;
 mod shipped;
+mod unreached;
 
 use std::sync::Arc;
 
