@@ -67,8 +67,8 @@ fn refuse_overlaps(
     let api = api.map(|address| ("listen.api", "api".to_owned(), address));
     let admin = admin.map(|address| ("listen.admin", "admin".to_owned(), address));
     for (path, name, address) in api.into_iter().chain(gateways).chain(admin) {
-        for (other_path, other_name, other) in before.iter().filter(|(_, _, other)| overlap(*other, address))
-        {
+        let overlapping = before.iter().filter(|(_, _, other)| overlap(*other, address));
+        for (other_path, other_name, other) in overlapping {
             let phrase = format!(
                 "{other_name} is {other} and {name} is {address}; write two addresses that do not overlap"
             );

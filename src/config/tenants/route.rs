@@ -81,8 +81,8 @@ fn normal(path: &str) -> &str {
     path.strip_suffix('/').filter(|path| !path.contains('*')).unwrap_or(path)
 }
 
-/// Patterns that take whatever this one takes: itself, and the folders that it stands in, without and with a final `/*`.
-/// Others may do so too; these are what people write.
+/// Patterns that take whatever this one takes: itself, and the folders that it stands in, without and with a final
+/// `/*`. Others may do so too; these are what people write.
 fn wider(path: &str) -> impl Iterator<Item = String> {
     let folders = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
     let folders = folders.take_while(|folder| !folder.contains('*'));
