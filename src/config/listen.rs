@@ -95,9 +95,10 @@ fn network(text: &str) -> Result<IpNet, String> {
         .map_err(|_| format!("is {}; write an IP address or a network, such as \"10.0.0.0/8\"", quoted(text)))
 }
 
-/// True when the second of two listeners would find its address taken. Port 0 is a free port each time.
+/// True when the second of two listeners would find its address taken. Port 0 is a free port each time, and `[::]`
+/// listens to IPv4 too.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let everywhere = |ip: IpAddr| ip.is_unspecified() && one.is_ipv4() == other.is_ipv4();
+    let everywhere = |ip: IpAddr| ip.is_unspecified() && (ip.is_ipv6() || one.is_ipv4() == other.is_ipv4());
     one.port() != 0
         && one.port() == other.port()
         && (one.ip() == other.ip() || everywhere(one.ip()) || everywhere(other.ip()))

@@ -44,7 +44,9 @@ fn api_and_admin_listen_on_different_addresses_unless_the_port_is_chosen_by_the_
         ("[::]:80", "[::1]:80", true),
         ("127.0.0.1:80", "127.0.0.2:80", false),
         ("127.0.0.1:80", "127.0.0.1:81", false),
-        ("127.0.0.1:80", "[::]:80", false),
+        ("127.0.0.1:80", "[::]:80", true),
+        ("0.0.0.0:80", "[::]:80", true),
+        ("0.0.0.0:80", "[::1]:80", false),
         ("127.0.0.1:0", "127.0.0.1:0", false),
     ] {
         let (api, admin) = (format!("\"{api}\""), format!("\"{admin}\""));

@@ -181,3 +181,19 @@ async fn endpoints_mismatch_only_when_both_are_known_and_differ() {
         assert!(!permit.endpoint_mismatch(), "a signature declares nothing");
     }
 }
+
+#[tokio::test]
+async fn where_a_mismatch_is_denied_it_comes_after_the_tier_and_uses_nothing_up() {
+    let mut scene = Scene::new();
+    scene.access.denies_endpoint_mismatch = true;
+    scene.stake(999);
+    let key = scene.key(Some("https://app.example/hook")).await;
+    let from = |origin: &'static str| scene.admit_from(super::client(1), &key, Some(origin));
+    assert_eq!(super::verdict(&from("https://evil.example").await), "403");
+    scene.stake(1_000);
+    for _ in 0..3 {
+        assert_eq!(super::verdict(&from("https://evil.example").await), "403 endpoint");
+    }
+    assert_eq!(scene.store.calls("admit"), 0);
+    assert_eq!(super::verdict(&from("https://app.example").await), "admitted", "the one of tier 1 is left");
+}

@@ -168,3 +168,22 @@ fn our_own_additions_have_the_same_body() {
     assert_eq!(wrong_method.answer(0).1.headers()["allow"], "POST");
     assert_eq!(shown(wrong_method), row(405, "METHOD_NOT_ALLOWED", Value::Null));
 }
+
+#[test]
+fn what_the_gateway_adds_has_the_same_body() {
+    let bare = [
+        (ErrorCause::UnknownHost, 404, "NOT_FOUND"),
+        (ErrorCause::Forbidden, 403, "FORBIDDEN"),
+        (ErrorCause::UploadTooLarge { bytes_max: 9 }, 413, "PAYLOAD_TOO_LARGE"),
+        (ErrorCause::HeadTooLarge, 431, "REQUEST_HEADER_FIELDS_TOO_LARGE"),
+        (ErrorCause::Upstream, 502, "UPSTREAM_ERROR"),
+        (ErrorCause::UpstreamTimeout, 504, "UPSTREAM_TIMEOUT"),
+    ];
+    for (cause, status, error_type) in bare {
+        assert_eq!(shown(cause), row(status, error_type, Value::Null));
+    }
+    let unproven = ErrorCause::Unproven { problem: "Show a key" };
+    assert_eq!(shown(unproven), row(401, "INVALID_API_KEY", json!({ "agentId": null })));
+    let mismatch = Denial::EndpointMismatch { agent: agent() };
+    assert_eq!(denied(mismatch), row(403, "ENDPOINT_MISMATCH", json!({ "agentId": "7" })));
+}
