@@ -12,7 +12,6 @@ mod app;
 mod dev;
 mod gateway;
 mod serve;
-mod tls;
 mod verdicts;
 
 pub mod wire;
@@ -26,6 +25,7 @@ pub mod store;
 
 pub mod config;
 pub mod telemetry;
+pub mod tls;
 
 pub mod domain;
 pub mod os;

@@ -1,11 +1,222 @@
-//! Stub.
-use pingora::upstreams::peer::HttpPeer;
-/// Stub.
-#[derive(Default)]
-pub(crate) struct UpstreamIdentity;
+//! What the gateway believes of upstreams that speak TLS, and what it shows them, as the server framework takes it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pingora::protocols::tls::CaType;
+use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
+
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::tenant::UpstreamTls;
+use crate::tls::pem::{self, Identity};
+
+/// Certificates for connections to a tenant's upstreams.
+#[derive(Clone)]
+pub struct UpstreamIdentity {
+    /// The authorities that an upstream's certificate may stem from; nothing: the system's. For `PeerOptions::ca`.
+    pub ca: Option<Arc<CaType>>,
+    /// What is shown to upstreams that ask for a certificate. For `HttpPeer::client_cert_key`.
+    pub client: Option<Arc<CertKey>>,
+    /// Differs between identities that differ, and is 0 without any certificates. For `HttpPeer::group_key`.
+    ///
+    /// The framework tells the connections in its pool apart by the serial number of the client's certificate, which is
+    /// unique for one issuer only, and not at all by authorities. Without this, one tenant could be given a connection
+    /// that was opened with another's certificate, or to a server that only the other one believes.
+    pub pool: u64,
+}
+
 impl UpstreamIdentity {
-    pub(crate) fn load(_rules: &crate::domain::tenant::UpstreamTls) -> Result<Self, Vec<String>> {
-        Ok(Self)
+    /// Loads what a tenant's rules name. A certificate that is not valid at this time is a warning in the log.
+    ///
+    /// # Errors
+    ///
+    /// Every problem, with the path of its file.
+    pub fn load(rules: &UpstreamTls, now: UnixSeconds) -> Result<Self, Vec<String>> {
+        let mut problems = Vec::new();
+        let ca = rules.ca.as_ref().and_then(|path| {
+            let authorities = pem::certificates(path, &mut problems)?;
+            if is_usable(&authorities) {
+                return Some(authorities);
+            }
+            problems.push(format!("{}: holds a certificate that can't be an authority's", path.display()));
+            None
+        });
+        let client = rules.client.as_ref().and_then(|pair| {
+            let identity = pem::identity(pair, now, &mut problems)?;
+            // The framework tells the kind of a key from its bytes, and panics when it can't.
+            if PrivateKeyDer::try_from(identity.key.secret_der()).is_ok() {
+                return Some(identity);
+            }
+            problems.push(format!("{}: holds a key of a kind that is not supported", pair.key.display()));
+            None
+        });
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Ok(Self {
+            pool: pool(ca.as_deref(), client.as_ref()),
+            ca: ca.map(|authorities| authorities.into_iter().map(wrapped).collect()),
+            client: client.map(|identity| Arc::new(cert_key(&identity))),
+        })
     }
-    pub(crate) fn apply(&self, _peer: &mut HttpPeer) {}
+}
+
+impl fmt::Debug for UpstreamIdentity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("UpstreamIdentity")
+            .field("ca", &self.ca.is_some())
+            .field("client", &self.client.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_usable(authorities: &[CertificateDer<'_>]) -> bool {
+    let mut roots = RootCertStore::empty();
+    authorities.iter().all(|certificate| roots.add(certificate.clone().into_owned()).is_ok())
+}
+
+/// The certificate has been parsed before, so that this does not panic.
+fn wrapped(certificate: CertificateDer<'_>) -> WrappedX509 {
+    WrappedX509::new(certificate.to_vec(), parse_x509)
+}
+
+fn cert_key(identity: &Identity) -> CertKey {
+    let chain = identity.certified.cert.iter().map(|certificate| certificate.to_vec()).collect();
+    CertKey::new(chain, identity.key.secret_der().to_vec())
+}
+
+/// Not a secret: from certificates alone. A key of its own with the same certificate is the same identity.
+fn pool(ca: Option<&[CertificateDer<'_>]>, client: Option<&Identity>) -> u64 {
+    let client = client.map(|identity| identity.certified.cert.as_slice());
+    if ca.is_none() && client.is_none() {
+        return 0;
+    }
+    let mut hash = Sha256::new();
+    for certificates in [ca, client] {
+        let certificates = certificates.unwrap_or_default();
+        hash.update(certificates.len().to_le_bytes());
+        for certificate in certificates {
+            hash.update(certificate.len().to_le_bytes());
+            hash.update(certificate);
+        }
+    }
+    hash.finalize().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use pingora::connectors::TransportConnector;
+    use pingora::upstreams::peer::HttpPeer;
+    use rustls::pki_types::CertificateDer;
+
+    use super::UpstreamIdentity;
+    use crate::domain::tenant::{KeyPair, UpstreamTls};
+    use crate::tls::fixture::{Folder, NOW, SelfSigned, upstream};
+
+    fn rules(ca: Option<PathBuf>, client: Option<KeyPair>) -> UpstreamTls {
+        UpstreamTls { ca, client, server_name: None }
+    }
+
+    #[test]
+    fn authorities_and_client_certificates_arrive_as_they_are_in_the_files() {
+        let (folder, first, second, client) =
+            (Folder::new(), SelfSigned::new("ca1"), SelfSigned::new("ca2"), SelfSigned::new("gateway"));
+        let ca = folder.write("ca.crt", &format!("{}{}", first.cert_pem, second.cert_pem));
+        let pair = folder.pair_of("client", &client.cert_pem, &client.key_pem);
+        let identity = UpstreamIdentity::load(&rules(Some(ca), Some(pair)), NOW).unwrap();
+        let authorities: Vec<&[u8]> =
+            identity.ca.as_ref().unwrap().iter().map(|ca| ca.borrow_raw_cert().as_slice()).collect();
+        assert_eq!(authorities, [first.cert_der.as_ref(), second.cert_der.as_ref()]);
+        let shown = identity.client.as_ref().unwrap();
+        assert_eq!(shown.leaf().borrow_raw_cert().as_slice(), client.cert_der.as_ref());
+        assert!(shown.intermediates().is_empty());
+    }
+
+    /// Whether the framework connects to an upstream that is `server`, and what that was shown.
+    async fn connect(
+        identity: &UpstreamIdentity,
+        server: &SelfSigned,
+        client: &SelfSigned,
+    ) -> (bool, Option<CertificateDer<'static>>) {
+        let (address, serving) = upstream(server, client);
+        let mut peer = HttpPeer::new(address, true, "upstream.example".to_owned());
+        peer.options.ca.clone_from(&identity.ca);
+        peer.client_cert_key.clone_from(&identity.client);
+        peer.group_key = identity.pool;
+        let stream = TransportConnector::new(None).get_stream(&peer).await;
+        let is_connected = stream.is_ok();
+        drop(stream);
+        (is_connected, serving.join().unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_framework_believes_and_shows_what_was_loaded() {
+        let (folder, server, stranger, client) = (
+            Folder::new(),
+            SelfSigned::new("upstream.example"),
+            SelfSigned::new("upstream.example"),
+            SelfSigned::new("gateway"),
+        );
+        let ca = folder.write("ca.crt", &server.cert_pem);
+        let pair = folder.pair_of("client", &client.cert_pem, &client.key_pem);
+        let identity = UpstreamIdentity::load(&rules(Some(ca.clone()), Some(pair.clone())), NOW).unwrap();
+        let without_client = UpstreamIdentity::load(&rules(Some(ca), None), NOW).unwrap();
+        let without_ca = UpstreamIdentity::load(&rules(None, Some(pair)), NOW).unwrap();
+
+        assert_eq!(connect(&identity, &server, &client).await, (true, Some(client.cert_der.clone())));
+        assert_eq!(connect(&identity, &stranger, &client).await, (false, None));
+        assert_eq!(connect(&identity, &server, &stranger).await.1, None);
+        assert_eq!(connect(&without_client, &server, &client).await.1, None);
+        assert_eq!(connect(&without_ca, &server, &client).await, (false, None));
+    }
+
+    #[test]
+    fn without_rules_there_is_nothing() {
+        let identity = UpstreamIdentity::load(&rules(None, None), NOW).unwrap();
+        assert!(identity.ca.is_none() && identity.client.is_none());
+        assert_eq!(identity.pool, 0);
+    }
+
+    #[test]
+    fn connections_of_different_identities_are_told_apart() {
+        let (folder, a, b) = (Folder::new(), SelfSigned::new("a"), SelfSigned::new("b"));
+        let ca = |name: &str, own: &SelfSigned| Some(folder.write(name, &own.cert_pem));
+        let client = |name: &str, own: &SelfSigned| Some(folder.pair_of(name, &own.cert_pem, &own.key_pem));
+        let pool = |ca, client| UpstreamIdentity::load(&rules(ca, client), NOW).unwrap().pool;
+        let pools = [
+            pool(ca("a.crt", &a), None),
+            pool(ca("b.crt", &b), None),
+            pool(None, client("a", &a)),
+            pool(None, client("b", &b)),
+            pool(ca("a.crt", &a), client("b", &b)),
+            0,
+        ];
+        let distinct: std::collections::HashSet<u64> = pools.into_iter().collect();
+        assert_eq!(distinct.len(), pools.len());
+        assert_eq!(pool(ca("copy.crt", &a), None), pools[0]);
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let (folder, own, other) = (Folder::new(), SelfSigned::new("a"), SelfSigned::new("b"));
+        let ca = folder.write("ca.crt", &own.key_pem);
+        let pair = folder.pair_of("client", &own.cert_pem, &other.key_pem);
+        let problems = UpstreamIdentity::load(&rules(Some(ca), Some(pair)), NOW).unwrap_err();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].contains("ca.crt: holds no certificate"), "{problems:?}");
+        assert!(problems[1].contains("client.key: does not belong"), "{problems:?}");
+    }
+
+    #[test]
+    fn no_key_is_shown_when_debugged() {
+        let (folder, own) = (Folder::new(), SelfSigned::new("a"));
+        let pair = folder.pair_of("client", &own.cert_pem, &own.key_pem);
+        let identity = UpstreamIdentity::load(&rules(None, Some(pair)), NOW).unwrap();
+        assert_eq!(format!("{identity:?}"), "UpstreamIdentity { ca: false, client: true, .. }");
+    }
 }

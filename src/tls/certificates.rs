@@ -1,0 +1,206 @@
+//! Which certificate a client is shown: that of the tenant whose host it names (SNI, RFC 6066, section 3), or the
+//! listener's own.
+//!
+//! The whole table is replaced at once. Handshakes under way keep the one that they have begun with.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::host_map::HostMap;
+use crate::domain::tenant::{KeyPair, Tenant};
+use crate::tls::pem;
+
+/// Certificates by host, loaded and checked.
+pub struct Table {
+    default: Arc<CertifiedKey>,
+    by_host: HostMap<Arc<CertifiedKey>>,
+}
+
+impl Table {
+    /// Loads the listener's certificate and those of all tenants, each pair of files once. A certificate that is not
+    /// valid at this time is a warning in the log.
+    ///
+    /// # Errors
+    ///
+    /// Every problem, with the path of its file.
+    pub fn load<'a>(
+        default: &KeyPair,
+        tenants: impl IntoIterator<Item = &'a Tenant>,
+        now: UnixSeconds,
+    ) -> Result<Self, Vec<String>> {
+        let mut problems = Vec::new();
+        let mut loaded: HashMap<KeyPair, Option<Arc<CertifiedKey>>> = HashMap::new();
+        let mut load = |pair: &KeyPair| {
+            if let Some(known) = loaded.get(pair) {
+                return known.clone();
+            }
+            let certified =
+                pem::identity(pair, now, &mut problems).map(|identity| Arc::new(identity.certified));
+            loaded.insert(pair.clone(), certified.clone());
+            certified
+        };
+        let listeners = load(default);
+        let mut hosts = Vec::new();
+        for tenant in tenants {
+            // A tenant without a certificate stands in the table too: another one's wildcard must not take its hosts.
+            if let Some(certified) = load(tenant.tls.as_ref().unwrap_or(default)) {
+                hosts.extend(tenant.hosts.iter().map(|host| (host.clone(), certified.clone())));
+            }
+        }
+        let by_host = HostMap::new(hosts).map_err(|duplicate| problems.push(duplicate.to_string()));
+        match (listeners, by_host) {
+            (Some(default), Ok(by_host)) if problems.is_empty() => Ok(Self { default, by_host }),
+            _ => Err(problems),
+        }
+    }
+
+    fn find(&self, server_name: Option<&str>) -> Arc<CertifiedKey> {
+        server_name.and_then(|name| self.by_host.find(name)).unwrap_or(&self.default).clone()
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Table").finish_non_exhaustive()
+    }
+}
+
+/// The certificates that are in use, for the listeners' TLS.
+pub struct CertificateStore {
+    table: ArcSwap<Table>,
+}
+
+impl CertificateStore {
+    /// Begins with a table.
+    #[must_use]
+    pub fn new(table: Table) -> Self {
+        Self { table: ArcSwap::from_pointee(table) }
+    }
+
+    /// Shows the certificates of another table from the next handshake on.
+    pub fn replace(&self, table: Table) {
+        self.table.store(Arc::new(table));
+    }
+}
+
+impl fmt::Debug for CertificateStore {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("CertificateStore").finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for CertificateStore {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.table.load().find(hello.server_name()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::pki_types::CertificateDer;
+
+    use super::{CertificateStore, Table};
+    use crate::tls::fixture::{Folder, NOW, SelfSigned, shown, tenant};
+
+    /// What the server shows to a client that asks for a name, or for none.
+    fn certificate(store: &Arc<CertificateStore>, name: Option<&str>) -> CertificateDer<'static> {
+        shown(store.clone(), name)
+    }
+
+    #[test]
+    fn the_name_that_a_client_asks_for_chooses_the_certificate() {
+        let folder = Folder::new();
+        let [default, exact, wide, deep] = ["d.example", "a.example", "*.b.example", "*.c.b.example"]
+            .map(|name| (SelfSigned::new(name), name.replace('*', "any")));
+        let pair = |(own, name): &(SelfSigned, String)| folder.pair_of(name, &own.cert_pem, &own.key_pem);
+        let tenants = [
+            tenant("a.example", Some(pair(&exact))),
+            tenant("*.b.example", Some(pair(&wide))),
+            tenant("*.c.b.example", Some(pair(&deep))),
+            tenant("own.b.example", None),
+        ];
+        let store = Arc::new(CertificateStore::new(Table::load(&pair(&default), &tenants, NOW).unwrap()));
+        for (name, expected) in [
+            (Some("a.example"), &exact),
+            (Some("A.Example"), &exact),
+            (Some("x.b.example"), &wide),
+            (Some("x.y.b.example"), &wide),
+            (Some("x.c.b.example"), &deep),
+            (Some("b.example"), &default),
+            (Some("x.a.example"), &default),
+            (Some("own.b.example"), &default),
+            (Some("stranger.example"), &default),
+            (None, &default),
+        ] {
+            assert_eq!(certificate(&store, name), expected.0.cert_der, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_replaced_table_serves_the_next_handshake() {
+        let (folder, old, new) = (Folder::new(), SelfSigned::new("a.example"), SelfSigned::new("a.example"));
+        let load = || Table::load(&folder.pair("d"), &[tenant("a.example", Some(folder.pair("a")))], NOW);
+        folder.pair_of("d", &old.cert_pem, &old.key_pem);
+        folder.pair_of("a", &old.cert_pem, &old.key_pem);
+        let store = Arc::new(CertificateStore::new(load().unwrap()));
+        assert_eq!(certificate(&store, Some("a.example")), old.cert_der);
+
+        folder.pair_of("a", &new.cert_pem, &new.key_pem);
+        assert_eq!(certificate(&store, Some("a.example")), old.cert_der, "nothing is read on its own");
+        store.replace(load().unwrap());
+        assert_eq!(certificate(&store, Some("a.example")), new.cert_der);
+        assert_eq!(certificate(&store, None), old.cert_der);
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once_and_each_file_once() {
+        let (folder, own, other) =
+            (Folder::new(), SelfSigned::new("a.example"), SelfSigned::new("b.example"));
+        let foreign = folder.pair_of("foreign", &own.cert_pem, &other.key_pem);
+        let tenants = [
+            tenant("a.example", Some(foreign.clone())),
+            tenant("b.example", Some(foreign)),
+            tenant("c.example", Some(folder.pair("absent"))),
+        ];
+        let default = folder.pair_of("empty", "", &own.key_pem);
+        let problems = Table::load(&default, &tenants, NOW).unwrap_err();
+        let expected = ["empty.crt", "foreign.key", "absent.crt", "absent.key"];
+        assert_eq!(problems.len(), expected.len(), "{problems:?}");
+        for (problem, file) in problems.iter().zip(expected) {
+            assert!(problem.starts_with(&format!("{}:", folder.path().join(file).display())), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_host_of_two_tenants_is_a_problem() {
+        let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
+        let default = folder.pair_of("d", &own.cert_pem, &own.key_pem);
+        let tenants = [tenant("a.example", None), tenant("a.example", None)];
+        assert_eq!(Table::load(&default, &tenants, NOW).unwrap_err(), ["the host a.example stands twice"]);
+    }
+
+    #[test]
+    fn two_tenants_with_one_pair_of_files_share_what_was_loaded() {
+        let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
+        let pair = folder.pair_of("a", &own.cert_pem, &own.key_pem);
+        let tenants = [tenant("a.example", Some(pair.clone())), tenant("b.example", None)];
+        let table = Table::load(&pair, &tenants, NOW).unwrap();
+        assert!(Arc::ptr_eq(&table.find(Some("a.example")), &table.find(Some("b.example"))));
+    }
+
+    #[test]
+    fn nothing_secret_is_shown_when_debugged() {
+        let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
+        let table = Table::load(&folder.pair_of("a", &own.cert_pem, &own.key_pem), [], NOW).unwrap();
+        assert_eq!(format!("{table:?}"), "Table { .. }");
+        assert_eq!(format!("{:?}", CertificateStore::new(table)), "CertificateStore { .. }");
+    }
+}

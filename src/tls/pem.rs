@@ -1,0 +1,193 @@
+//! PEM files to certificates and keys that are known to work.
+//!
+//! The server framework panics on a certificate that it can't parse, so what leaves this file has been parsed.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use rustls::Error;
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+use zeroize::Zeroizing;
+
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::tenant::KeyPair;
+
+/// The longest PEM file: several times the authorities that a system believes.
+const PEM_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// What is said of a file that can't be decoded: nothing of its content, which may be a key.
+const MALFORMED: &str = "is not well-formed PEM";
+
+/// A certificate chain and the key that belongs to it.
+pub(super) struct Identity {
+    /// The chain and a signer, as servers use them.
+    pub(super) certified: CertifiedKey,
+    /// The same key, for those who make their own signer.
+    pub(super) key: PrivateKeyDer<'static>,
+}
+
+/// Reads a certificate chain and its key. A certificate that is not valid at this time is a warning in the log.
+///
+/// Problems are added to the list, each with the file's path.
+pub(super) fn identity(pair: &KeyPair, now: UnixSeconds, problems: &mut Vec<String>) -> Option<Identity> {
+    let chain = certificates(&pair.cert, problems);
+    let key = private_key(&pair.key, problems);
+    let (chain, key) = (chain?, key?);
+    if let Some(untimely) = chain.first().and_then(|leaf| untimely(leaf, now)) {
+        tracing::warn!(file = %pair.cert.display(), "the certificate {untimely}");
+    }
+    let Ok(signer) = any_supported_type(&key) else {
+        problems.push(format!("{}: holds a key of a kind that is not supported", pair.key.display()));
+        return None;
+    };
+    let certified = CertifiedKey::new(chain, signer);
+    match certified.keys_match() {
+        Ok(()) => Some(Identity { certified, key }),
+        Err(Error::InconsistentKeys(_)) => {
+            let (key, cert) = (pair.key.display(), pair.cert.display());
+            problems.push(format!("{key}: does not belong to the certificate in {cert}"));
+            None
+        }
+        Err(error) => {
+            problems.push(format!("{}: holds an unusable certificate: {error}", pair.cert.display()));
+            None
+        }
+    }
+}
+
+/// Reads all certificates of a file; at least one.
+pub(super) fn certificates(path: &Path, problems: &mut Vec<String>) -> Option<Vec<CertificateDer<'static>>> {
+    read(path)
+        .and_then(|text| parse_certificates(&text))
+        .map_err(|problem| name(path, &problem, problems))
+        .ok()
+}
+
+fn parse_certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(text).collect();
+    let chain = chain.map_err(|_| MALFORMED)?;
+    if chain.is_empty() {
+        return Err("holds no certificate".to_owned());
+    }
+    if !chain.iter().all(|certificate| X509Certificate::from_der(certificate).is_ok()) {
+        return Err("holds a certificate that can't be read".to_owned());
+    }
+    Ok(chain)
+}
+
+fn private_key(path: &Path, problems: &mut Vec<String>) -> Option<PrivateKeyDer<'static>> {
+    let key = read(path).and_then(|text| match PrivateKeyDer::from_pem_slice(&text) {
+        Ok(key) => Ok(key),
+        Err(pem::Error::NoItemsFound) => Err("holds no private key, or only an encrypted one".to_owned()),
+        Err(_) => Err(MALFORMED.to_owned()),
+    });
+    key.map_err(|problem| name(path, &problem, problems)).ok()
+}
+
+/// The whole file; wiped when it is dropped, for it may hold a key.
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    let unreadable = |error: std::io::Error| format!("can't be read: {error}");
+    let file = File::open(path).map_err(unreadable)?;
+    let bytes = file.metadata().map_err(unreadable)?.len();
+    let mut text =
+        Zeroizing::new(Vec::with_capacity(usize::try_from(bytes.min(PEM_BYTES_MAX)).unwrap_or(0) + 1));
+    let read = file.take(PEM_BYTES_MAX + 1).read_to_end(&mut text).map_err(unreadable)?;
+    if u64::try_from(read).is_ok_and(|read| read > PEM_BYTES_MAX) {
+        return Err(format!("is longer than {PEM_BYTES_MAX} bytes"));
+    }
+    Ok(text)
+}
+
+fn name(path: &Path, problem: &str, problems: &mut Vec<String>) {
+    problems.push(format!("{}: {problem}", path.display()));
+}
+
+/// What is wrong with the time of a certificate, as a phrase.
+fn untimely(certificate: &[u8], now: UnixSeconds) -> Option<&'static str> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let validity = certificate.validity();
+    let now = i64::try_from(now.0).unwrap_or(i64::MAX);
+    if now > validity.not_after.timestamp() {
+        return Some("has expired");
+    }
+    (now < validity.not_before.timestamp()).then_some("is not valid yet")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PEM_BYTES_MAX, identity, untimely};
+    use crate::domain::freshness::UnixSeconds;
+    use crate::tls::fixture::{Folder, NOT_AFTER, NOT_BEFORE, NOW, SelfSigned};
+
+    #[test]
+    fn a_chain_and_its_key_are_read_whatever_else_is_in_the_files() {
+        let (folder, leaf, other) =
+            (Folder::new(), SelfSigned::new("a.example"), SelfSigned::new("b.example"));
+        let both = format!("{}{}{}", leaf.cert_pem, other.cert_pem, leaf.key_pem);
+        let pair = folder.pair_of("both", &format!("A comment.\r\n{both}"), &both);
+        let mut problems = Vec::new();
+        let identity = identity(&pair, NOW, &mut problems).unwrap();
+        assert_eq!(identity.certified.cert, [leaf.cert_der, other.cert_der]);
+        assert!(problems.is_empty());
+    }
+
+    #[test]
+    fn every_problem_names_its_file() {
+        let (folder, own, other) =
+            (Folder::new(), SelfSigned::new("a.example"), SelfSigned::new("b.example"));
+        let unparsable = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let no_key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        let encrypted = own.key_pem.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+        let long = " ".repeat(usize::try_from(PEM_BYTES_MAX).unwrap() + 1);
+        for (cert, key, expected) in [
+            ("", "", &["x.crt: holds no certificate", "x.key: holds no private key"][..]),
+            (unparsable, &own.key_pem, &["x.crt: holds a certificate that can't be read"]),
+            ("-----BEGIN CERTIFICATE-----\nAAAA", &own.key_pem, &["x.crt: is not well-formed PEM"]),
+            (&own.cert_pem, no_key, &["x.key: holds a key of a kind that is not supported"]),
+            (&own.cert_pem, &encrypted, &["x.key: holds no private key, or only an encrypted one"]),
+            (&own.cert_pem, &own.cert_pem, &["x.key: holds no private key"]),
+            (&own.cert_pem, &other.key_pem, &["x.key: does not belong to the certificate in "]),
+            (&long, &own.key_pem, &["x.crt: is longer than 4194304 bytes"]),
+        ] {
+            let pair = folder.pair_of("x", cert, key);
+            let mut problems = Vec::new();
+            assert!(identity(&pair, NOW, &mut problems).is_none());
+            assert_eq!(problems.len(), expected.len(), "{problems:?}");
+            let root = format!("{}/", folder.path().display());
+            for (problem, expected) in problems.iter().zip(expected) {
+                assert!(problem.strip_prefix(&root).unwrap().starts_with(expected), "{problem}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_a_problem_for_each_of_the_two() {
+        let folder = Folder::new();
+        let mut problems = Vec::new();
+        assert!(identity(&folder.pair("absent"), NOW, &mut problems).is_none());
+        assert!(problems[0].contains("absent.crt: can't be read"), "{problems:?}");
+        assert!(problems[1].contains("absent.key: can't be read"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_certificate_out_of_its_time_is_used_and_noticed() {
+        let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
+        let pair = folder.pair_of("x", &own.cert_pem, &own.key_pem);
+        for (now, phrase) in [
+            (NOT_BEFORE - 1, Some("is not valid yet")),
+            (NOT_BEFORE, None),
+            (NOT_AFTER, None),
+            (NOT_AFTER + 1, Some("has expired")),
+            (u64::MAX, Some("has expired")),
+        ] {
+            assert_eq!(untimely(&own.cert_der, UnixSeconds(now)), phrase, "{now}");
+            assert!(identity(&pair, UnixSeconds(now), &mut Vec::new()).is_some());
+        }
+    }
+}
