@@ -45,7 +45,7 @@ use crate::store::embedded::file::OpenError;
 use crate::store::embedded::{EmbeddedStore, Options};
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
-use crate::tls::server::{Protocols, server_config};
+use crate::tls::listener::{Protocols, server_config};
 
 /// How long requests in flight may take after SIGTERM, in seconds.
 const GRACE_SECS: u64 = 5;
@@ -121,7 +121,7 @@ impl App {
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
-        let tenants = Tenants::new(source, settings, &metrics).map_err(StartError::Certificates)?;
+        let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
         let chain: Arc<dyn Chain> = Arc::new(chain_reader(&settings.chain, &clock, &metrics)?);
         let embedded: Arc<dyn Store> =
             Arc::new(EmbeddedStore::open(store_options(settings), Arc::clone(&clock))?);

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use crate::app::source::{Fingerprint, Source};
 use crate::config::Settings;
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{KeyPair, Tenant};
 use crate::domain::tier::PerTier;
 use crate::gateway::site::Workshop;
 use crate::gateway::table::{LiveTable, Table};
+use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
-use crate::tls::server::{CertificateStore, CertificateTable};
+use crate::tls::certificates::{CertificateStore, Table as CertificateTable};
+use crate::tls::files;
 use crate::tls::upstream::UpstreamIdentity;
 
 /// Everything that is replaced when the configuration is read again.
@@ -20,6 +23,7 @@ pub(crate) struct Tenants {
     source: Source,
     listener_tls: Option<KeyPair>,
     quotas: PerTier<Quota>,
+    clock: Arc<dyn Clock>,
     metrics: Metrics,
     table: Arc<LiveTable>,
     certificates: Option<Arc<CertificateStore>>,
@@ -37,15 +41,22 @@ impl Tenants {
     /// # Errors
     ///
     /// Everything that is wrong with their certificates.
-    pub(crate) fn new(source: Source, settings: &Settings, metrics: &Metrics) -> Result<Self, Vec<String>> {
+    pub(crate) fn new(
+        source: Source,
+        settings: &Settings,
+        clock: &Arc<dyn Clock>,
+        metrics: &Metrics,
+    ) -> Result<Self, Vec<String>> {
         let quotas = settings.tiers.requests_per_minute;
         let listener_tls = settings.listen.tls.clone();
         let workshop = Workshop { quotas, metrics };
-        let built = build(&settings.tenants, listener_tls.as_ref(), &workshop, &Table::default())?;
+        let now = UnixSeconds(clock.unix_seconds());
+        let built = build(&settings.tenants, listener_tls.as_ref(), now, &workshop, &Table::default())?;
         Ok(Self {
             source,
             listener_tls,
             quotas,
+            clock: Arc::clone(clock),
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(built.table)),
             certificates: built.certificates.map(|table| Arc::new(CertificateStore::new(table))),
@@ -74,7 +85,8 @@ impl Tenants {
             .map_err(|problems| problems.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>())?;
         let former = self.table.load_full();
         let workshop = Workshop { quotas: self.quotas, metrics: &self.metrics };
-        let built = build(&settings.tenants, self.listener_tls.as_ref(), &workshop, &former)?;
+        let now = UnixSeconds(self.clock.unix_seconds());
+        let built = build(&settings.tenants, self.listener_tls.as_ref(), now, &workshop, &former)?;
         if let (Some(store), Some(table)) = (&self.certificates, built.certificates) {
             store.replace(table);
         }
@@ -96,9 +108,7 @@ impl Tenants {
     /// Every file with a certificate or key that is in use.
     fn certificate_files(&self) -> Vec<PathBuf> {
         let table = self.table.load();
-        let tenants = table.tenants().flat_map(files_of);
-        let listener = self.listener_tls.iter().flat_map(|pair| [&pair.cert, &pair.key]);
-        tenants.chain(listener).cloned().collect()
+        files(self.listener_tls.as_ref(), table.tenants()).into_iter().collect()
     }
 
     fn forget_series_of_the_gone(&self, former: &Table) {
@@ -110,25 +120,22 @@ impl Tenants {
     }
 }
 
-fn files_of(tenant: &Tenant) -> impl Iterator<Item = &PathBuf> {
-    let upstream = &tenant.proxy.upstream_tls;
-    let pairs = tenant.tls.iter().chain(&upstream.client);
-    pairs.flat_map(|pair| [&pair.cert, &pair.key]).chain(&upstream.ca)
-}
-
 /// Builds everything before anything is replaced.
 fn build(
     tenants: &[Arc<Tenant>],
     listener_tls: Option<&KeyPair>,
+    now: UnixSeconds,
     workshop: &Workshop<'_>,
     former: &Table,
 ) -> Result<Built, Vec<String>> {
     let mut problems = Vec::new();
-    let certificates = listener_tls.map(|pair| CertificateTable::load(pair, tenants)).transpose();
+    let certificates = listener_tls
+        .map(|pair| CertificateTable::load(pair, tenants.iter().map(|tenant| &**tenant), now))
+        .transpose();
     let certificates = certificates.map_err(|mut found| problems.append(&mut found));
     let mut equipped = Vec::with_capacity(tenants.len());
     for tenant in tenants {
-        match UpstreamIdentity::load(&tenant.proxy.upstream_tls) {
+        match UpstreamIdentity::load(&tenant.proxy.upstream_tls, now) {
             Ok(identity) => equipped.push((Arc::clone(tenant), identity)),
             Err(found) => {
                 problems.extend(found.iter().map(|problem| format!("tenant {}: {problem}", tenant.id)))

@@ -148,7 +148,9 @@ fn template(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity) -
     options.max_h2_streams = H2_STREAMS_MAX;
     options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
     if is_tls {
-        identity.apply(&mut peer);
+        peer.options.ca.clone_from(&identity.ca);
+        peer.client_cert_key.clone_from(&identity.client);
+        peer.group_key = identity.pool;
     }
     peer
 }

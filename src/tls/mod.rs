@@ -4,6 +4,7 @@
 //! or knows the listeners. Loading blocks on the disk. Private keys appear in no `Debug`.
 
 pub mod certificates;
+pub mod listener;
 pub mod upstream;
 
 mod pem;
