@@ -1,6 +1,6 @@
 //! What clients see: refusals and failures out of the error table, and the limits on what upstreams answer.
 
-use http::{HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pingora::Error;
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
@@ -13,7 +13,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::serve::whole::head_of;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
-use crate::wire::headers::{REQUEST_ID, is_about_limits, write_allowance, write_ietf};
+use crate::wire::headers::{REQUEST_ID, contract_spelling, is_about_limits, write_allowance, write_ietf};
 
 /// What a client may show, where it has shown nothing that counts (RFC 9110, section 11.6.1).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
@@ -93,11 +93,11 @@ pub(super) fn dress(response: &mut ResponseHeader, ctx: &Context) -> Result<(), 
         return Ok(());
     }
     if let Some(permit) = ctx.permit() {
-        let mut headers = http::HeaderMap::with_capacity(4);
+        let mut headers = HeaderMap::with_capacity(4);
         write_allowance(&mut headers, permit.allowance());
         write_ietf(&mut headers, permit.allowance(), None);
         for (name, value) in &headers {
-            match crate::wire::headers::contract_spelling(name) {
+            match contract_spelling(name) {
                 Some(spelling) => response.insert_header(spelling, value)?,
                 None => response.insert_header(name, value)?,
             }
@@ -107,4 +107,15 @@ pub(super) fn dress(response: &mut ResponseHeader, ctx: &Context) -> Result<(), 
         response.insert_header("X-Request-Id", id.value())?;
     }
     Ok(())
+}
+
+/// Takes what an upstream says about limits out of its trailers.
+pub(super) fn strip_limits(trailers: &mut HeaderMap) {
+    for name in about_limits(trailers) {
+        trailers.remove(&name);
+    }
+}
+
+fn about_limits(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers.keys().filter(|name| is_about_limits(name)).cloned().collect()
 }

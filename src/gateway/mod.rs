@@ -16,6 +16,7 @@ mod forwarded;
 mod identity;
 mod observe;
 mod request_id;
+mod rewriting;
 mod upstreams;
 
 use std::net::IpAddr;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Method, Version};
+use http::{HeaderMap, Method};
 use ipnet::IpNet;
 use pingora::Error;
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -32,11 +33,11 @@ use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::domain::routing::Decision;
-use crate::domain::tenant::{HostHeader, RouteAccess};
+use crate::domain::tenant::RouteAccess;
 use crate::gateway::context::{Context, Passage, Traveller};
-use crate::gateway::forwarded::Arrival;
 use crate::gateway::observe::Observer;
 use crate::gateway::request_id::RequestIds;
+use crate::gateway::rewriting::authority_of;
 use crate::gateway::site::Site;
 use crate::gateway::table::LiveTable;
 use crate::pipeline::Pipeline;
@@ -45,9 +46,12 @@ use crate::pipeline::permit::Permit;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
 use crate::serve::{WRITE_TIME_MAX, may_be_reused};
 use crate::telemetry::metrics::Metrics;
-use crate::wire::client_ip::{client_of, is_trusted};
+use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
 use crate::wire::errors::ErrorCause;
+
+/// The methods that a refused one is answered with. Others of the kind are forwarded too.
+const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// The gateway.
 pub(crate) struct Gateway {
@@ -106,10 +110,9 @@ impl Gateway {
         let table = self.table.load();
         let site = Arc::clone(table.find(authority).ok_or(ErrorCause::UnknownHost)?);
         ctx.site = Some(Arc::clone(&site));
-        if request.method == Method::CONNECT {
-            return Err(ErrorCause::MethodNotAllowed {
-                allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
-            });
+        // Neither is for what stands behind a gateway: one opens tunnels, the other shows what only upstreams may see.
+        if [Method::CONNECT, Method::TRACE].contains(&request.method) {
+            return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED });
         }
         let decision = site.decide(request.method.as_str(), path_of(request));
         Ok(Place { site, decision })
@@ -130,37 +133,6 @@ impl Gateway {
         let outcome = self.pipeline.admit(Ask { credential, client, origin, access }).await;
         self.observer.decided(&outcome);
         Ok(outcome?)
-    }
-
-    /// What the upstream is to see, instead of what the client wrote.
-    fn rewrite(&self, session: &Session, request: &mut RequestHeader, ctx: &Context) -> pingora::Result<()> {
-        let passage = ctx.passage()?;
-        let site = ctx.site()?;
-        let downstream = session.req_header();
-        identity::strip(request, self.pipeline.key_format());
-        if let Traveller::Agent(permit) = &passage.traveller {
-            identity::write(request, permit)?;
-        }
-        let arrival = Arrival {
-            peer: passage.peer,
-            peer_is_trusted: is_trusted(passage.peer, &self.trusted_proxies),
-            is_tls: session.digest().is_some_and(|digest| digest.ssl_digest.is_some()),
-            host: authority_of(downstream).unwrap_or_default().as_bytes(),
-        };
-        forwarded::write(request, &arrival)?;
-        if let Some(id) = &ctx.request_id {
-            request.insert_header("X-Request-Id", id.value())?;
-        }
-        if site.tenant.proxy.host_header == HostHeader::Upstream
-            && let Some(member) = passage.upstreams.current(ctx.attempt)
-        {
-            request.insert_header("Host", &member.host)?;
-        }
-        // Asked for by gRPC, and hop-by-hop only between other versions (RFC 9113, section 8.2.2).
-        if request.version == Version::HTTP_2 && takes_trailers(downstream) {
-            request.insert_header("TE", "trailers")?;
-        }
-        Ok(())
     }
 
     /// Whether a request has taken longer than its tenant allows.
@@ -202,6 +174,10 @@ impl ProxyHttp for Gateway {
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
         match self.let_through(session, ctx).await {
             Ok(passage) => {
+                // What has become another protocol may be silent for as long as the tenant allows.
+                if passage.upgrades && session.is_upgrade_req() {
+                    session.set_read_timeout(ctx.site.as_ref().map(|site| site.tenant.proxy.timeouts.read));
+                }
                 ctx.let_through(passage);
                 Ok(false)
             }
@@ -267,6 +243,16 @@ impl ProxyHttp for Gateway {
             member.state.succeeded();
         }
         answering::dress(response, ctx)
+    }
+
+    fn upstream_response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        trailers: &mut HeaderMap,
+        _ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        answering::strip_limits(trailers);
+        Ok(())
     }
 
     fn response_body_filter(
@@ -343,12 +329,6 @@ impl ProxyHttp for Gateway {
     }
 }
 
-/// The host that a request is for, as it was written.
-fn authority_of(request: &RequestHeader) -> Option<&str> {
-    let named = request.headers.get(http::header::HOST).map(|host| host.to_str().unwrap_or_default());
-    named.or_else(|| request.uri.authority().map(http::uri::Authority::as_str))
-}
-
 /// The path as it is forwarded, without the query.
 fn path_of(request: &RequestHeader) -> &[u8] {
     request.raw_path().split(|byte| *byte == b'?').next().unwrap_or_default()
@@ -366,12 +346,4 @@ fn check_length(request: &RequestHeader, site: &Site) -> Result<(), ErrorCause> 
         Some(bytes) if bytes > bytes_max => Err(ErrorCause::UploadTooLarge { bytes_max }),
         Some(_) | None => Ok(()),
     }
-}
-
-fn takes_trailers(request: &RequestHeader) -> bool {
-    request
-        .headers
-        .get_all(http::header::TE)
-        .iter()
-        .any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"))
 }

@@ -23,6 +23,12 @@ use crate::tls::upstream::UpstreamIdentity;
 /// How many streams share one connection to an upstream that speaks HTTP/2.
 const H2_STREAMS_MAX: usize = 100;
 
+/// How much of one answer over HTTP/2 may be under way to us, in bytes.
+const H2_STREAM_WINDOW_BYTES: u32 = 512 * 1024;
+
+/// How much of all answers of such a connection may be under way to us, in bytes.
+const H2_CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+
 /// One tenant.
 pub(crate) struct Site {
     pub(super) tenant: Arc<Tenant>,
@@ -146,6 +152,8 @@ fn template(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity) -
     options.write_timeout = Some(least(rules.timeouts.write, rules.timeouts.total));
     options.idle_timeout = Some(rules.timeouts.idle);
     options.max_h2_streams = H2_STREAMS_MAX;
+    options.h2_stream_window_size = Some(H2_STREAM_WINDOW_BYTES);
+    options.h2_connection_window_size = Some(H2_CONNECTION_WINDOW_BYTES);
     options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
     if is_tls {
         peer.options.ca.clone_from(&identity.ca);

@@ -14,7 +14,10 @@ const LEVEL_DEFAULT: &str = "info";
 
 /// Libraries that would log request bytes or node URLs, and with them credentials, or a line for every connection.
 /// They stay quiet whatever is asked for, unless they are named.
-const QUIET: &str = "pingora_core=warn,pingora_timeout=warn,hyper_util=info,h2=info,rustls=info";
+///
+/// So does the access log, a line for every request: `access=info` turns it on.
+const QUIET: &str =
+    "access=off,pingora_core=warn,pingora_proxy=off,pingora_timeout=warn,hyper_util=info,h2=info,rustls=info";
 
 /// Starts the log. Lines are written until the guard is dropped.
 ///
