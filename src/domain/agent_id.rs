@@ -54,7 +54,7 @@ impl AgentId {
 impl fmt::Display for AgentId {
     /// The canonical decimal form, without zeros in front.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}", self.0)
+        out.write_str(&uint256::decimal(self.0))
     }
 }
 

@@ -37,11 +37,28 @@ pub fn parse_decimal(text: &str) -> Result<U256, NotUint256> {
     U256::from_str_radix(text, 10).map_err(|_| NotUint256::TooLarge)
 }
 
+/// A number in decimal. Nearly all are below 2^128, where this is several times as fast as the general way.
+#[must_use]
+pub fn decimal(number: U256) -> String {
+    match u128::try_from(number) {
+        Ok(small) => small.to_string(),
+        Err(_) => number.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
-    use super::{NotUint256, U256, parse_decimal};
+    use super::{NotUint256, U256, decimal, parse_decimal};
+
+    #[test]
+    fn numbers_are_written_in_decimal_below_and_above_2_to_the_128() {
+        let edge = U256::from(u128::MAX);
+        for number in [U256::ZERO, U256::from(7), edge, edge + U256::from(1), U256::MAX] {
+            assert_eq!(decimal(number), number.to_string());
+        }
+    }
 
     #[test]
     fn leading_zeros_do_not_make_another_number() {

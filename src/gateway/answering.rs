@@ -13,7 +13,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::serve::whole::head_of;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
-use crate::wire::headers::{REQUEST_ID, contract_spelling, is_about_limits, write_allowance, write_ietf};
+use crate::wire::headers::{REQUEST_ID, is_about_limits, of_allowance, write_allowance, write_ietf};
 
 /// What a client may show, where it has shown nothing that counts (RFC 9110, section 11.6.1).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
@@ -93,14 +93,8 @@ pub(super) fn dress(response: &mut ResponseHeader, ctx: &Context) -> Result<(), 
         return Ok(());
     }
     if let Some(permit) = ctx.permit() {
-        let mut headers = HeaderMap::with_capacity(4);
-        write_allowance(&mut headers, permit.allowance());
-        write_ietf(&mut headers, permit.allowance(), None);
-        for (name, value) in &headers {
-            match contract_spelling(name) {
-                Some(spelling) => response.insert_header(spelling, value)?,
-                None => response.insert_header(name, value)?,
-            }
+        for (name, value) in of_allowance(permit.allowance()) {
+            response.insert_header(name, value)?;
         }
     }
     if let Some(id) = &ctx.request_id {

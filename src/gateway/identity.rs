@@ -3,16 +3,21 @@
 //!
 //! Names are compared in a normal form, because many servers take `X_Agent_Id` and `X-Agent-Id` for one header.
 
-use alloy::primitives::{Address, U256};
-use http::{HeaderMap, HeaderName};
+use alloy::primitives::Address;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
+use quick_cache::sync::Cache;
 
 use crate::domain::api_key::ApiKeyFormat;
+use crate::domain::uint256::decimal;
 use crate::pipeline::permit::Permit;
 use crate::wire::credentials::shows_key;
 
 /// What our headers begin with, in normal form.
 const OURS: &[u8] = b"x-agent-";
+
+/// How many owners' addresses are remembered as text.
+const OWNERS_REMEMBERED: usize = 4_096;
 
 /// Names that carry our word when they are spelled as here, and are dropped when they are spelled otherwise.
 const SPELLED_ONCE: [&[u8]; 6] = [
@@ -33,15 +38,38 @@ pub(super) fn strip(request: &mut RequestHeader, keys: &ApiKeyFormat) {
     }
 }
 
-/// Tells the upstream who is calling.
-pub(super) fn write(request: &mut RequestHeader, permit: &Permit) -> pingora::Result<()> {
-    let profile = permit.profile();
-    let mismatch = if permit.endpoint_mismatch() { "true" } else { "false" };
-    request.insert_header("X-Agent-Id", permit.agent().to_string())?;
-    request.insert_header("X-Agent-Owner", checksummed(&profile.owner))?;
-    request.insert_header("X-Agent-Tier", u16::from(permit.tier().number()))?;
-    request.insert_header("X-Agent-Staked-Amount", decimal(profile.stake))?;
-    request.insert_header("X-Agent-Endpoint-Mismatch", mismatch)
+/// Writes who is calling.
+pub(super) struct Scribe {
+    /// Owners in the mixed case of EIP-55, which costs a hash each time.
+    owners: Cache<Address, HeaderValue>,
+}
+
+impl Scribe {
+    pub(super) fn new() -> Self {
+        Self { owners: Cache::new(OWNERS_REMEMBERED) }
+    }
+
+    /// Tells the upstream who is calling.
+    pub(super) fn write(&self, request: &mut RequestHeader, permit: &Permit) -> pingora::Result<()> {
+        let profile = permit.profile();
+        let mismatch = if permit.endpoint_mismatch() { "true" } else { "false" };
+        request.insert_header("X-Agent-Id", decimal(permit.agent().token_id()))?;
+        request.insert_header("X-Agent-Owner", self.owner(&profile.owner))?;
+        request.insert_header("X-Agent-Tier", u16::from(permit.tier().number()))?;
+        request.insert_header("X-Agent-Staked-Amount", decimal(profile.stake))?;
+        request.insert_header("X-Agent-Endpoint-Mismatch", HeaderValue::from_static(mismatch))
+    }
+
+    fn owner(&self, owner: &Address) -> HeaderValue {
+        if let Some(known) = self.owners.get(owner) {
+            return known;
+        }
+        let text = owner.to_checksum(None);
+        // Hex digits behind 0x are always a header value.
+        let value = HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
+        self.owners.insert(*owner, value.clone());
+        value
+    }
 }
 
 /// Whether a name is ours, however it is spelled.
@@ -69,14 +97,6 @@ fn is_misspelled(name: &HeaderName) -> bool {
 /// Lower case, and `-` for whatever is no letter or digit. Header names are in lower case here already.
 const fn normal(byte: u8) -> u8 {
     if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' }
-}
-
-fn checksummed(address: &Address) -> String {
-    address.to_checksum(None)
-}
-
-fn decimal(amount: U256) -> String {
-    amount.to_string()
 }
 
 #[cfg(test)]

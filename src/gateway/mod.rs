@@ -35,6 +35,7 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::context::{Context, Passage, Traveller};
+use crate::gateway::identity::Scribe;
 use crate::gateway::observe::Observer;
 use crate::gateway::request_id::RequestIds;
 use crate::gateway::rewriting::authority_of;
@@ -60,6 +61,7 @@ pub(crate) struct Gateway {
     trusted_proxies: Vec<IpNet>,
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
+    scribe: Scribe,
     observer: Observer,
 }
 
@@ -81,7 +83,8 @@ impl Gateway {
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
-        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, observer })
+        let scribe = Scribe::new();
+        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, scribe, observer })
     }
 
     /// Route, extract, admit.

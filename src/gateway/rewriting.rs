@@ -22,7 +22,7 @@ impl Gateway {
         let downstream = session.req_header();
         identity::strip(request, self.pipeline.key_format());
         if let Traveller::Agent(permit) = &passage.traveller {
-            identity::write(request, permit)?;
+            self.scribe.write(request, permit)?;
         }
         let arrival = Arrival {
             peer: passage.peer,

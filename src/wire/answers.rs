@@ -5,6 +5,7 @@ use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
 
 use crate::domain::quota::Allowance;
+use crate::domain::uint256::decimal;
 use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
 use crate::pipeline::permit::Permit;
 use crate::pipeline::readiness::Report;
@@ -78,7 +79,7 @@ pub fn verified(permit: &Permit) -> Answer {
         agent_id: permit.agent().to_string(),
         owner: Checksummed(profile.owner),
         trust_tier: permit.tier().number(),
-        staked_amount: profile.stake.to_string(),
+        staked_amount: decimal(profile.stake),
         reputation: ReputationPart {
             total_score: profile.reputation.total_score.to_string(),
             feedback_count: profile.reputation.feedback_count,

@@ -61,18 +61,35 @@ pub fn write_limited(headers: &mut HeaderMap, limit: u32, retry_after: RetryAfte
 
 /// Writes the IETF's fields beside the contract's. `retry_after` is when something is left again, if nothing is now.
 pub fn write_ietf(headers: &mut HeaderMap, allowance: Allowance, retry_after: Option<RetryAfter>) {
-    let Allowance { limit, remaining } = allowance;
-    let policy = format!("\"agent\";q={limit};w={WINDOW_SECS}");
-    let left = match retry_after {
-        Some(retry_after) => format!("\"agent\";r={remaining};t={}", retry_after.seconds()),
-        None => format!("\"agent\";r={remaining}"),
-    };
-    for (name, text) in [(RATE_POLICY, policy), (RATE, left)] {
-        // Digits and fixed ASCII are always a header value.
-        if let Ok(value) = HeaderValue::from_str(&text) {
-            headers.insert(name, value);
-        }
+    headers.insert(RATE_POLICY, policy(allowance.limit));
+    headers.insert(RATE, left(allowance.remaining, retry_after));
+}
+
+/// The headers of a success that somebody else's answer is given, as the contract and the IETF spell them.
+#[must_use]
+pub fn of_allowance(allowance: Allowance) -> [(&'static str, HeaderValue); 4] {
+    [
+        ("X-RateLimit-Limit", allowance.limit.into()),
+        ("X-RateLimit-Remaining", allowance.remaining.into()),
+        ("RateLimit-Policy", policy(allowance.limit)),
+        ("RateLimit", left(allowance.remaining, None)),
+    ]
+}
+
+fn policy(limit: u32) -> HeaderValue {
+    value(format!("\"agent\";q={limit};w={WINDOW_SECS}"))
+}
+
+fn left(remaining: u32, retry_after: Option<RetryAfter>) -> HeaderValue {
+    match retry_after {
+        Some(retry_after) => value(format!("\"agent\";r={remaining};t={}", retry_after.seconds())),
+        None => value(format!("\"agent\";r={remaining}")),
     }
+}
+
+/// Digits and fixed ASCII are always a header value.
+fn value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// Whether a header says something about limits, by any of the names in use.
