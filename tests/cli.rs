@@ -292,6 +292,18 @@ fn check_lists_every_problem_at_once_and_exits_with_2() {
 }
 
 #[test]
+fn check_reads_the_certificates_that_are_named() {
+    let shipped =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tiergate.toml");
+    let tls = "[listen.tls]\ncert = \"/nowhere/tls.crt\"\nkey = \"/nowhere/tls.key\"\n\n[chain]";
+    std::fs::write(&file, shipped.replacen("[chain]", tls, 1)).unwrap();
+    let said = failure(&tiergate(&["check", "--config", file.to_str().unwrap()]), 2);
+    assert!(said.contains("/nowhere/tls.crt") && said.contains("/nowhere/tls.key"), "{said}");
+}
+
+#[test]
 fn an_address_in_use_is_a_sentence_and_not_a_backtrace() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -1,9 +1,9 @@
 //! The composition root: configuration → ports → pipeline → doors → Pingora server.
 
 pub(crate) mod source;
+pub(crate) mod tenants;
 
 mod reload;
-mod tenants;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -120,6 +120,42 @@ impl Tenants {
     }
 }
 
+/// What is wrong with the certificates of these settings. Blocks.
+pub(crate) fn certificate_problems(settings: &Settings, now: UnixSeconds) -> Vec<String> {
+    Equipment::load(&settings.tenants, settings.listen.tls.as_ref(), now).err().unwrap_or_default()
+}
+
+/// Certificates and keys, read and checked.
+struct Equipment {
+    certificates: Option<CertificateTable>,
+    tenants: Vec<(Arc<Tenant>, UpstreamIdentity)>,
+}
+
+impl Equipment {
+    fn load(
+        tenants: &[Arc<Tenant>],
+        listener_tls: Option<&KeyPair>,
+        now: UnixSeconds,
+    ) -> Result<Self, Vec<String>> {
+        let mut problems = Vec::new();
+        let shown = |pair| CertificateTable::load(pair, tenants.iter().map(|tenant| &**tenant), now);
+        let certificates = listener_tls.map(shown).transpose().unwrap_or_else(|mut found| {
+            problems.append(&mut found);
+            None
+        });
+        let mut equipped = Vec::with_capacity(tenants.len());
+        for tenant in tenants {
+            match UpstreamIdentity::load(&tenant.proxy.upstream_tls, now) {
+                Ok(identity) => equipped.push((Arc::clone(tenant), identity)),
+                Err(found) => {
+                    problems.extend(found.iter().map(|problem| format!("tenant {}: {problem}", tenant.id)));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(Self { certificates, tenants: equipped }) } else { Err(problems) }
+    }
+}
+
 /// Builds everything before anything is replaced.
 fn build(
     tenants: &[Arc<Tenant>],
@@ -128,23 +164,7 @@ fn build(
     workshop: &Workshop<'_>,
     former: &Table,
 ) -> Result<Built, Vec<String>> {
-    let mut problems = Vec::new();
-    let certificates = listener_tls
-        .map(|pair| CertificateTable::load(pair, tenants.iter().map(|tenant| &**tenant), now))
-        .transpose();
-    let certificates = certificates.map_err(|mut found| problems.append(&mut found));
-    let mut equipped = Vec::with_capacity(tenants.len());
-    for tenant in tenants {
-        match UpstreamIdentity::load(&tenant.proxy.upstream_tls, now) {
-            Ok(identity) => equipped.push((Arc::clone(tenant), identity)),
-            Err(found) => {
-                problems.extend(found.iter().map(|problem| format!("tenant {}: {problem}", tenant.id)))
-            }
-        }
-    }
-    match (certificates, Table::new(equipped, workshop, former)) {
-        (Ok(certificates), Ok(table)) if problems.is_empty() => Ok(Built { table, certificates }),
-        (_, Err(twice)) => Err(problems.into_iter().chain([twice.to_string()]).collect()),
-        (_, Ok(_)) => Err(problems),
-    }
+    let equipment = Equipment::load(tenants, listener_tls, now)?;
+    let table = Table::new(equipment.tenants, workshop, former).map_err(|twice| vec![twice.to_string()])?;
+    Ok(Built { table, certificates: equipment.certificates })
 }

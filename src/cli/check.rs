@@ -3,12 +3,21 @@
 use std::path::Path;
 
 use crate::app::source::Source;
+use crate::app::tenants::certificate_problems;
 use crate::cli::{BAD_CONFIGURATION, Failure, say};
 use crate::config::Settings;
+use crate::domain::freshness::UnixSeconds;
+use crate::os::Os;
+use crate::ports::clock::Clock;
 
-/// Checks the file.
+/// Checks the file, and the certificates that it names.
 pub(super) fn check(config: &Path) -> Result<(), Failure> {
-    load(&Source::at(config))?;
+    let settings = load(&Source::at(config))?;
+    let problems = certificate_problems(&settings, UnixSeconds(Os::new().unix_seconds()));
+    if !problems.is_empty() {
+        let message = format!("certificates can't be used:\n  {}", problems.join("\n  "));
+        return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
+    }
     say(format_args!("{}: no problems", config.display()))
 }
 
