@@ -146,8 +146,9 @@ impl Gateway {
         })
     }
 
-    fn check_overdue(&self, ctx: &Context) -> pingora::Result<()> {
-        if self.is_overdue(ctx) { Err(faults::overdue()) } else { Ok(()) }
+    /// Ends a transfer that takes too long, unless this is its end anyway.
+    fn check_overdue(&self, ctx: &Context, is_last: bool) -> pingora::Result<()> {
+        if !is_last && self.is_overdue(ctx) { Err(faults::overdue()) } else { Ok(()) }
     }
 }
 
@@ -222,10 +223,10 @@ impl ProxyHttp for Gateway {
         &self,
         _session: &mut Session,
         body: &mut Option<Bytes>,
-        _end_of_stream: bool,
+        end_of_stream: bool,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        self.check_overdue(ctx)?;
+        self.check_overdue(ctx, end_of_stream)?;
         let piece = body.as_ref().map_or(0, Bytes::len);
         ctx.body_bytes = ctx.body_bytes.saturating_add(piece as u64);
         let longest = ctx.site()?.tenant.proxy.body_bytes_max;
@@ -262,10 +263,10 @@ impl ProxyHttp for Gateway {
         &self,
         _session: &mut Session,
         _body: &mut Option<Bytes>,
-        _end_of_stream: bool,
+        end_of_stream: bool,
         ctx: &mut Context,
     ) -> pingora::Result<Option<std::time::Duration>> {
-        self.check_overdue(ctx)?;
+        self.check_overdue(ctx, end_of_stream)?;
         Ok(None)
     }
 
