@@ -20,7 +20,7 @@ wait $child"#;
 /// A running program.
 pub(crate) struct Process {
     watcher: Child,
-    pid: u32,
+    pub(crate) pid: u32,
     log: PathBuf,
 }
 

@@ -17,8 +17,9 @@ use crate::support::time::{SOON, until};
 pub(crate) struct Service {
     pub(crate) api: SocketAddr,
     pub(crate) admin: SocketAddr,
-    folder: TempDir,
-    process: Option<Process>,
+    /// Where the configuration file is.
+    pub(crate) folder: TempDir,
+    pub(crate) process: Option<Process>,
 }
 
 impl Service {

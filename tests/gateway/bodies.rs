@@ -1,0 +1,251 @@
+//! Where a body ends: what passes is seen by the upstream as it was meant, and what follows it is the next request.
+
+use crate::rig::case::{Case, cases};
+use crate::rig::refusals::{is_malformed, is_unseen};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::wire::{Request, Wire};
+
+pub(crate) const CASES: &[Case] = cases![
+    well_framed_requests_are_seen_as_they_were_meant_and_so_is_the_next,
+    odd_but_clear_chunks_are_one_body_and_what_follows_is_the_next_request,
+    broken_chunks_end_the_connection_and_nothing_behind_them_is_forwarded,
+    trailers_frame_nothing,
+    broken_trailers_are_refused_or_end_with_the_connection,
+    a_body_of_a_refused_request_is_not_the_next_request,
+    a_body_of_a_get_is_a_body,
+    hop_by_hop_headers_that_frame_the_body_can_not_be_named_away,
+];
+
+/// What comes behind a request: answered as itself, or not at all.
+fn next_is_itself(stage: &Stage, wire: &mut Wire, next: &str, must: bool) {
+    match wire.try_answer() {
+        Ok(answer) => {
+            assert_eq!((answer.status, &answer.json()["target"]), (200, &serde_json::json!(next)));
+            stage.house().upstream.only(next);
+        }
+        Err(error) => {
+            assert!(!must, "the next request is not answered: {error}");
+            is_unseen(&stage.house().upstream, next);
+        }
+    }
+}
+
+fn chunked(path: &str, body: &str) -> Vec<u8> {
+    format!("POST {path} HTTP/1.1\r\nHost: {ACME}\r\nTransfer-Encoding: chunked\r\n\r\n{body}").into_bytes()
+}
+
+fn well_framed_requests_are_seen_as_they_were_meant_and_so_is_the_next(stage: &Stage) {
+    let house = stage.house();
+    let inner = "GET /public/inner HTTP/1.1\r\nHost: acme.test\r\n\r\n";
+    let bodies = ["", "x", "0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n", inner, "\r\n", "\0\r\n\r\n"];
+    for body in bodies {
+        let (path, next) = (public_path(), public_path());
+        let mut wire = house.gateway.connect();
+        wire.send(&Request::new("POST", ACME, &path).body(body.as_bytes()).bytes());
+        wire.send(&Request::get(ACME, &next).bytes());
+        assert_eq!(wire.answer().status, 200);
+        let seen = house.upstream.whole(&path);
+        assert_eq!((seen.method.as_str(), seen.body), ("POST", body.as_bytes().to_vec()));
+        assert_eq!(
+            seen.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-length")).count(),
+            1
+        );
+        next_is_itself(stage, &mut wire, &next, true);
+    }
+    is_unseen(&house.upstream, "/public/inner");
+    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+}
+
+fn odd_but_clear_chunks_are_one_body_and_what_follows_is_the_next_request(stage: &Stage) {
+    let house = stage.house();
+    for (body, meant) in [
+        ("0\r\n\r\n", ""),
+        ("000\r\n\r\n", ""),
+        ("5\r\nhello\r\n0\r\n\r\n", "hello"),
+        ("00000005\r\nhello\r\n0\r\n\r\n", "hello"),
+        ("A\r\n0123456789\r\n0\r\n\r\n", "0123456789"),
+        ("a\r\n0123456789\r\n0\r\n\r\n", "0123456789"),
+        ("1\r\nh\r\n4\r\nello\r\n0\r\n\r\n", "hello"),
+        ("5\r\n0\r\n\r\n\r\n0\r\n\r\n", "0\r\n\r\n"),
+        ("5;name=value\r\nhello\r\n0\r\n\r\n", "hello"),
+        ("5;name=\"a;b\"\r\nhello\r\n0;last\r\n\r\n", "hello"),
+        ("5;0\r\nhello\r\n0\r\n\r\n", "hello"),
+        ("5\r\nhello\r\n0\r\nX-Trailer: x\r\n\r\n", "hello"),
+    ] {
+        let (path, next) = (public_path(), public_path());
+        let mut wire = house.gateway.connect();
+        wire.send(&[chunked(&path, body), Request::get(ACME, &next).bytes()].concat());
+        let answer = wire.answer();
+        if answer.status == 200 {
+            assert_eq!(house.upstream.whole(&path).body, meant.as_bytes(), "{body:?}");
+            next_is_itself(stage, &mut wire, &next, false);
+        } else {
+            assert!(body.contains(';') || body.contains("X-Trailer"), "{body:?} is plain: {}", answer.text());
+            is_malformed(&answer);
+            wire.rest();
+            is_unseen(&house.upstream, &next);
+        }
+    }
+    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+}
+
+fn broken_chunks_end_the_connection_and_nothing_behind_them_is_forwarded(stage: &Stage) {
+    let house = stage.house();
+    let mut wrong = Vec::new();
+    for body in [
+        "x\r\nhello\r\n0\r\n\r\n",
+        "\r\nhello\r\n0\r\n\r\n",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "+5\r\nhello\r\n0\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "5h\r\nhello\r\n0\r\n\r\n",
+        "5 5\r\nhello\r\n0\r\n\r\n",
+        " 5\r\nhello\r\n0\r\n\r\n",
+        "5,5\r\nhello\r\n0\r\n\r\n",
+        "10000000000000005\r\nhello\r\n0\r\n\r\n",
+        "ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        "5\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\n0\r\n\r\n",
+        "5\rhello\r\n0\r\n\r\n",
+        "5\r\nhello0\r\n\r\n",
+        "5\r\nhelloX\r\n0\r\n\r\n",
+        "4\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\n0\n\r\n",
+        "5\r\nhello\r\n0\r\n\n",
+        "5;a\nb\r\nhello\r\n0\r\n\r\n",
+        "5;a\rb\r\nhello\r\n0\r\n\r\n",
+    ] {
+        let (path, next) = (public_path(), public_path());
+        let mut wire = house.gateway.connect();
+        wire.send(&[chunked(&path, body), Request::get(ACME, &next).bytes()].concat());
+        // The head may have been forwarded before the body turned out to be broken.
+        let status = wire.try_answer().ok().map(|answer| answer.status);
+        let behind = wire.rest();
+        let whole = house.upstream.seen_at(&path).iter().any(|seen| seen.whole);
+        let smuggled = !house.upstream.seen_at(&next).is_empty();
+        if !matches!(status, None | Some(400)) || !behind.is_empty() || whole || smuggled {
+            let behind = String::from_utf8_lossy(&behind).into_owned();
+            wrong.push(format!(
+                "{body:?}: {status:?}, whole: {whole}, smuggled: {smuggled}, behind: {behind}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn trailers_frame_nothing(stage: &Stage) {
+    let house = stage.house();
+    for trailer in [
+        "Content-Length: 5",
+        "Transfer-Encoding: chunked",
+        "Host: golden.test",
+        "Connection: close",
+        "X-Forwarded-For: 9.9.9.9",
+        "Authorization: Bearer svc_live_v1_x",
+        "X-API-Key: svc_live_v1_x",
+        "X-Request-Id: forged",
+        "Forwarded: for=9.9.9.9",
+    ] {
+        let (path, next) = (public_path(), public_path());
+        let mut wire = house.gateway.connect();
+        let body = format!("5\r\nhello\r\n0\r\n{trailer}\r\n\r\n");
+        wire.send(&[chunked(&path, &body), Request::get(ACME, &next).bytes()].concat());
+        if wire.try_answer().is_ok_and(|answer| answer.status == 200) {
+            let seen = house.upstream.whole(&path);
+            assert_eq!(seen.body, b"hello");
+            assert_eq!(seen.trailers, [], "{trailer}");
+            next_is_itself(stage, &mut wire, &next, false);
+        } else {
+            is_unseen(&house.upstream, &next);
+        }
+    }
+    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+}
+
+/// What is no trailer may be thrown away, when nothing that comes behind it is read.
+fn broken_trailers_are_refused_or_end_with_the_connection(stage: &Stage) {
+    let house = stage.house();
+    for trailer in
+        ["no colon\r\n", " folded: x\r\n", "X : x\r\n", "X: x\n", ": x\r\n", "X: a\rb\r\n", "X: \0\r\n"]
+    {
+        let (path, next) = (public_path(), public_path());
+        let mut wire = house.gateway.connect();
+        let body = format!("5\r\nhello\r\n0\r\n{trailer}\r\n");
+        wire.send(&[chunked(&path, &body), Request::get(ACME, &next).bytes()].concat());
+        let passed = wire.try_answer().is_ok_and(|answer| answer.status == 200);
+        assert_eq!(String::from_utf8_lossy(&wire.rest()), "", "{trailer:?}: another answer");
+        is_unseen(&house.upstream, &next);
+        for seen in house.upstream.seen_at(&path).iter().filter(|seen| seen.whole) {
+            assert!(passed && seen.body == b"hello" && seen.trailers.is_empty(), "{trailer:?}: {seen:?}");
+        }
+    }
+    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+}
+
+fn a_body_of_a_refused_request_is_not_the_next_request(stage: &Stage) {
+    let house = stage.house();
+    let inner_path = public_path();
+    let inner = format!("GET {inner_path} HTTP/1.1\r\nHost: {ACME}\r\n\r\n");
+    let chunk = format!("{:x}\r\n{inner}\r\n0\r\n\r\n", inner.len());
+    for (host, path) in
+        [(ACME, agents_path()), (ACME, "/denied/x".to_owned()), ("unknown.test", public_path())]
+    {
+        let with_length = Request::new("POST", host, &path).body(inner.as_bytes()).bytes();
+        let head = Request::new("POST", host, &path).with("Transfer-Encoding", "chunked").bytes();
+        for request in [with_length, [head, chunk.clone().into_bytes()].concat()] {
+            let next = public_path();
+            let mut wire = house.gateway.connect();
+            wire.send(&[request, Request::get(ACME, &next).bytes()].concat());
+            assert!(matches!(wire.answer().status, 401 | 403 | 404));
+            next_is_itself(stage, &mut wire, &next, false);
+        }
+    }
+    is_unseen(&house.upstream, &inner_path);
+}
+
+fn a_body_of_a_get_is_a_body(stage: &Stage) {
+    let house = stage.house();
+    for method in ["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"] {
+        let (path, next, inner) = (public_path(), public_path(), public_path());
+        let body = format!("GET {inner} HTTP/1.1\r\nHost: {ACME}\r\n\r\n");
+        let mut wire = house.gateway.connect();
+        wire.send(&Request::new(method, ACME, &path).body(body.as_bytes()).bytes());
+        wire.send(&Request::get(ACME, &next).bytes());
+        let answer = wire.head().unwrap();
+        if method != "HEAD" {
+            wire.body(answer.clone()).unwrap();
+        }
+        if answer.status == 200 {
+            assert_eq!(house.upstream.whole(&path).body, body.as_bytes(), "{method}");
+        }
+        next_is_itself(stage, &mut wire, &next, false);
+        is_unseen(&house.upstream, &inner);
+    }
+    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+}
+
+fn hop_by_hop_headers_that_frame_the_body_can_not_be_named_away(stage: &Stage) {
+    let house = stage.house();
+    for options in
+        ["Content-Length", "content-length, close", "Transfer-Encoding", "Host", "keep-alive, Content-Length"]
+    {
+        let (path, inner) = (public_path(), public_path());
+        let body = format!("GET {inner} HTTP/1.1\r\nHost: {ACME}\r\n\r\n");
+        let request = Request::new("POST", ACME, &path).with("Connection", options).body(body.as_bytes());
+        let mut wire = house.gateway.connect();
+        wire.send(&request.bytes());
+        let answer = wire.answer();
+        if answer.status == 200 {
+            let seen = house.upstream.whole(&path);
+            assert_eq!(
+                (seen.body, seen.headers.iter().any(|(_, value)| value == ACME)),
+                (body.into_bytes(), true)
+            );
+        } else {
+            assert_eq!(answer.status, 400, "{options}: {}", answer.text());
+            is_unseen(&house.upstream, &path);
+        }
+        is_unseen(&house.upstream, &inner);
+    }
+    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+}

@@ -1,0 +1,316 @@
+//! Both doors judge alike: each credential gets the same status, `errorType`, details and headers from the gateway as
+//! from the verification API.
+
+use alloy::primitives::{U256, hex};
+use serde_json::{Value, json};
+
+use crate::rig::case::{Case, cases};
+use crate::rig::credentials::{replaced, signed, signed_with};
+use crate::rig::stage::{ACME, Stage, agents_path};
+use crate::rig::wire::Request;
+use crate::support::agents::{LIMITS, unknown_key};
+use crate::support::client::Answer;
+use crate::support::signing::{ALICE, BOB, Draft};
+use crate::support::time::unix_seconds;
+
+pub(crate) const CASES: &[Case] = cases![
+    keys_of_every_form_are_judged_alike,
+    keys_of_every_state_are_judged_alike,
+    agents_of_every_tier_are_judged_alike,
+    limits_are_told_alike,
+    signatures_of_every_form_are_judged_alike,
+    signature_fields_of_every_form_are_judged_alike,
+    timestamps_are_judged_alike,
+    agents_that_do_not_exist_are_judged_alike,
+    an_origin_is_judged_alike,
+    a_dead_chain_is_told_alike,
+];
+
+/// What both doors have to agree on.
+#[derive(Debug, PartialEq)]
+struct Verdict {
+    status: u16,
+    error_type: Value,
+    details: Value,
+    message: Value,
+    headers: Vec<(String, String)>,
+}
+
+/// An error's verdict. A time to wait may differ by the second that passes in between.
+fn verdict(answer: &Answer) -> Verdict {
+    let mut body = answer.json();
+    if let Some(seconds) = body["details"].get("retryAfter").and_then(Value::as_u64) {
+        assert_eq!(answer.header("retry-after"), Some(seconds.to_string().as_str()));
+        assert!((1..=60).contains(&seconds));
+        body["details"]["retryAfter"] = json!("some");
+        body["error"] = json!("some");
+    }
+    let named = ["x-ratelimit-limit", "x-ratelimit-remaining", "content-type", "cache-control"];
+    let headers = named.iter().filter_map(|name| Some(((*name).to_owned(), answer.header(name)?.to_owned())));
+    Verdict {
+        status: answer.status,
+        error_type: body["errorType"].clone(),
+        details: body["details"].clone(),
+        message: body["error"].clone(),
+        headers: headers.collect(),
+    }
+}
+
+/// Shows both doors a key. Both must refuse it, and alike.
+#[track_caller]
+fn refused_key(stage: &Stage, key: &str) -> Verdict {
+    let gateway = &stage.house().gateway;
+    let api = verdict(&gateway.service.verify(key));
+    let path = agents_path();
+    for (name, value) in [("X-API-Key", key.to_owned()), ("Authorization", format!("Bearer {key}"))] {
+        let answer = gateway.ask(&Request::get(ACME, &path).with(name, &value));
+        assert_eq!(verdict(&answer), api, "{name}: {key}");
+        let challenged = answer.header("www-authenticate").is_some();
+        assert!(challenged || answer.status != 401, "401 comes with a challenge: {answer:?}");
+    }
+    assert!(api.status >= 400, "{api:?}");
+    assert!(stage.house().upstream.seen_at(&path).is_empty());
+    api
+}
+
+/// Shows both doors a signed request. Both must refuse it, and alike.
+#[track_caller]
+fn refused_signature(stage: &Stage, body: &Value, headers: &[(String, String)]) -> Verdict {
+    let gateway = &stage.house().gateway;
+    let api = verdict(&gateway.service.verify_signature(body));
+    let path = agents_path();
+    let answer = gateway.ask(&Request::get(ACME, &path).with_all(headers));
+    assert_eq!(verdict(&answer), api, "{headers:?}");
+    assert!(api.status >= 400, "{api:?}");
+    assert!(stage.house().upstream.seen_at(&path).is_empty());
+    api
+}
+
+#[track_caller]
+fn refused_draft(stage: &Stage, draft: &Draft) -> Verdict {
+    refused_signature(stage, &draft.body(), &signed(draft))
+}
+
+fn keys_of_every_form_are_judged_alike(stage: &Stage) {
+    let good = unknown_key(10);
+    let (prefix, secret) = good.split_at("svc_live_v1_".len());
+    for malformed in [
+        prefix.to_owned(),
+        format!("{prefix}{}", &secret[1..]),
+        format!("{prefix}{secret}0"),
+        format!("{prefix}{}", secret.to_uppercase()),
+        format!("{prefix}{}g", &secret[1..]),
+        format!("{prefix}{secret}{secret}"),
+        format!("{prefix}{}", "x".repeat(500)),
+        format!("{prefix}{}-{}", &secret[..32], &secret[33..]),
+    ] {
+        let verdict = refused_key(stage, &malformed);
+        assert_eq!((verdict.status, &verdict.error_type), (400, &json!("VALIDATION_ERROR")), "{malformed}");
+        assert_eq!(verdict.details["field"], json!("apiKey"));
+    }
+}
+
+fn keys_of_every_state_are_judged_alike(stage: &Stage) {
+    let service = &stage.house().gateway.service;
+    let (revoked, revoked_key) = stage.agent(4);
+    service.revoke(&revoked.signed()).success(200);
+    let (rotated, rotated_key) = stage.agent(4);
+    service.rotate(&rotated.signed()).success(200);
+    let (burned, burned_key) = stage.agent(4);
+    stage.world().chain().burn(ALICE, burned.id);
+    for key in [unknown_key(11), revoked_key, rotated_key] {
+        let verdict = refused_key(stage, &key);
+        assert_eq!((verdict.status, verdict.error_type), (401, json!("INVALID_API_KEY")));
+    }
+    let verdict = refused_key(stage, &burned_key);
+    assert_eq!((verdict.status, verdict.error_type), (404, json!("AGENT_NOT_FOUND")));
+}
+
+fn agents_of_every_tier_are_judged_alike(stage: &Stage) {
+    let (unstaked, key) = stage.agent(0);
+    let blocked = refused_key(stage, &key);
+    assert_eq!((blocked.status, &blocked.error_type), (403, &json!("TIER_BLOCKED")));
+    assert_eq!(refused_draft(stage, &unstaked.draft()), blocked);
+    for tier in 1..=4 {
+        let (agent, key) = stage.agent(tier);
+        let gateway = &stage.house().gateway;
+        let answer = gateway.ask(&Request::get(ACME, &agents_path()).key(&key));
+        let api = gateway.service.verify(&key);
+        assert_eq!((answer.status, api.status), (200, 200));
+        let limit = LIMITS[tier - 1];
+        assert_eq!((answer.allowance(), api.allowance()), ((limit, limit - 1), (limit, limit - 1)));
+        let seen = stage.house().upstream.seen();
+        let seen = seen.iter().find(|seen| seen.all("x-agent-id") == [agent.text()]).unwrap();
+        let profile = api.json();
+        assert_eq!(seen.header("x-agent-owner"), profile["owner"].as_str());
+        assert_eq!(seen.header("x-agent-tier"), Some(profile["trustTier"].to_string().as_str()));
+        assert_eq!(seen.header("x-agent-staked-amount"), profile["stakedAmount"].as_str());
+    }
+}
+
+fn limits_are_told_alike(stage: &Stage) {
+    let (agent, key) = stage.agent(1);
+    let gateway = &stage.house().gateway;
+    gateway.service.verify(&key).success(200);
+    assert_eq!(gateway.ask(&Request::get(ACME, &agents_path()).key(&key)).status, 200);
+    let limited = refused_key(stage, &key);
+    assert_eq!((limited.status, &limited.error_type), (429, &json!("RATE_LIMITED")));
+    assert_eq!(limited.details["agentId"], json!(agent.text()));
+    assert_eq!(limited.headers[0], ("x-ratelimit-limit".to_owned(), "1".to_owned()));
+    assert_eq!(refused_draft(stage, &agent.draft()), limited);
+}
+
+fn signatures_of_every_form_are_judged_alike(stage: &Stage) {
+    let (agent, _) = stage.agent(3);
+    let draft = agent.draft();
+    let good = draft.signature();
+    let changed = |change: &dyn Fn(&mut [u8; 65])| {
+        let mut signature = good;
+        change(&mut signature);
+        signature
+    };
+    let order: U256 = "0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141".parse().unwrap();
+    let high_s = order - U256::from_be_slice(&good[32..64]);
+    for signature in [
+        draft.clone().by(BOB).signature(),
+        changed(&|signature| {
+            signature[32..64].copy_from_slice(&high_s.to_be_bytes::<32>());
+            signature[64] = 55 - signature[64];
+        }),
+        changed(&|signature| signature[64] = 29),
+        changed(&|signature| signature[64] = 35),
+        changed(&|signature| signature[..32].fill(0)),
+        changed(&|signature| signature[32..64].fill(0)),
+        [0; 65],
+        [0xff; 65],
+    ] {
+        let headers = signed_with(&draft, &hex::encode_prefixed(signature));
+        let verdict = refused_signature(stage, &draft.body_with(&signature), &headers);
+        assert_eq!((verdict.status, verdict.error_type), (401, json!("SIGNATURE_INVALID")));
+    }
+    let hex = hex::encode(good);
+    for signature in [
+        hex.clone(),
+        format!("0x{}", &hex[2..]),
+        format!("0x{hex}00"),
+        format!("0X{hex}"),
+        "0x".into(),
+        format!("0x{}zz", &hex[2..]),
+    ] {
+        let mut body = draft.body();
+        body["signature"] = json!(signature);
+        let verdict = refused_signature(stage, &body, &signed_with(&draft, &signature));
+        assert_eq!((verdict.status, verdict.error_type), (400, json!("VALIDATION_ERROR")), "{signature}");
+    }
+    let upper = format!("0x{}", hex.to_uppercase());
+    let request = Request::get(ACME, &agents_path()).with_all(&signed_with(&draft, &upper));
+    assert_eq!(stage.house().gateway.ask(&request).status, 200, "nothing of it was spent");
+}
+
+fn signature_fields_of_every_form_are_judged_alike(stage: &Stage) {
+    let (agent, _) = stage.agent(3);
+    let draft = agent.draft();
+    let headers = signed(&draft);
+    let long = "9".repeat(79);
+    let beyond = "115792089237316195423570985008687907853269984665640564039457584007913129639936";
+    for (name, field) in [("X-Agent-Id", "agentId"), ("X-Agent-Nonce", "nonce")] {
+        for value in ["x", "-1", "+1", "1.0", "0x1", "1e3", "1 2", "\u{663}", &long, beyond] {
+            let mut body = draft.body();
+            body[field] = json!(value);
+            let verdict = refused_signature(stage, &body, &replaced(&headers, name, value));
+            assert_eq!((verdict.status, verdict.error_type), (400, json!("VALIDATION_ERROR")), "{value}");
+            assert_eq!(verdict.details["field"], json!(field));
+        }
+    }
+    for value in ["", "x", "-1", "1.5", "0x1", "+1", "1 2", "\"1\"", "null", "99999999999999999999"] {
+        let mut body = draft.body();
+        body["timestamp"] = serde_json::from_str(value).unwrap_or(json!(value));
+        let api = stage.house().gateway.service.verify_signature(&body);
+        let headers = replaced(&headers, "X-Agent-Timestamp", value);
+        let answer = stage.house().gateway.ask(&Request::get(ACME, &agents_path()).with_all(&headers));
+        assert_eq!(verdict(&answer).error_type, verdict(&api).error_type, "{value}");
+        assert_eq!((answer.status, api.status), (400, 400), "{value}");
+    }
+    // Numbers with leading zeros are the same number.
+    let padded = replaced(&headers, "X-Agent-Id", &format!("00{}", agent.text()));
+    let padded = replaced(&padded, "X-Agent-Nonce", &format!("000{}", draft.nonce));
+    let path = agents_path();
+    assert_eq!(stage.house().gateway.ask(&Request::get(ACME, &path).with_all(&padded)).status, 200);
+    assert_eq!(stage.house().upstream.only(&path).header("x-agent-id"), Some(agent.text().as_str()));
+    refused_draft(stage, &draft);
+}
+
+fn timestamps_are_judged_alike(stage: &Stage) {
+    let (agent, _) = stage.agent(3);
+    for timestamp in [0, unix_seconds() - 302, unix_seconds() + 65, u64::from(u32::MAX)] {
+        let verdict = refused_draft(stage, &agent.draft().timestamp(timestamp));
+        assert_eq!((verdict.status, verdict.error_type), (400, json!("REPLAY_DETECTED")), "{timestamp}");
+    }
+    let draft = agent.draft();
+    stage.house().gateway.service.verify_signature(&draft.body()).success(200);
+    let verdict = refused_draft(stage, &draft);
+    assert_eq!((verdict.status, verdict.error_type), (400, json!("REPLAY_DETECTED")));
+}
+
+fn agents_that_do_not_exist_are_judged_alike(stage: &Stage) {
+    for id in [U256::ZERO, U256::from(888_888_887_u64), U256::MAX] {
+        let verdict = refused_draft(stage, &stage.world().known_agent(id, ALICE).draft());
+        assert_eq!((verdict.status, &verdict.error_type), (404, &json!("AGENT_NOT_FOUND")));
+        assert_eq!(verdict.details, json!({ "agentId": id.to_string() }));
+    }
+}
+
+fn an_origin_is_judged_alike(stage: &Stage) {
+    let agent = stage.world().agent(4);
+    let gateway = &stage.house().gateway;
+    let key = agent.generate_for(&gateway.service, "https://App.test:443/agent?x");
+    for origin in [
+        "https://app.test",
+        "https://app.test:443",
+        "http://app.test",
+        "https://app.test:8443",
+        "https://other.test",
+    ] {
+        let api = gateway.service.post("/verify", &json!({ "apiKey": key, "origin": origin })).success(200);
+        let path = agents_path();
+        let answer = gateway.ask(&Request::get(ACME, &path).key(&key).with("Origin", origin));
+        assert_eq!(answer.status, 200, "{origin}: {}", answer.text());
+        let seen = stage.house().upstream.only(&path);
+        let mismatch = api["endpointMismatch"].to_string();
+        assert_eq!(seen.header("x-agent-endpoint-mismatch"), Some(mismatch.as_str()), "{origin}");
+    }
+}
+
+fn a_dead_chain_is_told_alike(stage: &Stage) {
+    use crate::rig::gateway::Gateway;
+    use crate::rig::tenants::Tenant;
+    use crate::rig::upstream::Upstream;
+    use crate::support::relay::Relay;
+
+    let mut relay = Relay::new(stage.world().chain().node);
+    let upstream = Upstream::start();
+    let settings = stage.settings().set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
+    let tenant = Tenant::new("t", "t.test", upstream.address).public();
+    let gateway = Gateway::start_with(settings, &[tenant], &[]);
+    let agent = stage.world().agent(4);
+    let key = agent.generate(&gateway.service);
+    relay.close();
+    // A profile that was read a moment ago may be used for one more moment.
+    let api = crate::support::time::until("the chain is missed", crate::support::time::SOON, || {
+        let answer = gateway.service.verify(&key);
+        (answer.status != 200).then(|| verdict(&answer))
+    });
+    assert_eq!((api.status, &api.error_type), (503, &json!("RPC_ERROR")));
+    let request = Request::get("t.test", &agents_path());
+    assert_eq!(verdict(&gateway.ask(&request.clone().key(&key))), api);
+    let draft = agent.draft();
+    let api = verdict(&gateway.service.verify_signature(&draft.body()));
+    assert_eq!(api.status, 503);
+    assert_eq!(verdict(&gateway.ask(&request.with_all(&signed(&draft)))), api);
+    assert_eq!(
+        gateway.ask(&Request::get("t.test", "/public/x")).status,
+        200,
+        "what is public needs no chain"
+    );
+    assert_eq!(upstream.seen().len(), 1);
+}

@@ -1,0 +1,39 @@
+//! Credentials as headers of a request.
+
+use alloy::primitives::hex;
+
+use crate::support::signing::Draft;
+
+/// The four headers of an owner's signature.
+pub(crate) const SIGNATURE_HEADERS: [(&str, &str); 4] = [
+    ("X-Agent-Id", "agentId"),
+    ("X-Agent-Signature", "signature"),
+    ("X-Agent-Nonce", "nonce"),
+    ("X-Agent-Timestamp", "timestamp"),
+];
+
+/// What an owner signed, as headers.
+pub(crate) fn signed(draft: &Draft) -> Vec<(String, String)> {
+    signed_with(draft, &hex::encode_prefixed(draft.signature()))
+}
+
+/// The same with another signature.
+pub(crate) fn signed_with(draft: &Draft, signature: &str) -> Vec<(String, String)> {
+    let values =
+        [draft.agent.to_string(), signature.to_owned(), draft.nonce.to_string(), draft.timestamp.to_string()];
+    SIGNATURE_HEADERS.iter().zip(values).map(|((name, _), value)| ((*name).to_owned(), value)).collect()
+}
+
+/// The same headers but one.
+pub(crate) fn without(headers: &[(String, String)], name: &str) -> Vec<(String, String)> {
+    headers.iter().filter(|(header, _)| header != name).cloned().collect()
+}
+
+/// The same headers with another value for one.
+pub(crate) fn replaced(headers: &[(String, String)], name: &str, value: &str) -> Vec<(String, String)> {
+    let pair = |(header, old): &(String, String)| {
+        let value = if header == name { value } else { old };
+        (header.clone(), value.to_owned())
+    };
+    headers.iter().map(pair).collect()
+}

@@ -1,0 +1,107 @@
+//! HTTP/2 frames made by hand (RFC 9113; RFC 7541 without compression), for headers that no library would send.
+
+use std::net::SocketAddr;
+
+use crate::rig::wire::Wire;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Frame types (RFC 9113, section 6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// How a stream ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With an answer, whose HPACK block is not read.
+    Answered,
+    /// With RST_STREAM and this error code.
+    Reset(u32),
+    /// With the whole connection.
+    Closed,
+}
+
+/// A connection on which the first stream is used.
+pub(crate) struct Frames(Wire);
+
+impl Frames {
+    pub(crate) fn open(gateway: SocketAddr) -> Self {
+        let mut wire = Wire::open(gateway);
+        wire.send(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
+        Self(wire)
+    }
+
+    /// Sends a block of headers on stream 1.
+    pub(crate) fn headers(&mut self, fields: &[(&str, &str)], ends: bool) {
+        let flags = END_HEADERS | if ends { END_STREAM } else { 0 };
+        self.write(&frame(HEADERS, flags, 1, &block(fields)));
+    }
+
+    pub(crate) fn data(&mut self, bytes: &[u8], ends: bool) {
+        self.write(&frame(DATA, if ends { END_STREAM } else { 0 }, 1, bytes));
+    }
+
+    /// Reads until stream 1 ends.
+    pub(crate) fn end(&mut self) -> End {
+        loop {
+            let Ok(head) = self.0.take(9) else { return End::Closed };
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let (kind, flags) = (head[3], head[4]);
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            let Ok(payload) = self.0.take(usize::try_from(length).unwrap()) else { return End::Closed };
+            match (kind, stream) {
+                (SETTINGS, 0) if flags & ACK == 0 => self.write(&frame(SETTINGS, ACK, 0, &[])),
+                (GOAWAY, 0) => return End::Closed,
+                (RST_STREAM, 1) => {
+                    return End::Reset(u32::from_be_bytes(payload.try_into().unwrap()));
+                }
+                (HEADERS | DATA, 1) if flags & END_STREAM != 0 => return End::Answered,
+                _ => {}
+            }
+        }
+    }
+
+    /// The gateway may have closed in the meantime, which is for the reader to see.
+    fn write(&mut self, bytes: &[u8]) {
+        let _ = self.0.write(bytes);
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Literal header fields without indexing, names and values as they are.
+fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        text(&mut block, name);
+        text(&mut block, value);
+    }
+    block
+}
+
+fn text(block: &mut Vec<u8>, text: &str) {
+    match u8::try_from(text.len()) {
+        Ok(length) if length < 127 => block.push(length),
+        _ => {
+            block.push(127);
+            let mut rest = text.len() - 127;
+            while rest >= 128 {
+                block.push(u8::try_from(rest % 128).unwrap() | 128);
+                rest /= 128;
+            }
+            block.push(u8::try_from(rest).unwrap());
+        }
+    }
+    block.extend_from_slice(text.as_bytes());
+}

@@ -1,0 +1,82 @@
+//! A service with a gateway, in a process of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use crate::rig::stage::Stage;
+use crate::rig::tenants::Tenant;
+use crate::rig::wire::{Request, Wire};
+use crate::support::client::Answer;
+use crate::support::process::{free_port, own_ip};
+use crate::support::service::Service;
+use crate::support::settings::Settings;
+use crate::support::time::{SOON, until};
+
+/// A running gateway.
+pub(crate) struct Gateway {
+    pub(crate) address: SocketAddr,
+    pub(crate) service: Service,
+}
+
+impl Gateway {
+    /// Starts a gateway with these tenants.
+    pub(crate) fn start(stage: &Stage, tenants: &[Tenant]) -> Self {
+        Self::start_with(stage.settings(), tenants, &[])
+    }
+
+    /// Starts a gateway with these settings and tenants, and with files of this name and text in `tenants.d`.
+    pub(crate) fn start_with(settings: Settings, tenants: &[Tenant], files: &[(&str, &str)]) -> Self {
+        let address = free_port(own_ip());
+        let mut settings = settings.set("listen.gateway", vec![address.to_string()]);
+        if !tenants.is_empty() {
+            settings = settings.set("tenants", tenants.iter().map(Tenant::value).collect::<Vec<_>>());
+        }
+        let mut service = Service::prepare(settings);
+        fs::create_dir(service.folder.path().join("tenants.d")).unwrap();
+        for (name, text) in files {
+            fs::write(service.folder.path().join("tenants.d").join(name), text).unwrap();
+        }
+        service.start_again("");
+        service.await_ready();
+        let gateway = Self { address, service };
+        until("the gateway listens", SOON, || std::net::TcpStream::connect(address).ok());
+        gateway
+    }
+
+    /// Puts a file into `tenants.d` in one step, as an editor or a deployment does.
+    pub(crate) fn put(&self, name: &str, text: &str) {
+        let folder = self.service.folder.path();
+        let draft = folder.join("draft");
+        fs::write(&draft, text).unwrap();
+        fs::rename(draft, folder.join("tenants.d").join(name)).unwrap();
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        fs::remove_file(self.service.folder.path().join("tenants.d").join(name)).unwrap();
+    }
+
+    /// Asks the process to read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        let pid = self.service.process.as_ref().unwrap().pid.to_string();
+        let status = Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap();
+        assert!(status.success(), "the process takes signals");
+    }
+
+    pub(crate) fn connect(&self) -> Wire {
+        Wire::open(self.address)
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(&self, request: &Request) -> Answer {
+        request.ask(self.address)
+    }
+
+    /// Sends bytes on a connection of their own and reads one answer.
+    #[track_caller]
+    pub(crate) fn ask_raw(&self, bytes: &[u8]) -> Answer {
+        let mut wire = self.connect();
+        wire.send(bytes);
+        wire.answer()
+    }
+}

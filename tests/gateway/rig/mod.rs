@@ -1,0 +1,16 @@
+//! What the cases stand on: upstreams that misbehave on command, clients that do, and gateways between them.
+
+pub(crate) mod case;
+pub(crate) mod credentials;
+pub(crate) mod frames;
+pub(crate) mod framing;
+pub(crate) mod gateway;
+pub(crate) mod h2c;
+pub(crate) mod identity;
+pub(crate) mod lab;
+pub(crate) mod refusals;
+pub(crate) mod scripts;
+pub(crate) mod stage;
+pub(crate) mod tenants;
+pub(crate) mod upstream;
+pub(crate) mod wire;

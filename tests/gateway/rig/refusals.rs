@@ -1,0 +1,36 @@
+//! What every refusal of the gateway has in common.
+
+use serde_json::{Value, json};
+
+use crate::rig::upstream::Upstream;
+use crate::support::client::Answer;
+
+/// Checks that an answer is the gateway's own refusal with this status, and gives its `errorType`.
+#[track_caller]
+pub(crate) fn refused(answer: &Answer, status: u16) -> String {
+    let error_type = answer.json()["errorType"].as_str().unwrap_or_default().to_owned();
+    answer.error(status, &error_type);
+    assert!(!error_type.is_empty(), "{}", answer.text());
+    error_type
+}
+
+/// Checks a 401 for want of a usable credential.
+#[track_caller]
+pub(crate) fn is_unauthenticated(answer: &Answer) {
+    answer.is_error(401, "INVALID_API_KEY", json!({ "agentId": null }));
+    let challenge = answer.header("www-authenticate").unwrap_or_else(|| panic!("no challenge: {answer:?}"));
+    assert!(challenge.to_ascii_lowercase().starts_with("bearer"), "{challenge}");
+}
+
+/// Checks a request that can't be read as one: 400, the contract's body.
+#[track_caller]
+pub(crate) fn is_malformed(answer: &Answer) {
+    answer.is_error(400, "VALIDATION_ERROR", json!({ "field": "request", "received": Value::Null }));
+}
+
+/// Checks that nothing whose target holds this word came to an upstream.
+#[track_caller]
+pub(crate) fn is_unseen(upstream: &Upstream, word: &str) {
+    let seen = upstream.seen_with(word);
+    assert!(seen.is_empty(), "the upstream has seen {seen:?}");
+}

@@ -1,0 +1,97 @@
+//! What cases share: a chain, and one gateway in front of one upstream. Each is started when the first case asks for it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::rig::gateway::Gateway;
+use crate::rig::tenants::Tenant;
+use crate::rig::upstream::Upstream;
+use crate::support::agents::Agent;
+use crate::support::settings::Settings;
+use crate::support::world::{Kind, World};
+
+/// The host of the tenant that most cases use.
+pub(crate) const ACME: &str = "acme.test";
+
+/// Addresses of proxies that the shared gateway trusts.
+pub(crate) const TRUSTED: &str = "127.0.0.2/31";
+
+/// A chain and a gateway.
+pub(crate) struct Stage {
+    // Dropped in this order: the gateway before its chain.
+    house: OnceLock<House>,
+    world: World,
+}
+
+/// The shared gateway and its upstream.
+pub(crate) struct House {
+    pub(crate) gateway: Gateway,
+    pub(crate) upstream: Upstream,
+}
+
+impl Stage {
+    pub(crate) const fn new() -> Self {
+        Self { house: OnceLock::new(), world: World::new(Kind::Dev) }
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// What gateways are configured with, but for listeners and tenants.
+    pub(crate) fn settings(&self) -> Settings {
+        self.world.settings()
+    }
+
+    pub(crate) fn house(&self) -> &House {
+        self.house.get_or_init(|| {
+            let upstream = Upstream::start();
+            let settings = self.settings().set("listen.trusted_proxies", vec![TRUSTED]);
+            let gateway = Gateway::start_with(settings, &shared_tenants(&upstream), &[]);
+            House { gateway, upstream }
+        })
+    }
+
+    /// An agent of this tier, and a key of its own at the shared gateway.
+    pub(crate) fn agent(&self, tier: usize) -> (Agent, String) {
+        let agent = self.world.agent(tier);
+        let key = agent.generate(&self.house().gateway.service);
+        (agent, key)
+    }
+}
+
+/// The tenants of the shared gateway, all with the same upstream.
+fn shared_tenants(upstream: &Upstream) -> Vec<Tenant> {
+    let tenant = |id: &str, host: &str| Tenant::new(id, host, upstream.address).public();
+    let acme = tenant("acme", ACME)
+        .route("/denied/*", r#"access = "deny""#)
+        .route("/gold/*", "min_tier = 3")
+        .route("/read/*", "access = \"public\"\nmethods = [\"GET\", \"HEAD\"]")
+        .route("/socket/*", "upgrades = true")
+        .route("/open-socket/*", "access = \"public\"\nupgrades = true");
+    vec![
+        acme,
+        tenant("beta", "beta.test"),
+        tenant("own", "own.test").set("requests_per_minute", vec![1, 2, 3, 4]),
+        tenant("keys", "keys.test").set("credentials", vec!["api_key"]),
+        tenant("signatures", "signatures.test").set("credentials", vec!["signature"]),
+        tenant("golden", "golden.test").set("min_tier", 3).route("/silver/*", "min_tier = 2"),
+        tenant("declared", "declared.test").set("on_endpoint_mismatch", "deny"),
+    ]
+}
+
+/// A word that no other case uses, for paths and bodies.
+pub(crate) fn unique() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("u{:05}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A path under `/public/` that no other case uses.
+pub(crate) fn public_path() -> String {
+    format!("/public/{}", unique())
+}
+
+/// A path for agents that no other case uses.
+pub(crate) fn agents_path() -> String {
+    format!("/agents/{}", unique())
+}

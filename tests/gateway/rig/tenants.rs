@@ -1,0 +1,56 @@
+//! Tenants as they are written into configuration files.
+
+use std::net::SocketAddr;
+
+use toml::{Table, Value};
+
+/// What is written of one tenant.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenant(Table);
+
+impl Tenant {
+    /// A tenant of one host and one upstream.
+    pub(crate) fn new(id: &str, host: &str, upstream: SocketAddr) -> Self {
+        Self::of(id, &[host], &[&upstream.to_string()])
+    }
+
+    pub(crate) fn of(id: &str, hosts: &[&str], upstreams: &[&str]) -> Self {
+        Self(Table::new()).set("id", id).set("hosts", hosts.to_vec()).set("upstreams", upstreams.to_vec())
+    }
+
+    /// Sets a key by its path with dots.
+    pub(crate) fn set(mut self, path: &str, value: impl Into<Value>) -> Self {
+        let mut table = &mut self.0;
+        let mut names: Vec<&str> = path.split('.').collect();
+        let last = names.pop().unwrap();
+        for name in names {
+            let below = table.entry(name).or_insert_with(|| Value::Table(Table::new()));
+            table = below.as_table_mut().unwrap();
+        }
+        table.insert(last.to_owned(), value.into());
+        self
+    }
+
+    /// One more route: a path pattern, and the rest of it as TOML.
+    pub(crate) fn route(mut self, path: &str, rest: &str) -> Self {
+        let mut route: Table = rest.parse().unwrap();
+        route.insert("path".to_owned(), path.into());
+        let routes = self.0.entry("routes").or_insert_with(|| Value::Array(Vec::new()));
+        routes.as_array_mut().unwrap().push(Value::Table(route));
+        self
+    }
+
+    /// Everything under `/public/` is open to everybody.
+    pub(crate) fn public(self) -> Self {
+        self.route("/public/*", r#"access = "public""#)
+    }
+
+    /// What stands in a file of its own.
+    pub(crate) fn text(&self) -> String {
+        self.0.to_string()
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        Value::Table(self.0.clone())
+    }
+}

@@ -1,0 +1,228 @@
+//! Request smuggling: bytes that two readers of HTTP/1 may read differently are refused, and what passes is seen by the
+//! upstream exactly as it was meant, also on the next request of the connection.
+
+use crate::rig::case::{Case, cases};
+use crate::rig::refusals::{is_malformed, is_unseen};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::wire::{Request, Wire};
+
+pub(crate) const CASES: &[Case] = cases![
+    ambiguous_heads_are_400_and_closed_and_nothing_behind_them_is_forwarded,
+    the_same_heads_are_refused_where_a_credential_is_wanted,
+    the_same_heads_are_refused_on_a_connection_that_was_used_before,
+    pipelined_requests_are_answered_in_order_and_each_is_judged,
+    a_head_in_single_bytes_is_the_same_head,
+    an_http_1_0_client_gets_one_answer,
+    heads_have_an_end,
+    slow_heads_do_not_keep_others_out,
+];
+
+/// Heads to be refused; `{}` is where the path goes.
+const AMBIGUOUS: &[&str] = &[
+    // Content-Length and Transfer-Encoding
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\ncontent-length: 5\r\nTRANSFER-ENCODING: Chunked\r\n\r\n0\r\n\r\n",
+    // Content-Length
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: 0\r\nContent-Length: 2\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: 0, 0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: +0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: -1\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: 0x0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: 0 0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: 1e0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length:\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length: 18446744073709551616\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nContent-Length : 0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\n Content-Length: 0\r\n\r\n",
+    // Transfer-Encoding
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: identity\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: gzip\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nTransfer-Encoding\t: chunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.1\r\nHost: acme.test\r\nX: a\r\n\tTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "POST {} HTTP/1.0\r\nHost: acme.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    // line ends, folds and control characters
+    "GET {} HTTP/1.1\nHost: acme.test\n\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\nX: b\r\n\r\n",
+    "GET {} HTTP/1.1\nHost: acme.test\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX: a\rX-Agent-Id: 1\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX: a\r b\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX: a\0b\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX\0: b\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX: a\r\n folded\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX: a\r\n\tfolded\r\n\r\n",
+    "GET {} HTTP/1.1\r\n Host: acme.test\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX: \x7f\r\n\r\n",
+    // Host
+    "GET {} HTTP/1.1\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nHost: acme.test\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nhOsT: golden.test\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost : acme.test\r\n\r\n",
+    // header and request lines
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nno colon here\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\n: nameless\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX Y: b\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX-Agent-Id : 1\r\n\r\n",
+    "GET {} HTTP/1.1\r\nHost: acme.test\r\nX(: b\r\n\r\n",
+    "GET {} HTTP/1.1 \r\nHost: acme.test\r\n\r\n",
+    "GET\t{} HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    "GET {} HTTP/1.2\r\nHost: acme.test\r\n\r\n",
+    "GET {} HTTP/2.0\r\nHost: acme.test\r\n\r\n",
+    "GET {} HTTP/0.9\r\nHost: acme.test\r\n\r\n",
+    "GET {} http/1.1\r\nHost: acme.test\r\n\r\n",
+    "GET {} HTTP/1.1x\r\nHost: acme.test\r\n\r\n",
+    "GET {}\r\nHost: acme.test\r\n\r\n",
+    "G(T {} HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    " GET {} HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    "GET {}#f HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    "GET {}\0 HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    "GET http://acme.test{} HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    "GET http://acme.test{} HTTP/1.1\r\nHost: golden.test\r\n\r\n",
+];
+
+/// Sends each head, with a request behind it, on the connection that `open` gives.
+fn refuses(stage: &Stage, path: impl Fn() -> String, open: impl Fn() -> Wire) {
+    let upstream = &stage.house().upstream;
+    let mut wrong = Vec::new();
+    for head in AMBIGUOUS {
+        let (refused, smuggled) = (path(), public_path());
+        let mut wire = open();
+        let behind = format!("GET {smuggled} HTTP/1.1\r\nHost: {ACME}\r\n\r\n");
+        wire.send(format!("{}{behind}", head.replace("{}", &refused)).as_bytes());
+        let shown = head.escape_debug();
+        match wire.try_answer() {
+            Ok(answer) if answer.status == 400 => is_malformed(&answer),
+            Ok(answer) => wrong.push(format!("{shown}: {} {}", answer.status, answer.text())),
+            Err(error) => wrong.push(format!("{shown}: {error}")),
+        }
+        let rest = wire.rest();
+        if !rest.is_empty() {
+            wrong.push(format!("{shown}: another answer: {}", String::from_utf8_lossy(&rest)));
+        }
+        for path in [refused, smuggled] {
+            if !upstream.seen_with(&path).is_empty() {
+                wrong.push(format!("{shown}: {path} was forwarded"));
+            }
+        }
+    }
+    wrong.extend(upstream.broken());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn ambiguous_heads_are_400_and_closed_and_nothing_behind_them_is_forwarded(stage: &Stage) {
+    refuses(stage, public_path, || stage.house().gateway.connect());
+}
+
+fn the_same_heads_are_refused_where_a_credential_is_wanted(stage: &Stage) {
+    refuses(stage, agents_path, || stage.house().gateway.connect());
+}
+
+fn the_same_heads_are_refused_on_a_connection_that_was_used_before(stage: &Stage) {
+    refuses(stage, public_path, || {
+        let mut wire = stage.house().gateway.connect();
+        assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
+        wire
+    });
+}
+
+fn pipelined_requests_are_answered_in_order_and_each_is_judged(stage: &Stage) {
+    let (_, key) = stage.agent(4);
+    let house = stage.house();
+    let (paths, agents) = ([public_path(), public_path(), public_path()], [agents_path(), agents_path()]);
+    let mut wire = house.gateway.connect();
+    let requests = [
+        Request::get(ACME, &paths[0]),
+        Request::get(ACME, &agents[0]),
+        Request::new("POST", ACME, &paths[1]).body(b"body"),
+        Request::get(ACME, &agents[1]).key(&key),
+        Request::get("unknown.test", &paths[2]),
+        Request::get(ACME, &paths[2]),
+    ];
+    wire.send(&requests.iter().flat_map(Request::bytes).collect::<Vec<u8>>());
+    let statuses: Vec<u16> = requests.iter().map(|_| wire.answer().status).collect();
+    assert_eq!(statuses, [200, 401, 200, 200, 404, 200]);
+    is_unseen(&house.upstream, &agents[0]);
+    assert_eq!(house.upstream.only(&paths[1]).body, b"body");
+    assert_eq!(house.upstream.only(&paths[2]).all("host"), [ACME]);
+    assert_eq!(house.upstream.only(&agents[1]).all("x-agent-tier"), ["4"]);
+    assert!(house.upstream.only(&paths[2]).all("x-agent-tier").is_empty(), "the last one has shown no key");
+}
+
+fn a_head_in_single_bytes_is_the_same_head(stage: &Stage) {
+    let house = stage.house();
+    let path = public_path();
+    let mut wire = house.gateway.connect();
+    for byte in Request::new("POST", ACME, &path).with("X-Slow", "yes").body(b"body").bytes() {
+        wire.send(&[byte]);
+    }
+    assert_eq!(wire.answer().status, 200);
+    let seen = house.upstream.only(&path);
+    assert_eq!((seen.header("x-slow"), seen.body.as_slice()), (Some("yes"), b"body".as_slice()));
+}
+
+fn an_http_1_0_client_gets_one_answer(stage: &Stage) {
+    let house = stage.house();
+    let (path, behind) = (public_path(), public_path());
+    let mut wire = house.gateway.connect();
+    wire.send(
+        format!("GET {path} HTTP/1.0\r\nHost: {ACME}\r\n\r\nGET {behind} HTTP/1.0\r\nHost: {ACME}\r\n\r\n")
+            .as_bytes(),
+    );
+    let text = String::from_utf8(wire.rest()).unwrap();
+    assert!(text.starts_with("HTTP/1.") && text.contains(" 200 "), "{text}");
+    assert!(!text.to_lowercase().contains("transfer-encoding"), "HTTP/1.0 knows no chunks: {text}");
+    assert_eq!(text.matches("HTTP/1.").count(), 1, "{text}");
+    house.upstream.only(&path);
+    is_unseen(&house.upstream, &behind);
+}
+
+fn heads_have_an_end(stage: &Stage) {
+    let house = stage.house();
+    let path = public_path();
+    let many = (0..5_000).map(|at| (format!("X-{at}"), "x".to_owned())).collect::<Vec<_>>();
+    let requests = [
+        Request::get(ACME, &path).with("X-Long", &"x".repeat(2_000_000)),
+        Request::get(ACME, &format!("{path}{}", "x".repeat(2_000_000))),
+        Request::get(ACME, &path).with_all(&many),
+    ];
+    for request in requests {
+        let mut wire = house.gateway.connect();
+        // The gateway need not read all of it.
+        let _ = wire.write(&request.bytes());
+        if let Ok(answer) = wire.try_answer() {
+            assert!(matches!(answer.status, 400 | 413 | 414 | 431), "{}", answer.text());
+        }
+        is_unseen(&house.upstream, &path);
+    }
+    let fair = Request::get(ACME, &path).with("X-Long", &"x".repeat(8_000));
+    assert_eq!(house.gateway.ask(&fair).status, 200);
+}
+
+fn slow_heads_do_not_keep_others_out(stage: &Stage) {
+    let house = stage.house();
+    let slow: Vec<Wire> = (0..200)
+        .map(|_| {
+            let mut wire = house.gateway.connect();
+            wire.send(b"GET / HTTP/1.1\r\nHost: acme.test\r\nX-");
+            wire
+        })
+        .collect();
+    for _ in 0..10 {
+        assert_eq!(house.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
+    }
+    drop(slow);
+}

@@ -1,0 +1,321 @@
+//! An upgrade gets around nothing: every refusal is the same with and without one, and only a route that says so passes
+//! one on.
+
+use std::io;
+
+use tungstenite::protocol::Role;
+use tungstenite::{Message, WebSocket};
+
+use crate::rig::case::{Case, cases};
+use crate::rig::credentials::signed;
+use crate::rig::refusals::{is_unauthenticated, is_unseen};
+use crate::rig::scripts::{self, script};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
+use crate::rig::upstream::{Exchange, Script, Then};
+use crate::rig::wire::{Patient, Request, Wire};
+use crate::support::agents::unknown_key;
+use crate::support::client::Answer;
+use crate::support::signing::BOB;
+use crate::support::time::{SOON, until};
+
+pub(crate) const CASES: &[Case] = cases![
+    every_refusal_is_the_same_with_an_upgrade,
+    connect_reaches_nothing,
+    a_route_without_upgrades_does_not_pass_one_on,
+    an_unknown_upgrade_and_h2c_are_never_passed_on,
+    a_websocket_talks_both_ways_where_the_route_allows_it,
+    an_upgrade_that_is_answered_at_once_is_not_cut_off,
+    a_websocket_needs_a_credential_like_anything_else,
+    an_upstream_that_does_not_upgrade_answers_as_usual,
+    bytes_sent_along_with_an_upgrade_are_not_a_request,
+    an_upgrade_with_a_body_is_refused_or_seen_as_meant,
+];
+
+/// What is added to a request for each kind of upgrade.
+const KINDS: &[&[(&str, &str)]] = &[
+    &[],
+    &[
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ],
+    &[("Connection", "Upgrade"), ("Upgrade", "WebSocket")],
+    &[("Upgrade", "websocket")],
+    &[("Connection", "keep-alive, Upgrade"), ("Upgrade", "websocket")],
+    &[("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAMAAABkAAQAAP__")],
+    &[("Connection", "Upgrade"), ("Upgrade", "tiergate/1")],
+    &[("Connection", "Upgrade"), ("Upgrade", "websocket, h2c")],
+    &[("Connection", "Upgrade"), ("Upgrade", "")],
+];
+
+const WEBSOCKET: &[(&str, &str)] = KINDS[1];
+
+fn with_kind(request: Request, kind: &[(&str, &str)]) -> Request {
+    kind.iter().fold(request, |request, (name, value)| request.with(name, value))
+}
+
+/// Status and type of an error.
+fn told(answer: &Answer) -> (u16, String) {
+    (answer.status, answer.json()["errorType"].as_str().unwrap_or_default().to_owned())
+}
+
+fn every_refusal_is_the_same_with_an_upgrade(stage: &Stage) {
+    let house = stage.house();
+    let (unstaked, no_tier) = stage.agent(0);
+    let (_, spent) = stage.agent(1);
+    let (agent, good) = stage.agent(2);
+    assert_eq!(house.gateway.ask(&Request::get(ACME, &agents_path()).key(&spent)).status, 200);
+    let replayed = signed(&agent.draft());
+    assert_eq!(house.gateway.ask(&Request::get(ACME, &agents_path()).with_all(&replayed)).status, 200);
+    let (word, stranger) = (unique(), signed(&agent.draft().by(BOB)));
+    let at = |folder: &str| Request::get(ACME, &format!("/{folder}/{word}"));
+    let refusals = [
+        at("agents"),
+        at("socket"),
+        at("denied"),
+        Request::get("unknown.test", &format!("/public/{word}")),
+        at("socket").key(&unknown_key(30)),
+        at("socket").key("svc_live_v1_short"),
+        at("socket").key(&no_tier),
+        at("socket").key(&spent),
+        at("gold").key(&good),
+        at("socket").key(&good).key(&good),
+        at("socket").key(&good).with_all(&replayed),
+        at("socket").with_all(&replayed),
+        at("socket").with_all(&stranger),
+        at("socket").with_all(&signed(&unstaked.draft())),
+        Request::get("signatures.test", &format!("/x/{word}")).key(&good),
+    ];
+    for request in &refusals {
+        let plain = told(&house.gateway.ask(request));
+        assert!(plain.0 >= 400 && !plain.1.is_empty(), "{request:?}: {plain:?}");
+        for kind in KINDS {
+            let answer = house.gateway.ask(&with_kind(request.clone(), kind));
+            assert_eq!(told(&answer), plain, "{request:?} with {kind:?}");
+        }
+    }
+    is_unseen(&house.upstream, &word);
+}
+
+fn connect_reaches_nothing(stage: &Stage) {
+    let (_, key) = stage.agent(4);
+    let house = stage.house();
+    let word = unique();
+    let own = house.upstream.address.to_string();
+    for host in [ACME, "unknown.test", own.as_str()] {
+        for target in [own.as_str(), "acme.test:443", &format!("/public/{word}"), &format!("/socket/{word}")]
+        {
+            for request in
+                [Request::new("CONNECT", host, target), Request::new("CONNECT", host, target).key(&key)]
+            {
+                let mut wire = house.gateway.connect();
+                wire.send(&request.bytes());
+                let answer = wire.answer();
+                assert!((400..500).contains(&answer.status), "CONNECT {target}: {}", answer.text());
+                let _ = wire.write(format!("GET /public/{word} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+            }
+        }
+    }
+    is_unseen(&house.upstream, &word);
+}
+
+fn a_route_without_upgrades_does_not_pass_one_on(stage: &Stage) {
+    let (_, key) = stage.agent(4);
+    let house = stage.house();
+    for kind in KINDS {
+        for (path, request) in [agents_path(), public_path()].map(|path| {
+            let request = Request::get(ACME, &path).key(&key);
+            (path, with_kind(request, kind))
+        }) {
+            house.upstream.on(&path, websocket_echo());
+            let mut wire = house.gateway.connect();
+            wire.send(&request.bytes());
+            let answer = wire.answer();
+            assert_ne!(answer.status, 101, "{kind:?}");
+            for seen in house.upstream.seen_at(&path) {
+                assert_eq!(seen.header("upgrade"), None, "{kind:?}");
+                let connection = seen.header("connection").unwrap_or_default().to_lowercase();
+                assert!(!connection.contains("upgrade"), "{kind:?}: {connection}");
+                assert_eq!(seen.header("http2-settings"), None);
+            }
+        }
+    }
+}
+
+fn an_unknown_upgrade_and_h2c_are_never_passed_on(stage: &Stage) {
+    let (_, key) = stage.agent(4);
+    let house = stage.house();
+    for kind in KINDS.iter().filter(|kind| {
+        kind.iter().any(|(name, value)| *name == "Upgrade" && !value.eq_ignore_ascii_case("websocket"))
+    }) {
+        for path in [format!("/socket/{}", unique()), format!("/open-socket/{}", unique())] {
+            house.upstream.on(&path, websocket_echo());
+            let answer = house.gateway.ask(&with_kind(Request::get(ACME, &path).key(&key), kind));
+            assert_ne!(answer.status, 101, "{kind:?}");
+            for seen in house.upstream.seen_at(&path) {
+                assert_eq!(seen.header("upgrade"), None, "{kind:?}");
+            }
+        }
+    }
+}
+
+/// Upgrades whatever asks for it, a moment later, and then sends every message back.
+fn websocket_echo() -> Script {
+    script(|exchange: &mut Exchange| {
+        let mut looks = 0;
+        until("a moment passes", SOON, || {
+            looks += 1;
+            (looks > 2).then_some(())
+        });
+        hasty_echo()(exchange)
+    })
+}
+
+/// The same at once.
+fn hasty_echo() -> Script {
+    script(|exchange: &mut Exchange| {
+        let Some(key) = exchange.seen.header("sec-websocket-key").map(str::to_owned) else {
+            return (scripts::echo())(exchange);
+        };
+        let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+        );
+        exchange.write(head.as_bytes())?;
+        let early = exchange.buffered();
+        let mut socket = WebSocket::from_partially_read(exchange.socket()?, early, Role::Server, None);
+        while let Ok(message) = socket.read() {
+            if message.is_text() || message.is_binary() {
+                socket.send(message).map_err(io::Error::other)?;
+            }
+        }
+        Ok(Then::Closes)
+    })
+}
+
+fn open_socket(wire: &mut Wire, request: &Request) -> WebSocket<Patient> {
+    wire.send(&with_kind(request.clone(), WEBSOCKET).bytes());
+    let answer = wire.head().unwrap();
+    assert_eq!(answer.status, 101, "{answer:?}");
+    assert_eq!(answer.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    assert!(answer.header("upgrade").is_some_and(|upgrade| upgrade.eq_ignore_ascii_case("websocket")));
+    WebSocket::from_raw_socket(wire.socket(), Role::Client, None)
+}
+
+fn talks(socket: &mut WebSocket<Patient>) {
+    for text in ["one", "two", &"long ".repeat(100_000)] {
+        socket.send(Message::text(text)).unwrap();
+        assert_eq!(socket.read().unwrap().into_text().unwrap().as_str(), text);
+    }
+    let bytes = vec![0_u8; 300_000];
+    socket.send(Message::binary(bytes.clone())).unwrap();
+    assert_eq!(socket.read().unwrap().into_data(), bytes);
+    socket.close(None).unwrap();
+    while socket.read().is_ok() {}
+}
+
+fn a_websocket_talks_both_ways_where_the_route_allows_it(stage: &Stage) {
+    let (agent, key) = stage.agent(3);
+    let house = stage.house();
+    let path = format!("/socket/{}", unique());
+    house.upstream.on(&path, websocket_echo());
+    let mut wire = house.gateway.connect();
+    talks(&mut open_socket(&mut wire, &Request::get(ACME, &path).key(&key)));
+    let seen = house.upstream.only(&path);
+    assert_eq!(seen.header("x-agent-id"), Some(agent.text().as_str()));
+    assert!(!String::from_utf8_lossy(&seen.head).contains(&key), "the credential stays here");
+    let path = format!("/open-socket/{}", unique());
+    house.upstream.on(&path, websocket_echo());
+    let mut wire = house.gateway.connect();
+    talks(&mut open_socket(&mut wire, &Request::get(ACME, &path)));
+    assert_eq!(house.upstream.only(&path).header("x-agent-id"), None);
+}
+
+/// Upstreams nearby answer before the gateway has turned to its client again.
+fn an_upgrade_that_is_answered_at_once_is_not_cut_off(stage: &Stage) {
+    let house = stage.house();
+    let path = format!("/open-socket/{}", unique());
+    house.upstream.on(&path, hasty_echo());
+    let is_cut_off = || {
+        let mut wire = house.gateway.connect();
+        let mut socket = open_socket(&mut wire, &Request::get(ACME, &path));
+        let sent = socket.send(Message::text("hello"));
+        sent.is_err() || socket.read().is_err()
+    };
+    let cut_off = (0..300).filter(|_| is_cut_off()).count();
+    assert_eq!(cut_off, 0, "of 300 upgrades");
+}
+
+fn a_websocket_needs_a_credential_like_anything_else(stage: &Stage) {
+    let (_, key) = stage.agent(1);
+    let house = stage.house();
+    let path = format!("/socket/{}", unique());
+    house.upstream.on(&path, websocket_echo());
+    let request = with_kind(Request::get(ACME, &path), WEBSOCKET);
+    is_unauthenticated(&house.gateway.ask(&request));
+    is_unseen(&house.upstream, &path);
+    let mut wire = house.gateway.connect();
+    talks(&mut open_socket(&mut wire, &Request::get(ACME, &path).key(&key)));
+    let limited = house.gateway.ask(&request.key(&key));
+    assert_eq!(limited.status, 429, "an upgrade spends the budget like anything else");
+}
+
+fn an_upstream_that_does_not_upgrade_answers_as_usual(stage: &Stage) {
+    let house = stage.house();
+    for (status, number) in [("200 OK", 200), ("426 Upgrade Required", 426), ("403 Forbidden", 403)] {
+        let (path, next) = (format!("/open-socket/{}", unique()), public_path());
+        house.upstream.on(&path, scripts::bytes(scripts::answer(status, &[], b"no"), Then::Goes));
+        let mut wire = house.gateway.connect();
+        wire.send(&with_kind(Request::get(ACME, &path), WEBSOCKET).bytes());
+        let answer = wire.answer();
+        assert_eq!((answer.status, answer.text().as_str()), (number, "no"));
+        // Whoever believed in an upgrade would not read this as a request; the gateway must not be fooled either way.
+        let _ = wire.write(&Request::get(ACME, &next).bytes());
+        if let Ok(answer) = wire.try_answer() {
+            assert_eq!((answer.status, &answer.json()["target"]), (200, &serde_json::json!(next)));
+        } else {
+            is_unseen(&house.upstream, &next);
+        }
+    }
+}
+
+fn bytes_sent_along_with_an_upgrade_are_not_a_request(stage: &Stage) {
+    let house = stage.house();
+    for (folder, kind) in
+        [("open-socket", KINDS[1]), ("public", KINDS[1]), ("public", KINDS[5]), ("open-socket", KINDS[5])]
+    {
+        let (path, agents) = (format!("/{folder}/{}", unique()), agents_path());
+        house.upstream.on(&path, scripts::hang("HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"));
+        let smuggled = Request::get(ACME, &agents).with("X-Agent-Tier", "4").bytes();
+        let mut wire = house.gateway.connect();
+        wire.send(&[with_kind(Request::get(ACME, &path), kind).bytes(), smuggled].concat());
+        wire.answer();
+        // The second one is judged as a request of its own, or not read at all.
+        if let Ok(answer) = wire.try_answer() {
+            is_unauthenticated(&answer);
+        }
+        is_unseen(&house.upstream, &agents);
+    }
+    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+}
+
+fn an_upgrade_with_a_body_is_refused_or_seen_as_meant(stage: &Stage) {
+    let house = stage.house();
+    let inner = public_path();
+    let body = format!("GET {inner} HTTP/1.1\r\nHost: {ACME}\r\n\r\n");
+    for kind in KINDS {
+        for folder in ["public", "open-socket"] {
+            let path = format!("/{folder}/{}", unique());
+            let request = with_kind(Request::new("POST", ACME, &path), kind).body(body.as_bytes());
+            let answer = house.gateway.ask(&request);
+            if answer.status == 200 {
+                assert_eq!(house.upstream.whole(&path).body, body.as_bytes(), "{kind:?}");
+            } else {
+                assert_eq!(answer.status, 400, "{kind:?}: {}", answer.text());
+            }
+        }
+    }
+    is_unseen(&house.upstream, &inner);
+    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+}
