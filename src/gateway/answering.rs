@@ -1,6 +1,6 @@
 //! What clients see: refusals and failures out of the error table, and the limits on what upstreams answer.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pingora::Error;
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
@@ -64,7 +64,7 @@ impl Gateway {
         let (error_type, mut answer) = cause.answer(self.clock.unix_millis());
         self.observer.refused(cause, error_type);
         ctx.error_type = Some(error_type);
-        let is_unproven = answer.status() == http::StatusCode::UNAUTHORIZED;
+        let is_unproven = answer.status() == StatusCode::UNAUTHORIZED;
         let headers = answer.headers_mut();
         if let ErrorCause::Refused(Refusal::Denied(Denial::RateLimited { limit, retry_after, .. })) = cause {
             write_ietf(headers, Allowance { limit: *limit, remaining: 0 }, Some(*retry_after));
@@ -89,8 +89,13 @@ pub(super) fn dress(response: &mut ResponseHeader, ctx: &Context) -> Result<(), 
     for name in about_limits {
         response.remove_header(&name);
     }
-    if response.status.is_informational() && response.status != http::StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(());
+    if response.status != StatusCode::SWITCHING_PROTOCOLS {
+        for name in of_one_hop(&response.headers) {
+            response.remove_header(&name);
+        }
+        if response.status.is_informational() {
+            return Ok(());
+        }
     }
     if let Some(permit) = ctx.permit() {
         for (name, value) in of_allowance(permit.allowance()) {
@@ -101,6 +106,17 @@ pub(super) fn dress(response: &mut ResponseHeader, ctx: &Context) -> Result<(), 
         response.insert_header("X-Request-Id", id.value())?;
     }
     Ok(())
+}
+
+/// What an upstream says to us alone: what `Connection` names, and what always goes with it (RFC 9110, section 7.6.1).
+fn of_one_hop(headers: &HeaderMap) -> Vec<HeaderName> {
+    let named = headers.get_all(http::header::CONNECTION).iter();
+    let named = named.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let named = named.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
+    let always = [HeaderName::from_static("keep-alive"), HeaderName::from_static("proxy-connection")];
+    // What frames the answer is the library's, and stays whatever is said of it.
+    let framing = [http::header::TRANSFER_ENCODING, http::header::CONTENT_LENGTH];
+    named.chain(always).filter(|name| headers.contains_key(name) && !framing.contains(name)).collect()
 }
 
 /// Takes what an upstream says about limits out of its trailers.

@@ -32,6 +32,11 @@ pub(super) fn no_upstream() -> Box<Error> {
     Error::new(NO_UPSTREAM)
 }
 
+/// An upstream switched to another protocol where nobody had asked for it.
+pub(super) fn unasked_switch() -> Box<Error> {
+    Error::explain(ErrorType::InvalidHTTPHeader, "a switch of protocols that was not asked for").into_up()
+}
+
 /// Whether an upstream is to blame.
 pub(super) fn is_upstreams(error: &Error) -> bool {
     *error.esource() == ErrorSource::Upstream

@@ -36,7 +36,8 @@ pub(super) fn write(request: &mut RequestHeader, arrival: &Arrival<'_>) -> pingo
     let chain = joined(&request.headers, &FORWARDED_FOR, &peer.to_string());
     let path = joined(&request.headers, &http::header::FORWARDED, &element(peer, proto, arrival.host));
     request.insert_header("X-Forwarded-For", chain)?;
-    if !request.headers.contains_key(FORWARDED_PROTO) {
+    let known = request.headers.get(FORWARDED_PROTO).map(HeaderValue::as_bytes);
+    if !matches!(known, Some(b"http" | b"https")) {
         request.insert_header("X-Forwarded-Proto", proto)?;
     }
     if !request.headers.contains_key(FORWARDED_HOST) {

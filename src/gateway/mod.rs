@@ -15,6 +15,7 @@ mod faults;
 mod forwarded;
 mod identity;
 mod observe;
+mod patient;
 mod request_id;
 mod rewriting;
 mod upstreams;
@@ -24,11 +25,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 use ipnet::IpNet;
 use pingora::Error;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
+use pingora::protocols::ALPN;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
@@ -37,6 +39,7 @@ use crate::domain::tenant::RouteAccess;
 use crate::gateway::context::{Context, Passage, Traveller};
 use crate::gateway::identity::Scribe;
 use crate::gateway::observe::Observer;
+use crate::gateway::patient::PatientConnector;
 use crate::gateway::request_id::RequestIds;
 use crate::gateway::rewriting::authority_of;
 use crate::gateway::site::Site;
@@ -53,6 +56,9 @@ use crate::wire::errors::ErrorCause;
 
 /// The methods that a refused one is answered with. Others of the kind are forwarded too.
 const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+/// Sets the connections of requests that may be upgraded apart from all others.
+const UPGRADES: u64 = 0x7570_6772_6164_6573;
 
 /// The gateway.
 pub(crate) struct Gateway {
@@ -194,7 +200,7 @@ impl ProxyHttp for Gateway {
 
     async fn upstream_peer(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         ctx: &mut Context,
     ) -> pingora::Result<Box<HttpPeer>> {
         let mut attempt = ctx.attempt;
@@ -203,8 +209,13 @@ impl ProxyHttp for Gateway {
         let (member, address) = chosen.ok_or_else(faults::no_upstream)?;
         let mut peer = Box::new(member.template.clone());
         peer._address = address.into();
-        if passage.upgrades {
+        if passage.upgrades && session.is_upgrade_req() {
+            let longest = ctx.site()?.tenant.proxy.timeouts.connect;
             peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::standard();
+            peer.options.custom_l4 = Some(Arc::new(PatientConnector { longest }));
+            // A connection for another kind of request is not taken, and this one is not given to any.
+            peer.group_key ^= UPGRADES;
+            peer.options.alpn = ALPN::H1;
         }
         ctx.attempt = attempt;
         Ok(peer)
@@ -232,6 +243,20 @@ impl ProxyHttp for Gateway {
         let longest = ctx.site()?.tenant.proxy.body_bytes_max;
         if longest.is_some_and(|longest| ctx.body_bytes > longest) {
             return Err(faults::upload_too_large());
+        }
+        Ok(())
+    }
+
+    /// A switch to another protocol that nobody asked for is no answer.
+    async fn upstream_response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        let may_switch = ctx.passage()?.upgrades && session.is_upgrade_req();
+        if response.status == StatusCode::SWITCHING_PROTOCOLS && !may_switch {
+            return Err(faults::unasked_switch());
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{
@@ -19,14 +19,18 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::wire::chunks::Chunks;
+
 /// How much is read ahead to learn that a waiting client has gone, in bytes.
 const AHEAD_BYTES_MAX: usize = 1_024;
 
 /// How much of the connection belongs to the request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Extent {
     /// So many bytes from here on.
     Bytes(u64),
+    /// A body in chunks, to its end.
+    Chunks(Chunks),
     /// Whatever comes: no request follows on this connection.
     Rest,
 }
@@ -49,7 +53,29 @@ impl Bounded {
     /// The connection and what has come of the next request, when this one has been read to its end.
     pub(super) fn unwrap(stream: Stream) -> Option<(Stream, BytesMut)> {
         let bounded = stream.into_any().downcast::<Self>().ok()?;
-        (bounded.extent == Extent::Bytes(0)).then_some((bounded.inner, bounded.ahead))
+        bounded.is_over().then_some((bounded.inner, bounded.ahead))
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.extent {
+            Extent::Bytes(left) => *left == 0,
+            Extent::Chunks(chunks) => chunks.is_over(),
+            Extent::Rest => false,
+        }
+    }
+
+    /// How many of the bytes that have come belong to the request.
+    fn claim(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.extent {
+            Extent::Bytes(left) => {
+                *left = left.saturating_sub(bytes.len() as u64);
+                Ok(bytes.len())
+            }
+            Extent::Chunks(chunks) => {
+                chunks.follow(bytes).map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))
+            }
+            Extent::Rest => Ok(bytes.len()),
+        }
     }
 
     /// The request is over: nothing more is shown, but a client that goes away is noticed.
@@ -75,30 +101,36 @@ impl AsyncRead for Bounded {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let most = match this.extent {
-            Extent::Bytes(0) => return this.poll_gone(context),
-            Extent::Bytes(left) => usize::try_from(left).unwrap_or(usize::MAX).min(buffer.remaining()),
-            Extent::Rest => buffer.remaining(),
+        if this.is_over() {
+            return this.poll_gone(context);
+        }
+        let most = match &this.extent {
+            Extent::Bytes(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.remaining()),
+            Extent::Chunks(_) | Extent::Rest => buffer.remaining(),
         };
-        let shown = if !this.ahead.is_empty() {
-            let shown = most.min(this.ahead.len());
-            buffer.put_slice(this.ahead.get(..shown).unwrap_or_default());
-            this.ahead.advance(shown);
-            shown
-        } else if most == buffer.remaining() {
-            let before = buffer.filled().len();
+        if !this.ahead.is_empty() {
+            let mut shown = this.ahead.split_to(most.min(this.ahead.len()));
+            let ours = this.claim(&shown)?;
+            let others = shown.split_off(ours);
+            buffer.put_slice(&shown);
+            if !others.is_empty() {
+                let later = std::mem::replace(&mut this.ahead, others);
+                this.ahead.extend_from_slice(&later);
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        if most == buffer.remaining() {
             ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
-            buffer.filled().len().saturating_sub(before)
         } else {
             let mut piece = ReadBuf::new(buffer.initialize_unfilled_to(most));
             ready!(Pin::new(&mut this.inner).poll_read(context, &mut piece))?;
             let shown = piece.filled().len();
             buffer.advance(shown);
-            shown
-        };
-        if let Extent::Bytes(left) = &mut this.extent {
-            *left = left.saturating_sub(shown as u64);
         }
+        let ours = this.claim(buffer.filled().get(before..).unwrap_or_default())?;
+        this.ahead.extend_from_slice(buffer.filled().get(before + ours..).unwrap_or_default());
+        buffer.set_filled(before + ours);
         Poll::Ready(Ok(()))
     }
 }
@@ -191,7 +223,7 @@ mod tests {
     use pingora::protocols::Stream;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    use super::{Bounded, Extent};
+    use super::{Bounded, Chunks, Extent};
 
     fn bounded(ahead: &str, extent: Extent) -> (DuplexStream, Bounded) {
         let (client, server) = duplex(1_024);
@@ -213,6 +245,33 @@ mod tests {
             }
             assert_eq!(&rest[..], b"GET /next", "{ahead:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_body_in_chunks_ends_where_it_ends_whatever_was_read_ahead() {
+        let (body, next) = ("4\r\nbody\r\n0\r\n\r\n", "GET /next");
+        let whole = format!("{body}{next}");
+        for ahead in 0..=whole.len() {
+            let (mut client, mut request) = bounded(&whole[..ahead], Extent::Chunks(Chunks::new()));
+            client.write_all(&whole.as_bytes()[ahead..]).await.unwrap();
+            let mut shown = BytesMut::with_capacity(256);
+            while shown.len() < body.len() {
+                request.read_buf(&mut shown).await.unwrap();
+            }
+            assert_eq!(&shown[..], body.as_bytes(), "{ahead}");
+            let (mut stream, mut rest) = Bounded::unwrap(Box::new(request) as Stream).unwrap();
+            while rest.len() < next.len() {
+                stream.read_buf(&mut rest).await.unwrap();
+            }
+            assert_eq!(&rest[..], next.as_bytes(), "{ahead}");
+        }
+    }
+
+    #[tokio::test]
+    async fn broken_chunks_are_not_shown() {
+        let (mut client, mut request) = bounded("", Extent::Chunks(Chunks::new()));
+        client.write_all(b"4\nbody").await.unwrap();
+        assert!(request.read(&mut [0; 64]).await.is_err());
     }
 
     #[tokio::test]

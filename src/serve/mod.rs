@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::Version;
+use http::{Method, Version};
 use pingora::apps::ServerApp;
+use pingora::http::RequestHeader;
 use pingora::listeners::tls::Acceptor;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::{ALPN, Stream, l4};
@@ -30,6 +31,7 @@ use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::head::NoHead;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
+use crate::wire::chunks::Chunks;
 use crate::wire::errors::ErrorCause;
 use crate::wire::framing::{Body, Head};
 
@@ -171,6 +173,11 @@ impl<D: Door> HttpShell<D> {
             }
         };
         let head_bytes = ahead.split_to(head.length);
+        if !is_readable(&head, &head_bytes) {
+            let why = NoHead::Malformed("the request target holds bytes that no URL has");
+            self.refuse(stream, &why).await;
+            return None;
+        }
         let bounded = Bounded::new(stream, ahead, extent_of(&head));
         let mut http = ServerSession::new_http1(Box::new(bounded));
         http.set_write_timeout(Some(WRITE_TIME_MAX));
@@ -210,21 +217,27 @@ async fn await_first_byte(stream: &mut Stream, shutdown: &ShutdownWatch, longest
     }
 }
 
-/// After a body in chunks, or when the client asks for another protocol, no request follows on the connection: where
-/// the HTTP library sees the end of either is not ours to know.
+/// When the client asks for another protocol, no request follows on the connection: where that begins is not ours to
+/// know.
 const fn extent_of(head: &Head) -> Extent {
     match head.body {
-        Body::Length(bytes) if !head.upgrades => Extent::Bytes(bytes),
-        Body::Length(_) | Body::Chunked => Extent::Rest,
+        Body::Length(_) | Body::Chunked if head.upgrades => Extent::Rest,
+        Body::Length(bytes) => Extent::Bytes(bytes),
+        Body::Chunked => Extent::Chunks(Chunks::new()),
     }
+}
+
+/// Whether the library can make a request of a target with odd bytes in it.
+fn is_readable(head: &Head, bytes: &[u8]) -> bool {
+    let Some((begin, end)) = head.odd_target else { return true };
+    let target = bytes.get(begin..end).unwrap_or_default();
+    std::str::from_utf8(target).is_ok() && RequestHeader::build(Method::GET, target, Some(0)).is_ok()
 }
 
 /// Whether a connection can be used again after this request, as far as its framing tells.
 pub(crate) fn may_be_reused(http: &ServerSession) -> bool {
     let head = http.req_header();
-    head.version == Version::HTTP_11
-        && !head.headers.contains_key(http::header::TRANSFER_ENCODING)
-        && !head.headers.contains_key(http::header::UPGRADE)
+    head.version == Version::HTTP_11 && !head.headers.contains_key(http::header::UPGRADE)
 }
 
 /// An answer in HTTP/1.1, after which the connection is closed.

@@ -15,6 +15,8 @@ pub struct Head {
     pub body: Body,
     /// Whether the client asks to go on with another protocol on this connection.
     pub upgrades: bool,
+    /// Where the request target stands, if it has bytes that no URL has: libraries differ in what they make of them.
+    pub odd_target: Option<(usize, usize)>,
 }
 
 /// How the end of a body is told.
@@ -50,7 +52,7 @@ pub fn check(head: &[u8]) -> Result<Head, Problem> {
     let mut lines = head.split(|byte| *byte == b'\n');
     let last_line_at = head.iter().filter(|byte| **byte == b'\n').count();
     let request_line = plain(lines.next().unwrap_or_default(), last_line_at == 0)?;
-    let http_1_0 = check_request_line(request_line)?;
+    let (http_1_0, odd_target) = check_request_line(request_line)?;
     let mut seen = Seen::default();
     for (at, line) in (1..).zip(lines) {
         check_header(plain(line, at == last_line_at)?, http_1_0, &mut seen)?;
@@ -67,7 +69,7 @@ pub fn check(head: &[u8]) -> Result<Head, Problem> {
         (None, true) => Body::Chunked,
         (None, false) => Body::Length(0),
     };
-    Ok(Head { length, body, upgrades: seen.upgrades })
+    Ok(Head { length, body, upgrades: seen.upgrades, odd_target })
 }
 
 /// A line without the CR before its LF. The last one has lost its CRLF to the empty line.
@@ -79,8 +81,8 @@ fn plain(line: &[u8], last: bool) -> Result<&[u8], Problem> {
     Ok(line)
 }
 
-/// True for HTTP/1.0.
-fn check_request_line(line: &[u8]) -> Result<bool, Problem> {
+/// Whether it is HTTP/1.0, and where its target is odd.
+fn check_request_line(line: &[u8]) -> Result<(bool, Option<(usize, usize)>), Problem> {
     let mut parts = line.split(|byte| *byte == b' ');
     let (Some(method), Some(target), Some(version), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -99,9 +101,11 @@ fn check_request_line(line: &[u8]) -> Result<bool, Problem> {
     if target.contains(&b'#') {
         return Err("the request target holds a fragment");
     }
+    let begin = method.len() + 1;
+    let odd_target = (!target.iter().all(|byte| is_url_byte(*byte))).then(|| (begin, begin + target.len()));
     match version {
-        b"HTTP/1.1" => Ok(false),
-        b"HTTP/1.0" => Ok(true),
+        b"HTTP/1.1" => Ok((false, odd_target)),
+        b"HTTP/1.0" => Ok((true, odd_target)),
         _ => Err("the version is neither HTTP/1.1 nor HTTP/1.0"),
     }
 }
@@ -153,8 +157,35 @@ fn decimal(text: &[u8]) -> Result<u64, Problem> {
     std::str::from_utf8(text).ok().and_then(|digits| digits.parse().ok()).ok_or(PHRASE)
 }
 
+/// What may stand in a request target (RFC 3986, section 2).
+const fn is_url_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+                | b':'
+                | b'@'
+                | b'/'
+                | b'?'
+                | b'%'
+        )
+}
+
 /// RFC 9110, section 5.6.2.
-const fn is_token(byte: u8) -> bool {
+pub(super) const fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
@@ -251,6 +282,10 @@ mod tests {
         assert_eq!(body("content-length: 0012\r\n").body, Body::Length(12));
         assert_eq!(body("Transfer-Encoding: chunked\r\n").body, Body::Chunked);
         assert!(body("upgrade: h2c\r\n").upgrades && !body("").upgrades);
+        assert_eq!(body("").odd_target, None);
+        let odd = "GET /a\"b HTTP/1.1\r\nHost: a\r\n\r\n";
+        let (begin, end) = check(odd.as_bytes()).unwrap().odd_target.unwrap();
+        assert_eq!(&odd[begin..end], "/a\"b");
     }
 
     #[test]

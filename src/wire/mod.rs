@@ -4,6 +4,7 @@
 
 pub mod answers;
 pub mod bodies;
+pub mod chunks;
 pub mod client_ip;
 pub mod credentials;
 pub mod errors;
