@@ -140,7 +140,7 @@ fn the_printed_commands_work_as_printed() {
         .filter(|line| line.starts_with("  ") && line.contains("curl"))
         .map(str::trim)
         .collect();
-    assert_eq!(commands.len(), 7, "{}", dev.printed);
+    assert_eq!(commands.len(), 8, "{}", dev.printed);
     let answers: Vec<Value> = commands
         .iter()
         .map(|command| {
@@ -162,7 +162,9 @@ fn the_printed_commands_work_as_printed() {
         answers[5]
     );
     assert_eq!(headers.get("x-api-key"), None, "{}", answers[5]);
-    let refused = &answers[6];
+    assert_eq!(answers[6]["headers"]["x-agent-id"], "3", "{}", answers[6]);
+    assert_eq!(answers[6]["headers"].get("x-agent-signature"), None, "{}", answers[6]);
+    let refused = &answers[7];
     assert_eq!(
         (&refused["errorType"], &refused["details"]["requiredTier"]),
         (&"TIER_BLOCKED".into(), &3.into()),

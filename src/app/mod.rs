@@ -1,9 +1,8 @@
 //! The composition root: configuration → ports → pipeline → doors → Pingora server.
 
+pub(crate) mod reload;
 pub(crate) mod source;
 pub(crate) mod tenants;
-
-mod reload;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use pingora::services::listening::Service;
 
 use crate::admin::Admin;
 use crate::api::Api;
-use crate::app::reload::Reloader;
+use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
 use crate::app::tenants::Tenants;
 use crate::chain::reader::{ChainReader, Registries};
@@ -117,7 +116,11 @@ struct Listening<'a> {
 impl App {
     /// The whole service of these settings, which were read from `source`, with its listeners checked and its store
     /// open.
-    pub(crate) fn new(settings: &Settings, source: Source) -> Result<Self, StartError> {
+    pub(crate) fn new(
+        settings: &Settings,
+        source: Source,
+        early_hangup: EarlyHangup,
+    ) -> Result<Self, StartError> {
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
@@ -140,6 +143,8 @@ impl App {
             connections_max: settings.listen.max_connections as usize,
         };
         app.server.bootstrap();
+        let reloader = Reloader::new(Arc::clone(&app.tenants), early_hangup, app.metrics.clone());
+        app.server.add_service(background_service("reloader", reloader));
         app.serve_api(settings, Arc::clone(&pipeline))?;
         app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings)?;
@@ -223,15 +228,13 @@ impl App {
         )
     }
 
-    /// The gateway, and what goes with it: a look after upstreams, and configuration that can be changed.
+    /// The gateway, and a look after its upstreams.
     fn serve_gateway(
         &mut self,
         settings: &Settings,
         pipeline: &Arc<Pipeline>,
         os: &Os,
     ) -> Result<(), StartError> {
-        let reloader = Reloader::new(Arc::clone(&self.tenants), self.metrics.clone());
-        self.server.add_service(background_service("reloader", reloader));
         if settings.listen.gateway.is_empty() {
             return Ok(());
         }

@@ -4,7 +4,9 @@
 //! Changes are found by looking at the files every second: that works on every kind of volume, also where one file is
 //! exchanged for another behind a link.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,31 +25,53 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Applies changes of the configuration while the service runs.
 pub(super) struct Reloader {
     tenants: Arc<Tenants>,
+    early_hangup: EarlyHangup,
     metrics: Metrics,
 }
 
+/// Remembers a SIGHUP that comes before anybody listens, and keeps it from ending the process.
+#[derive(Clone)]
+pub(crate) struct EarlyHangup(Arc<AtomicBool>);
+
+impl EarlyHangup {
+    /// To be made before anything else.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let came = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&came))?;
+        Ok(Self(came))
+    }
+}
+
 impl Reloader {
-    pub(super) const fn new(tenants: Arc<Tenants>, metrics: Metrics) -> Self {
-        Self { tenants, metrics }
+    pub(super) const fn new(tenants: Arc<Tenants>, early_hangup: EarlyHangup, metrics: Metrics) -> Self {
+        Self { tenants, early_hangup, metrics }
     }
 
-    /// Reads everything again; what is in force stays so when anything is wrong.
-    async fn reload(&self, why: &str) {
+    /// Reads everything again; what is in force stays so when anything is wrong. Says how the files were before.
+    async fn reload(&self, why: &str) -> Option<[Fingerprint; 2]> {
         let tenants = Arc::clone(&self.tenants);
-        let outcome = tokio::task::spawn_blocking(move || tenants.load_and_replace()).await;
-        let problems = match outcome {
-            Ok(Ok(count)) => {
+        let reloaded = tokio::task::spawn_blocking(move || tenants.load_and_replace()).await;
+        let (outcome, read) = match reloaded {
+            Ok((outcome, read)) => (outcome, Some(read)),
+            Err(_) => (Err(vec!["reading the configuration failed unexpectedly".to_owned()]), None),
+        };
+        match outcome {
+            Ok(count) => {
                 self.metrics.config_reloads.with_label_values(&["applied"]).inc();
                 tracing::info!(why, tenants = count, "the tenants were read again and are in force");
-                return;
             }
-            Ok(Err(problems)) => problems,
-            Err(_) => vec!["reading the configuration failed unexpectedly".to_owned()],
-        };
-        self.metrics.config_reloads.with_label_values(&["refused"]).inc();
-        for problem in &problems {
-            tracing::error!(why, "the configuration is not applied: {problem}");
+            Err(problems) => {
+                self.metrics.config_reloads.with_label_values(&["refused"]).inc();
+                for problem in &problems {
+                    tracing::error!(why, "the configuration is not applied: {problem}");
+                }
+            }
         }
+        read
     }
 
     async fn look(&self) -> Option<[Fingerprint; 2]> {
@@ -64,24 +88,27 @@ impl BackgroundService for Reloader {
             return;
         };
         let mut loaded = Some(self.tenants.first_fingerprint());
+        if self.early_hangup.0.swap(false, Ordering::Relaxed) {
+            loaded = self.reload("SIGHUP").await;
+        }
         let mut last = loaded;
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = hangup.recv() => {
-                    loaded = self.look().await;
+                    loaded = self.reload("SIGHUP").await;
                     last = loaded;
-                    self.reload("SIGHUP").await;
                 }
                 _ = looks.tick() => {
                     let now = self.look().await;
                     // Whoever writes several files is given the time to finish.
                     if now != loaded && now == last {
-                        loaded = now;
-                        self.reload("a file has changed").await;
+                        loaded = self.reload("a file has changed").await;
+                        last = loaded;
+                    } else {
+                        last = now;
                     }
-                    last = now;
                 }
                 _ = shutdown.changed() => return,
             }

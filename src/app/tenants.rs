@@ -4,8 +4,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::app::source::{Fingerprint, Source};
 use crate::config::Settings;
+use crate::config::problem::Problems;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{KeyPair, Tenant};
@@ -27,6 +30,9 @@ pub(crate) struct Tenants {
     metrics: Metrics,
     table: Arc<LiveTable>,
     certificates: Option<Arc<CertificateStore>>,
+    /// Every file with a certificate or key that the last configuration names.
+    certificate_files: Mutex<Vec<PathBuf>>,
+    first_certificates: Fingerprint,
 }
 
 /// What was built of a configuration and is not in force yet.
@@ -51,6 +57,9 @@ impl Tenants {
         let listener_tls = settings.listen.tls.clone();
         let workshop = Workshop { quotas, metrics };
         let now = UnixSeconds(clock.unix_seconds());
+        let tenants = settings.tenants.iter().map(|tenant| &**tenant);
+        let certificate_files: Vec<PathBuf> = files(listener_tls.as_ref(), tenants).into_iter().collect();
+        let first_certificates = Fingerprint::of(&certificate_files);
         let built = build(&settings.tenants, listener_tls.as_ref(), now, &workshop, &Table::default())?;
         Ok(Self {
             source,
@@ -60,6 +69,8 @@ impl Tenants {
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(built.table)),
             certificates: built.certificates.map(|table| Arc::new(CertificateStore::new(table))),
+            certificate_files: Mutex::new(certificate_files),
+            first_certificates,
         })
     }
 
@@ -73,16 +84,22 @@ impl Tenants {
         self.certificates.as_ref()
     }
 
-    /// Reads everything again and puts it in force; says how many tenants there are. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong; then nothing has changed.
-    pub(super) fn load_and_replace(&self) -> Result<usize, Vec<String>> {
-        let settings = self
-            .source
-            .load()
-            .map_err(|problems| problems.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    /// Reads everything again and puts it in force; says how many tenants there are, or everything that is wrong: then
+    /// nothing has changed. Says, too, how the files were before they were read. Blocks.
+    pub(super) fn load_and_replace(&self) -> (Result<usize, Vec<String>>, [Fingerprint; 2]) {
+        let configuration = self.source.now();
+        let loaded = self.source.load();
+        if let Ok(settings) = &loaded {
+            // Also those of a configuration that is refused: it may be a file of theirs that is missing.
+            let tenants = settings.tenants.iter().map(|tenant| &**tenant);
+            *self.certificate_files.lock() = files(self.listener_tls.as_ref(), tenants).into_iter().collect();
+        }
+        let read = [configuration, self.certificates_now()];
+        let problems = |problems: Problems| problems.as_slice().iter().map(ToString::to_string).collect();
+        (loaded.map_err(problems).and_then(|settings| self.replace(&settings)), read)
+    }
+
+    fn replace(&self, settings: &Settings) -> Result<usize, Vec<String>> {
         let former = self.table.load_full();
         let workshop = Workshop { quotas: self.quotas, metrics: &self.metrics };
         let now = UnixSeconds(self.clock.unix_seconds());
@@ -97,18 +114,17 @@ impl Tenants {
 
     /// How the files were when what is in force at the start was read.
     pub(super) fn first_fingerprint(&self) -> [Fingerprint; 2] {
-        [self.source.first(), Fingerprint::of(&self.certificate_files())]
+        [self.source.first(), self.first_certificates]
     }
 
     /// How the files are. Blocks.
     pub(super) fn fingerprint(&self) -> [Fingerprint; 2] {
-        [self.source.now(), Fingerprint::of(&self.certificate_files())]
+        [self.source.now(), self.certificates_now()]
     }
 
-    /// Every file with a certificate or key that is in use.
-    fn certificate_files(&self) -> Vec<PathBuf> {
-        let table = self.table.load();
-        files(self.listener_tls.as_ref(), table.tenants()).into_iter().collect()
+    fn certificates_now(&self) -> Fingerprint {
+        let files = self.certificate_files.lock().clone();
+        Fingerprint::of(&files)
     }
 
     fn forget_series_of_the_gone(&self, former: &Table) {

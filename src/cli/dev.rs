@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 
+use crate::app::reload::EarlyHangup;
 use crate::app::source::Source;
 use crate::app::{self, App};
 use crate::cli::{BAD_CONFIGURATION, Failure, say};
@@ -61,6 +62,7 @@ pub(super) struct Dev {
 impl Dev {
     /// Runs until it is told to stop.
     pub(super) fn run(self) -> Result<(), Failure> {
+        let early_hangup = EarlyHangup::listen().map_err(Failure::new)?;
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
         let deployment = samples::deploy(&chain).map_err(Failure::new)?;
         let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
@@ -74,7 +76,7 @@ impl Dev {
         self.write_files(folder.path(), &deployment).map_err(Failure::new)?;
         let source = Source::at(&config_file(folder.path()));
         let settings = source.load().map_err(Failure::new)?;
-        let mut app = App::new(&settings, source).map_err(Failure::new)?;
+        let mut app = App::new(&settings, source, early_hangup).map_err(Failure::new)?;
         app.add_door("dev-chain", self.chain, Some(1), DevChainDoor::new(chain)).map_err(Failure::new)?;
         app.add_door("sample-upstream", self.upstream, Some(1), SampleUpstream).map_err(Failure::new)?;
         let text = self.welcome(folder.path(), &deployment);
@@ -192,11 +194,13 @@ impl Dev {
              \nSee agent 5, which has no stake, refused:\n  {} | curl -s -d @- http://{api}/verify/signature\n\
              \nThrough the gateway, everybody may see the public part of the tenant \"weather\":\n  curl -s -H 'Host: {WEATHER_HOST}' http://{gateway}/public/forecast\n\
              \nThe rest is for agents, such as agent 2 with its key:\n  curl -s -H 'Host: {WEATHER_HOST}' -H \"X-API-Key: $({key_of})\" http://{gateway}/forecast\n\
+             \nOr agent 3 with its owner's signature:\n  {} --headers | curl -s -H @- -H 'Host: {WEATHER_HOST}' http://{gateway}/forecast\n\
              \nThe tenant \"vault\" asks for tier 3; agent 2 has tier 2 and is refused:\n  curl -s -H 'Host: {VAULT_HOST}' -H \"X-API-Key: $({key_of})\" http://{gateway}/secrets\n\
              \nCtrl-C stops everything and forgets it.",
             sign(2),
             sign(3),
             sign(5),
+            sign(3),
         );
         text
     }

@@ -30,12 +30,14 @@ struct Cli {
 enum Command {
     /// Serve, as the configuration file says.
     Run(ConfigFile),
-    /// Start everything in one process for development: a chain with sample agents, store and API.
+    /// Start everything in one process for development: a chain with sample agents, store, API, and a gateway in front of
+    /// a sample API.
     #[cfg(feature = "dev-chain")]
     Dev(dev::Dev),
     /// Check a configuration file and list every problem in it; exit code 2 if there are any.
     Check(ConfigFile),
-    /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take.
+    /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the
+    /// gateway takes.
     Sign(sign::Sign),
     /// Generate, rotate, revoke or look up an agent's API key at a running service.
     #[command(subcommand)]

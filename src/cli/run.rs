@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::app::App;
+use crate::app::reload::EarlyHangup;
 use crate::app::source::Source;
 use crate::cli::check::load;
 use crate::cli::{BAD_CONFIGURATION, Failure};
@@ -11,10 +12,11 @@ use crate::telemetry::log;
 
 /// Serves as the file says.
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
+    let early_hangup = EarlyHangup::listen().map_err(Failure::new)?;
     let source = Source::at(config);
     let settings = load(&source)?;
     let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
-    let app = App::new(&settings, source).map_err(Failure::new)?;
+    let app = App::new(&settings, source, early_hangup).map_err(Failure::new)?;
     announce(&settings);
     app.run();
     tracing::info!("stopped");

@@ -49,6 +49,7 @@ struct Series {
     forwarded: IntCounter,
     refused: IntCounter,
     failed: IntCounter,
+    abandoned: IntCounter,
 }
 
 /// A request that failed on an upstream, for the log.
@@ -70,7 +71,12 @@ impl SiteCounters {
         self.series.get_or_init(|| {
             let counter =
                 |outcome| self.metrics.gateway_requests.with_label_values(&[&*self.tenant, outcome]);
-            Series { forwarded: counter("forwarded"), refused: counter("refused"), failed: counter("failed") }
+            Series {
+                forwarded: counter("forwarded"),
+                refused: counter("refused"),
+                failed: counter("failed"),
+                abandoned: counter("abandoned"),
+            }
         })
     }
 }
@@ -98,8 +104,9 @@ impl Observer {
         let micros = now.saturating_sub(ctx.begun);
         self.duration.observe(micros as f64 / 1e6);
         let series = ctx.site.as_ref().map_or(&self.strangers, |site| &site.counters).series();
-        match (error, ctx.error_type) {
-            (Some(_), _) => series.failed.inc(),
+        match (error.map(Error::esource), ctx.error_type) {
+            (Some(ErrorSource::Downstream), _) => series.abandoned.inc(),
+            (Some(_), _) | (None, Some("INTERNAL_ERROR" | "RPC_ERROR")) => series.failed.inc(),
             (None, Some(_)) => series.refused.inc(),
             (None, None) => series.forwarded.inc(),
         }

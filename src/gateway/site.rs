@@ -1,5 +1,6 @@
 //! A tenant as requests need it: everything looked up and built once, when the configuration is read.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,12 +57,13 @@ impl Site {
         workshop: &Workshop<'_>,
         former: Option<&Self>,
     ) -> Self {
-        let group = |list: &[Upstream]| {
-            let members = list.iter().map(|upstream| member(upstream, &tenant, identity, former));
+        let mut states = States::of(former, &tenant);
+        let mut group = |list: &[Upstream]| {
+            let members = list.iter().map(|upstream| member(upstream, &tenant, identity, &mut states));
             Arc::new(Upstreams::new(members.collect()))
         };
         let upstreams = group(&tenant.upstreams);
-        let own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
+        let mut own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
         let route_upstreams = tenant.routes.iter().map(|route| own(&route.upstreams)).collect();
         let accesses = PASSING_TIERS.map(|min_tier| Access {
             scope: Scope::Tenant(Arc::clone(&tenant.id)),
@@ -107,26 +109,33 @@ impl Site {
 
     /// Whether its upstreams are checked: when it is asked for, or when there is a choice.
     pub(super) fn is_watched(&self) -> bool {
-        self.tenant.proxy.health.path.is_some() || self.members().nth(1).is_some()
+        let first = self.members().next().map(|member| &member.state);
+        let is_other = |member: &Member| first.is_some_and(|first| !Arc::ptr_eq(first, &member.state));
+        self.tenant.proxy.health.path.is_some() || self.members().any(is_other)
+    }
+}
+
+/// What is known of a tenant's upstreams: one state for each, wherever it stands.
+struct States(HashMap<Upstream, Arc<UpstreamState>>);
+
+impl States {
+    /// What a former site knew, where it was watched in the same way.
+    fn of(former: Option<&Site>, tenant: &Tenant) -> Self {
+        let known = former.into_iter().flat_map(Site::members).map(|member| &member.state);
+        let still_good = known.filter(|state| state.health == tenant.proxy.health);
+        Self(still_good.map(|state| (state.upstream.clone(), Arc::clone(state))).collect())
+    }
+
+    fn get(&mut self, upstream: &Upstream, tenant: &Tenant) -> Arc<UpstreamState> {
+        let new = || Arc::new(UpstreamState::new(upstream.clone(), tenant.proxy.health.clone()));
+        Arc::clone(self.0.entry(upstream.clone()).or_insert_with(new))
     }
 }
 
 /// One upstream of a tenant, with what is known of it.
-fn member(
-    upstream: &Upstream,
-    tenant: &Tenant,
-    identity: &UpstreamIdentity,
-    former: Option<&Site>,
-) -> Member {
-    let health = &tenant.proxy.health;
-    let same = |known: &&Member| known.state.upstream == *upstream && known.state.health == *health;
-    let known = former.and_then(|former| former.members().find(same));
-    let state = known.map_or_else(
-        || Arc::new(UpstreamState::new(upstream.clone(), health.clone())),
-        |known| Arc::clone(&known.state),
-    );
+fn member(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity, states: &mut States) -> Member {
     Member {
-        state,
+        state: states.get(upstream, tenant),
         template: template(upstream, tenant, identity),
         host: HeaderValue::from_str(&authority(upstream)).unwrap_or(HeaderValue::from_static("")),
     }

@@ -73,6 +73,7 @@ pub(crate) struct HttpShell<D> {
     clock: Arc<dyn Clock>,
     malformed: IntCounter,
     turned_away: IntCounter,
+    tls_failures: IntCounter,
     connections: Semaphore,
     tls: Option<Acceptor>,
 }
@@ -90,8 +91,10 @@ impl<D> HttpShell<D> {
     ) -> Self {
         let malformed = metrics.malformed.with_label_values(&[name]);
         let turned_away = metrics.connections_turned_away.with_label_values(&[name]);
+        let tls_failures = metrics.tls_failures.with_label_values(&[name]);
         let tls = tls.map(Acceptor::from_server_config);
-        Self { door, clock, malformed, turned_away, connections: Semaphore::new(connections_max), tls }
+        let connections = Semaphore::new(connections_max);
+        Self { door, clock, malformed, turned_away, tls_failures, connections, tls }
     }
 }
 
@@ -130,9 +133,13 @@ impl<D: Door> HttpShell<D> {
             Ok(Ok(secured)) => Some(Box::new(secured)),
             Ok(Err(error)) => {
                 tracing::debug!(kind = error.etype().as_str(), "a TLS handshake failed");
+                self.tls_failures.inc();
                 None
             }
-            Err(_) => None,
+            Err(_) => {
+                self.tls_failures.inc();
+                None
+            }
         }
     }
 
@@ -191,11 +198,9 @@ impl<D: Door> HttpShell<D> {
             NoHead::Gone => return,
             NoHead::TooSlow => ErrorCause::TooSlow,
             NoHead::TooLong => ErrorCause::HeadTooLarge,
-            NoHead::Malformed(problem) => {
-                self.malformed.inc();
-                ErrorCause::Malformed { problem }
-            }
+            NoHead::Malformed(problem) => ErrorCause::Malformed { problem },
         };
+        self.malformed.inc();
         let text = as_text(&cause.answer(self.clock.unix_millis()).1);
         let write = async {
             stream.write_all(&text).await?;

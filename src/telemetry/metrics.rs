@@ -42,12 +42,16 @@ pub struct Metrics {
     /// `tiergate_connections_turned_away_total{door}`: connections closed at once because the door holds all it may.
     pub connections_turned_away: IntCounterVec,
     /// `tiergate_gateway_requests_total{tenant,outcome}`: requests that came to the gateway, by the tenant's configured
-    /// id and what became of them: forwarded, refused, failed.
+    /// id and what became of them: forwarded; refused, which is the client's affair; failed, which is ours or an
+    /// upstream's; abandoned by the client.
     pub gateway_requests: IntCounterVec,
     /// `tiergate_config_reloads_total{result}`: how often the tenants were read again: applied or refused.
     pub config_reloads: IntCounterVec,
-    /// `tiergate_malformed_requests_total{door}`: requests refused for their HTTP framing, before any endpoint.
+    /// `tiergate_malformed_requests_total{door}`: requests refused before any endpoint, because their head is malformed,
+    /// too long or too slow.
     pub malformed: IntCounterVec,
+    /// `tiergate_tls_handshake_failures_total{door}`: connections that ended before TLS was agreed on.
+    pub tls_failures: IntCounterVec,
 }
 
 impl Metrics {
@@ -111,7 +115,12 @@ impl Metrics {
                 "Times the tenants were read again.",
                 &["result"],
             )?,
-            malformed: counter("malformed_requests_total", "Requests refused for their framing.", &["door"])?,
+            malformed: counter("malformed_requests_total", "Requests refused for their head.", &["door"])?,
+            tls_failures: counter(
+                "tls_handshake_failures_total",
+                "Connections that ended before TLS was agreed on.",
+                &["door"],
+            )?,
             registry,
         };
         metrics.register_all()?;
@@ -129,13 +138,13 @@ impl Metrics {
 
     /// Drops the series of a tenant that is no longer configured.
     pub fn forget_tenant(&self, tenant: &str) {
-        for outcome in ["forwarded", "refused", "failed"] {
+        for outcome in ["forwarded", "refused", "failed", "abandoned"] {
             // There is none when no request of that outcome came.
             let _ = self.gateway_requests.remove_label_values(&[tenant, outcome]);
         }
     }
 
-    fn collectors(&self) -> [Box<dyn Collector>; 15] {
+    fn collectors(&self) -> [Box<dyn Collector>; 16] {
         [
             Box::new(self.requests.clone()),
             Box::new(self.request_duration.clone()),
@@ -152,6 +161,7 @@ impl Metrics {
             Box::new(self.gateway_requests.clone()),
             Box::new(self.config_reloads.clone()),
             Box::new(self.malformed.clone()),
+            Box::new(self.tls_failures.clone()),
         ]
     }
 
