@@ -4,6 +4,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest};
+use crate::domain::freshness::UnixSeconds;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::permit::Permit;
@@ -39,7 +40,7 @@ impl Api {
         let credential = Credential::Key { digest: body.digest, named: body.agent };
         let ask = Ask { credential, client: request.client, origin: body.origin, access: &self.access };
         let permit = self.admit(ask).await?;
-        Ok(answers::verified(&permit))
+        Ok(answers::verified(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
     async fn verify_signature(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
@@ -47,7 +48,7 @@ impl Api {
         let credential = Credential::Signature(body.signed);
         let ask = Ask { credential, client: request.client, origin: None, access: &self.access };
         let permit = self.admit(ask).await?;
-        Ok(answers::verified(&permit))
+        Ok(answers::verified(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
     async fn admit(&self, ask: Ask<'_>) -> Result<Permit, Refusal> {

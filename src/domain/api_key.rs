@@ -32,10 +32,20 @@ impl ApiKeyFormat {
     /// Reads a key, or nothing when the text does not have the format.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<ApiKey> {
-        let secret = text.strip_prefix(self.prefix.as_str())?;
-        let well_formed = secret.len() == KEY_HEX_DIGITS
-            && secret.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        well_formed.then(|| ApiKey(Zeroizing::new(text.to_owned())))
+        self.is_key(text).then(|| ApiKey(Zeroizing::new(text.to_owned())))
+    }
+
+    /// The digest of a key, without a copy of it; nothing when the text does not have the format.
+    #[must_use]
+    pub fn digest(&self, text: &str) -> Option<KeyDigest> {
+        self.is_key(text).then(|| KeyDigest(Sha256::digest(text.as_bytes()).into()))
+    }
+
+    fn is_key(&self, text: &str) -> bool {
+        text.strip_prefix(self.prefix.as_str()).is_some_and(|secret| {
+            secret.len() == KEY_HEX_DIGITS
+                && secret.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        })
     }
 
     /// Makes the key that these random bytes stand for.

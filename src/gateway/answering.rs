@@ -13,7 +13,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::serve::whole::head_of;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
-use crate::wire::headers::{REQUEST_ID, is_about_limits, of_allowance, write_allowance, write_ietf};
+use crate::wire::headers::{REQUEST_ID, is_about_limits, write_allowance, write_ietf};
 
 /// What a client may show, where it has shown nothing that counts (RFC 9110, section 11.6.1).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
@@ -97,8 +97,8 @@ pub(super) fn dress(response: &mut ResponseHeader, ctx: &Context) -> Result<(), 
             return Ok(());
         }
     }
-    if let Some(permit) = ctx.permit() {
-        for (name, value) in of_allowance(permit.allowance()) {
+    if let Some((permit, quota)) = ctx.permit().zip(ctx.quota_headers()) {
+        for (name, value) in quota.with_remaining(permit.allowance().remaining) {
             response.insert_header(name, value)?;
         }
     }

@@ -9,6 +9,7 @@ use crate::gateway::request_id::RequestId;
 use crate::gateway::site::Site;
 use crate::gateway::upstreams::{Attempt, Upstreams};
 use crate::pipeline::permit::Permit;
+use crate::wire::headers::QuotaHeaders;
 
 /// The state of one request.
 pub(crate) struct Context {
@@ -76,6 +77,11 @@ impl Context {
         self.site.as_ref().ok_or_else(|| {
             Error::explain(ErrorType::InternalError, "a request without site is not forwarded")
         })
+    }
+
+    /// What answers to an agent say of its quota.
+    pub(super) fn quota_headers(&self) -> Option<&QuotaHeaders> {
+        Some(self.site.as_ref()?.quota_headers(self.permit()?.tier()))
     }
 
     /// The permit, when an agent was admitted.

@@ -3,12 +3,14 @@
 //!
 //! Names are compared in a normal form, because many servers take `X_Agent_Id` and `X-Agent-Id` for one header.
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, U256};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 use quick_cache::sync::Cache;
 
+use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::ApiKeyFormat;
+use crate::domain::tier::Tier;
 use crate::domain::uint256::decimal;
 use crate::pipeline::permit::Permit;
 use crate::wire::credentials::shows_key;
@@ -16,8 +18,8 @@ use crate::wire::credentials::shows_key;
 /// What our headers begin with, in normal form.
 const OURS: &[u8] = b"x-agent-";
 
-/// How many owners' addresses are remembered as text.
-const OWNERS_REMEMBERED: usize = 4_096;
+/// How many agents are remembered as text.
+const AGENTS_REMEMBERED: usize = 4_096;
 
 /// Names that carry our word when they are spelled as here, and are dropped when they are spelled otherwise.
 const SPELLED_ONCE: [&[u8]; 6] = [
@@ -40,35 +42,68 @@ pub(super) fn strip(request: &mut RequestHeader, keys: &ApiKeyFormat) {
 
 /// Writes who is calling.
 pub(super) struct Scribe {
-    /// Owners in the mixed case of EIP-55, which costs a hash each time.
-    owners: Cache<Address, HeaderValue>,
+    /// Agents as text: a checksum is a hash, and long numbers are slow to write.
+    agents: Cache<AgentId, Written>,
+}
+
+/// An agent as it was written last.
+#[derive(Clone)]
+struct Written {
+    owner: Address,
+    stake: U256,
+    id_text: HeaderValue,
+    owner_text: HeaderValue,
+    stake_text: HeaderValue,
 }
 
 impl Scribe {
     pub(super) fn new() -> Self {
-        Self { owners: Cache::new(OWNERS_REMEMBERED) }
+        Self { agents: Cache::new(AGENTS_REMEMBERED) }
     }
 
     /// Tells the upstream who is calling.
     pub(super) fn write(&self, request: &mut RequestHeader, permit: &Permit) -> pingora::Result<()> {
-        let profile = permit.profile();
+        let written = self.written(permit);
         let mismatch = if permit.endpoint_mismatch() { "true" } else { "false" };
-        request.insert_header("X-Agent-Id", decimal(permit.agent().token_id()))?;
-        request.insert_header("X-Agent-Owner", self.owner(&profile.owner))?;
-        request.insert_header("X-Agent-Tier", u16::from(permit.tier().number()))?;
-        request.insert_header("X-Agent-Staked-Amount", decimal(profile.stake))?;
+        request.insert_header("X-Agent-Id", written.id_text)?;
+        request.insert_header("X-Agent-Owner", written.owner_text)?;
+        request.insert_header("X-Agent-Tier", HeaderValue::from_static(digit(permit.tier())))?;
+        request.insert_header("X-Agent-Staked-Amount", written.stake_text)?;
         request.insert_header("X-Agent-Endpoint-Mismatch", HeaderValue::from_static(mismatch))
     }
 
-    fn owner(&self, owner: &Address) -> HeaderValue {
-        if let Some(known) = self.owners.get(owner) {
+    fn written(&self, permit: &Permit) -> Written {
+        let (agent, profile) = (permit.agent(), permit.profile());
+        let known = self.agents.get(&agent);
+        if let Some(known) =
+            known.filter(|known| known.owner == profile.owner && known.stake == profile.stake)
+        {
             return known;
         }
-        let text = owner.to_checksum(None);
-        // Hex digits behind 0x are always a header value.
-        let value = HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
-        self.owners.insert(*owner, value.clone());
-        value
+        let written = Written {
+            owner: profile.owner,
+            stake: profile.stake,
+            id_text: value(decimal(agent.token_id())),
+            owner_text: value(profile.owner.to_checksum(None)),
+            stake_text: value(decimal(profile.stake)),
+        };
+        self.agents.insert(agent, written.clone());
+        written
+    }
+}
+
+/// Digits are always a header value.
+fn value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+const fn digit(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Unverified => "0",
+        Tier::Bronze => "1",
+        Tier::Silver => "2",
+        Tier::Gold => "3",
+        Tier::Diamond => "4",
     }
 }
 

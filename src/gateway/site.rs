@@ -20,6 +20,7 @@ use crate::pipeline::Access;
 use crate::ports::store::Scope;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::upstream::UpstreamIdentity;
+use crate::wire::headers::QuotaHeaders;
 
 /// How many streams share one connection to an upstream that speaks HTTP/2.
 const H2_STREAMS_MAX: usize = 100;
@@ -36,6 +37,8 @@ pub(crate) struct Site {
     pub(super) counters: SiteCounters,
     /// One for each lowest tier.
     accesses: [Access; PASSING_TIERS.len()],
+    /// One for each tier.
+    quota_headers: [QuotaHeaders; PASSING_TIERS.len()],
     upstreams: Arc<Upstreams>,
     /// Those of routes that have their own.
     route_upstreams: Vec<Option<Arc<Upstreams>>>,
@@ -65,14 +68,17 @@ impl Site {
         let upstreams = group(&tenant.upstreams);
         let mut own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
         let route_upstreams = tenant.routes.iter().map(|route| own(&route.upstreams)).collect();
+        let quotas = tenant.requests_per_minute.unwrap_or(workshop.quotas);
+        let limits = [quotas.bronze, quotas.silver, quotas.gold, quotas.diamond].map(|quota| quota.limit);
         let accesses = PASSING_TIERS.map(|min_tier| Access {
             scope: Scope::Tenant(Arc::clone(&tenant.id)),
             min_tier,
-            quotas: tenant.requests_per_minute.unwrap_or(workshop.quotas),
+            quotas,
             denies_endpoint_mismatch: tenant.on_endpoint_mismatch == OnMismatch::Deny,
         });
         let counters = SiteCounters::new(workshop.metrics, &tenant.id);
-        Self { tenant, counters, accesses, upstreams, route_upstreams }
+        let quota_headers = limits.map(QuotaHeaders::new);
+        Self { tenant, counters, accesses, quota_headers, upstreams, route_upstreams }
     }
 
     pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {
@@ -86,13 +92,12 @@ impl Site {
 
     /// The rules for agents where this is the lowest tier.
     pub(super) fn access(&self, min_tier: Tier) -> &Access {
-        let [bronze, silver, gold, diamond] = &self.accesses;
-        match min_tier {
-            Tier::Unverified | Tier::Bronze => bronze,
-            Tier::Silver => silver,
-            Tier::Gold => gold,
-            Tier::Diamond => diamond,
-        }
+        of_tier(&self.accesses, min_tier)
+    }
+
+    /// What answers to agents of a tier say of their quota.
+    pub(super) fn quota_headers(&self, tier: Tier) -> &QuotaHeaders {
+        of_tier(&self.quota_headers, tier)
     }
 
     /// Where requests of a route go.
@@ -112,6 +117,16 @@ impl Site {
         let first = self.members().next().map(|member| &member.state);
         let is_other = |member: &Member| first.is_some_and(|first| !Arc::ptr_eq(first, &member.state));
         self.tenant.proxy.health.path.is_some() || self.members().any(is_other)
+    }
+}
+
+/// The one of a tier; tier 0 never passes, and has what tier 1 has.
+const fn of_tier<T>([bronze, silver, gold, diamond]: &[T; PASSING_TIERS.len()], tier: Tier) -> &T {
+    match tier {
+        Tier::Unverified | Tier::Bronze => bronze,
+        Tier::Silver => silver,
+        Tier::Gold => gold,
+        Tier::Diamond => diamond,
     }
 }
 

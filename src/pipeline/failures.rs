@@ -37,7 +37,7 @@ impl FailureBudget {
     /// Denies a client whose budget is used up.
     pub(super) fn check(&self, client: ClientNet, agent: Option<AgentId>) -> Result<(), Denial> {
         let Some(quota) = self.limit else { return Ok(()) };
-        match self.clients.peek(&client, quota, self.clock.monotonic_micros()) {
+        match self.clients.peek(&client, quota, || self.clock.monotonic_micros()) {
             Verdict::Admitted { .. } => Ok(()),
             Verdict::Limited { retry_after_micros } => Err(Denial::RateLimited {
                 agent,

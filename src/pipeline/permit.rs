@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
-use crate::domain::freshness::UnixSeconds;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::{Allowance, RetryAfter};
 use crate::domain::tier::Tier;
@@ -22,7 +21,6 @@ pub struct Permit {
     tier: Tier,
     allowance: Allowance,
     endpoint_mismatch: bool,
-    verified_at: UnixSeconds,
 }
 
 impl Permit {
@@ -55,12 +53,6 @@ impl Permit {
     pub const fn endpoint_mismatch(&self) -> bool {
         self.endpoint_mismatch
     }
-
-    /// When it was verified.
-    #[must_use]
-    pub const fn verified_at(&self) -> UnixSeconds {
-        self.verified_at
-    }
 }
 
 impl Pipeline {
@@ -76,7 +68,6 @@ impl Pipeline {
                 tier: standing.tier(),
                 allowance: Allowance { limit: quota.limit, remaining },
                 endpoint_mismatch: standing.endpoint_mismatch(),
-                verified_at: UnixSeconds(self.ports.clock.unix_seconds()),
             }),
             Admission::Limited { retry_after } => Err(limited(&standing, retry_after).into()),
             Admission::KeyRevoked => Err(Denial::InvalidApiKey { agent: principal.named() }.into()),

@@ -47,12 +47,13 @@ impl<K: Hash + Eq + Clone> Meters<K> {
         verdict
     }
 
-    /// What [`Self::hit`] would say to a request under `key`; records nothing.
+    /// What [`Self::hit`] would say to a request under `key`; records nothing. The time is asked for only when there is
+    /// a window.
     #[must_use]
-    pub fn peek(&self, key: &K, quota: Quota, now_micros: u64) -> Verdict {
+    pub fn peek(&self, key: &K, quota: Quota, now_micros: impl FnOnce() -> u64) -> Verdict {
         let shard = self.shards.of(key).lock();
         shard.get(key).map_or(Verdict::Admitted { remaining: quota.limit.saturating_sub(1) }, |window| {
-            window.peek(quota, now_micros)
+            window.peek(quota, now_micros())
         })
     }
 
@@ -142,6 +143,6 @@ mod tests {
         meters.hit(&"young", TWO_AN_HOUR, 1);
         meters.sweep(HOUR_MICROS, HOUR_MICROS);
         assert_eq!(meters.len(), 1);
-        assert_eq!(meters.peek(&"young", TWO_AN_HOUR, HOUR_MICROS), Verdict::Admitted { remaining: 0 });
+        assert_eq!(meters.peek(&"young", TWO_AN_HOUR, || HOUR_MICROS), Verdict::Admitted { remaining: 0 });
     }
 }

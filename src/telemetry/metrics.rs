@@ -35,7 +35,7 @@ pub struct Metrics {
     pub profile_cache: IntCounterVec,
     /// `tiergate_store_operations_total{verb,outcome}`: store operations.
     pub store_operations: IntCounterVec,
-    /// `tiergate_store_operation_duration_seconds{verb}`: how long store operations took.
+    /// `tiergate_store_operation_duration_seconds{verb}`: how long store operations waited, those that did.
     pub store_duration: HistogramVec,
     /// `tiergate_ready{check}`: 1 when the last readiness check succeeded.
     pub ready: IntGaugeVec,

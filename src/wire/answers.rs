@@ -4,6 +4,7 @@ use alloy::primitives::Address;
 use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
 
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Allowance;
 use crate::domain::uint256::decimal;
 use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
@@ -69,9 +70,9 @@ impl Serialize for Checksummed {
     }
 }
 
-/// 200 of `POST /verify` and `POST /verify/signature`.
+/// 200 of `POST /verify` and `POST /verify/signature`, verified at this time.
 #[must_use]
-pub fn verified(permit: &Permit) -> Answer {
+pub fn verified(permit: &Permit, verified_at: UnixSeconds) -> Answer {
     let profile = permit.profile();
     let latest = profile.validation.latest.as_ref();
     let body = VerificationResult {
@@ -92,7 +93,7 @@ pub fn verified(permit: &Permit) -> Answer {
             latest_validator: latest.map(|latest| Checksummed(latest.validator)),
         },
         metadata_uri: &profile.metadata_uri,
-        timestamp: permit.verified_at().0,
+        timestamp: verified_at.0,
         endpoint_mismatch: permit.endpoint_mismatch(),
         organizations: profile
             .organizations

@@ -84,8 +84,8 @@ impl VerifyBody {
     pub fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Invalid> {
         let fields = Fields::parse(body)?;
         let api_key = Field { name: "apiKey", raw: fields.api_key, holds_secret: true };
-        let key = format
-            .parse(&api_key.text()?)
+        let digest = format
+            .digest(&api_key.text()?)
             .ok_or_else(|| api_key.invalid("is not an API key of this service"))?;
         let agent_id = Field::plain("agentId", fields.agent_id);
         let agent = agent_id.optional(|field| field.agent())?;
@@ -93,7 +93,7 @@ impl VerifyBody {
         let origin = origin.optional(|field| {
             WebOrigin::parse(&field.text()?).map_err(|error| field.invalid(format!("is wrong: {error}")))
         })?;
-        Ok(Self { digest: key.digest(), agent, origin })
+        Ok(Self { digest, agent, origin })
     }
 }
 

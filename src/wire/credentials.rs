@@ -134,12 +134,12 @@ fn key_digest(
     if bare.contains(',') {
         return Err(REPEATED);
     }
-    let key = format.parse(bare).ok_or_else(|| Invalid {
+    let digest = format.digest(bare).ok_or_else(|| Invalid {
         field: "apiKey",
         received: Value::String(echo_text(bare, true)),
         problem: "is not an API key of this service".into(),
     })?;
-    Ok(key.digest())
+    Ok(digest)
 }
 
 fn signed_request(headers: &HeaderMap) -> Result<SignedRequest, ErrorCause> {

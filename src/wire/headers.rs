@@ -65,15 +65,30 @@ pub fn write_ietf(headers: &mut HeaderMap, allowance: Allowance, retry_after: Op
     headers.insert(RATE, left(allowance.remaining, retry_after));
 }
 
-/// The headers of a success that somebody else's answer is given, as the contract and the IETF spell them.
-#[must_use]
-pub fn of_allowance(allowance: Allowance) -> [(&'static str, HeaderValue); 4] {
-    [
-        ("X-RateLimit-Limit", allowance.limit.into()),
-        ("X-RateLimit-Remaining", allowance.remaining.into()),
-        ("RateLimit-Policy", policy(allowance.limit)),
-        ("RateLimit", left(allowance.remaining, None)),
-    ]
+/// What every answer says of one quota.
+#[derive(Debug, Clone)]
+pub struct QuotaHeaders {
+    limit: HeaderValue,
+    policy: HeaderValue,
+}
+
+impl QuotaHeaders {
+    /// For a quota of so many requests a minute.
+    #[must_use]
+    pub fn new(limit: u32) -> Self {
+        Self { limit: limit.into(), policy: policy(limit) }
+    }
+
+    /// The headers of a success that somebody else's answer is given, as the contract and the IETF spell them.
+    #[must_use]
+    pub fn with_remaining(&self, remaining: u32) -> [(&'static str, HeaderValue); 4] {
+        [
+            ("X-RateLimit-Limit", self.limit.clone()),
+            ("X-RateLimit-Remaining", remaining.into()),
+            ("RateLimit-Policy", self.policy.clone()),
+            ("RateLimit", left(remaining, None)),
+        ]
+    }
 }
 
 fn policy(limit: u32) -> HeaderValue {

@@ -230,7 +230,7 @@ impl Store for EmbeddedStore {
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
         self.shared.check("look at a count")?;
         let now_micros = self.shared.clock.monotonic_micros();
-        Ok(match self.shared.meters.peek(&(client, agent), quota, now_micros) {
+        Ok(match self.shared.meters.peek(&(client, agent), quota, || now_micros) {
             Verdict::Admitted { remaining } => remaining + 1,
             Verdict::Limited { .. } => 0,
         })
