@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
 use crate::app::source::{Fingerprint, Source};
 use crate::config::Settings;
@@ -15,6 +16,7 @@ use crate::domain::tenant::{KeyPair, Tenant};
 use crate::domain::tier::PerTier;
 use crate::gateway::site::Workshop;
 use crate::gateway::table::{LiveTable, Table};
+use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::certificates::{CertificateStore, Table as CertificateTable};
@@ -104,6 +106,7 @@ impl Tenants {
         let workshop = Workshop { quotas: self.quotas, metrics: &self.metrics };
         let now = UnixSeconds(self.clock.unix_seconds());
         let built = build(&settings.tenants, self.listener_tls.as_ref(), now, &workshop, &former)?;
+        Handle::current().block_on(resolve_new_names(&built.table));
         if let (Some(store), Some(table)) = (&self.certificates, built.certificates) {
             store.replace(table);
         }

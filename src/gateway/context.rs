@@ -19,6 +19,8 @@ pub(crate) struct Context {
     pub(super) request_id: Option<RequestId>,
     /// Whose it is; nothing until it is routed, or when its host is nobody's.
     pub(super) site: Option<Arc<Site>>,
+    /// Whether its body is still coming.
+    pub(super) awaits_body: bool,
     /// How much of its body has come, in bytes.
     pub(super) body_bytes: u64,
     /// Which upstream is tried, and which were.
@@ -54,6 +56,7 @@ impl Context {
             begun,
             request_id: None,
             site: None,
+            awaits_body: false,
             body_bytes: 0,
             attempt: Attempt::new(),
             error_type: None,

@@ -30,7 +30,7 @@ const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// How much of a stream waits to be sent, in bytes.
-const SEND_BUFFER_BYTES: usize = 256 * 1024;
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The gateway as a door.
 pub(crate) struct GatewayDoor {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pingora::{Error, ErrorSource, ErrorType};
 
+use crate::gateway::site::Site;
 use crate::wire::errors::ErrorCause;
 
 /// How long one read may wait while a request's body arrives.
@@ -12,9 +13,13 @@ pub(super) const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long an unread rest of a body is waited for before the connection is given up.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// How long an upload over HTTP/2 may take where the tenant has no limit.
+const TRANSFER_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Marks of our own among the library's errors.
 const OVERDUE: ErrorType = ErrorType::Custom("overdue");
 const UPLOAD_TOO_LARGE: ErrorType = ErrorType::Custom("upload too large");
+const STALLED_UPLOAD: ErrorType = ErrorType::Custom("the client stopped sending its body");
 const NO_UPSTREAM: ErrorType = ErrorType::Custom("no upstream has an address");
 
 /// The request took longer than its tenant allows.
@@ -37,6 +42,22 @@ pub(super) fn unasked_switch() -> Box<Error> {
     Error::explain(ErrorType::InvalidHTTPHeader, "a switch of protocols that was not asked for").into_up()
 }
 
+/// The client stopped in the middle of its body.
+pub(super) fn stalled_upload() -> Box<Error> {
+    Error::explain(STALLED_UPLOAD, "the client stopped in the middle of its body").into_down()
+}
+
+/// Whether an upstream said nothing for too long.
+pub(super) fn is_silence(error: &Error) -> bool {
+    is_upstreams(error) && *error.etype() == ErrorType::ReadTimedout
+}
+
+/// How long a request with a body may wait for its answer over HTTP/2, where the library counts from the head on and not
+/// from the last byte that was sent.
+pub(super) fn longest_transfer(site: &Site) -> Duration {
+    site.tenant.proxy.timeouts.total.unwrap_or(TRANSFER_TIME_MAX)
+}
+
 /// Whether an upstream is to blame.
 pub(super) fn is_upstreams(error: &Error) -> bool {
     *error.esource() == ErrorSource::Upstream
@@ -50,6 +71,9 @@ pub(super) fn cause_of(error: &Error, bytes_max: Option<u64>) -> Option<ErrorCau
     }
     if *kind == UPLOAD_TOO_LARGE {
         return Some(ErrorCause::UploadTooLarge { bytes_max: bytes_max.unwrap_or_default() });
+    }
+    if *kind == STALLED_UPLOAD {
+        return Some(ErrorCause::TooSlow);
     }
     if *kind == NO_UPSTREAM {
         return Some(ErrorCause::Upstream);

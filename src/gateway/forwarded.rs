@@ -36,15 +36,20 @@ pub(super) fn write(request: &mut RequestHeader, arrival: &Arrival<'_>) -> pingo
     let chain = joined(&request.headers, &FORWARDED_FOR, &peer.to_string());
     let path = joined(&request.headers, &http::header::FORWARDED, &element(peer, proto, arrival.host));
     request.insert_header("X-Forwarded-For", chain)?;
-    let known = request.headers.get(FORWARDED_PROTO).map(HeaderValue::as_bytes);
-    if !matches!(known, Some(b"http" | b"https")) {
+    if !matches!(only(&request.headers, &FORWARDED_PROTO), Some(b"http" | b"https")) {
         request.insert_header("X-Forwarded-Proto", proto)?;
     }
-    if !request.headers.contains_key(FORWARDED_HOST) {
+    if only(&request.headers, &FORWARDED_HOST).is_none() {
         let host = HeaderValue::from_bytes(arrival.host).unwrap_or(HeaderValue::from_static(""));
         request.insert_header("X-Forwarded-Host", host)?;
     }
     request.insert_header("Forwarded", path)
+}
+
+/// The value of a header that stands once.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none()).map(HeaderValue::as_bytes)
 }
 
 /// What stands there already, in its order, and one more.

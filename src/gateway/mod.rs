@@ -11,6 +11,7 @@ pub(crate) mod watch;
 
 mod answering;
 mod context;
+mod corridor;
 mod faults;
 mod forwarded;
 mod identity;
@@ -20,42 +21,29 @@ mod request_id;
 mod rewriting;
 mod upstreams;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode, Version};
 use ipnet::IpNet;
-use pingora::Error;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::ALPN;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
+use pingora::{Error, ErrorSource};
 
-use crate::domain::routing::Decision;
-use crate::domain::tenant::RouteAccess;
-use crate::gateway::context::{Context, Passage, Traveller};
+use crate::gateway::context::Context;
 use crate::gateway::identity::Scribe;
 use crate::gateway::observe::Observer;
 use crate::gateway::patient::PatientConnector;
 use crate::gateway::request_id::RequestIds;
-use crate::gateway::rewriting::authority_of;
-use crate::gateway::site::Site;
 use crate::gateway::table::LiveTable;
 use crate::pipeline::Pipeline;
-use crate::pipeline::credential::Ask;
-use crate::pipeline::permit::Permit;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
 use crate::serve::{WRITE_TIME_MAX, may_be_reused};
 use crate::telemetry::metrics::Metrics;
-use crate::wire::client_ip::client_of;
-use crate::wire::credentials::{credential_of, origin_of};
-use crate::wire::errors::ErrorCause;
-
-/// The methods that a refused one is answered with. Others of the kind are forwarded too.
-const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Sets the connections of requests that may be upgraded apart from all others.
 const UPGRADES: u64 = 0x7570_6772_6164_6573;
@@ -69,12 +57,6 @@ pub(crate) struct Gateway {
     request_ids: RequestIds,
     scribe: Scribe,
     observer: Observer,
-}
-
-/// Where a request is going.
-struct Place {
-    site: Arc<Site>,
-    decision: Decision,
 }
 
 impl Gateway {
@@ -91,57 +73,6 @@ impl Gateway {
         let observer = Observer::new(metrics, &clock);
         let scribe = Scribe::new();
         Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, scribe, observer })
-    }
-
-    /// Route, extract, admit.
-    async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, ErrorCause> {
-        let peer = peer_of(session).ok_or(ErrorCause::Internal)?;
-        let place = self.route(session.req_header(), ctx)?; // 404, 405
-        let upstreams = Arc::clone(place.site.upstreams(place.decision.route));
-        let upgrades = place.decision.upgrades;
-        let traveller = match place.decision.access {
-            RouteAccess::Deny => return Err(ErrorCause::Forbidden), // 403
-            RouteAccess::Public => {
-                check_length(session.req_header(), &place.site)?; // 413
-                Traveller::Anyone
-            }
-            RouteAccess::Agents => {
-                check_length(session.req_header(), &place.site)?; // 413
-                Traveller::Agent(self.admit(session.req_header(), peer, &place).await?) // 400, 401, 403, 404, 429, 500, 503
-            }
-        };
-        Ok(Passage { traveller, upstreams, upgrades, peer })
-    }
-
-    /// Whose the request is, and what the tenant's rules say of it.
-    fn route(&self, request: &RequestHeader, ctx: &mut Context) -> Result<Place, ErrorCause> {
-        let authority = authority_of(request).ok_or(ErrorCause::UnknownHost)?;
-        let table = self.table.load();
-        let site = Arc::clone(table.find(authority).ok_or(ErrorCause::UnknownHost)?);
-        ctx.site = Some(Arc::clone(&site));
-        // Neither is for what stands behind a gateway: one opens tunnels, the other shows what only upstreams may see.
-        if [Method::CONNECT, Method::TRACE].contains(&request.method) {
-            return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED });
-        }
-        let decision = site.decide(request.method.as_str(), path_of(request));
-        Ok(Place { site, decision })
-    }
-
-    /// The very pipeline that the API asks.
-    async fn admit(
-        &self,
-        request: &RequestHeader,
-        peer: IpAddr,
-        place: &Place,
-    ) -> Result<Permit, ErrorCause> {
-        let headers = &request.headers;
-        let credential = credential_of(headers, self.pipeline.key_format(), place.site.tenant.credentials)?;
-        let origin = origin_of(headers)?;
-        let client = client_of(peer, headers, &self.trusted_proxies);
-        let access = place.site.access(place.decision.min_tier);
-        let outcome = self.pipeline.admit(Ask { credential, client, origin, access }).await;
-        self.observer.decided(&outcome);
-        Ok(outcome?)
     }
 
     /// Whether a request has taken longer than its tenant allows.
@@ -206,7 +137,10 @@ impl ProxyHttp for Gateway {
         let mut attempt = ctx.attempt;
         let passage = ctx.passage()?;
         let chosen = passage.upstreams.choose(&mut attempt, self.clock.monotonic_micros());
-        let (member, address) = chosen.ok_or_else(faults::no_upstream)?;
+        let Some((member, address)) = chosen else {
+            self.note_no_upstream(ctx);
+            return Err(faults::no_upstream());
+        };
         let mut peer = Box::new(member.template.clone());
         peer._address = address.into();
         if passage.upgrades && session.is_upgrade_req() {
@@ -217,6 +151,11 @@ impl ProxyHttp for Gateway {
             peer.group_key ^= UPGRADES;
             peer.options.alpn = ALPN::H1;
         }
+        let has_body = !session.is_body_empty();
+        if has_body && peer.options.alpn != ALPN::H1 {
+            peer.options.read_timeout = Some(faults::longest_transfer(ctx.site()?));
+        }
+        ctx.awaits_body = has_body;
         ctx.attempt = attempt;
         Ok(peer)
     }
@@ -232,12 +171,21 @@ impl ProxyHttp for Gateway {
 
     async fn request_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         body: &mut Option<Bytes>,
         end_of_stream: bool,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
         self.check_overdue(ctx, end_of_stream)?;
+        ctx.awaits_body &= !end_of_stream;
+        // An empty last piece would be written as the last chunk, and the last chunk once more behind it.
+        if end_of_stream && body.as_ref().is_some_and(Bytes::is_empty) {
+            *body = None;
+        }
+        // What has become another protocol is no body.
+        if session.was_upgraded() {
+            return Ok(());
+        }
         let piece = body.as_ref().map_or(0, Bytes::len);
         ctx.body_bytes = ctx.body_bytes.saturating_add(piece as u64);
         let longest = ctx.site()?.tenant.proxy.body_bytes_max;
@@ -263,13 +211,13 @@ impl ProxyHttp for Gateway {
 
     async fn response_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        let passage = ctx.passage()?;
-        if let Some(member) = passage.upstreams.current(ctx.attempt) {
-            member.state.succeeded();
+        // A client of HTTP/1.0 knows no chunks: its answer ends with the connection (RFC 9112, section 6.1).
+        if session.req_header().version == Version::HTTP_10 {
+            response.remove_header(&http::header::TRANSFER_ENCODING);
         }
         answering::dress(response, ctx)
     }
@@ -295,7 +243,7 @@ impl ProxyHttp for Gateway {
         Ok(None)
     }
 
-    /// A connection that was never made has carried no request: another upstream may be tried.
+    /// A connection that was never made has carried no request: another address or upstream may be tried.
     fn fail_to_connect(
         &self,
         _session: &mut Session,
@@ -303,7 +251,9 @@ impl ProxyHttp for Gateway {
         ctx: &mut Context,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        self.note_upstream_failure(ctx, &error);
+        if !ctx.attempt.has_address_left() {
+            self.note_upstream_failure(ctx, &error);
+        }
         error.set_retry(self.may_try_another(ctx));
         error
     }
@@ -317,7 +267,10 @@ impl ProxyHttp for Gateway {
         ctx: &mut Context,
         _client_reused: bool,
     ) -> Box<Error> {
-        if faults::is_upstreams(&error) {
+        if faults::is_silence(&error) && ctx.awaits_body {
+            // The upstream had nothing to answer yet: the client has stopped sending.
+            error = faults::stalled_upload();
+        } else if faults::is_upstreams(&error) {
             self.note_upstream_failure(ctx, &error);
         }
         error.set_retry(false);
@@ -334,6 +287,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
+        note_upstream_success(ctx, error);
         self.observer.finished(session, error, ctx, self.clock.monotonic_micros());
     }
 
@@ -358,21 +312,13 @@ impl ProxyHttp for Gateway {
     }
 }
 
-/// The path as it is forwarded, without the query.
-fn path_of(request: &RequestHeader) -> &[u8] {
-    request.raw_path().split(|byte| *byte == b'?').next().unwrap_or_default()
-}
-
-fn peer_of(session: &Session) -> Option<IpAddr> {
-    session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip())
-}
-
-/// Refuses a body that is announced to be longer than the tenant takes.
-fn check_length(request: &RequestHeader, site: &Site) -> Result<(), ErrorCause> {
-    let Some(bytes_max) = site.tenant.proxy.body_bytes_max else { return Ok(()) };
-    let announced = request.headers.get(http::header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
-    match announced.and_then(|text| text.parse::<u64>().ok()) {
-        Some(bytes) if bytes > bytes_max => Err(ErrorCause::UploadTooLarge { bytes_max }),
-        Some(_) | None => Ok(()),
+/// A request that ended without a fault of its upstream breaks a row of failures.
+fn note_upstream_success(ctx: &Context, error: Option<&Error>) {
+    let (None | Some(ErrorSource::Downstream), Ok(passage)) = (error.map(Error::esource), ctx.passage())
+    else {
+        return;
+    };
+    if let Some(member) = passage.upstreams.current(ctx.attempt) {
+        member.state.succeeded();
     }
 }

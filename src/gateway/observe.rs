@@ -11,7 +11,7 @@ use prometheus::{Histogram, IntCounter};
 use crate::domain::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::gateway::path_of;
+use crate::gateway::corridor::path_of;
 use crate::gateway::request_id::RequestId;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
@@ -62,6 +62,13 @@ struct UpstreamFault<'a> {
     request_id: &'a str,
 }
 
+/// A request that had nowhere to go, for the log.
+#[derive(Debug, thiserror::Error)]
+#[error("no upstream of tenant {tenant} has an address: its names can't be looked up")]
+struct NoUpstream<'a> {
+    tenant: &'a str,
+}
+
 impl SiteCounters {
     pub(super) fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
         Self { metrics: metrics.clone(), tenant: Arc::clone(tenant), series: OnceLock::new() }
@@ -104,11 +111,14 @@ impl Observer {
         let micros = now.saturating_sub(ctx.begun);
         self.duration.observe(micros as f64 / 1e6);
         let series = ctx.site.as_ref().map_or(&self.strangers, |site| &site.counters).series();
-        match (error.map(Error::esource), ctx.error_type) {
-            (Some(ErrorSource::Downstream), _) => series.abandoned.inc(),
-            (Some(_), _) | (None, Some("INTERNAL_ERROR" | "RPC_ERROR")) => series.failed.inc(),
-            (None, Some(_)) => series.refused.inc(),
+        match (ctx.error_type, error.map(Error::esource)) {
+            (Some("INTERNAL_ERROR" | "RPC_ERROR" | "UPSTREAM_ERROR" | "UPSTREAM_TIMEOUT"), _) => {
+                series.failed.inc()
+            }
+            (Some(_), _) => series.refused.inc(),
             (None, None) => series.forwarded.inc(),
+            (None, Some(ErrorSource::Downstream)) => series.abandoned.inc(),
+            (None, Some(_)) => series.failed.inc(),
         }
         if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
             tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
@@ -134,7 +144,14 @@ impl Gateway {
         }
     }
 
-    /// Whether a request that could not connect goes to another upstream.
+    /// None of a tenant's upstreams has an address.
+    pub(super) fn note_no_upstream(&self, ctx: &Context) {
+        if let Ok(site) = ctx.site() {
+            self.observer.upstream_faults.note(&NoUpstream { tenant: &site.tenant.id });
+        }
+    }
+
+    /// Whether a request that could not connect goes to another address or upstream.
     pub(super) fn may_try_another(&self, ctx: &Context) -> bool {
         let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return false };
         ctx.attempt.count() <= u32::from(site.tenant.proxy.connect_retries)

@@ -134,11 +134,17 @@ const fn of_tier<T>([bronze, silver, gold, diamond]: &[T; PASSING_TIERS.len()], 
 struct States(HashMap<Upstream, Arc<UpstreamState>>);
 
 impl States {
-    /// What a former site knew, where it was watched in the same way.
+    /// What a former site knew; where it was watched otherwise, only where its upstreams are.
     fn of(former: Option<&Site>, tenant: &Tenant) -> Self {
+        let health = &tenant.proxy.health;
         let known = former.into_iter().flat_map(Site::members).map(|member| &member.state);
-        let still_good = known.filter(|state| state.health == tenant.proxy.health);
-        Self(still_good.map(|state| (state.upstream.clone(), Arc::clone(state))).collect())
+        let kept = known.map(|state| {
+            let is_same = state.health == *health;
+            let state =
+                if is_same { Arc::clone(state) } else { Arc::new(state.watched_otherwise(health.clone())) };
+            (state.upstream.clone(), state)
+        });
+        Self(kept.collect())
     }
 
     fn get(&mut self, upstream: &Upstream, tenant: &Tenant) -> Arc<UpstreamState> {

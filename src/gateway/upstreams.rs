@@ -52,6 +52,10 @@ pub(crate) struct UpstreamState {
     pub(super) next_check: AtomicU64,
     /// When its name is to be looked up next.
     pub(super) next_resolution: AtomicU64,
+    /// Whether a check is under way.
+    pub(super) is_in_check: AtomicBool,
+    /// Whether its name is being looked up.
+    pub(super) is_in_resolution: AtomicBool,
 }
 
 /// Which upstreams a request has tried.
@@ -59,6 +63,9 @@ pub(crate) struct UpstreamState {
 pub(crate) struct Attempt {
     tried: u64,
     current: Option<usize>,
+    tries: u32,
+    address: usize,
+    addresses_left: usize,
 }
 
 impl Upstreams {
@@ -72,19 +79,32 @@ impl Upstreams {
         &self.members
     }
 
-    /// The next upstream in turn that can be used and was not tried, else one that was not tried, and its address.
+    /// Where to go next: the next address of an upstream that could not be connected to, else the next upstream in turn
+    /// that can be used and was not tried, else one that was not tried.
     pub(super) fn choose(&self, attempt: &mut Attempt, now: u64) -> Option<(&Member, SocketAddr)> {
+        if let Some(next) = self.next_address(attempt) {
+            return Some(next);
+        }
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let count = self.members.len();
-        let in_turn = || (0..count).map(|step| turn.wrapping_add(step) % count.max(1));
+        let count = self.members.len().max(1);
+        let in_turn = || (0..count).map(|step| turn.wrapping_add(step) % count);
         let candidates = || in_turn().filter_map(|at| self.members.get(at).map(|member| (at, member)));
         let open = |at: usize, member: &Member| !attempt.has_tried(at) && member.state.has_address();
         let usable = candidates().find(|(at, member)| open(*at, member) && member.state.is_usable(now));
         let (at, member) = usable.or_else(|| candidates().find(|(at, member)| open(*at, member)))?;
         let addresses = member.state.addresses.load();
-        let address = addresses.get(turn % addresses.len().max(1)).copied()?;
-        attempt.try_one(at);
+        // Each upstream's addresses in turn, whatever their numbers.
+        let first = turn / count;
+        let address = addresses.get(first % addresses.len().max(1)).copied()?;
+        attempt.try_one(at, first, addresses.len());
         Some((member, address))
+    }
+
+    fn next_address(&self, attempt: &mut Attempt) -> Option<(&Member, SocketAddr)> {
+        let member = self.current(*attempt)?;
+        let addresses = member.state.addresses.load();
+        let at = attempt.try_next_address()?;
+        addresses.get(at % addresses.len().max(1)).copied().map(|address| (member, address))
     }
 
     /// The upstream that a request is at.
@@ -92,8 +112,11 @@ impl Upstreams {
         self.members.get(attempt.current?)
     }
 
-    /// Whether one is left that was not tried.
+    /// Whether an address is left that was not tried.
     pub(super) fn has_another(&self, attempt: Attempt) -> bool {
+        if attempt.has_address_left() {
+            return true;
+        }
         let mut members = self.members.iter().enumerate();
         members.any(|(at, member)| !attempt.has_tried(at) && member.state.has_address())
     }
@@ -101,21 +124,36 @@ impl Upstreams {
 
 impl Attempt {
     pub(super) const fn new() -> Self {
-        Self { tried: 0, current: None }
+        Self { tried: 0, current: None, tries: 0, address: 0, addresses_left: 0 }
     }
 
-    /// How many upstreams were tried.
+    /// How often it was tried to connect.
     pub(super) const fn count(self) -> u32 {
-        self.tried.count_ones()
+        self.tries
+    }
+
+    /// Whether the upstream that was tried last has another address.
+    pub(super) const fn has_address_left(self) -> bool {
+        self.addresses_left > 0
     }
 
     const fn has_tried(self, at: usize) -> bool {
         self.tried >> at & 1 == 1
     }
 
-    const fn try_one(&mut self, at: usize) {
+    const fn try_one(&mut self, at: usize, address: usize, addresses: usize) {
         self.tried |= 1 << at;
         self.current = Some(at);
+        self.tries += 1;
+        self.address = address;
+        self.addresses_left = addresses.saturating_sub(1);
+    }
+
+    fn try_next_address(&mut self) -> Option<usize> {
+        self.addresses_left = self.addresses_left.checked_sub(1)?;
+        self.tries += 1;
+        self.address = self.address.wrapping_add(1);
+        Some(self.address)
     }
 }
 
@@ -132,7 +170,16 @@ impl UpstreamState {
             ejected_until: AtomicU64::new(0),
             next_check: AtomicU64::new(0),
             next_resolution: AtomicU64::new(0),
+            is_in_check: AtomicBool::new(false),
+            is_in_resolution: AtomicBool::new(false),
         }
+    }
+
+    /// The same upstream, watched in another way: it is where it was.
+    pub(super) fn watched_otherwise(&self, health: HealthRules) -> Self {
+        let state = Self::new(self.upstream.clone(), health);
+        state.addresses.store(self.addresses.load_full());
+        state
     }
 
     /// Whether its address has to be looked up.
@@ -144,7 +191,7 @@ impl UpstreamState {
         self.is_healthy.load(Ordering::Relaxed) && now >= self.ejected_until.load(Ordering::Relaxed)
     }
 
-    fn has_address(&self) -> bool {
+    pub(super) fn has_address(&self) -> bool {
         !self.addresses.load().is_empty()
     }
 
@@ -239,6 +286,26 @@ mod tests {
             (ports, attempt.count(), upstreams.has_another(attempt)),
             (vec![9_000, 9_001, 9_002], 3, false)
         );
+    }
+
+    #[test]
+    fn every_address_of_every_upstream_has_its_turn_and_is_tried_before_the_next_upstream() {
+        let upstreams = group(2);
+        for (at, member) in upstreams.members().iter().enumerate() {
+            let address = |last: u8| format!("127.0.{at}.{last}:9000").parse().unwrap();
+            member.state.addresses.store(Arc::new(vec![address(1), address(2)]));
+        }
+        let mut first = BTreeMap::new();
+        for _ in 0..100 {
+            let (_, address) = upstreams.choose(&mut Attempt::new(), 0).unwrap();
+            *first.entry(address).or_insert(0) += 1;
+        }
+        assert_eq!(first.values().collect::<Vec<_>>(), [&25; 4], "{first:?}");
+        let mut attempt = Attempt::new();
+        let tried: Vec<_> =
+            std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|(_, to)| to.ip())).collect();
+        let distinct: std::collections::BTreeSet<_> = tried.iter().collect();
+        assert_eq!((tried.len(), distinct.len(), attempt.count()), (4, 4, 4), "{tried:?}");
     }
 
     #[test]

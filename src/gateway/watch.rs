@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,11 +14,12 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use pingora::upstreams::peer::HttpPeer;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::gateway::site::Site;
-use crate::gateway::table::LiveTable;
+use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::upstreams::{Member, UpstreamState, micros};
 use crate::ports::clock::Clock;
 
@@ -34,7 +36,10 @@ const RESOLVE_TIME_MAX: Duration = Duration::from_secs(5);
 const TASKS_MAX: usize = 64;
 
 /// How many addresses of one name are used.
-const ADDRESSES_MAX: usize = 64;
+const ADDRESSES_MAX: usize = 16;
+
+/// How long a reload waits for the names of new upstreams.
+const NEW_NAMES_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The background task.
 pub(crate) struct Watch {
@@ -58,48 +63,55 @@ impl Watch {
     }
 
     /// Begins whatever is due.
-    async fn tick(&self, connector: &Arc<Connector>) {
+    fn tick(&self, connector: &Arc<Connector>) {
         let now = self.clock.monotonic_micros();
         let table = self.table.load_full();
         for site in table.sites() {
             let is_watched = site.is_watched();
             for member in site.members() {
                 if member.state.is_named() && is_due(&member.state.next_resolution, now, RESOLVE_EVERY) {
-                    self.resolve(site, member).await;
+                    self.resolve(site, member);
                 }
                 let every = member.state.health.interval.filter(|_| is_watched);
                 if every.is_some_and(|every| is_due(&member.state.next_check, now, every)) {
-                    self.check(site, member, connector).await;
+                    self.check(site, member, connector);
                 }
             }
         }
     }
 
-    async fn resolve(&self, site: &Site, member: &Member) {
-        let Ok(place) = Arc::clone(&self.tasks).acquire_owned().await else { return };
+    /// Looks a name up, unless that is being done or too much else is.
+    fn resolve(&self, site: &Site, member: &Member) {
         let (state, tenant) = (Arc::clone(&member.state), Arc::clone(&site.tenant.id));
+        let Some(place) = self.begin(&state.is_in_resolution) else { return };
         tokio::spawn(async move {
             resolve(&state, &tenant).await;
+            state.is_in_resolution.store(false, Ordering::Release);
             drop(place);
         });
     }
 
-    async fn check(&self, site: &Site, member: &Member, connector: &Arc<Connector>) {
-        let Some(address) = member.state.addresses.load().first().copied() else { return };
-        let Ok(place) = Arc::clone(&self.tasks).acquire_owned().await else { return };
-        let mut peer = member.template.clone();
-        peer._address = address.into();
+    /// Checks an upstream, unless that is being done or too much else is.
+    fn check(&self, site: &Site, member: &Member, connector: &Arc<Connector>) {
+        let Some(place) = self.begin(&member.state.is_in_check) else { return };
         let check = Check {
             state: Arc::clone(&member.state),
             tenant: Arc::clone(&site.tenant.id),
-            peer,
+            peer: member.template.clone(),
             host: member.host.clone(),
         };
         let connector = Arc::clone(connector);
         tokio::spawn(async move {
-            check.run(address, &connector).await;
+            check.run(&connector).await;
+            check.state.is_in_check.store(false, Ordering::Release);
             drop(place);
         });
+    }
+
+    /// A place for a task that is not under way yet. Whoever gets none comes again with the next tick.
+    fn begin(&self, is_under_way: &AtomicBool) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.tasks).try_acquire_owned().ok()?;
+        (!is_under_way.swap(true, Ordering::Acquire)).then_some(place)
     }
 }
 
@@ -107,9 +119,10 @@ impl Watch {
 impl BackgroundService for Watch {
     async fn start(&self, mut shutdown: ShutdownWatch) {
         let connector = Arc::new(Connector::new(None));
+        self.tick(&connector);
         loop {
             tokio::select! {
-                () = async { self.tick(&connector).await; tokio::time::sleep(TICK).await } => {}
+                () = tokio::time::sleep(TICK) => self.tick(&connector),
                 _ = shutdown.changed() => return,
             }
         }
@@ -117,15 +130,25 @@ impl BackgroundService for Watch {
 }
 
 impl Check {
-    async fn run(&self, address: SocketAddr, connector: &Connector) {
-        let longest = self.state.health.timeout;
-        let answered = timeout(longest, async {
-            match &self.state.health.path {
-                Some(path) => self.asks(path, connector).await,
-                None => TcpStream::connect(address).await.is_ok(),
+    async fn run(&self, connector: &Connector) {
+        let addresses = self.state.addresses.load_full();
+        if addresses.is_empty() {
+            return;
+        }
+        let mut is_healthy = false;
+        // One address that answers is enough.
+        for address in addresses.iter().take(ADDRESSES_MAX) {
+            let answered = timeout(self.state.health.timeout, async {
+                match &self.state.health.path {
+                    Some(path) => self.asks(*address, path, connector).await,
+                    None => TcpStream::connect(*address).await.is_ok(),
+                }
+            });
+            is_healthy = answered.await.unwrap_or(false);
+            if is_healthy {
+                break;
             }
-        });
-        let is_healthy = answered.await.unwrap_or(false);
+        }
         if self.state.checked(is_healthy) {
             let (tenant, upstream) = (&*self.tenant, &self.state.upstream);
             if is_healthy {
@@ -137,9 +160,11 @@ impl Check {
     }
 
     /// Whether a GET is answered with success.
-    async fn asks(&self, path: &str, connector: &Connector) -> bool {
+    async fn asks(&self, address: SocketAddr, path: &str, connector: &Connector) -> bool {
+        let mut peer = self.peer.clone();
+        peer._address = address.into();
         let asked = async {
-            let (mut session, _) = connector.get_http_session(&self.peer).await?;
+            let (mut session, _) = connector.get_http_session(&peer).await?;
             let mut request = RequestHeader::build("GET", path.as_bytes(), Some(2))?;
             request.insert_header("Host", &self.host)?;
             request.insert_header("User-Agent", "tiergate-health")?;
@@ -169,9 +194,28 @@ async fn resolve(state: &UpstreamState, tenant: &str) {
     }
 }
 
+/// Looks up the names of upstreams that are new in a table, so that it can be put in force without a request that has
+/// nowhere to go. Waits a bounded time; what is not known then is looked up in the background.
+pub(crate) async fn resolve_new_names(table: &Table) {
+    let tasks = Arc::new(Semaphore::new(TASKS_MAX));
+    let mut lookups = JoinSet::new();
+    for site in table.sites() {
+        for member in site.members().filter(|member| member.state.is_named() && !member.state.has_address()) {
+            let (state, tenant) = (Arc::clone(&member.state), Arc::clone(&site.tenant.id));
+            let tasks = Arc::clone(&tasks);
+            lookups.spawn(async move {
+                let _place = tasks.acquire().await;
+                resolve(&state, &tenant).await;
+            });
+        }
+    }
+    let all = async { while lookups.join_next().await.is_some() {} };
+    // The rest is given up with the set, and due again at once.
+    let _ = timeout(NEW_NAMES_TIME_MAX, all).await;
+}
+
 /// Whether something is to be done now; then it is due again later.
-fn is_due(next: &std::sync::atomic::AtomicU64, now: u64, every: Duration) -> bool {
-    use std::sync::atomic::Ordering;
+fn is_due(next: &AtomicU64, now: u64, every: Duration) -> bool {
     if now < next.load(Ordering::Relaxed) {
         return false;
     }

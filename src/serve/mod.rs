@@ -22,7 +22,7 @@ use pingora::protocols::{ALPN, Stream, l4};
 use pingora::server::ShutdownWatch;
 use prometheus::IntCounter;
 use rustls::ServerConfig;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -106,9 +106,13 @@ impl<D: Door> ServerApp for HttpShell<D> {
             return None;
         };
         stream = self.secured(stream).await?;
-        if D::SPEAKS_HTTP2 && self.begins_http2(&mut stream, shutdown).await? {
-            self.door.serve_http2(stream, shutdown).await;
-            return None;
+        if D::SPEAKS_HTTP2 {
+            let is_http2;
+            (stream, is_http2) = begin(stream, shutdown).await?;
+            if is_http2 {
+                self.door.serve_http2(stream, shutdown).await;
+                return None;
+            }
         }
         let mut ahead = BytesMut::new();
         loop {
@@ -141,28 +145,6 @@ impl<D: Door> HttpShell<D> {
                 None
             }
         }
-    }
-
-    /// Whether the client begins to speak HTTP/2; nothing when it is gone before it speaks.
-    async fn begins_http2(&self, stream: &mut Stream, shutdown: &ShutdownWatch) -> Option<bool> {
-        if stream.get_ssl_digest().is_some() {
-            return Some(matches!(stream.selected_alpn_proto(), Some(ALPN::H2)));
-        }
-        await_first_byte(stream, shutdown, IDLE_TIME_MAX).await?;
-        let mut start = [0; 1];
-        stream.try_peek(&mut start).await.ok()?;
-        // No request of HTTP/1 is shorter than what is peeked at here.
-        if !PREFACE_START.starts_with(&start) {
-            return Some(false);
-        }
-        let mut start = PREFACE_START;
-        timeout(PREFACE_TIME_MAX, stream.try_peek(&mut start)).await.ok()?.ok()?;
-        if start != PREFACE_START {
-            return Some(false);
-        }
-        let mut preface = [0; PREFACE.len()];
-        timeout(PREFACE_TIME_MAX, stream.try_peek(&mut preface)).await.ok()?.ok()?;
-        Some(preface == *PREFACE)
     }
 
     /// Serves the request that begins in `ahead` or with what comes next.
@@ -212,6 +194,39 @@ impl<D: Door> HttpShell<D> {
     }
 }
 
+/// Whether the client begins to speak HTTP/2; nothing when it is gone before it speaks, or says something else than it
+/// has agreed on.
+async fn begin(mut stream: Stream, shutdown: &ShutdownWatch) -> Option<(Stream, bool)> {
+    if stream.get_ssl_digest().is_some() {
+        let is_agreed = matches!(stream.selected_alpn_proto(), Some(ALPN::H2));
+        return if is_agreed { Some((with_preface(stream).await?, true)) } else { Some((stream, false)) };
+    }
+    await_first_byte(&mut stream, shutdown, IDLE_TIME_MAX).await?;
+    let mut start = [0; 1];
+    stream.try_peek(&mut start).await.ok()?;
+    // No request of HTTP/1 is shorter than what is peeked at here.
+    if !PREFACE_START.starts_with(&start) {
+        return Some((stream, false));
+    }
+    let mut start = PREFACE_START;
+    timeout(PREFACE_TIME_MAX, stream.try_peek(&mut start)).await.ok()?.ok()?;
+    if start != PREFACE_START {
+        return Some((stream, false));
+    }
+    let mut preface = [0; PREFACE.len()];
+    timeout(PREFACE_TIME_MAX, stream.try_peek(&mut preface)).await.ok()?.ok()?;
+    Some((stream, preface == *PREFACE))
+}
+
+/// Reads what a connection of HTTP/2 begins with off a stream that can't be peeked into, and puts it back: the HTTP
+/// library would wait for it for ever.
+async fn with_preface(mut stream: Stream) -> Option<Stream> {
+    let mut preface = [0; PREFACE.len()];
+    timeout(PREFACE_TIME_MAX, stream.read_exact(&mut preface)).await.ok()?.ok()?;
+    let ahead = BytesMut::from(&preface[..]);
+    (preface == *PREFACE).then(|| Box::new(Bounded::new(stream, ahead, Extent::Rest)) as Stream)
+}
+
 /// Waits until a request begins; nothing when none does.
 async fn await_first_byte(stream: &mut Stream, shutdown: &ShutdownWatch, longest: Duration) -> Option<()> {
     let mut stopping = shutdown.clone();
@@ -226,7 +241,7 @@ async fn await_first_byte(stream: &mut Stream, shutdown: &ShutdownWatch, longest
 /// know.
 const fn extent_of(head: &Head) -> Extent {
     match head.body {
-        Body::Length(_) | Body::Chunked if head.upgrades => Extent::Rest,
+        Body::Length(0) if head.upgrades => Extent::Rest,
         Body::Length(bytes) => Extent::Bytes(bytes),
         Body::Chunked => Extent::Chunks(Chunks::new()),
     }

@@ -16,8 +16,8 @@ const LEVEL_DEFAULT: &str = "info";
 /// They stay quiet whatever is asked for, unless they are named.
 ///
 /// So does the access log, a line for every request: `access=info` turns it on.
-const QUIET: &str =
-    "access=off,pingora_core=warn,pingora_proxy=off,pingora_timeout=warn,hyper_util=info,h2=info,rustls=info";
+const QUIET: &str = "access=off,pingora_core=warn,pingora_core::apps=off,pingora_core::protocols=error,pingora_proxy=off,\
+     pingora_timeout=warn,hyper_util=info,h2=error,rustls=info";
 
 /// Starts the log. Lines are written until the guard is dropped.
 ///

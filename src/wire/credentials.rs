@@ -85,12 +85,7 @@ pub fn origin_of(headers: &HeaderMap) -> Result<Option<WebOrigin>, Invalid> {
 pub fn shows_key(name: &HeaderName, value: &HeaderValue, format: &ApiKeyFormat) -> bool {
     let prefix = format.prefix().as_bytes();
     let may_hold_key = *name == AUTHORIZATION || *name == API_KEY;
-    // Behind a scheme, behind a comma, or at the beginning.
-    may_hold_key
-        && value
-            .as_bytes()
-            .split(|byte| matches!(byte, b' ' | b'\t' | b',' | b'=' | b'"'))
-            .any(|word| word.starts_with(prefix))
+    may_hold_key && value.as_bytes().windows(prefix.len().max(1)).any(|piece| piece == prefix)
 }
 
 /// The one API key that is shown, with the header that it stands in.
@@ -332,12 +327,17 @@ mod tests {
         let shows = |name: &str, value: &str| {
             shows_key(&name.parse().unwrap(), &HeaderValue::from_str(value).unwrap(), &format())
         };
-        for value in
-            ["svc_live_v1_", "Bearer svc_live_v1_x", "Bearer x,svc_live_v1_y", "Token a=\"svc_live_v1_z\""]
-        {
+        for value in [
+            "svc_live_v1_",
+            "Bearer svc_live_v1_x",
+            "Bearer x,svc_live_v1_y",
+            "Token a=\"svc_live_v1_z\"",
+            "Bearer:svc_live_v1_x",
+            "xsvc_live_v1_",
+        ] {
             assert!(shows("authorization", value) && shows("x-api-key", value), "{value}");
         }
-        for value in ["", "Bearer eyJhbGciOi", "Bearer xsvc_live_v1_"] {
+        for value in ["", "Bearer eyJhbGciOi", "Bearer svc_live_v2_"] {
             assert!(!shows("authorization", value), "{value}");
         }
         assert!(!shows("x-note", "svc_live_v1_"));

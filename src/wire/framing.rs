@@ -33,10 +33,17 @@ pub enum Body {
 struct Seen {
     hosts: u32,
     headers: usize,
+    options: usize,
     length: Option<u64>,
     chunked: bool,
     upgrades: bool,
 }
+
+/// The most options of a request's `Connection`.
+const OPTIONS_MAX: usize = 9;
+
+/// Headers that `Connection` must not take away.
+const PROTECTED: [&[u8]; 4] = [b"host", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"];
 
 /// The most headers of a request.
 pub const HEADERS_MAX: usize = 128;
@@ -145,6 +152,24 @@ fn check_header(line: &[u8], http_1_0: bool, seen: &mut Seen) -> Result<(), Prob
         }
     } else if name.eq_ignore_ascii_case(b"upgrade") {
         seen.upgrades = true;
+    } else if name.eq_ignore_ascii_case(b"connection") {
+        check_connection(value, seen)?;
+    }
+    Ok(())
+}
+
+/// What `Connection` names is for one hop (RFC 9110, section 7.6.1). The HTTP library would refuse these later, when the
+/// request has been charged.
+fn check_connection(value: &[u8], seen: &mut Seen) -> Result<(), Problem> {
+    let options = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    for option in options.filter(|option| !option.is_empty()) {
+        seen.options += 1;
+        if seen.options > OPTIONS_MAX || !option.iter().all(|byte| is_token(*byte)) {
+            return Err("Connection holds too many options, or one that is not a token");
+        }
+        if PROTECTED.iter().any(|name| option.eq_ignore_ascii_case(name)) {
+            return Err("Connection names a header that is not for one hop");
+        }
     }
     Ok(())
 }
@@ -260,6 +285,9 @@ mod tests {
         "GET /\tx HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\r\n\r\n",
         "GET /#f HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-Forwarded-For\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: \"x\"\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: a,b,c,d,e\r\nConnection: f,g,h,i,j\r\n\r\n",
         "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET a HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: u@a\r\n\r\n",

@@ -21,6 +21,7 @@ mod support;
 
 mod bodies;
 mod credentials;
+mod endings;
 mod forgery;
 mod forwarding;
 mod http2;
@@ -57,6 +58,7 @@ const TOPICS: &[(&str, &[Case])] = &[
     ("forgery", forgery::CASES),
     ("identity", identity::CASES),
     ("limits", limits::CASES),
+    ("endings", endings::CASES),
     ("upgrades", upgrades::CASES),
     ("smuggling", smuggling::CASES),
     ("bodies", bodies::CASES),

@@ -8,10 +8,12 @@ use tungstenite::{Message, WebSocket};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
+use crate::rig::gateway::Gateway;
 use crate::rig::refusals::{is_unauthenticated, is_unseen};
 use crate::rig::scripts::{self, script};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
-use crate::rig::upstream::{Exchange, Script, Then};
+use crate::rig::tenants::Tenant;
+use crate::rig::upstream::{Exchange, Script, Then, Upstream};
 use crate::rig::wire::{Patient, Request, Wire};
 use crate::support::agents::unknown_key;
 use crate::support::client::Answer;
@@ -25,6 +27,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_unknown_upgrade_and_h2c_are_never_passed_on,
     a_websocket_talks_both_ways_where_the_route_allows_it,
     an_upgrade_that_is_answered_at_once_is_not_cut_off,
+    the_limit_on_bodies_does_not_end_a_websocket,
     a_websocket_needs_a_credential_like_anything_else,
     an_upstream_that_does_not_upgrade_answers_as_usual,
     bytes_sent_along_with_an_upgrade_are_not_a_request,
@@ -245,6 +248,14 @@ fn an_upgrade_that_is_answered_at_once_is_not_cut_off(stage: &Stage) {
     };
     let cut_off = (0..300).filter(|_| is_cut_off()).count();
     assert_eq!(cut_off, 0, "of 300 upgrades");
+}
+
+fn the_limit_on_bodies_does_not_end_a_websocket(stage: &Stage) {
+    let upstream = Upstream::start();
+    let tenant = Tenant::new("t", ACME, upstream.address).set("max_body_bytes", 100);
+    let gateway = Gateway::start(stage, &[tenant.route("/socket", "access = \"public\"\nupgrades = true")]);
+    upstream.on("/socket", websocket_echo());
+    talks(&mut open_socket(&mut gateway.connect(), &Request::get(ACME, "/socket")));
 }
 
 fn a_websocket_needs_a_credential_like_anything_else(stage: &Stage) {
