@@ -35,8 +35,10 @@ mod routing;
 mod secrets;
 mod smuggling;
 mod streaming;
+mod tls;
 mod trouble;
 mod upgrades;
+mod upstream_tls;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -51,6 +53,8 @@ const CASES_AT_ONCE: usize = 8;
 
 /// The slow ones first, so that they run beside the others.
 const TOPICS: &[(&str, &[Case])] = &[
+    ("tls", tls::CASES),
+    ("upstream_tls", upstream_tls::CASES),
     ("trouble", trouble::CASES),
     ("streaming", streaming::CASES),
     ("reload", reload::CASES),

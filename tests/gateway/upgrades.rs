@@ -164,7 +164,7 @@ fn an_unknown_upgrade_and_h2c_are_never_passed_on(stage: &Stage) {
 }
 
 /// Upgrades whatever asks for it, a moment later, and then sends every message back.
-fn websocket_echo() -> Script {
+pub(crate) fn websocket_echo() -> Script {
     script(|exchange: &mut Exchange| {
         let mut looks = 0;
         until("a moment passes", SOON, || {
@@ -197,7 +197,7 @@ fn hasty_echo() -> Script {
     })
 }
 
-fn open_socket(wire: &mut Wire, request: &Request) -> WebSocket<Patient> {
+pub(crate) fn open_socket(wire: &mut Wire, request: &Request) -> WebSocket<Patient> {
     wire.send(&with_kind(request.clone(), WEBSOCKET).bytes());
     let answer = wire.head().unwrap();
     assert_eq!(answer.status, 101, "{answer:?}");
@@ -206,7 +206,7 @@ fn open_socket(wire: &mut Wire, request: &Request) -> WebSocket<Patient> {
     WebSocket::from_raw_socket(wire.socket(), Role::Client, None)
 }
 
-fn talks(socket: &mut WebSocket<Patient>) {
+pub(crate) fn talks(socket: &mut WebSocket<Patient>) {
     for text in ["one", "two", &"long ".repeat(100_000)] {
         socket.send(Message::text(text)).unwrap();
         assert_eq!(socket.read().unwrap().into_text().unwrap().as_str(), text);

@@ -27,21 +27,31 @@ impl Gateway {
 
     /// Starts a gateway with these settings and tenants, and with files of this name and text in `tenants.d`.
     pub(crate) fn start_with(settings: Settings, tenants: &[Tenant], files: &[(&str, &str)]) -> Self {
+        let mut gateway = Self::prepare(settings, tenants, files);
+        gateway.launch("");
+        gateway
+    }
+
+    /// Everything but the process.
+    pub(crate) fn prepare(settings: Settings, tenants: &[Tenant], files: &[(&str, &str)]) -> Self {
         let address = free_port(own_ip());
         let mut settings = settings.set("listen.gateway", vec![address.to_string()]);
         if !tenants.is_empty() {
             settings = settings.set("tenants", tenants.iter().map(Tenant::value).collect::<Vec<_>>());
         }
-        let mut service = Service::prepare(settings);
+        let service = Service::prepare(settings);
         fs::create_dir(service.folder.path().join("tenants.d")).unwrap();
         for (name, text) in files {
             fs::write(service.folder.path().join("tenants.d").join(name), text).unwrap();
         }
-        service.start_again("");
-        service.await_ready();
-        let gateway = Self { address, service };
-        until("the gateway listens", SOON, || std::net::TcpStream::connect(address).ok());
-        gateway
+        Self { address, service }
+    }
+
+    /// Starts the process and waits until it takes requests. `limits` are shell commands in front of it.
+    pub(crate) fn launch(&mut self, limits: &str) {
+        self.service.start_again(limits);
+        self.service.await_ready();
+        until("the gateway listens", SOON, || std::net::TcpStream::connect(self.address).ok());
     }
 
     /// Puts a file into `tenants.d` in one step, as an editor or a deployment does.

@@ -1,6 +1,7 @@
 //! What the cases stand on: upstreams that misbehave on command, clients that do, and gateways between them.
 
 pub(crate) mod case;
+pub(crate) mod certificates;
 pub(crate) mod credentials;
 pub(crate) mod frames;
 pub(crate) mod framing;
@@ -10,7 +11,9 @@ pub(crate) mod identity;
 pub(crate) mod lab;
 pub(crate) mod refusals;
 pub(crate) mod scripts;
+pub(crate) mod secure;
 pub(crate) mod stage;
 pub(crate) mod tenants;
+pub(crate) mod tunnels;
 pub(crate) mod upstream;
 pub(crate) mod wire;

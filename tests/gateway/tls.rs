@@ -1,0 +1,393 @@
+//! Listeners that speak TLS: which certificate is shown, what is spoken over it, and who is hurt by those who break it.
+
+use http::Method;
+use rustls::version::{TLS12, TLS13};
+use serde_json::json;
+
+use crate::rig::case::{Case, cases};
+use crate::rig::certificates::{Authority, Files, Issued};
+use crate::rig::credentials::signed;
+use crate::rig::h2c::{self, Message};
+use crate::rig::refusals::{is_malformed, is_unauthenticated, is_unseen};
+use crate::rig::secure::{HTTP_1, HTTP_2, LISTENER, SecureGateway};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::tenants::Tenant;
+use crate::rig::tunnels::{Greeting, Tunnel};
+use crate::rig::upstream::Upstream;
+use crate::rig::wire::{Request, Wire};
+use crate::support::time::{SOON, until};
+use crate::upgrades::{open_socket, talks, websocket_echo};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_stalled_handshake_ends_and_hurts_nobody,
+    both_versions_of_http_are_spoken_as_the_client_prefers,
+    both_doors_speak_tls_1_2_and_1_3,
+    a_client_is_shown_the_certificate_of_the_host_that_it_names,
+    an_upstream_is_told_that_the_client_came_over_tls,
+    requests_over_tls_are_judged_like_any_other,
+    a_websocket_opens_over_tls,
+    a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_on,
+    a_broken_certificate_leaves_the_old_one_in_use_and_is_named,
+    a_certificate_that_comes_after_its_tenant_is_found_on_a_signal,
+    plain_text_and_garbage_hurt_nobody,
+    neither_keys_nor_credentials_are_written_down,
+];
+
+/// A gateway with TLS in front of one upstream.
+fn secure(stage: &Stage) -> (SecureGateway, Upstream) {
+    let upstream = Upstream::start();
+    let gateway = SecureGateway::start(stage.settings(), |_, _| {
+        vec![
+            Tenant::new("t", ACME, upstream.address)
+                .public()
+                .route("/socket/*", "access = \"public\"\nupgrades = true"),
+        ]
+    });
+    (gateway, upstream)
+}
+
+fn both_versions_of_http_are_spoken_as_the_client_prefers(stage: &Stage) {
+    let (secure, upstream) = secure(stage);
+    let agent = stage.world().agent(4);
+    let key = agent.generate(&secure.gateway.service);
+    let (one, two) = (agents_path(), agents_path());
+    assert_eq!(secure.gateway.ask(&Request::get(ACME, &one).key(&key)).status, 200);
+    let request = Message::request(Method::POST, ACME, &two).with("x-api-key", &key).body(b"hello");
+    let answer = h2c::ask(secure.http_2.address, &request).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(upstream.only(&two).body, b"hello");
+    for path in [&one, &two] {
+        assert_eq!(upstream.only(path).header("x-agent-id"), Some(agent.text().as_str()));
+    }
+    for (tunnel, protocol) in [(&secure.http_1, "http/1.1"), (&secure.http_2, "h2")] {
+        let shown = tunnel.shown();
+        assert!(!shown.is_empty());
+        assert!(shown.iter().all(|shown| shown.protocol.as_deref() == Some(protocol)), "{shown:?}");
+    }
+    let meet = |protocols: &[&str]| {
+        Greeting::new(&secure.authority, LISTENER, protocols)
+            .meet(secure.address)
+            .map(|shown| shown.protocol.unwrap_or_default())
+    };
+    assert_eq!(meet(&["h2", "http/1.1"]).unwrap(), "h2");
+    assert_eq!(meet(&["http/1.1", "h2"]).unwrap(), "h2", "the server chooses");
+    assert_eq!(meet(&[]).unwrap(), "");
+    assert!(meet(&["spdy/3"]).is_err(), "nothing in common");
+    // Whoever agrees on nothing speaks HTTP/1.1, and an HTTP/2 that was not agreed on is no request.
+    let silent = Tunnel::to(secure.address, Greeting::new(&secure.authority, LISTENER, &[]));
+    let path = public_path();
+    assert_eq!(Request::get(ACME, &path).ask(silent.address).status, 200);
+    assert!(h2c::ask(silent.address, &Message::request(Method::GET, ACME, &public_path())).is_err());
+    upstream.only(&path);
+}
+
+fn both_doors_speak_tls_1_2_and_1_3(stage: &Stage) {
+    let (secure, _upstream) = secure(stage);
+    for (version, offered) in [(&TLS12, HTTP_1), (&TLS12, HTTP_2), (&TLS13, HTTP_1), (&TLS13, HTTP_2)] {
+        let greeting = Greeting::of_versions(&secure.authority, LISTENER, offered, &[version]);
+        let shown = greeting.meet(secure.address).unwrap();
+        assert_eq!(shown.protocol.as_deref(), Some(offered[0]), "{version:?}");
+    }
+    for version in [&TLS12, &TLS13] {
+        let greeting = Greeting::of_versions(&secure.authority, LISTENER, HTTP_1, &[version]);
+        let shown = greeting.meet(secure.api).unwrap();
+        assert_eq!(
+            (shown.certificate, shown.protocol.as_deref()),
+            (secure.own.der.clone(), Some("http/1.1"))
+        );
+        let tunnel = Tunnel::to(secure.api, greeting);
+        let answer = crate::support::client::Connection::open(tunnel.address)
+            .and_then(|mut api| api.send("GET", "/readyz", &[], None))
+            .unwrap();
+        answer.success(200);
+    }
+    let both = Greeting::new(&secure.authority, LISTENER, &["h2", "http/1.1"]).meet(secure.api).unwrap();
+    assert_eq!(both.protocol.as_deref(), Some("http/1.1"), "the API has no HTTP/2");
+    assert!(Greeting::new(&secure.authority, LISTENER, HTTP_2).meet(secure.api).is_err());
+    // What scrapes metrics is another network's.
+    assert!(secure.gateway.service.metrics().contains("tiergate_"));
+}
+
+fn a_client_is_shown_the_certificate_of_the_host_that_it_names(stage: &Stage) {
+    let upstream = Upstream::start();
+    let mut issued: Vec<Issued> = Vec::new();
+    let secure = SecureGateway::start(stage.settings(), |authority, files| {
+        let names = [("a", "a.test"), ("wide", "*.wide.test"), ("exact", "exact.wide.test")];
+        let mut tenants: Vec<Tenant> = names
+            .iter()
+            .map(|(id, host)| {
+                issued.push(authority.issue(host));
+                let [cert, key] = files.put_pair(id, issued.last().unwrap());
+                Tenant::new(id, host, upstream.address).public().set("tls.cert", cert).set("tls.key", key)
+            })
+            .collect();
+        tenants.push(Tenant::new("plain", "plain.wide.test", upstream.address).public());
+        tenants
+    });
+    let [own_cert, wide_cert, exact_cert] = [&issued[0], &issued[1], &issued[2]];
+    for (name, wanted) in [
+        ("a.test", own_cert),
+        ("A.Test", own_cert),
+        ("x.wide.test", wide_cert),
+        ("exact.wide.test", exact_cert),
+        (LISTENER, &secure.own),
+    ] {
+        assert_eq!(secure.shown_to(name).certificate, wanted.der, "{name}");
+    }
+    // A tenant without a certificate, a stranger's name, and no name at all get the listener's: what is expected there
+    // is not what is shown.
+    for name in ["plain.wide.test", "stranger.test", "wide.test"] {
+        assert!(Greeting::new(&secure.authority, name, HTTP_1).meet(secure.address).is_err(), "{name}");
+    }
+    let silent = Greeting::new(&secure.authority, LISTENER, HTTP_1).without_saying_the_name();
+    assert_eq!(silent.meet(secure.address).unwrap().certificate, secure.own.der);
+    let silent = Greeting::new(&secure.authority, "a.test", HTTP_1).without_saying_the_name();
+    assert!(silent.meet(secure.address).is_err());
+    // The certificate opens no door: the request's own host does.
+    let tunnel = Tunnel::to(secure.address, Greeting::new(&secure.authority, "a.test", HTTP_1));
+    for host in ["a.test", "exact.wide.test", "plain.wide.test"] {
+        let path = public_path();
+        assert_eq!(Request::get(host, &path).ask(tunnel.address).status, 200);
+        assert_eq!(upstream.only(&path).all("host"), [host]);
+    }
+    Request::get("stranger.test", &public_path()).ask(tunnel.address).error(404, "NOT_FOUND");
+}
+
+fn an_upstream_is_told_that_the_client_came_over_tls(stage: &Stage) {
+    let (secure, upstream) = secure(stage);
+    let (one, two) = (public_path(), public_path());
+    let forged = Request::get(ACME, &one)
+        .with("X-Forwarded-Proto", "http")
+        .with("Forwarded", "for=198.51.100.1;proto=http");
+    assert_eq!(secure.gateway.ask(&forged).status, 200);
+    let request = Message::request(Method::GET, ACME, &two).with("x-forwarded-proto", "http");
+    assert_eq!(h2c::ask(secure.http_2.address, &request).unwrap().status, 200);
+    for path in [one, two] {
+        let seen = upstream.only(&path);
+        assert_eq!(seen.header("x-forwarded-proto"), Some("https"));
+        let forwarded = seen.header("forwarded").unwrap();
+        assert!(forwarded.contains("proto=https") && !forwarded.contains("198.51.100.1"), "{forwarded}");
+    }
+}
+
+fn requests_over_tls_are_judged_like_any_other(stage: &Stage) {
+    let (secure, upstream) = secure(stage);
+    let agent = stage.world().agent(1);
+    let key = agent.generate(&secure.gateway.service);
+    let path = agents_path();
+    let mut wire = secure.gateway.connect();
+    is_unauthenticated(&Request::get(ACME, &path).ask_on(&mut wire));
+    let request = Message::request(Method::GET, ACME, &path);
+    assert_eq!(h2c::ask(secure.http_2.address, &request).unwrap().status, 401);
+    is_unseen(&upstream, &path);
+    assert_eq!(Request::get(ACME, &path).key(&key).ask_on(&mut wire).status, 200);
+    let limited = Request::get(ACME, &path).key(&key).ask_on(&mut wire);
+    limited.is_limited(json!(agent.text()), json!(1), 1);
+    let api = secure.gateway.service.verify(&key);
+    api.success(200);
+    assert_eq!(api.allowance(), (1, 0));
+    let behind = public_path();
+    wire.send(
+        format!(
+            "POST {behind} HTTP/1.1\r\nHost: {ACME}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n\
+             0\r\n\r\nGET {behind} HTTP/1.1\r\nHost: {ACME}\r\n\r\n"
+        )
+        .as_bytes(),
+    );
+    is_malformed(&wire.answer());
+    assert_eq!(wire.rest(), b"", "the connection ends here");
+    is_unseen(&upstream, &behind);
+}
+
+fn a_websocket_opens_over_tls(stage: &Stage) {
+    let (secure, upstream) = secure(stage);
+    upstream.on("/socket/x", websocket_echo());
+    let mut wire = secure.gateway.connect();
+    talks(&mut open_socket(&mut wire, &Request::get(ACME, "/socket/x")));
+    assert_eq!(upstream.only("/socket/x").header("x-forwarded-proto"), Some("https"));
+}
+
+/// A tenant with a certificate of its own, `a.crt` and `a.key`.
+fn with_certificate(authority: &Authority, files: &Files, upstream: &Upstream) -> (Issued, Vec<Tenant>) {
+    let issued = authority.issue("a.test");
+    let [cert, key] = files.put_pair("a", &issued);
+    let tenant = Tenant::new("a", "a.test", upstream.address).public();
+    (issued, vec![tenant.set("tls.cert", cert).set("tls.key", key)])
+}
+
+fn a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_on(stage: &Stage) {
+    let upstream = Upstream::start();
+    let mut first = None;
+    let secure = SecureGateway::start(stage.settings(), |authority, files| {
+        let (issued, tenants) = with_certificate(authority, files, &upstream);
+        first = Some(issued);
+        tenants
+    });
+    secure.until_shown("a.test", &first.unwrap());
+    let tunnel = Tunnel::to(secure.address, Greeting::new(&secure.authority, "a.test", HTTP_1));
+    let mut open = Wire::open(tunnel.address);
+    let request = || Request::get("a.test", &public_path());
+    assert_eq!(request().ask_on(&mut open).status, 200);
+    for (file, name) in [("a", "a.test"), ("own", LISTENER)] {
+        for _ in 0..2 {
+            let next = secure.authority.issue(name);
+            secure.files.put_pair(file, &next);
+            secure.until_shown(name, &next);
+            assert_eq!(request().ask_on(&mut open).status, 200);
+            assert_eq!(request().ask(tunnel.address).status, 200);
+        }
+    }
+    assert_eq!(secure.gateway.service.get("/readyz").status, 200, "the API shows the listener's too");
+    let shown = Greeting::new(&secure.authority, LISTENER, HTTP_1).meet(secure.api).unwrap();
+    assert_eq!(shown.certificate, secure.shown_to(LISTENER).certificate);
+}
+
+fn a_broken_certificate_leaves_the_old_one_in_use_and_is_named(stage: &Stage) {
+    let upstream = Upstream::start();
+    let mut issued = None;
+    let secure = SecureGateway::start(stage.settings(), |authority, files| {
+        let (first, tenants) = with_certificate(authority, files, &upstream);
+        issued = Some(first);
+        tenants
+    });
+    let mut used = issued.unwrap();
+    let other = secure.authority.issue("a.test");
+    let breaks: [(&str, &str); 4] = [
+        ("a.crt", "this is no certificate"),
+        ("a.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+        ("a.key", &other.key_pem),
+        ("a.key", ""),
+    ];
+    for (file, text) in breaks {
+        let path = secure.files.path(file);
+        let lines = |log: &str| log.lines().filter(|line| line.contains(&path)).count();
+        let before = lines(&secure.gateway.service.log());
+        secure.files.put(file, text);
+        until("the log names the file", SOON, || {
+            (lines(&secure.gateway.service.log()) > before).then_some(())
+        });
+        assert_eq!(secure.shown_to("a.test").certificate, used.der, "{file}: {text}");
+        assert_eq!(secure.gateway.ask(&Request::get("a.test", &public_path())).status, 200);
+        let metrics = secure.gateway.service.metrics();
+        let refused = metrics.lines().find(|line| line.contains("reload") && line.contains("refused"));
+        assert!(refused.is_some_and(|line| !line.ends_with(" 0")), "{refused:?}");
+        used = secure.authority.issue("a.test");
+        secure.files.put_pair("a", &used);
+        secure.until_shown("a.test", &used);
+    }
+    // A file that is gone is broken too.
+    std::fs::remove_file(secure.files.path("a.key")).unwrap();
+    secure.gateway.hang_up();
+    until("the log names the file", SOON, || {
+        let log = secure.gateway.service.log();
+        log.lines().any(|line| line.contains("a.key") && line.contains("can't be read")).then_some(())
+    });
+    assert_eq!(secure.shown_to("a.test").certificate, used.der);
+}
+
+/// Files that only a refused configuration names are not looked at: it takes a signal.
+fn a_certificate_that_comes_after_its_tenant_is_found_on_a_signal(stage: &Stage) {
+    let upstream = Upstream::start();
+    let secure = SecureGateway::start(stage.settings(), |_, _| {
+        vec![Tenant::new("first", "first.test", upstream.address).public()]
+    });
+    let tenant = Tenant::new("late", "late.test", upstream.address)
+        .public()
+        .set("tls.cert", secure.files.path("late.crt"))
+        .set("tls.key", secure.files.path("late.key"));
+    secure.gateway.put("late.toml", &tenant.text());
+    until("the log names what is missing", SOON, || {
+        secure.gateway.service.log().contains("late.crt").then_some(())
+    });
+    let late = secure.authority.issue("late.test");
+    secure.files.put_pair("late", &late);
+    secure.gateway.hang_up();
+    until("the tenant is served", SOON, || {
+        let greeting = Greeting::new(&secure.authority, "late.test", HTTP_1);
+        greeting.meet(secure.address).is_ok_and(|shown| shown.certificate == late.der).then_some(())
+    });
+}
+
+/// What is no handshake, or only the beginning of one.
+const NO_HANDSHAKES: &[&[u8]] = &[
+    b"GET /public/x HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+    b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    b"\x16\x03\x01\xff\xff\x01\xff\xff\xff",
+    b"\x16\x03\x01\0\x05hello",
+    b"\x15\x03\x01\0\x02\x02\x28",
+    b"\x17\x03\x03\0\x05hello",
+    b"SSH-2.0-OpenSSH_9.9\r\n",
+];
+
+fn plain_text_and_garbage_hurt_nobody(stage: &Stage) {
+    let (secure, upstream) = secure(stage);
+    let mut open = secure.gateway.connect();
+    let mut held = Vec::new();
+    for garbage in NO_HANDSHAKES {
+        for server in [secure.address, secure.api] {
+            for _ in 0..10 {
+                let mut wire = Wire::open(server);
+                let _ = wire.write(garbage);
+                held.push(wire);
+            }
+        }
+        assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut open).status, 200);
+        assert_eq!(secure.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
+        secure.gateway.service.get("/livez").success(200);
+    }
+    // A request in the clear is not answered as one.
+    let mut wire = Wire::open(secure.address);
+    wire.send(NO_HANDSHAKES[0]);
+    let rest = wire.rest();
+    assert!(!rest.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&rest));
+    assert!(upstream.seen_at("/public/x").is_empty());
+    assert!(secure.gateway.service.log().lines().count() < 100, "strangers fill no log");
+}
+
+fn a_stalled_handshake_ends_and_hurts_nobody(stage: &Stage) {
+    let (secure, _upstream) = secure(stage);
+    // The first record of a handshake is announced and never comes whole.
+    let mut stalled: Vec<Wire> = (0..100)
+        .map(|at| {
+            let mut wire = Wire::open(secure.address);
+            wire.send(&b"\x16\x03\x01\x02\0\x01\0"[..at % 8]);
+            wire
+        })
+        .collect();
+    for _ in 0..10 {
+        assert_eq!(secure.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
+        secure.gateway.service.get("/livez").success(200);
+    }
+    for wire in &mut stalled {
+        wire.rest();
+    }
+    assert_eq!(secure.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
+}
+
+fn neither_keys_nor_credentials_are_written_down(stage: &Stage) {
+    let (secure, _upstream) = secure(stage);
+    let agent = stage.world().agent(4);
+    let key = agent.generate(&secure.gateway.service);
+    let draft = agent.draft();
+    let signature = alloy::primitives::hex::encode(draft.signature());
+    for request in [
+        Request::get(ACME, &agents_path()).key(&key),
+        Request::get(ACME, &agents_path()).key(&key).key(&key),
+        Request::get(ACME, &agents_path()).with_all(&signed(&draft)),
+        Request::get("stranger.test", &agents_path()).key(&key),
+    ] {
+        assert!(secure.gateway.ask(&request).status > 0);
+    }
+    let refused = secure.files.put("own.key", &secure.authority.issue(LISTENER).key_pem);
+    until("the log names the file", SOON, || secure.gateway.service.log().contains(&refused).then_some(()));
+    let told = secure.gateway.service.log() + &secure.gateway.service.metrics();
+    let secret = key.rsplit('_').next().unwrap();
+    assert!(!told.contains(&secret[..16]) && !told.contains(&signature[..16]), "{told}");
+    for pem in [&secure.own.key_pem, &std::fs::read_to_string(&refused).unwrap()] {
+        let lines = pem.lines().filter(|line| line.len() >= 16 && !line.starts_with("-----"));
+        let lines: Vec<&str> = lines.collect();
+        assert!(!lines.is_empty());
+        assert!(lines.iter().all(|line| !told.contains(line)), "{told}");
+    }
+}
