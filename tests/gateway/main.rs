@@ -19,6 +19,7 @@ mod rig;
 )]
 mod support;
 
+mod balancing;
 mod bodies;
 mod credentials;
 mod endings;
@@ -55,6 +56,7 @@ const CASES_AT_ONCE: usize = 8;
 const TOPICS: &[(&str, &[Case])] = &[
     ("tls", tls::CASES),
     ("upstream_tls", upstream_tls::CASES),
+    ("balancing", balancing::CASES),
     ("trouble", trouble::CASES),
     ("streaming", streaming::CASES),
     ("reload", reload::CASES),

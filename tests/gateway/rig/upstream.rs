@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -107,6 +107,20 @@ struct State {
 impl Upstream {
     pub(crate) fn start() -> Self {
         Self::listen(TcpListener::bind((own_ip(), 0)).unwrap(), Arc::default())
+    }
+
+    /// On this address, which others may use too.
+    pub(crate) fn start_at(ip: IpAddr) -> Self {
+        Self::listen(TcpListener::bind((ip, 0)).unwrap(), Arc::default())
+    }
+
+    /// Listens again at the same address.
+    pub(crate) fn reopen(&mut self) {
+        assert!(self.acceptor.is_none());
+        self.state.stopped.store(false, Ordering::SeqCst);
+        let listener = TcpListener::bind(self.address).unwrap();
+        let shared = Arc::clone(&self.state);
+        self.acceptor = Some(std::thread::spawn(move || accept(&listener, &shared)));
     }
 
     fn listen(listener: TcpListener, state: Arc<State>) -> Self {
