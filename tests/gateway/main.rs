@@ -23,6 +23,8 @@ mod balancing;
 mod bodies;
 mod credentials;
 mod endings;
+mod faults;
+mod floods;
 mod forgery;
 mod forwarding;
 mod http2;
@@ -56,6 +58,8 @@ const CASES_AT_ONCE: usize = 8;
 const TOPICS: &[(&str, &[Case])] = &[
     ("tls", tls::CASES),
     ("upstream_tls", upstream_tls::CASES),
+    ("faults", faults::CASES),
+    ("floods", floods::CASES),
     ("balancing", balancing::CASES),
     ("trouble", trouble::CASES),
     ("streaming", streaming::CASES),
