@@ -24,6 +24,7 @@ use crate::support::time::{SOON, until};
 pub(crate) const CASES: &[Case] = cases![
     a_full_disk_is_500_for_signatures_and_heals_by_itself,
     a_500_spends_neither_nonce_nor_budget,
+    what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not,
     a_rotated_or_revoked_key_is_refused_on_the_very_next_request,
     a_dead_chain_is_503_for_agents_and_nothing_to_the_public,
     a_chain_that_answers_anything_but_the_truth_lets_nobody_through,
@@ -199,60 +200,49 @@ fn a_chain_that_hangs_delays_nobody_who_does_not_need_it(stage: &Stage) {
     }
 }
 
-/// A gateway whose disk is full for whoever writes: its file may not grow, and what grows it is tried until it fails.
-fn with_full_disk(stage: &Stage) -> (Rig, Agent, String) {
+/// A gateway whose disk can be filled up, and an agent with a key there.
+fn with_disk(stage: &Stage) -> (Rig, Agent, String) {
     let mut rig = Rig::prepare(stage.settings().set("tiers.requests_per_minute", vec![PLENTY; 4]));
-    rig.gateway.launch("");
+    // Whoever writes too much is told so, and not killed.
+    rig.gateway.launch("trap '' XFSZ");
     let agent = stage.world().agent(4);
-    let mut key = agent.generate(&rig.gateway.service);
-    rig.gateway.service.kill();
-    let file = rig.gateway.service.data().join("tiergate.redb");
-    let bytes = std::fs::metadata(file).unwrap().len();
-    // The softer of the two limits, which can be lifted while the process runs. Counted in blocks of 512 bytes.
-    rig.gateway.launch(&format!("trap '' XFSZ; ulimit -S -f {}", bytes / 512 / 8));
-    until("the disk is full", std::time::Duration::from_secs(60), || {
-        for _ in 0..50 {
-            let answer = rig.gateway.service.rotate(&agent.signed());
-            if answer.status != 200 {
-                return Some(answer);
-            }
-            key = key_of(&answer.json());
-        }
-        None
-    })
-    .is_error(500, "INTERNAL_ERROR", Value::Null);
+    let key = agent.generate(&rig.gateway.service);
     (rig, agent, key)
 }
 
-/// There is room on the disk again.
-fn make_room(rig: &Rig) {
+/// From now on the process can write so many bytes into a file and no more, as on a disk that is full.
+fn limit_files(rig: &Rig, bytes: &str) {
     let pid = rig.gateway.service.process.as_ref().unwrap().pid.to_string();
-    let lifted = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().unwrap();
-    assert!(lifted.success(), "the limit is lifted");
+    // The softer of two limits, which can be lifted again.
+    let limit = format!("--fsize={bytes}:");
+    let limited = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();
+    assert!(limited.success(), "the limit is set");
 }
 
 fn a_full_disk_is_500_for_signatures_and_heals_by_itself(stage: &Stage) {
-    let (rig, agent, key) = with_full_disk(stage);
+    let (rig, agent, key) = with_disk(stage);
+    assert_eq!(rig.by_signature(&agent).status, 200);
     let passed = rig.passed();
-    for _ in 0..20 {
+    limit_files(&rig, "0");
+    for _ in 0..40 {
         let path = agents_path();
         let answer = rig.gateway.ask(&Request::get(ACME, &path).with_all(&signed(&agent.draft())));
         answer.is_error(500, "INTERNAL_ERROR", Value::Null);
         assert_eq!(answer.header("ratelimit"), None, "{answer:?}");
+        let request = Message::request(http::Method::GET, ACME, &path);
+        let headers = signed(&agent.draft());
+        let request = headers.iter().fold(request, |request, (name, value)| request.with(name, value));
+        assert_eq!(h2c::ask(rig.gateway.address, &request).unwrap().status, 500);
         is_unseen(&rig.upstream, &path);
         rig.public_goes_on();
     }
-    let request = Message::request(http::Method::GET, ACME, &agents_path());
-    let request =
-        signed(&agent.draft()).iter().fold(request, |request, (name, value)| request.with(name, value));
-    assert_eq!(h2c::ask(rig.gateway.address, &request).unwrap().status, 500);
     assert_eq!(rig.passed(), passed, "nobody came through");
     // Keys are read from memory: they pass, or are told the truth, and are never taken for unknown.
     for _ in 0..20 {
         let answer = rig.by_key(&key);
         assert!(matches!(answer.status, 200 | 500), "{}", answer.text());
     }
-    make_room(&rig);
+    limit_files(&rig, "unlimited");
     until("signatures pass again", SOON, || {
         let answer = rig.by_signature(&agent);
         assert!(matches!(answer.status, 200 | 500), "{}", answer.text());
@@ -261,17 +251,17 @@ fn a_full_disk_is_500_for_signatures_and_heals_by_itself(stage: &Stage) {
     for _ in 0..20 {
         assert_eq!((rig.by_signature(&agent).status, rig.by_key(&key).status), (200, 200));
     }
-    let log = rig.gateway.service.log();
-    assert!(log.contains("the store has read its file anew"), "{log}");
+    rig.gateway.service.await_ready();
 }
 
 fn a_500_spends_neither_nonce_nor_budget(stage: &Stage) {
-    let (rig, agent, key) = with_full_disk(stage);
+    let (rig, agent, key) = with_disk(stage);
     let request = Request::get(ACME, &agents_path()).with_all(&signed(&agent.draft()));
+    limit_files(&rig, "0");
     for _ in 0..5 {
         rig.gateway.ask(&request).is_error(500, "INTERNAL_ERROR", Value::Null);
     }
-    make_room(&rig);
+    limit_files(&rig, "unlimited");
     // The very request that was refused passes, once, and is the first to spend anything.
     let answer = until("the request passes", SOON, || {
         Some(rig.gateway.ask(&request)).filter(|answer| answer.status != 500)
@@ -281,6 +271,27 @@ fn a_500_spends_neither_nonce_nor_budget(stage: &Stage) {
     assert_eq!(answer.allowance(), (plenty, plenty - 1));
     rig.gateway.ask(&request).error(400, "REPLAY_DETECTED");
     assert_eq!(rig.by_key(&key).allowance(), (plenty, plenty - 2));
+}
+
+/// On a disk that is nearly full some writes still succeed.
+fn what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not(stage: &Stage) {
+    let (mut rig, agent, _) = with_disk(stage);
+    let file = rig.gateway.service.data().join("tiergate.redb");
+    limit_files(&rig, &(std::fs::metadata(file).unwrap().len() / 8).to_string());
+    let mut asked: Vec<(Request, u16)> = Vec::new();
+    until("requests fail for want of room", SOON * 3, || {
+        let request = Request::get(ACME, &agents_path()).with_all(&signed(&agent.draft()));
+        let answer = rig.gateway.ask(&request);
+        assert!(matches!(answer.status, 200 | 500), "{}", answer.text());
+        asked.push((request, answer.status));
+        (asked.iter().filter(|(_, status)| *status == 500).count() == 40).then_some(())
+    });
+    rig.gateway.service.kill();
+    rig.gateway.launch("");
+    for (request, before) in asked.iter().rev().take(200) {
+        let answer = rig.gateway.ask(request);
+        assert_eq!(answer.status, if *before == 200 { 400 } else { 200 }, "{before}: {}", answer.text());
+    }
 }
 
 fn a_rotated_or_revoked_key_is_refused_on_the_very_next_request(stage: &Stage) {

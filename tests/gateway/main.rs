@@ -36,10 +36,12 @@ mod reload;
 mod retries;
 mod routing;
 mod secrets;
+mod slow;
 mod smuggling;
 mod streaming;
 mod tls;
 mod trouble;
+mod unknown_keys;
 mod upgrades;
 mod upstream_tls;
 
@@ -56,6 +58,8 @@ const CASES_AT_ONCE: usize = 8;
 
 /// The slow ones first, so that they run beside the others.
 const TOPICS: &[(&str, &[Case])] = &[
+    ("slow", slow::CASES),
+    ("unknown_keys", unknown_keys::CASES),
     ("tls", tls::CASES),
     ("upstream_tls", upstream_tls::CASES),
     ("faults", faults::CASES),
