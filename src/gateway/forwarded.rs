@@ -5,7 +5,6 @@
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use pingora::http::RequestHeader;
 
 use crate::wire::headers::FORWARDED_FOR;
 
@@ -25,25 +24,29 @@ pub(super) struct Arrival<'a> {
 }
 
 /// Writes how the request came.
-pub(super) fn write(request: &mut RequestHeader, arrival: &Arrival<'_>) -> pingora::Result<()> {
+pub(super) fn write(headers: &mut HeaderMap, arrival: &Arrival<'_>) {
     let peer = arrival.peer.to_canonical();
     let proto = if arrival.is_tls { "https" } else { "http" };
     if !arrival.peer_is_trusted {
         for name in [FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, http::header::FORWARDED] {
-            request.remove_header(&name);
+            headers.remove(&name);
         }
     }
-    let chain = joined(&request.headers, &FORWARDED_FOR, &peer.to_string());
-    let path = joined(&request.headers, &http::header::FORWARDED, &element(peer, proto, arrival.host));
-    request.insert_header("X-Forwarded-For", chain)?;
-    if !matches!(only(&request.headers, &FORWARDED_PROTO), Some(b"http" | b"https")) {
-        request.insert_header("X-Forwarded-Proto", proto)?;
+    let chain = joined(headers, &FORWARDED_FOR, &peer.to_string());
+    let path = joined(headers, &http::header::FORWARDED, &element(peer, proto, arrival.host));
+    headers.insert(FORWARDED_FOR, value(chain));
+    if !matches!(only(headers, &FORWARDED_PROTO), Some(b"http" | b"https")) {
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static(proto));
     }
-    if only(&request.headers, &FORWARDED_HOST).is_none() {
-        let host = HeaderValue::from_bytes(arrival.host).unwrap_or(HeaderValue::from_static(""));
-        request.insert_header("X-Forwarded-Host", host)?;
+    if only(headers, &FORWARDED_HOST).is_none() {
+        headers.insert(FORWARDED_HOST, value(arrival.host.to_vec()));
     }
-    request.insert_header("Forwarded", path)
+    headers.insert(http::header::FORWARDED, value(path));
+}
+
+/// What was made of header values, addresses and hosts is one.
+fn value(text: Vec<u8>) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// The value of a header that stands once.
@@ -75,20 +78,19 @@ fn element(peer: IpAddr, proto: &str, host: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pingora::http::RequestHeader;
-
-    use super::{Arrival, write};
+    use super::{Arrival, HeaderMap, HeaderName, write};
 
     fn told(peer: &str, peer_is_trusted: bool, inbound: &[(&'static str, &str)]) -> [String; 4] {
-        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+        let mut headers = HeaderMap::new();
         for (name, value) in inbound {
-            request.append_header(*name, value.to_string()).unwrap();
+            let name: HeaderName = name.parse().unwrap();
+            headers.append(name, value.parse().unwrap());
         }
         let arrival =
             Arrival { peer: peer.parse().unwrap(), peer_is_trusted, is_tls: true, host: b"api.example:8443" };
-        write(&mut request, &arrival).unwrap();
+        write(&mut headers, &arrival);
         ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"].map(|name| {
-            let mut values = request.headers.get_all(name).iter();
+            let mut values = headers.get_all(name).iter();
             let value = values.next().unwrap().to_str().unwrap().to_owned();
             assert!(values.next().is_none(), "{name} stands once");
             value

@@ -5,7 +5,6 @@
 
 use alloy::primitives::{Address, U256};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use pingora::http::RequestHeader;
 use quick_cache::sync::Cache;
 
 use crate::domain::agent_id::AgentId;
@@ -13,7 +12,12 @@ use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::tier::Tier;
 use crate::domain::uint256::decimal;
 use crate::pipeline::permit::Permit;
-use crate::wire::credentials::shows_key;
+use crate::wire::credentials::{AGENT_ID, shows_key};
+
+const AGENT_OWNER: HeaderName = HeaderName::from_static("x-agent-owner");
+const AGENT_TIER: HeaderName = HeaderName::from_static("x-agent-tier");
+const AGENT_STAKE: HeaderName = HeaderName::from_static("x-agent-staked-amount");
+const AGENT_MISMATCH: HeaderName = HeaderName::from_static("x-agent-endpoint-mismatch");
 
 /// What our headers begin with, in normal form.
 const OURS: &[u8] = b"x-agent-";
@@ -32,11 +36,11 @@ const SPELLED_ONCE: [&[u8]; 6] = [
 ];
 
 /// Takes out of a request what only we may say, and every credential of ours.
-pub(super) fn strip(request: &mut RequestHeader, keys: &ApiKeyFormat) {
+pub(super) fn strip(headers: &mut HeaderMap, keys: &ApiKeyFormat) {
     let unwanted: Vec<HeaderName> =
-        request.headers.keys().filter(|name| is_unwanted(name, &request.headers, keys)).cloned().collect();
+        headers.keys().filter(|name| is_unwanted(name, headers, keys)).cloned().collect();
     for name in unwanted {
-        request.remove_header(&name);
+        headers.remove(&name);
     }
 }
 
@@ -62,14 +66,14 @@ impl Scribe {
     }
 
     /// Tells the upstream who is calling.
-    pub(super) fn write(&self, request: &mut RequestHeader, permit: &Permit) -> pingora::Result<()> {
+    pub(super) fn write(&self, headers: &mut HeaderMap, permit: &Permit) {
         let written = self.written(permit);
         let mismatch = if permit.endpoint_mismatch() { "true" } else { "false" };
-        request.insert_header("X-Agent-Id", written.id_text)?;
-        request.insert_header("X-Agent-Owner", written.owner_text)?;
-        request.insert_header("X-Agent-Tier", HeaderValue::from_static(digit(permit.tier())))?;
-        request.insert_header("X-Agent-Staked-Amount", written.stake_text)?;
-        request.insert_header("X-Agent-Endpoint-Mismatch", HeaderValue::from_static(mismatch))
+        headers.insert(AGENT_ID, written.id_text);
+        headers.insert(AGENT_OWNER, written.owner_text);
+        headers.insert(AGENT_TIER, HeaderValue::from_static(digit(permit.tier())));
+        headers.insert(AGENT_STAKE, written.stake_text);
+        headers.insert(AGENT_MISMATCH, HeaderValue::from_static(mismatch));
     }
 
     fn written(&self, permit: &Permit) -> Written {
@@ -136,22 +140,20 @@ const fn normal(byte: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
-    use pingora::http::RequestHeader;
+    use http::{HeaderMap, HeaderName, HeaderValue};
     use proptest::prelude::{prop_assert, proptest};
 
     use super::{ApiKeyFormat, strip};
 
     /// What is left of headers with these names.
     fn left(names: &[&str]) -> Vec<String> {
-        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
+        let mut headers = HeaderMap::new();
         for name in names {
-            request
-                .append_header(name.to_string(), HeaderValue::from_static("Bearer svc_live_v1_x"))
-                .unwrap();
+            let name: HeaderName = name.parse().unwrap();
+            headers.append(name, HeaderValue::from_static("Bearer svc_live_v1_x"));
         }
-        strip(&mut request, &ApiKeyFormat::new("svc_live_v1_"));
-        request.headers.keys().map(|name| name.as_str().to_owned()).collect()
+        strip(&mut headers, &ApiKeyFormat::new("svc_live_v1_"));
+        headers.keys().map(|name| name.as_str().to_owned()).collect()
     }
 
     #[test]

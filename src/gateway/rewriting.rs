@@ -3,15 +3,23 @@
 use http::{HeaderMap, HeaderValue, Version};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
+use pingora::{Error, ErrorType};
 
 use crate::domain::tenant::HostHeader;
 use crate::gateway::context::{Context, Traveller};
 use crate::gateway::forwarded::{self, Arrival};
 use crate::gateway::{Gateway, identity};
 use crate::wire::client_ip::is_trusted;
+use crate::wire::headers::REQUEST_ID;
+
+/// The most headers that are written into one request.
+const HEADERS_WRITTEN_MAX: usize = 12;
 
 impl Gateway {
     /// Takes away what only we may say, and says it.
+    ///
+    /// The library keeps a second map with the client's spelling of header names; without it each header that we write
+    /// costs half. HTTP compares names without regard to case, and HTTP/2 knows small letters only.
     pub(super) fn rewrite(
         &self,
         session: &Session,
@@ -20,9 +28,12 @@ impl Gateway {
     ) -> pingora::Result<()> {
         let passage = ctx.passage()?;
         let downstream = session.req_header();
-        identity::strip(request, self.pipeline.key_format());
+        let mut parts = request.as_owned_parts();
+        let headers = &mut parts.headers;
+        identity::strip(headers, self.pipeline.key_format());
+        headers.reserve(HEADERS_WRITTEN_MAX);
         if let Traveller::Agent(permit) = &passage.traveller {
-            self.scribe.write(request, permit)?;
+            self.scribe.write(headers, permit);
         }
         let arrival = Arrival {
             peer: passage.peer,
@@ -30,23 +41,33 @@ impl Gateway {
             is_tls: session.digest().is_some_and(|digest| digest.ssl_digest.is_some()),
             host: authority_of(downstream).unwrap_or_default().as_bytes(),
         };
-        forwarded::write(request, &arrival)?;
+        forwarded::write(headers, &arrival);
         if let Some(id) = &ctx.request_id {
-            request.insert_header("X-Request-Id", id.value())?;
+            headers.insert(REQUEST_ID, id.value().clone());
         }
         if ctx.site()?.tenant.proxy.host_header == HostHeader::Upstream
             && let Some(member) = passage.upstreams.current(ctx.attempt)
         {
-            request.insert_header("Host", &member.host)?;
+            headers.insert(http::header::HOST, member.host.clone());
         }
         match (downstream.version, request.version) {
             // Asked for by gRPC, and hop-by-hop only between other versions (RFC 9113, section 8.2.2).
             (_, Version::HTTP_2) if takes_trailers(&downstream.headers) => {
-                request.insert_header("TE", "trailers")
+                headers.insert(http::header::TE, HeaderValue::from_static("trailers"));
             }
-            (Version::HTTP_2, Version::HTTP_11) => join_cookies(request),
-            _ => Ok(()),
+            (Version::HTTP_2, Version::HTTP_11) => join_cookies(headers),
+            _ => {}
         }
+        let rewritten = RequestHeader::from(parts);
+        // What was decided about goes upstream, byte for byte.
+        if rewritten.raw_path() != request.raw_path() {
+            return Err(Error::explain(
+                ErrorType::InternalError,
+                "a request target does not survive rewriting",
+            ));
+        }
+        *request = rewritten;
+        Ok(())
     }
 }
 
@@ -64,40 +85,42 @@ fn takes_trailers(headers: &HeaderMap) -> bool {
 }
 
 /// HTTP/2 may send one cookie header in pieces, which HTTP/1 servers don't expect (RFC 9113, section 8.2.3).
-fn join_cookies(request: &mut RequestHeader) -> pingora::Result<()> {
+fn join_cookies(headers: &mut HeaderMap) {
     let pieces: Vec<&[u8]> =
-        request.headers.get_all(http::header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+        headers.get_all(http::header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if pieces.len() < 2 {
-        return Ok(());
+        return;
     }
-    let whole = pieces.join(&b"; "[..]);
-    request.insert_header(http::header::COOKIE, whole)
+    // Header values with ASCII between them are one.
+    if let Ok(whole) = HeaderValue::try_from(pieces.join(&b"; "[..])) {
+        headers.insert(http::header::COOKIE, whole);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use pingora::http::RequestHeader;
+    use http::{HeaderMap, HeaderValue};
 
     use super::{join_cookies, takes_trailers};
 
     #[test]
     fn cookies_in_pieces_become_one_and_a_whole_one_stays() {
-        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
-        join_cookies(&mut request).unwrap();
-        assert!(!request.headers.contains_key("cookie"));
+        let mut headers = HeaderMap::new();
+        join_cookies(&mut headers);
+        assert!(headers.is_empty());
         for piece in ["a=1", "b=2", "c=3"] {
-            request.append_header("cookie", piece).unwrap();
+            headers.append("cookie", HeaderValue::from_static(piece));
         }
-        join_cookies(&mut request).unwrap();
-        let cookies: Vec<_> = request.headers.get_all("cookie").iter().collect();
+        join_cookies(&mut headers);
+        let cookies: Vec<_> = headers.get_all("cookie").iter().collect();
         assert_eq!(cookies, ["a=1; b=2; c=3"]);
     }
 
     #[test]
     fn trailers_are_asked_for_among_other_codings_too() {
-        let mut request = RequestHeader::build("GET", b"/", None).unwrap();
-        assert!(!takes_trailers(&request.headers));
-        request.insert_header("te", "deflate;q=0.5, Trailers").unwrap();
-        assert!(takes_trailers(&request.headers));
+        let mut headers = HeaderMap::new();
+        assert!(!takes_trailers(&headers));
+        headers.insert("te", HeaderValue::from_static("deflate;q=0.5, Trailers"));
+        assert!(takes_trailers(&headers));
     }
 }

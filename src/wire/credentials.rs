@@ -116,7 +116,8 @@ fn key_digest(
     value: &HeaderValue,
     format: &ApiKeyFormat,
 ) -> Result<KeyDigest, ErrorCause> {
-    let text = String::from_utf8_lossy(value.as_bytes());
+    // What is no text is no key either.
+    let text = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
     let bare = if *name == AUTHORIZATION {
         let (scheme, rest) = text.trim().split_once(' ').unwrap_or_default();
         if !scheme.eq_ignore_ascii_case("bearer") {

@@ -34,8 +34,8 @@ pub(crate) const CASES: &[Case] = cases![
 /// How long strangers knock.
 const FLOOD_TIME: Duration = Duration::from_secs(10);
 
-/// How many strangers knock before the memory is first looked at.
-const WARM_UP: u64 = 1_000;
+/// How long they do before the memory is first looked at: everything that this traffic needs has been made by then.
+const WARM_UP_TIME: Duration = Duration::from_secs(3);
 
 /// What allocator and good traffic may take meanwhile.
 const SLACK_KIB: u64 = 4 * 1_024;
@@ -45,46 +45,44 @@ const fn growth_kib_max(strangers: u64) -> u64 {
     strangers * 50 / 1_024 + SLACK_KIB
 }
 
-/// Has strangers knock on a few connections, each with a credential of its own, while a condition holds; says how many.
+/// Has strangers knock for a while, each with a credential of its own, and good requests of all kinds served beside them.
 fn knock(
-    gateway: &Gateway,
+    neighbours: &Neighbourhood,
     numbers: &AtomicU64,
     request: &(dyn Fn(u64) -> Request + Sync),
     status: &[u16],
-    goes_on: &(dyn Fn() -> bool + Sync),
+    time: Duration,
 ) {
+    let watch = Stopwatch::start();
     std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let mut wire = gateway.connect();
-                while goes_on() {
-                    let answer = request(numbers.fetch_add(1, Ordering::SeqCst)).ask_on(&mut wire);
-                    assert!(status.contains(&answer.status), "{}", answer.text());
-                }
-            });
+        let strangers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut wire = neighbours.gateway.connect();
+                    while watch.elapsed() < time {
+                        let answer = request(numbers.fetch_add(1, Ordering::SeqCst)).ask_on(&mut wire);
+                        assert!(status.contains(&answer.status), "{}", answer.text());
+                    }
+                })
+            })
+            .collect();
+        let mut open = neighbours.gateway.connect();
+        while strangers.iter().any(|stranger| !stranger.is_finished()) {
+            neighbours.is_served(&mut open);
         }
     });
 }
 
-/// Memory stays flat over a flood, and good requests of all kinds are served beside it.
+/// Memory stays flat over a flood; says how many strangers it was.
 fn is_endured(neighbours: &Neighbourhood, status: &[u16], request: &(dyn Fn(u64) -> Request + Sync)) -> u64 {
-    let gateway = &neighbours.gateway;
+    let service = &neighbours.gateway.service;
     let numbers = AtomicU64::new(0);
-    knock(gateway, &numbers, request, status, &|| numbers.load(Ordering::SeqCst) < WARM_UP);
-    let (before, warm) = (gateway.service.resident_kib(), numbers.load(Ordering::SeqCst));
-    let watch = Stopwatch::start();
-    let goes_on = || watch.elapsed() < FLOOD_TIME;
-    std::thread::scope(|scope| {
-        let strangers = scope.spawn(|| knock(gateway, &numbers, request, status, &goes_on));
-        let mut open = gateway.connect();
-        while !strangers.is_finished() {
-            neighbours.is_served(&mut open);
-        }
-    });
+    knock(neighbours, &numbers, request, status, WARM_UP_TIME);
+    let (before, warm) = (service.resident_kib(), numbers.load(Ordering::SeqCst));
+    knock(neighbours, &numbers, request, status, FLOOD_TIME);
     let strangers = numbers.load(Ordering::SeqCst) - warm;
-    let grown = gateway.service.resident_kib().saturating_sub(before);
+    let grown = service.resident_kib().saturating_sub(before);
     assert!(grown <= growth_kib_max(strangers), "{grown} KiB for {strangers} strangers");
-    neighbours.is_served(&mut gateway.connect());
     strangers
 }
 
