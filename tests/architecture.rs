@@ -35,6 +35,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// What is fenced in: the word, and where it may stand, as beginnings of paths under `src`.
 const FENCES: &[(&str, &[&str])] = &[
     ("redb", &["store/embedded/"]),
+    // `app` only names our own module of that name.
+    ("redis::", &["store/redis/", "app/store.rs"]),
     ("revm", &["dev/"]),
     // The development chain speaks JSON-RPC too, from the other side.
     ("alloy::rpc::types", &["chain/", "dev/"]),

@@ -4,6 +4,8 @@ pub(crate) mod reload;
 pub(crate) mod source;
 pub(crate) mod tenants;
 
+mod store;
+
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +24,12 @@ use crate::admin::Admin;
 use crate::api::Api;
 use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
+use crate::app::store::StoreError;
 use crate::app::tenants::Tenants;
 use crate::chain::reader::{ChainReader, Registries};
 use crate::chain::rpc::RpcPool;
 use crate::config::Settings;
 use crate::config::chain::ChainSettings;
-use crate::config::store::StoreSettings;
 use crate::domain::eip712::SigningDomain;
 use crate::domain::tier::Tier;
 use crate::gateway::Gateway;
@@ -41,8 +43,6 @@ use crate::ports::clock::{Clock, NoEntropy};
 use crate::ports::store::{Scope, Store};
 use crate::serve::whole::WholeAnswers;
 use crate::serve::{Door, HttpShell};
-use crate::store::embedded::file::OpenError;
-use crate::store::embedded::{EmbeddedStore, Options};
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::listener::{Protocols, server_config};
@@ -79,7 +79,7 @@ pub(crate) enum StartError {
     },
     /// The store can't be opened.
     #[error(transparent)]
-    Store(#[from] OpenError),
+    Store(#[from] StoreError),
     /// No HTTP client for the chain.
     #[error("cannot make an HTTP client for the chain: {0}")]
     Http(#[from] reqwest::Error),
@@ -127,9 +127,8 @@ impl App {
         let metrics = Metrics::new()?;
         let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
         let chain: Arc<dyn Chain> = Arc::new(chain_reader(&settings.chain, &clock, &metrics)?);
-        let embedded: Arc<dyn Store> =
-            Arc::new(EmbeddedStore::open(store_options(settings), Arc::clone(&clock))?);
-        let store: Arc<dyn Store> = Arc::new(MeteredStore::new(embedded, Arc::clone(&clock), &metrics));
+        let store = store::open(settings, &clock, &metrics)?;
+        let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
         let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
@@ -337,15 +336,6 @@ fn rules(settings: &Settings) -> Rules {
         key_format: settings.keys.format.clone(),
         key_management: settings.keys.requests_per_hour,
         failures: settings.abuse.failures_per_minute,
-    }
-}
-
-fn store_options(settings: &Settings) -> Options {
-    let StoreSettings::Embedded { path } = &settings.store;
-    Options {
-        path: path.clone(),
-        nonce_retention_secs: settings.signature.nonce_retention.as_secs(),
-        max_ahead_secs: settings.signature.freshness.max_ahead_secs,
     }
 }
 

@@ -19,6 +19,12 @@ impl ClientNet {
             }
         }
     }
+
+    /// The address, or the first one of the network: how stores write it.
+    #[must_use]
+    pub const fn address(self) -> IpAddr {
+        self.0
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The stores: where keys, nonces and windows live. Must not know the pipeline, the doors or the chain.
 
 pub mod embedded;
+pub mod redis;
 
 #[cfg(test)]
 mod contract;

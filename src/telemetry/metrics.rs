@@ -37,6 +37,10 @@ pub struct Metrics {
     pub store_operations: IntCounterVec,
     /// `tiergate_store_operation_duration_seconds{verb}`: how long store operations waited, those that did.
     pub store_duration: HistogramVec,
+    /// `tiergate_store_breakers{state}`: how many servers of the store are asked, are given up, and are being tried.
+    pub store_breakers: IntGaugeVec,
+    /// `tiergate_store_connects_total{result}`: how often a connection to a server of the store was made or failed.
+    pub store_connects: IntCounterVec,
     /// `tiergate_ready{check}`: 1 when the last readiness check succeeded.
     pub ready: IntGaugeVec,
     /// `tiergate_connections_turned_away_total{door}`: connections closed at once because the door holds all it may.
@@ -96,6 +100,15 @@ impl Metrics {
                 &["verb"],
                 STORE_BUCKETS,
             )?,
+            store_breakers: IntGaugeVec::new(
+                Opts::new("tiergate_store_breakers", "Servers of the store by the state of their breaker."),
+                &["state"],
+            )?,
+            store_connects: counter(
+                "store_connects_total",
+                "Tries to connect to a server of the store.",
+                &["result"],
+            )?,
             ready: IntGaugeVec::new(
                 Opts::new("tiergate_ready", "1 when the last check succeeded."),
                 &["check"],
@@ -144,7 +157,7 @@ impl Metrics {
         }
     }
 
-    fn collectors(&self) -> [Box<dyn Collector>; 16] {
+    fn collectors(&self) -> [Box<dyn Collector>; 18] {
         [
             Box::new(self.requests.clone()),
             Box::new(self.request_duration.clone()),
@@ -156,6 +169,8 @@ impl Metrics {
             Box::new(self.profile_cache.clone()),
             Box::new(self.store_operations.clone()),
             Box::new(self.store_duration.clone()),
+            Box::new(self.store_breakers.clone()),
+            Box::new(self.store_connects.clone()),
             Box::new(self.ready.clone()),
             Box::new(self.connections_turned_away.clone()),
             Box::new(self.gateway_requests.clone()),
@@ -198,7 +213,7 @@ mod tests {
     use super::Metrics;
 
     /// Every label of the product. Each takes its values from a closed set: nothing that a client or a chain chooses.
-    const LABELS: [&str; 13] = [
+    const LABELS: [&str; 14] = [
         "check",
         "decision",
         "door",
@@ -208,6 +223,7 @@ mod tests {
         "method",
         "outcome",
         "result",
+        "state",
         "status",
         "tenant",
         "tier",

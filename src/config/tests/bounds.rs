@@ -6,6 +6,7 @@ use alloy::primitives::U256;
 
 use super::{minimal_with, parse, problems};
 use crate::config::Settings;
+use crate::config::store::StoreSettings;
 use crate::domain::tier::PerTier;
 
 fn settings(keys: &[(&str, &str)]) -> Settings {
@@ -297,10 +298,49 @@ fn a_prefix_is_1_to_64_plain_characters() {
 }
 
 #[test]
-fn the_only_store_is_embedded_and_its_path_stays_as_it_is_written() {
-    check("store.kind", &["\"embedded\""], &["\"redis\"", "\"\"", "\"Embedded\""]);
+fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
+    check("store.kind", &["\"embedded\"", "\"redis\""], &["\"\"", "\"Embedded\"", "\"valkey\""]);
     check("store.path", &["\"data\"", "\"/var/lib/tiergate\""], &["\"\"", "\"a\\u0000b\""]);
     let store = settings(&[("store.path", "\"../x/./data\"")]).store;
-    let crate::config::store::StoreSettings::Embedded { path } = store;
+    let StoreSettings::Embedded { path } = store else { panic!("{store:?}") };
     assert_eq!(path.as_os_str(), "../x/./data");
+}
+
+#[test]
+fn requests_to_redis_take_a_millisecond_to_five_seconds() {
+    for path in ["store.timeout", "store.wait_timeout"] {
+        check(path, &["\"1ms\"", "\"5s\""], &["\"0s\"", "\"999us\"", "\"5001ms\"", "1"]);
+    }
+    check("store.wait_replicas", &["0", "16"], &["-1", "17"]);
+}
+
+#[test]
+fn what_belongs_to_redis_goes_together() {
+    let redis = ("store.kind", "\"redis\"");
+    let plain = ("store.url", "\"redis://a\"");
+    let tls = ("store.url", "\"rediss://a\"");
+    let (ca, cert, key) = (("store.ca", "\"c\""), ("store.cert", "\"d\""), ("store.key", "\"e\""));
+    let (text, file) = (("store.password", "\"p\""), ("store.password_file", "\"f\""));
+    for keys in [
+        &[redis][..],
+        &[redis, plain, text],
+        &[redis, plain, file],
+        &[redis, tls, ca],
+        &[redis, tls, cert, key],
+        &[redis, ("store.url", "\"redis://u@a\""), text],
+    ] {
+        settings(keys);
+    }
+    for (keys, start) in [
+        (&[redis, text, file][..], "store.password: "),
+        (&[redis, ("store.url", "\"redis://:p@a\""), file], "store.password: "),
+        (&[redis, plain, ca], "store.url: "),
+        (&[redis, plain, cert, key], "store.url: "),
+        (&[redis, tls, cert], "store.key: "),
+        (&[redis, ("store.url", "\"redis://u@a\"")], "store.url: "),
+    ] {
+        let found = problems(&minimal_with(keys), &[]);
+        assert_eq!(found.len(), 1, "{keys:?}: {found:?}");
+        assert!(found[0].starts_with(start), "{keys:?}: {found:?}");
+    }
 }

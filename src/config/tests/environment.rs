@@ -34,8 +34,17 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("signature.max_age", "20s", "\"20s\"", "25h"),
     ("signature.max_ahead", "0s", "\"0s\"", "2h"),
     ("signature.nonce_retention", "7m", "\"7m\"", "359s"),
-    ("store.kind", "embedded", "\"embedded\"", "redis"),
+    ("store.ca", "ca.pem", "\"ca.pem\"", ""),
+    ("store.cert", "a.pem", "\"a.pem\"", ""),
+    ("store.key", "b.pem", "\"b.pem\"", ""),
+    ("store.kind", "redis", "\"redis\"", "memory"),
+    ("store.password", "word", "\"word\"", ""),
+    ("store.password_file", "word.txt", "\"word.txt\"", ""),
     ("store.path", "elsewhere", "\"elsewhere\"", ""),
+    ("store.timeout", "1s", "\"1s\"", "0s"),
+    ("store.url", "rediss://other", "\"rediss://other\"", "http://other"),
+    ("store.wait_replicas", "1", "1", "-1"),
+    ("store.wait_timeout", "1s", "\"1s\"", "6s"),
     ("tiers.requests_per_minute", "1,2,3,4", "[1, 2, 3, 4]", "1,2,3"),
     ("tiers.stake", "1, 2,3 ,4", r#"["1", "2", "3", "4"]"#, "1,2,3"),
     ("tiers.token_decimals", "19", "19", "37"),
@@ -44,10 +53,17 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
 const ADDRESS: &str = "0xdc64a140aa3e981100a9beca4e685f962f0cf6c9";
 const QUOTED_ADDRESS: &str = "\"0xdc64a140aa3e981100a9beca4e685f962f0cf6c9\"";
 
-/// The file whose keys are overridden: what has no default, and what goes together.
-fn base_with(keys: &[(&str, &str)]) -> String {
+/// The file in which a key is overridden: what has no default, and what goes together or has to be chosen.
+fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     let base = [("listen.tls.cert", "\"cert.pem\""), ("listen.tls.key", "\"key.pem\"")];
-    minimal_with(&[&base, keys].concat())
+    let redis = [
+        ("store.kind", "\"redis\""),
+        ("store.url", "\"rediss://redis.example\""),
+        ("store.cert", "\"cert.pem\""),
+        ("store.key", "\"key.pem\""),
+    ];
+    let of_redis = path.starts_with("store.") && !["store.kind", "store.path"].contains(&path);
+    minimal_with(&[&base[..], if of_redis { &redis } else { &[] }, keys].concat())
 }
 
 fn variable(path: &str) -> String {
@@ -64,17 +80,17 @@ fn every_key_is_tried() {
 #[test]
 fn every_key_is_overridden_by_its_variable_whether_or_not_the_file_has_its_section() {
     for (path, text, literal, _) in OVERRIDES {
-        let overridden = parse(&base_with(&[]), &[(&variable(path), text)]);
-        assert_eq!(overridden, parse(&base_with(&[(path, literal)]), &[]), "{path}");
-        let changed = overridden.unwrap() != parse(&base_with(&[]), &[]).unwrap();
-        assert!(changed || *path == "store.kind", "{path}");
+        let overridden = parse(&base_with(path, &[]), &[(&variable(path), text)]);
+        assert_eq!(overridden, parse(&base_with(path, &[(path, literal)]), &[]), "{path}");
+        let changed = overridden.unwrap() != parse(&base_with(path, &[]), &[]).unwrap();
+        assert!(changed, "{path}");
     }
 }
 
 #[test]
 fn what_is_wrong_with_an_override_names_the_variable() {
     for (path, _, _, wrong) in OVERRIDES {
-        let found = problems(&base_with(&[]), &[(&variable(path), wrong)]);
+        let found = problems(&base_with(path, &[]), &[(&variable(path), wrong)]);
         assert_eq!(found.len(), 1, "{path}: {found:?}");
         assert!(found[0].starts_with(&format!("{}: ", variable(path))), "{path}: {found:?}");
     }
@@ -83,7 +99,7 @@ fn what_is_wrong_with_an_override_names_the_variable() {
 #[test]
 fn an_override_replaces_a_wrong_value_of_the_file() {
     for (path, text, _, _) in OVERRIDES {
-        let file = base_with(&[(path, "true")]);
+        let file = base_with(path, &[(path, "true")]);
         assert!(parse(&file, &[]).is_err(), "{path}");
         assert!(parse(&file, &[(&variable(path), text)]).is_ok(), "{path}");
     }

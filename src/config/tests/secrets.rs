@@ -1,6 +1,7 @@
-//! A provider's key in an RPC URL shows up nowhere.
+//! A provider's key in an RPC URL shows up nowhere, nor does a password of Redis.
 
 use super::{MINIMAL, minimal_with, parse};
+use crate::config::store::StoreSettings;
 
 /// Ways to write a URL that holds a key, right and wrong ones.
 const URLS: &[&str] = &[
@@ -87,4 +88,51 @@ fn an_accepted_url_is_still_whole_for_whoever_connects() {
     let settings =
         parse(MINIMAL, &[("TIERGATE__CHAIN__RPC_URLS", "https://node.example/v3/SECRET")]).unwrap();
     assert_eq!(settings.chain.rpc_urls[0].reveal().as_str(), "https://node.example/v3/SECRET");
+}
+
+#[test]
+fn a_password_of_redis_is_in_no_debug_display_or_problem() {
+    let urls = [
+        "redis://user:SECRET@redis.example/1",
+        "rediss://:SECRET@redis.example",
+        "redis-sentinel://:SECRET@a,b/service",
+        "redis+cluster://:SECRET@a,b",
+        "redis://user:SECRET",
+        "redis://user:SEC/SECRET@redis.example",
+        "redis://:SECRET@redis.example/x",
+        "redis://:SEC#RETSECRET@a",
+        "http://:SECRET@redis.example",
+        "redis://SECRET@redis.example",
+        "redis://:SECRET@redis.example?SECRET",
+        ":SECRET@redis.example",
+    ];
+    let mut accepted = 0;
+    for kind in ["embedded", "redis"] {
+        for url in urls {
+            let (kind, literal) = (format!("{kind:?}"), format!("{url:?}"));
+            let keys =
+                [("store.kind", kind.as_str()), ("store.url", &literal), ("store.password", "\"SECRET\"")];
+            for text in [minimal_with(&keys), minimal_with(&keys[..2]), minimal_with(&[keys[0], keys[2]])] {
+                accepted += usize::from(parse(&text, &[]).is_ok());
+                let printed = printed(&text, &[]);
+                assert!(!printed.contains("SECRET"), "{text}\n{printed}");
+            }
+            let overridden = [("TIERGATE__STORE__URL", url), ("TIERGATE__STORE__PASSWORD", "SECRET")];
+            assert!(!printed(&minimal_with(&[("store.kind", &kind)]), &overridden).contains("SECRET"));
+        }
+    }
+    assert!(accepted > 20, "{accepted}");
+    let printed =
+        printed(&minimal_with(&[("store.password", "[\"SECRET\"]"), ("store.kind", "\"redis\"")]), &[]);
+    assert!(printed.starts_with("store.password: is an array"), "{printed}");
+}
+
+#[test]
+fn an_accepted_password_of_redis_is_still_whole_for_whoever_connects() {
+    let settings = parse(
+        MINIMAL,
+        &[("TIERGATE__STORE__KIND", "redis"), ("TIERGATE__STORE__URL", "redis://u:p%40ss@redis.example")],
+    );
+    let StoreSettings::Redis(redis) = settings.unwrap().store else { panic!("it is Redis") };
+    assert_eq!(redis.url.password().unwrap().reveal(), "p@ss");
 }

@@ -24,6 +24,16 @@ fn the_shipped_file_loads_and_says_what_an_absent_key_says() {
 }
 
 #[test]
+fn the_file_for_replicas_names_a_redis() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/replicas.toml");
+    let settings = Settings::load(&path, std::iter::empty()).unwrap();
+    let StoreSettings::Redis(redis) = settings.store else { panic!("{:?}", settings.store) };
+    assert_eq!(redis.url.to_string(), "redis://127.0.0.1:6379");
+    assert_eq!((redis.timeout, redis.wait_replicas), (Duration::from_millis(250), 0));
+    assert_eq!(settings.tenants.len(), 1);
+}
+
+#[test]
 fn the_defaults_are_what_is_documented() {
     let settings = parse(MINIMAL, &[]).unwrap();
     assert_eq!(settings.listen.api, "127.0.0.1:8080".parse().unwrap());

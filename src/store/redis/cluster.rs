@@ -1,0 +1,216 @@
+//! A cluster: which node has which shard, followed in the background.
+//!
+//! A node that has a slot no longer says so and does nothing; the request then goes to the one it names, once. While a
+//! slot is on its way from one node to another its agents get a fault: no script runs on half of its keys.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use redis::Value;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::domain::redis_url::RedisHost;
+use crate::store::redis::answers::{array, bytes, number};
+use crate::store::redis::dial::{Address, Login, broken, connect};
+use crate::store::redis::link::Link;
+use crate::store::redis::names::{SHARDS, Shard};
+use crate::store::redis::options::Shared;
+use crate::store::redis::trouble::Trouble;
+
+/// How often the nodes are asked which slots they have.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long to wait before they are asked again when one said that a slot has moved, or none answered.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A cluster.
+pub(super) struct Cluster {
+    shared: Arc<Shared>,
+    seeds: Vec<RedisHost>,
+    /// Where connections live.
+    runtime: Handle,
+    map: ArcSwap<Map>,
+    outdated: Notify,
+}
+
+/// Which node has which shard.
+#[derive(Default)]
+struct Map {
+    by_shard: Vec<Option<Arc<Link>>>,
+    nodes: HashMap<RedisHost, Node>,
+}
+
+/// A node, and the task that keeps its connection up.
+#[derive(Clone)]
+struct Node {
+    link: Arc<Link>,
+    keeper: AbortHandle,
+}
+
+impl Cluster {
+    pub(super) fn new(shared: Arc<Shared>, seeds: Vec<RedisHost>, runtime: Handle) -> Arc<Self> {
+        let map = ArcSwap::default();
+        Arc::new(Self { shared, seeds, runtime, map, outdated: Notify::new() })
+    }
+
+    /// The node that has a shard.
+    pub(super) fn link(&self, shard: Shard) -> Result<Arc<Link>, Trouble> {
+        let map = self.map.load();
+        let link = map.by_shard.get(shard.place()).and_then(Option::as_ref);
+        link.cloned().ok_or_else(|| Trouble::Down("no node of the cluster has the slot".to_owned()))
+    }
+
+    /// The node that another one named for a slot. The map is looked after.
+    pub(super) fn moved_to(&self, host: &RedisHost) -> Option<Arc<Link>> {
+        self.outdated.notify_one();
+        self.map.load().nodes.get(host).map(|node| Arc::clone(&node.link))
+    }
+
+    /// One shard of each node that has any, and whether there is a shard that none has.
+    pub(super) fn one_shard_each(&self) -> Result<Vec<Arc<Link>>, Trouble> {
+        let map = self.map.load();
+        if map.by_shard.len() < usize::from(SHARDS) || map.by_shard.iter().any(Option::is_none) {
+            return Err(Trouble::Down("not every slot of the cluster has a node".to_owned()));
+        }
+        Ok(map.nodes.values().map(|node| Arc::clone(&node.link)).collect())
+    }
+
+    /// Follows the cluster for as long as the runtime lives.
+    pub(super) async fn follow(self: Arc<Self>) {
+        let mut why = String::new();
+        loop {
+            match self.look().await {
+                Ok(ranges) => {
+                    self.draw(&ranges);
+                    why.clear();
+                    tokio::select! {
+                        () = sleep(LOOK_EVERY) => {}
+                        () = self.outdated.notified() => sleep(LOOK_AGAIN).await,
+                    }
+                }
+                Err(trouble) => {
+                    if why != trouble.to_string() {
+                        why = trouble.to_string();
+                        tracing::warn!(why, "no node of the Redis cluster can be asked; it is tried again");
+                    }
+                    sleep(LOOK_AGAIN * 5).await;
+                }
+            }
+        }
+    }
+
+    /// Asks one node after the other until one knows.
+    async fn look(&self) -> Result<Vec<Range>, Trouble> {
+        let known: Vec<RedisHost> = self.map.load().nodes.keys().cloned().collect();
+        let time_max = self.shared.options.timeout;
+        let mut last = Trouble::Down("no node is named".to_owned());
+        for host in known.iter().chain(&self.seeds) {
+            match timeout(time_max, self.ask(host)).await.unwrap_or(Err(Trouble::Silent(time_max))) {
+                Ok(ranges) => return Ok(ranges),
+                Err(trouble) => last = trouble,
+            }
+        }
+        Err(last)
+    }
+
+    async fn ask(&self, host: &RedisHost) -> Result<Vec<Range>, Trouble> {
+        let mut connection = connect(&self.shared, host, Login::Server).await?;
+        let mut command = redis::cmd("CLUSTER");
+        let value: Value =
+            command.arg("SLOTS").query_async(&mut connection).await.map_err(|error| broken(&error))?;
+        let rows = array(&value).ok_or(Trouble::Unreadable)?;
+        let ranges: Option<Vec<Range>> = rows.iter().map(|row| Range::read(row, host)).collect();
+        ranges.filter(|ranges| !ranges.is_empty()).ok_or(Trouble::Unreadable)
+    }
+
+    /// Makes the map that the ranges say, with the connections that there are.
+    fn draw(&self, ranges: &[Range]) {
+        let mut shards: HashMap<RedisHost, Vec<Shard>> = HashMap::new();
+        for shard in Shard::all() {
+            let slot = shard.slot();
+            if let Some(range) = ranges.iter().find(|range| (range.first..=range.last).contains(&slot)) {
+                shards.entry(range.master.clone()).or_default().push(shard);
+            }
+        }
+        let before = self.map.load_full();
+        let mut map = Map { by_shard: vec![None; usize::from(SHARDS)], nodes: HashMap::new() };
+        for (host, shards) in shards {
+            let node = before.nodes.get(&host).cloned().unwrap_or_else(|| self.begin(&host, shards.clone()));
+            for shard in &shards {
+                if let Some(place) = map.by_shard.get_mut(shard.place()) {
+                    *place = Some(Arc::clone(&node.link));
+                }
+            }
+            node.link.set_shards(shards);
+            map.nodes.insert(host, node);
+        }
+        for (host, node) in &before.nodes {
+            if !map.nodes.contains_key(host) {
+                node.keeper.abort();
+            }
+        }
+        self.map.store(Arc::new(map));
+    }
+
+    fn begin(&self, host: &RedisHost, shards: Vec<Shard>) -> Node {
+        let link = Link::new(Arc::clone(&self.shared), Address::Fixed(host.clone()), shards);
+        let keeper = self.runtime.spawn(Arc::clone(&link).keep()).abort_handle();
+        Node { link, keeper }
+    }
+}
+
+/// Slots in a row, and who has them.
+#[derive(Debug, PartialEq, Eq)]
+struct Range {
+    first: u16,
+    last: u16,
+    master: RedisHost,
+}
+
+impl Range {
+    /// A row of `CLUSTER SLOTS`, as the node at `asked` says it. A node may not know its own address.
+    fn read(row: &Value, asked: &RedisHost) -> Option<Self> {
+        let [first, last, master, ..] = array(row)? else { return None };
+        let [host, port, ..] = array(master)? else { return None };
+        let number = |value| number(value).and_then(|number| u16::try_from(number).ok());
+        let host = match bytes(host) {
+            Some(host) if !host.is_empty() => String::from_utf8(host.to_vec()).ok()?,
+            Some(_) | None => asked.host.clone(),
+        };
+        let master = RedisHost { host, port: number(port)? };
+        Some(Self { first: number(first)?, last: number(last)?, master })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::Range;
+    use crate::domain::redis_url::RedisHost;
+
+    fn row(first: i64, last: i64, host: &str, port: i64) -> Value {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let node = |host, port| Value::Array(vec![text(host), Value::Int(port), text("id")]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), node(host, port), node("replica", 9)])
+    }
+
+    #[test]
+    fn a_row_names_slots_and_their_master() {
+        let asked = RedisHost { host: "asked".to_owned(), port: 1 };
+        let master = |host: &str, port| RedisHost { host: host.to_owned(), port };
+        let read = |row: &Value| Range::read(row, &asked);
+        let range = Range { first: 0, last: 5_460, master: master("10.0.0.1", 7_000) };
+        assert_eq!(read(&row(0, 5_460, "10.0.0.1", 7_000)), Some(range));
+        let range = Range { first: 1, last: 1, master: master("asked", 7) };
+        assert_eq!(read(&row(1, 1, "", 7)), Some(range));
+        for wrong in [Value::Nil, row(-1, 0, "a", 1), row(0, 70_000, "a", 1), row(0, 1, "a", 70_000)] {
+            assert_eq!(read(&wrong), None);
+        }
+    }
+}

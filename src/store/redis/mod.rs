@@ -1,0 +1,322 @@
+//! The Redis store: what many replicas share, on one server, behind Sentinels, or in a cluster.
+//!
+//! Every verification is one script in the agent's slot: key still current or nonce unused, window, record. Windows are
+//! counted by Redis' clock. Nothing is cached but what a key was minted for, which never changes; whether the key still
+//! counts is decided where it is counted. A step is sent once: where the answer is missing, it may have been taken, and
+//! nobody is let through.
+//!
+//! Nonces that Redis may have lost are refused: see `scripts/nonces.lua` and `dial.rs`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use quick_cache::sync::Cache;
+use redis::{ClientTlsConfig, TlsCertificates, Value};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::KeyDigest;
+use crate::domain::client::ClientNet;
+use crate::domain::endpoint::WebOrigin;
+use crate::domain::nonce::NonceClaim;
+use crate::domain::quota::{Quota, RetryAfter};
+use crate::domain::redis_url::RedisLayout;
+use crate::ports::clock::Clock;
+use crate::ports::store::{
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
+};
+use crate::store::redis::answers::{Answer, bytes};
+use crate::store::redis::cluster::Cluster;
+use crate::store::redis::dial::Address;
+use crate::store::redis::link::Link;
+use crate::store::redis::names::Shard;
+use crate::store::redis::options::{Options, Shared, TlsFiles};
+use crate::store::redis::scripts::{Request, Scripts};
+use crate::store::redis::servers::{Layout, Servers};
+use crate::store::redis::trouble::Trouble;
+use crate::telemetry::metrics::Metrics;
+
+mod answers;
+mod breaker;
+mod cluster;
+mod custody;
+mod dial;
+mod house;
+mod link;
+mod names;
+pub mod options;
+mod scripts;
+mod servers;
+mod trouble;
+
+/// How many keys' owners are remembered.
+const KNOWN_KEYS_MAX: usize = 131_072;
+
+/// How often unfinished changes of keys are looked for.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
+
+/// Why the store can't be used at all. That no server answers is no reason.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A file that can't be read.
+    #[error("cannot read {path}: {cause}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        cause: io::Error,
+    },
+    /// No thread for connections.
+    #[error("cannot start a thread for connections to Redis: {0}")]
+    NoThread(io::Error),
+}
+
+/// A store in Redis.
+pub struct RedisStore {
+    shared: Arc<Shared>,
+    servers: Servers,
+    /// What keys were minted for.
+    known: Cache<KeyDigest, KeyOwner>,
+}
+
+/// The store and the thread that its connections live in. They work from every runtime of the process and outlive all
+/// of them.
+pub struct RunningRedisStore {
+    store: Arc<RedisStore>,
+    /// Nothing only while it is being dropped.
+    runtime: Option<Runtime>,
+}
+
+impl RunningRedisStore {
+    /// Begins to connect in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]: not when Redis is absent.
+    pub fn open(options: Options, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<Self, OpenError> {
+        let shared = Shared {
+            certificates: certificates(&options.tls)?,
+            options,
+            clock,
+            metrics,
+            scripts: Scripts::new(),
+            #[cfg(test)]
+            simulated_from_micros: None,
+        };
+        Self::on(shared)
+    }
+
+    fn on(shared: Shared) -> Result<Self, OpenError> {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).thread_name("store-redis").enable_all().build();
+        let runtime = runtime.map_err(OpenError::NoThread)?;
+        let shared = Arc::new(shared);
+        let one = |address| {
+            let link = Link::new(Arc::clone(&shared), address, Shard::all().collect());
+            runtime.spawn(Arc::clone(&link).keep());
+            Layout::One(link)
+        };
+        let layout = match shared.options.url.layout().clone() {
+            RedisLayout::Single(host) => one(Address::Fixed(host)),
+            RedisLayout::Sentinel { sentinels, service } => one(Address::Sentinel { sentinels, service }),
+            RedisLayout::Cluster { seeds } => {
+                let cluster = Cluster::new(Arc::clone(&shared), seeds, runtime.handle().clone());
+                runtime.spawn(Arc::clone(&cluster).follow());
+                Layout::Cluster(cluster)
+            }
+        };
+        let servers = Servers::new(Arc::clone(&shared), layout);
+        let store = Arc::new(RedisStore { shared, servers, known: Cache::new(KNOWN_KEYS_MAX) });
+        runtime.spawn(tidy_now_and_then(Arc::clone(&store)));
+        Ok(Self { store, runtime: Some(runtime) })
+    }
+}
+
+impl Drop for RunningRedisStore {
+    /// Closes the connections without waiting: this may happen inside another runtime.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn tidy_now_and_then(store: Arc<RedisStore>) {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        // There is always a next time.
+        if let Err(trouble) = store.tidy_overdue().await {
+            tracing::debug!(%trouble, "cannot look for unfinished changes of keys");
+        }
+    }
+}
+
+impl RedisStore {
+    async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, Trouble> {
+        if let Some(owner) = self.known.get(digest) {
+            return Ok(Some(owner));
+        }
+        let get = Request::command("GET").arg(names::entry(digest));
+        let entry = self.servers.ask(Shard::of_digest(digest), get).await?;
+        if entry == Value::Nil {
+            return Ok(None);
+        }
+        let owner = bytes(&entry).and_then(owner).ok_or(Trouble::Unreadable)?;
+        self.known.insert(*digest, owner.clone());
+        Ok(Some(owner))
+    }
+
+    async fn enter(
+        &self,
+        agent: AgentId,
+        scope: &Scope,
+        quota: Quota,
+        proof: &Proof,
+    ) -> Result<Admission, Trouble> {
+        let shard = Shard::of_agent(agent);
+        let window = names::window(agent, scope);
+        let scripts = &self.shared.scripts;
+        let answer = match proof {
+            Proof::Key(digest) => {
+                let admit = scripts.admit_by_key.on(&[names::record(agent), window]);
+                let admit = with_quota(admit.arg(digest.to_bytes().as_slice()), quota);
+                Answer::read(&self.servers.ask(shard, admit).await?)?
+            }
+            Proof::Nonce(claim) => {
+                let keys = [names::epoch(shard), names::nonce(agent, claim.nonce), window];
+                let admit = |identity: &str| {
+                    let admit = scripts.admit_by_nonce.on(&keys).arg(identity);
+                    with_quota(self.with_claim(admit, claim), quota)
+                };
+                self.servers.spend(shard, admit).await?
+            }
+        };
+        match (answer, proof) {
+            (Answer::Admitted { remaining }, _) => Ok(Admission::Admitted { remaining }),
+            (Answer::Limited { retry_after_micros }, _) => {
+                Ok(Admission::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) })
+            }
+            (Answer::KeyRevoked, Proof::Key(digest)) => {
+                // Whose it was need not be remembered.
+                self.known.remove(digest);
+                Ok(Admission::KeyRevoked)
+            }
+            (Answer::NonceUsed, Proof::Nonce(_)) => Ok(Admission::NonceUsed),
+            (
+                Answer::KeyRevoked
+                | Answer::NonceUsed
+                | Answer::Strange
+                | Answer::Done(_)
+                | Answer::KeyExists,
+                _,
+            ) => Err(Trouble::Unreadable),
+        }
+    }
+
+    /// What every script that may use a nonce is told of it.
+    fn with_claim<'a>(&self, request: Request<'a>, claim: &NonceClaim) -> Request<'a> {
+        let options = &self.shared.options;
+        request.arg(claim.signed_at.0).arg(options.nonce_retention_secs).arg(options.max_ahead_secs)
+    }
+}
+
+#[async_trait]
+impl Store for RunningRedisStore {
+    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
+        self.store.look_up(digest).await.map_err(fault("find a key"))
+    }
+
+    async fn admit(
+        &self,
+        agent: AgentId,
+        scope: &Scope,
+        quota: Quota,
+        proof: &Proof,
+    ) -> Result<Admission, StoreFault> {
+        self.store.enter(agent, scope, quota, proof).await.map_err(fault("admit"))
+    }
+
+    async fn change_key(
+        &self,
+        agent: AgentId,
+        claim: NonceClaim,
+        change: KeyChange,
+    ) -> Result<KeyChanged, StoreFault> {
+        self.store.swap_key(agent, claim, &change).await.map_err(fault("change a key"))
+    }
+
+    async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
+        let exists = Request::command("EXISTS").arg(names::record(agent));
+        let value = self.store.servers.ask(Shard::of_agent(agent), exists).await;
+        value.map(|value| value == Value::Int(1)).map_err(fault("look for a key"))
+    }
+
+    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
+        let hit = with_quota(self.store.shared.scripts.hit.on(&[names::meter(client, agent)]), quota);
+        let value = self.store.servers.ask(Shard::of_agent(agent), hit).await;
+        match value.and_then(|value| Answer::read(&value)) {
+            Ok(Answer::Admitted { remaining }) => Ok(Metered::Counted { remaining }),
+            Ok(Answer::Limited { retry_after_micros }) => {
+                Ok(Metered::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) })
+            }
+            Ok(_) => Err(fault("count a request")(Trouble::Unreadable)),
+            Err(trouble) => Err(fault("count a request")(trouble)),
+        }
+    }
+
+    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
+        let left = with_quota(self.store.shared.scripts.left.on(&[names::meter(client, agent)]), quota);
+        let value = self.store.servers.ask(Shard::of_agent(agent), left).await;
+        match value.and_then(|value| Answer::read(&value)) {
+            Ok(Answer::Admitted { remaining }) => Ok(remaining),
+            Ok(_) => Err(fault("look at a count")(Trouble::Unreadable)),
+            Err(trouble) => Err(fault("look at a count")(trouble)),
+        }
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        self.store.servers.probe().await.map_err(fault("write"))
+    }
+}
+
+fn fault(verb: &'static str) -> impl Fn(Trouble) -> StoreFault {
+    move |trouble| StoreFault { verb, cause: Arc::new(trouble) }
+}
+
+fn with_quota(request: Request<'_>, quota: Quota) -> Request<'_> {
+    request.arg(quota.limit).arg(quota.window_micros)
+}
+
+/// What an entry says: the agent, then the origin that was declared, or nothing.
+fn owner(entry: &[u8]) -> Option<KeyOwner> {
+    let (agent, origin) = entry.split_first_chunk::<32>()?;
+    let declared_origin = match std::str::from_utf8(origin).ok()? {
+        "" => None,
+        origin => Some(WebOrigin::parse(origin).ok()?),
+    };
+    Some(KeyOwner { agent: AgentId::from_bytes(*agent), declared_origin })
+}
+
+/// The certificates that the files hold.
+fn certificates(files: &TlsFiles) -> Result<Option<TlsCertificates>, OpenError> {
+    if *files == TlsFiles::default() {
+        return Ok(None);
+    }
+    let client_tls = match &files.identity {
+        Some((cert, key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
+        None => None,
+    };
+    let root_cert = files.ca.as_deref().map(read).transpose()?;
+    Ok(Some(TlsCertificates { client_tls, root_cert }))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
+    fs::read(path).map_err(|cause| OpenError::File { path: path.to_owned(), cause })
+}
+
+#[cfg(test)]
+mod tests;

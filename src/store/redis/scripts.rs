@@ -1,0 +1,118 @@
+//! The scripts that Redis runs, one for each verb. What several of them need stands in front of each.
+
+use redis::{Cmd, ToRedisArgs};
+
+/// Words, clock, window and nonces in the order in which they need each other.
+const WORDS: &str = include_str!("scripts/answers.lua");
+const CLOCK: &str = include_str!("scripts/clock.lua");
+const WINDOW: &str = include_str!("scripts/window.lua");
+const NONCES: &str = include_str!("scripts/nonces.lua");
+
+/// One script and what Redis knows it by.
+#[derive(Debug)]
+pub(super) struct Script {
+    code: String,
+    hash: String,
+}
+
+impl Script {
+    fn new(clock: &str, parts: &[&str]) -> Self {
+        let code = [&[WORDS, clock], parts].concat().concat();
+        let hash = redis::Script::new(&code).get_hash().to_owned();
+        Self { code, hash }
+    }
+
+    /// A call of it on these keys; arguments follow.
+    pub(super) fn on<K: ToRedisArgs>(&self, keys: &[K]) -> Request<'_> {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.hash).arg(keys.len()).arg(keys);
+        Request { command, script: Some(self) }
+    }
+
+    /// Makes it known to a server.
+    pub(super) fn load(&self) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(&self.code);
+        command
+    }
+}
+
+/// What is asked of a server: a command, or a script that the server may have forgotten.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    command: Cmd,
+    script: Option<&'a Script>,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn command(name: &str) -> Self {
+        Self { command: redis::cmd(name), script: None }
+    }
+
+    #[must_use]
+    pub(super) fn arg(mut self, argument: impl ToRedisArgs) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    pub(super) const fn packed(&self) -> &Cmd {
+        &self.command
+    }
+
+    pub(super) const fn script(&self) -> Option<&'a Script> {
+        self.script
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) admit_by_key: Script,
+    pub(super) admit_by_nonce: Script,
+    pub(super) change_key: Script,
+    pub(super) hit: Script,
+    pub(super) left: Script,
+    pub(super) epoch: Script,
+    pub(super) note: Script,
+    pub(super) overdue: Script,
+}
+
+impl Scripts {
+    /// They take the time from Redis.
+    pub(super) fn new() -> Self {
+        Self::with_clock(CLOCK)
+    }
+
+    /// They take the time from whoever calls, as the last argument of each call.
+    #[cfg(test)]
+    pub(super) fn simulated() -> Self {
+        Self::with_clock(include_str!("scripts/clock_simulated.lua"))
+    }
+
+    fn with_clock(clock: &str) -> Self {
+        let script = |parts: &[&str]| Script::new(clock, parts);
+        Self {
+            admit_by_key: script(&[WINDOW, include_str!("scripts/admit_by_key.lua")]),
+            admit_by_nonce: script(&[WINDOW, NONCES, include_str!("scripts/admit_by_nonce.lua")]),
+            change_key: script(&[NONCES, include_str!("scripts/change_key.lua")]),
+            hit: script(&[WINDOW, include_str!("scripts/hit.lua")]),
+            left: script(&[WINDOW, include_str!("scripts/left.lua")]),
+            epoch: script(&[include_str!("scripts/epoch.lua")]),
+            note: script(&[include_str!("scripts/note.lua")]),
+            overdue: script(&[include_str!("scripts/overdue.lua")]),
+        }
+    }
+
+    pub(super) const fn all(&self) -> [&Script; 8] {
+        [
+            &self.admit_by_key,
+            &self.admit_by_nonce,
+            &self.change_key,
+            &self.hit,
+            &self.left,
+            &self.epoch,
+            &self.note,
+            &self.overdue,
+        ]
+    }
+}

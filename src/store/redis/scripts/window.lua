@@ -1,0 +1,55 @@
+-- The exact sliding window: a list of accepted times in microseconds, the oldest first.
+--
+-- At most `limit` entries lie within any `width`. Whoever is refused writes nothing. Entries that are a width old are
+-- dropped when something is added, so that the list holds what counts and no more.
+
+-- The time to count with: never before the newest accepted time, wherever the clock was stepped.
+local function steady(key, time)
+  local newest = redis.call('LINDEX', key, -1)
+  if newest then
+    return math.max(time, tonumber(newest))
+  end
+  return time
+end
+
+-- How many entries at the head are not younger than `before`: doubling steps from the head, then halving ones.
+local function count_old(key, length, before)
+  local function is_old(count)
+    return tonumber(redis.call('LINDEX', key, count - 1)) <= before
+  end
+  local low, high = 0, 1
+  while high <= length and is_old(high) do
+    low, high = high, high * 2
+  end
+  high = math.min(high, length + 1)
+  while high - low > 1 do
+    local middle = math.floor((low + high) / 2)
+    if is_old(middle) then low = middle else high = middle end
+  end
+  return low
+end
+
+-- Admits and records, or says after how many microseconds to come back.
+local function enter(key, limit, width, time)
+  local now = steady(key, time)
+  -- The limit-th most recent: while it is younger than a width, the window is full.
+  local blocking = redis.call('LINDEX', key, -limit)
+  if blocking and now - tonumber(blocking) < width then
+    return { LIMITED, tonumber(blocking) + width - time }
+  end
+  local length = redis.call('LLEN', key)
+  local old = count_old(key, length, now - width)
+  if old > 0 then
+    redis.call('LTRIM', key, old, -1)
+  end
+  redis.call('RPUSH', key, string.format('%.0f', now))
+  redis.call('PEXPIRE', key, math.ceil((now - time + width) / 1000))
+  return { ADMITTED, limit - (length - old) - 1 }
+end
+
+-- How many more would be admitted; writes nothing.
+local function room(key, limit, width, time)
+  local length = redis.call('LLEN', key)
+  local live = length - count_old(key, length, steady(key, time) - width)
+  return math.max(limit - live, 0)
+end

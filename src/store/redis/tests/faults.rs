@@ -1,0 +1,172 @@
+//! Redis that forgets, hangs, dies, comes back empty, or has a clock that steps: never a wrong admission, and it works
+//! again by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use crate::ports::simulated::SimulatedClock;
+use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::store::contract::{MANY, ONE, agent, claim, digest, key};
+use crate::store::redis::RunningRedisStore;
+use crate::store::redis::names::Shard;
+use crate::store::redis::scripts::Request;
+use crate::store::redis::tests::server::RedisServer;
+use crate::store::redis::tests::{PATIENCE, SIGNED_SECS, START_SECS, open, options, ready};
+
+fn clock() -> Arc<SimulatedClock> {
+    Arc::new(SimulatedClock::new(START_SECS))
+}
+
+async fn by_key(store: &RunningRedisStore, number: u64) -> Option<Admission> {
+    store.admit(agent(number), &Scope::Api, MANY, &Proof::Key(digest(number))).await.ok()
+}
+
+async fn by_nonce(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> Option<Admission> {
+    let proof = Proof::Nonce(claim(nonce, signed_at_secs));
+    store.admit(agent(1), &Scope::Api, MANY, &proof).await.ok()
+}
+
+async fn command(store: &RunningRedisStore, words: &[&str]) {
+    let (name, rest) = words.split_first().unwrap();
+    let request = Request::command(name).arg(rest);
+    store.store.servers.ask(Shard::of_journal(), request).await.unwrap();
+}
+
+#[tokio::test]
+async fn scripts_that_redis_forgot_are_loaded_again_and_counted_once() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let store = open(options(&server.url()), &clock());
+    ready(&store).await;
+    for round in 0..5_u32 {
+        command(&store, &["SCRIPT", "FLUSH"]).await;
+        let admission = by_nonce(&store, u64::from(round), SIGNED_SECS).await;
+        assert_eq!(admission, Some(Admission::Admitted { remaining: 2_699 - round }));
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_is_absent_at_the_start_is_a_fault_at_once_and_serves_when_it_comes() {
+    let Some(mut server) = RedisServer::start(&[]) else { return };
+    server.kill();
+    let store = open(options(&server.url()), &clock());
+    for _ in 0..1_000 {
+        // A request that waited for anything would take a thousand times longer than this has.
+        let asked = timeout(Duration::from_secs(5), by_key(&store, 1)).await;
+        assert_eq!(asked, Ok(None));
+    }
+    server.restart();
+    ready(&store).await;
+    assert_eq!(by_key(&store, 1).await, Some(Admission::KeyRevoked));
+}
+
+#[tokio::test]
+async fn after_a_restart_signatures_that_may_have_been_used_are_refused() {
+    let Some(mut server) = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]) else {
+        return;
+    };
+    let clock = clock();
+    let store = open(options(&server.url()), &clock);
+    ready(&store).await;
+    let change = KeyChange::Issue(key(1));
+    assert_eq!(store.change_key(agent(1), claim(1, SIGNED_SECS), change).await.unwrap(), KeyChanged::Done);
+    for empty in [false, true] {
+        clock.advance_secs(100);
+        let now_secs = START_SECS + if empty { 200 } else { 100 };
+        if empty {
+            command(&store, &["FLUSHALL"]).await;
+        } else {
+            server.restart();
+            lost(&store).await;
+        }
+        ready(&store).await;
+        let key = if empty { Admission::KeyRevoked } else { Admission::Admitted { remaining: 2_699 } };
+        assert_eq!(by_key(&store, 1).await, Some(key), "keys are what Redis has");
+        for (nonce, signed_at_secs) in [(1, SIGNED_SECS), (2, SIGNED_SECS), (3, now_secs + 60)] {
+            let admission = by_nonce(&store, nonce, signed_at_secs).await;
+            assert_eq!(admission, Some(Admission::NonceUsed), "{nonce}, empty: {empty}");
+        }
+        let later = by_nonce(&store, 100 + now_secs, now_secs + 61).await;
+        assert!(matches!(later, Some(Admission::Admitted { .. })), "{later:?}");
+    }
+}
+
+/// Waits until the store has noticed that its server is gone.
+async fn lost(store: &RunningRedisStore) {
+    let noticed = async {
+        while store.probe().await.is_ok() {
+            yield_now().await;
+        }
+    };
+    // It may have been noticed, and the connection made anew, in between.
+    let _ = timeout(Duration::from_secs(2), noticed).await;
+}
+
+#[tokio::test]
+async fn a_frozen_redis_costs_a_few_time_outs_and_then_nothing_until_it_goes_on() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let mut options = options(&server.url());
+    options.timeout = Duration::from_millis(250);
+    let store = open(options, &clock());
+    ready(&store).await;
+    store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+    server.freeze(true);
+    let faults = async {
+        for _ in 0..100_000 {
+            assert_eq!(by_key(&store, 1).await, None);
+        }
+    };
+    // Each with its time-out would take seven hours.
+    timeout(PATIENCE, faults).await.unwrap();
+    server.freeze(false);
+    ready(&store).await;
+    assert!(matches!(by_key(&store, 1).await, Some(Admission::Admitted { .. })));
+}
+
+#[tokio::test]
+async fn a_replica_and_a_redis_without_memory_let_nobody_through() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let store = open(options(&server.url()), &clock());
+    ready(&store).await;
+    store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+    command(&store, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    assert_eq!(by_key(&store, 1).await, None);
+    assert!(store.probe().await.is_err());
+    command(&store, &["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert_eq!(by_key(&store, 1).await, Some(Admission::Admitted { remaining: 2_699 }));
+    command(&store, &["REPLICAOF", "127.0.0.1", "1"]).await;
+    assert_eq!(by_key(&store, 1).await, None);
+    assert!(store.probe().await.is_err());
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_back_admits_nobody_early_and_says_how_long_to_wait() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let (early, late) = (clock(), clock());
+    late.advance_secs(1_000);
+    // The same Redis, at two times.
+    let now = open(options(&server.url()), &late);
+    ready(&now).await;
+    now.change_key(agent(1), claim(1, SIGNED_SECS + 1_000), KeyChange::Issue(key(1))).await.unwrap();
+    let admit = |store: &RunningRedisStore| {
+        let admit = store.store.clone();
+        async move { admit.enter(agent(1), &Scope::Api, ONE, &Proof::Key(digest(1))).await.unwrap() }
+    };
+    assert_eq!(admit(&now).await, Admission::Admitted { remaining: 0 });
+    let stepped = open(options(&server.url()), &early);
+    ready(&stepped).await;
+    for passed in [0, 999, 1_059] {
+        early.advance_secs(passed - (early_secs(&early)));
+        let Admission::Limited { retry_after } = admit(&stepped).await else { panic!("{passed}") };
+        assert_eq!(retry_after.seconds(), 1_060 - passed);
+    }
+    early.advance_secs(1);
+    assert_eq!(admit(&stepped).await, Admission::Admitted { remaining: 0 });
+}
+
+fn early_secs(clock: &SimulatedClock) -> u64 {
+    use crate::ports::clock::Clock;
+    clock.monotonic_micros() / 1_000_000
+}

@@ -1,0 +1,86 @@
+//! Tests of what only the Redis store does, against real servers: the contract that every store keeps is in
+//! `store/contract.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::{block_in_place, yield_now};
+use tokio::time::timeout;
+
+use crate::domain::redis_url::RedisUrl;
+use crate::ports::clock::Clock;
+use crate::ports::simulated::SimulatedClock;
+use crate::ports::store::Store;
+use crate::store::contract::{Bench, store_contract};
+use crate::store::redis::options::{Options, Shared, TlsFiles};
+use crate::store::redis::scripts::Scripts;
+use crate::store::redis::tests::server::RedisServer;
+use crate::store::redis::{RunningRedisStore, certificates};
+use crate::telemetry::metrics::Metrics;
+
+mod crashes;
+mod faults;
+mod server;
+
+/// The wall clock at the start of a test, in Unix seconds.
+const START_SECS: u64 = 1_700_000_000;
+const DAY_SECS: u64 = 86_400;
+const AHEAD_SECS: u64 = 60;
+
+/// Signatures from here on can't have been used before the first epoch.
+const SIGNED_SECS: u64 = START_SECS + AHEAD_SECS + 1;
+
+/// Longer than anything takes on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn options(url: &str) -> Options {
+    Options {
+        url: RedisUrl::parse(url).unwrap(),
+        password: None,
+        tls: TlsFiles::default(),
+        timeout: Duration::from_secs(10),
+        wait_replicas: 0,
+        wait_timeout: Duration::from_secs(1),
+        nonce_retention_secs: DAY_SECS,
+        max_ahead_secs: AHEAD_SECS,
+    }
+}
+
+/// A store whose scripts take their time from the clock.
+fn open(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
+    let shared = Shared {
+        certificates: certificates(&options.tls).unwrap(),
+        options,
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        metrics: Metrics::new().unwrap(),
+        scripts: Scripts::simulated(),
+        simulated_from_micros: Some(START_SECS * 1_000_000),
+    };
+    RunningRedisStore::on(shared).unwrap()
+}
+
+/// Waits until the store works.
+async fn ready(store: &RunningRedisStore) {
+    let works = async {
+        while store.probe().await.is_err() {
+            yield_now().await;
+        }
+    };
+    timeout(PATIENCE, works).await.unwrap();
+}
+
+fn bench() -> Option<Bench> {
+    let server = RedisServer::start(&[])?;
+    let clock = Arc::new(SimulatedClock::new(START_SECS));
+    let store = open(options(&server.url()), &clock);
+    block_in_place(|| Handle::current().block_on(ready(&store)));
+    Some(Bench {
+        store: Arc::new(store),
+        advance_secs: Box::new(move |secs| clock.advance_secs(secs)),
+        signed_at_secs: SIGNED_SECS,
+        _keep: Box::new(server),
+    })
+}
+
+store_contract!(bench);

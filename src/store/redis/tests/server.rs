@@ -1,0 +1,109 @@
+//! Real servers for tests: each listens on a loopback address of its own, has a folder of its own, and ends with the
+//! test's process, whatever becomes of that.
+
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+
+use crate::domain::redis_url::RedisHost;
+
+/// Runs the server beside a reader of a pipe that closes when the test's process is gone, and kills it then.
+const WATCHED: &str = r#"log=$1; shift
+"$@" >>"$log" 2>&1 & child=$!
+echo $child
+cat >/dev/null
+kill -9 $child
+wait $child"#;
+
+/// The server's program. Tests of it fail instead of being skipped when `TIERGATE_REQUIRE_SERVERS` is 1.
+const PROGRAM: &str = "redis-server";
+
+/// A running server.
+pub(super) struct RedisServer {
+    watcher: Child,
+    pub(super) pid: u32,
+    pub(super) host: RedisHost,
+    arguments: Vec<String>,
+    folder: TempDir,
+}
+
+impl RedisServer {
+    /// Starts a server with further arguments, or says that there is none to start.
+    pub(super) fn start(arguments: &[&str]) -> Option<Self> {
+        if !is_installed() {
+            let required = std::env::var("TIERGATE_REQUIRE_SERVERS").is_ok_and(|value| value == "1");
+            assert!(!required, "{PROGRAM} is not installed; scripts/test-servers installs it");
+            eprintln!("skipped: {PROGRAM} is not installed");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let host = RedisHost { host: own_ip().to_string(), port: 6_379 };
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let (watcher, pid) = run(&host, &folder, &arguments);
+        Some(Self { watcher, pid, host, arguments, folder })
+    }
+
+    /// Kills it as with `kill -9`, and starts it again on the same address and folder.
+    pub(super) fn restart(&mut self) {
+        self.kill();
+        (self.watcher, self.pid) = run(&self.host, &self.folder, &self.arguments);
+    }
+
+    /// Kills it as with `kill -9`.
+    pub(super) fn kill(&mut self) {
+        drop(self.watcher.stdin.take());
+        let _ = self.watcher.wait();
+    }
+
+    /// Stops its time, or lets it go on.
+    pub(super) fn freeze(&self, frozen: bool) {
+        let signal = if frozen { "-STOP" } else { "-CONT" };
+        let done = Command::new("kill").args([signal, &self.pid.to_string()]).status().unwrap();
+        assert!(done.success());
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("redis://{}", self.host)
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn is_installed() -> bool {
+    Command::new(PROGRAM).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+fn run(host: &RedisHost, folder: &TempDir, arguments: &[String]) -> (Child, u32) {
+    let mut watcher = Command::new("sh")
+        .args(["-c", WATCHED, "sh"])
+        .arg(folder.path().join("log"))
+        .args([PROGRAM, "--bind", &host.host, "--port", &host.port.to_string(), "--dir"])
+        .arg(folder.path())
+        .args(["--save", "", "--enable-debug-command", "yes"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(watcher.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (watcher, line.trim().parse().unwrap())
+}
+
+/// A loopback address that nobody else uses: no two servers race for a port on it.
+fn own_ip() -> Ipv4Addr {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let pid = std::process::id();
+    let octet = |number: u32, modulus: u32| u8::try_from(number % modulus).unwrap();
+    // The upper half; other tests that start servers take the lower one.
+    Ipv4Addr::new(127, 216 + octet(pid >> 8, 39), octet(pid, 256), 1 + octet(count, 250))
+}
