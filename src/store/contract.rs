@@ -27,11 +27,17 @@ pub(super) struct Bench {
     pub(super) _keep: Box<dyn Any + Send + Sync>,
 }
 
-/// Makes one test of each of the contract's, on the benches that the function at the path makes. It may make none, where
-/// a server is not installed.
+/// Makes one test of each of the contract's, on the benches that the function at the path makes: it may make none, where
+/// a server is not installed. Or calls all of them in turn, on benches of an expression.
 macro_rules! store_contract {
+    (in_turn: $bench:expr) => {
+        store_contract! { @names in_turn_all $bench }
+    };
     ($bench:path) => {
-        store_contract!($bench:
+        store_contract! { @names each_a_test $bench }
+    };
+    (@names $how:ident $bench:expr) => {
+        store_contract! { @$how $bench,
             each_key_change_has_its_documented_effect,
             a_replaced_key_is_refused_at_once,
             a_key_opens_nothing_but_its_own_agent,
@@ -48,9 +54,9 @@ macro_rules! store_contract {
             retry_after_is_honest,
             of_a_thousand_twins_exactly_one_passes,
             ten_hits_an_hour_per_client_and_agent,
-        );
+        }
     };
-    ($bench:path: $($name:ident),* $(,)?) => {
+    (@each_a_test $bench:expr, $($name:ident),* $(,)?) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
@@ -59,6 +65,9 @@ macro_rules! store_contract {
                 }
             }
         )*
+    };
+    (@in_turn_all $bench:expr, $($name:ident),* $(,)?) => {
+        $(crate::store::contract::$name($bench().await).await;)*
     };
 }
 pub(super) use store_contract;

@@ -19,8 +19,11 @@ use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::{RunningRedisStore, certificates};
 use crate::telemetry::metrics::Metrics;
 
+mod cluster;
 mod crashes;
+mod differential;
 mod faults;
+mod sentinel;
 mod server;
 
 /// The wall clock at the start of a test, in Unix seconds.

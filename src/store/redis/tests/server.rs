@@ -31,25 +31,45 @@ pub(super) struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server with further arguments, or says that there is none to start.
+    /// Starts a server with further arguments, in which `{ip}` is its address; or says that there is none to start.
     pub(super) fn start(arguments: &[&str]) -> Option<Self> {
+        let ip = own_ip().to_string();
+        let common = ["--bind", &ip, "--port", "6379", "--save", "", "--enable-debug-command", "yes"];
+        let further = arguments.iter().map(|argument| argument.replace("{ip}", &ip));
+        let arguments = common.iter().map(|argument| (*argument).to_owned()).chain(further).collect();
+        Self::run(RedisHost { host: ip, port: 6_379 }, arguments, tempfile::tempdir().unwrap())
+    }
+
+    /// Starts a Sentinel that watches a master as "service", and decides alone.
+    pub(super) fn start_sentinel(master: &RedisHost) -> Option<Self> {
+        let ip = own_ip().to_string();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sentinel.conf");
+        let RedisHost { host, port } = master;
+        let text = format!(
+            "bind {ip}\nport 26379\nsentinel monitor service {host} {port} 1\n\
+             sentinel down-after-milliseconds service 300\nsentinel failover-timeout service 3000\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let arguments = vec![file.to_str().unwrap().to_owned(), "--sentinel".to_owned()];
+        Self::run(RedisHost { host: ip, port: 26_379 }, arguments, folder)
+    }
+
+    fn run(host: RedisHost, arguments: Vec<String>, folder: TempDir) -> Option<Self> {
         if !is_installed() {
             let required = std::env::var("TIERGATE_REQUIRE_SERVERS").is_ok_and(|value| value == "1");
             assert!(!required, "{PROGRAM} is not installed; scripts/test-servers installs it");
             eprintln!("skipped: {PROGRAM} is not installed");
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let host = RedisHost { host: own_ip().to_string(), port: 6_379 };
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let (watcher, pid) = run(&host, &folder, &arguments);
+        let (watcher, pid) = run(&folder, &arguments);
         Some(Self { watcher, pid, host, arguments, folder })
     }
 
     /// Kills it as with `kill -9`, and starts it again on the same address and folder.
     pub(super) fn restart(&mut self) {
         self.kill();
-        (self.watcher, self.pid) = run(&self.host, &self.folder, &self.arguments);
+        (self.watcher, self.pid) = run(&self.folder, &self.arguments);
     }
 
     /// Kills it as with `kill -9`.
@@ -80,14 +100,14 @@ fn is_installed() -> bool {
     Command::new(PROGRAM).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-fn run(host: &RedisHost, folder: &TempDir, arguments: &[String]) -> (Child, u32) {
+fn run(folder: &TempDir, arguments: &[String]) -> (Child, u32) {
     let mut watcher = Command::new("sh")
         .args(["-c", WATCHED, "sh"])
         .arg(folder.path().join("log"))
-        .args([PROGRAM, "--bind", &host.host, "--port", &host.port.to_string(), "--dir"])
-        .arg(folder.path())
-        .args(["--save", "", "--enable-debug-command", "yes"])
+        .arg(PROGRAM)
         .args(arguments)
+        .arg("--dir")
+        .arg(folder.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -1,0 +1,181 @@
+//! The embedded store and Redis are fed the same schedule at the same times, and say the same.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::domain::client::ClientNet;
+use crate::domain::quota::Quota;
+use crate::ports::simulated::SimulatedClock;
+use crate::ports::store::{KeyChange, Proof, Scope, Store};
+use crate::store::contract::{agent, claim, digest, key};
+use crate::store::embedded::{EmbeddedStore, Options};
+use crate::store::redis::tests::server::RedisServer;
+use crate::store::redis::tests::{AHEAD_SECS, DAY_SECS, SIGNED_SECS, START_SECS, open, options, ready};
+
+const OPERATIONS: u32 = 100_000;
+
+const AGENTS: u64 = 6;
+
+/// The same numbers in every run (xorshift64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// What is asked next.
+#[derive(Debug)]
+enum Question {
+    Find(u64),
+    Admit(u64, Scope, Quota, Proof),
+    Change(u64, u64, KeyChange),
+    HasKey(u64),
+    Hit(ClientNet, u64, Quota),
+    Left(ClientNet, u64, Quota),
+}
+
+/// Draws questions. Of keys and nonces it knows how many there were, so that old ones come up again.
+struct Schedule {
+    dice: Dice,
+    keys: u64,
+    nonces: u64,
+}
+
+impl Schedule {
+    fn quota(&mut self) -> Quota {
+        let limits = [1, 2, 3, 16, 17, 166];
+        Quota::per_minute(limits[self.dice.below(limits.len() as u64) as usize])
+    }
+
+    /// Mostly one of the last few.
+    fn old(&mut self, count: u64) -> u64 {
+        count.saturating_sub(self.dice.below(8))
+    }
+
+    fn nonce(&mut self) -> u64 {
+        if self.dice.below(3) == 0 {
+            return self.old(self.nonces);
+        }
+        self.nonces += 1;
+        self.nonces
+    }
+
+    fn change(&mut self) -> KeyChange {
+        self.keys += 1;
+        match self.dice.below(4) {
+            0 => KeyChange::Issue(key(self.keys)),
+            1 => KeyChange::Revoke,
+            _ => KeyChange::Rotate(key(self.keys)),
+        }
+    }
+
+    fn next(&mut self) -> Question {
+        let agent = self.dice.below(AGENTS);
+        let scope = if self.dice.below(2) == 0 { Scope::Api } else { Scope::Tenant("acme".into()) };
+        let last = u8::try_from(self.dice.below(2)).unwrap();
+        let client = ClientNet::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
+        let ten = Quota::per_hour(10 + u32::from(last));
+        match self.dice.below(100) {
+            0..60 => {
+                let number = self.old(self.keys);
+                Question::Admit(agent, scope, self.quota(), Proof::Key(digest(number)))
+            }
+            60..75 => {
+                let proof = Proof::Nonce(claim(self.nonce(), SIGNED_SECS));
+                Question::Admit(agent, scope, self.quota(), proof)
+            }
+            75..80 => Question::Change(agent, self.nonce(), self.change()),
+            80..85 => Question::Find(self.old(self.keys)),
+            85..88 => Question::HasKey(agent),
+            88..95 => Question::Hit(client, agent, ten),
+            _ => Question::Left(client, agent, ten),
+        }
+    }
+
+    /// Often nothing, often to the edge of a window, in microseconds.
+    fn pause_micros(&mut self) -> u64 {
+        match self.dice.below(10) {
+            0..5 => 0,
+            5 => 1,
+            6 => self.dice.below(1_000_000),
+            7 => 1_000_000,
+            8 => self.dice.below(3_000_000),
+            _ => [59_999_999, 60_000_000, 7_500_000, 100][self.dice.below(4) as usize] / 16,
+        }
+    }
+}
+
+/// The whole answer, as text.
+async fn answer(store: &dyn Store, question: &Question) -> String {
+    match question {
+        Question::Find(number) => format!("{:?}", store.find(&digest(*number)).await.unwrap()),
+        Question::Admit(number, scope, quota, proof) => {
+            format!("{:?}", store.admit(agent(*number), scope, *quota, proof).await.unwrap())
+        }
+        Question::Change(number, nonce, change) => {
+            let claim = claim(*nonce, SIGNED_SECS);
+            format!("{:?}", store.change_key(agent(*number), claim, change.clone()).await.unwrap())
+        }
+        Question::HasKey(number) => format!("{:?}", store.has_key(agent(*number)).await.unwrap()),
+        Question::Hit(client, number, quota) => {
+            format!("{:?}", store.hit(*client, agent(*number), *quota).await.unwrap())
+        }
+        Question::Left(client, number, quota) => {
+            format!("{:?}", store.left(*client, agent(*number), *quota).await.unwrap())
+        }
+    }
+}
+
+/// A folder in memory where there is one: what is compared is not the disk.
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_questions_are_answered_alike_by_both_stores() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let clock = Arc::new(SimulatedClock::new(START_SECS));
+    let folder = folder();
+    let path = folder.path().to_owned();
+    let embedded = Options { path, nonce_retention_secs: DAY_SECS, max_ahead_secs: AHEAD_SECS };
+    let embedded = EmbeddedStore::open(embedded, Arc::clone(&clock) as _).unwrap();
+    let redis = open(options(&server.url()), &clock);
+    // A second replica, which takes every other admission.
+    let other = open(options(&server.url()), &clock);
+    ready(&redis).await;
+    ready(&other).await;
+
+    let mut schedule = Schedule { dice: Dice(0x9e37_79b9_7f4a_7c15), keys: 0, nonces: 0 };
+    let mut seen = std::collections::BTreeMap::<String, u32>::new();
+    for number in 0..OPERATIONS {
+        clock.advance_micros(schedule.pause_micros());
+        let question = schedule.next();
+        let by_other = matches!(question, Question::Admit(..) | Question::HasKey(_) | Question::Hit(..));
+        let replica = if by_other && number % 2 == 0 { &other } else { &redis };
+        let expected = answer(&embedded, &question).await;
+        assert_eq!(answer(replica, &question).await, expected, "{number}: {question:?}");
+        let kind: String = expected.chars().take_while(|char| char.is_alphabetic()).collect();
+        *seen.entry(kind).or_default() += 1;
+    }
+    for kind in [
+        "Admitted",
+        "Limited",
+        "KeyRevoked",
+        "NonceUsed",
+        "Done",
+        "KeyExists",
+        "Counted",
+        "None",
+        "Some",
+        "true",
+    ] {
+        assert!(seen.get(kind).is_some_and(|count| *count > 100), "{kind}: {seen:?}");
+    }
+}
