@@ -17,7 +17,9 @@ mod standing;
 
 use std::sync::Arc;
 
+use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::ApiKeyFormat;
+use crate::domain::denial::Denial;
 use crate::domain::eip712::SigningDomain;
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
@@ -29,7 +31,7 @@ use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::Chain;
 use crate::ports::clock::{Clock, Entropy};
-use crate::ports::store::{Scope, Store};
+use crate::ports::store::{Proof, Scope, Store};
 
 /// What the pipeline stands on.
 pub struct Ports {
@@ -112,8 +114,29 @@ impl Pipeline {
 
     async fn walk(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let principal = self.authenticate(&ask.credential).await?; // 400 timestamp, 401, 404, 503
-        let standing = self.stand(principal, ask).await?; // 403, 404, 503
+        let (agent, proof) = (principal.agent(), *principal.proof());
+        let standing = match self.stand(principal, ask).await {
+            Ok(standing) => standing,
+            Err(refusal) => return Err(self.unless_revoked(agent, &proof, ask, refusal).await), // 403, 404, 503
+        };
         self.meter(standing, ask).await // 401 revoked, 400 nonce, 429
+    }
+
+    /// Who asks comes before how they stand: a key that was replaced elsewhere learns nothing of the agent, though it may
+    /// still have been found.
+    async fn unless_revoked(
+        &self,
+        agent: AgentId,
+        proof: &Proof,
+        ask: &Ask<'_>,
+        refusal: Refusal,
+    ) -> Refusal {
+        let Proof::Key(digest) = proof else { return refusal };
+        match self.ports.store.is_current(agent, digest).await {
+            Ok(true) => refusal,
+            Ok(false) => Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into(),
+            Err(fault) => fault.into(),
+        }
     }
 
     /// Forgets what no longer matters of clients that sent bad credentials. To be called now and then.

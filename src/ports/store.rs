@@ -109,9 +109,16 @@ pub enum KeyChanged {
 /// Keys, nonces and windows.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// What the key with this digest was minted for; nothing when it is unknown, revoked or rotated out. Whether it
-    /// is still current when it counts is decided by [`Self::admit`].
+    /// What the key with this digest was minted for; nothing when it is unknown, or known to be revoked or rotated out.
+    /// A store that many processes share may not know that yet: whether a key is still current when it counts is
+    /// decided by [`Self::admit`].
     async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault>;
+
+    /// Whether the key is the agent's current one at this moment, whoever changed it. For refusals, which a revoked key
+    /// must not learn from; [`Self::admit`] looks for itself.
+    async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
+        Ok(self.find(digest).await?.is_some_and(|owner| owner.agent == agent))
+    }
 
     /// Checks the proof and the agent's window, and records the admission.
     async fn admit(

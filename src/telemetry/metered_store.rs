@@ -113,6 +113,10 @@ impl Store for MeteredStore {
         self.timed(&self.find, self.inner.find(digest)).await
     }
 
+    async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
+        self.timed(&self.find, self.inner.is_current(agent, digest)).await
+    }
+
     async fn admit(
         &self,
         agent: AgentId,

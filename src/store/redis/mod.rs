@@ -230,6 +230,14 @@ impl Store for RunningRedisStore {
         self.store.look_up(digest).await.map_err(fault("find a key"))
     }
 
+    async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
+        let get = Request::command("GET").arg(names::record(agent));
+        let record = self.store.servers.ask(Shard::of_agent(agent), get).await;
+        let record = record.map_err(fault("look at a key"))?;
+        let current = bytes(&record).and_then(|bytes| bytes.try_into().ok()).map(KeyDigest::from_bytes);
+        Ok(current.as_ref() == Some(digest))
+    }
+
     async fn admit(
         &self,
         agent: AgentId,

@@ -23,6 +23,8 @@ mod cluster;
 mod crashes;
 mod differential;
 mod faults;
+mod real;
+mod replicas;
 mod sentinel;
 mod server;
 
@@ -70,7 +72,8 @@ async fn ready(store: &RunningRedisStore) {
             yield_now().await;
         }
     };
-    timeout(PATIENCE, works).await.unwrap();
+    let in_time = timeout(PATIENCE, works).await;
+    assert!(in_time.is_ok(), "{:?}", store.probe().await);
 }
 
 fn bench() -> Option<Bench> {

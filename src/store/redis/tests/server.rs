@@ -72,6 +72,13 @@ impl RedisServer {
         (self.watcher, self.pid) = run(&self.folder, &self.arguments);
     }
 
+    /// Starts it again with more arguments.
+    pub(super) fn instead(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self.restart();
+        self
+    }
+
     /// Kills it as with `kill -9`.
     pub(super) fn kill(&mut self) {
         drop(self.watcher.stdin.take());
