@@ -85,6 +85,7 @@ impl Scene {
         let store = Arc::new(TamperedStore {
             inner,
             revokes_before_admit: AtomicBool::new(false),
+            revoked_elsewhere: AtomicBool::new(false),
             broken: Mutex::new(None),
             calls: Mutex::default(),
         });

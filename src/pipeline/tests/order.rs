@@ -47,6 +47,19 @@ async fn a_revoked_key_of_an_agent_without_stake_is_401() {
 }
 
 #[tokio::test]
+async fn a_key_that_another_replica_revoked_is_401_whatever_else_is_wrong() {
+    let scene = Scene::new();
+    let key = scene.key(None).await;
+    scene.store.revoked_elsewhere.store(true, Ordering::SeqCst);
+    scene.stake(0);
+    assert_eq!(scene.verdict(&key).await, "401 key");
+    *scene.chain.profile.lock() = Word::Is(None);
+    assert_eq!(scene.verdict(&key).await, "401 key");
+    *scene.chain.profile.lock() = Word::Down;
+    assert_eq!(scene.verdict(&key).await, "401 key");
+}
+
+#[tokio::test]
 async fn signatures_window_then_owner_then_signer_then_profile_then_tier_then_nonce_then_limit() {
     let scene = Scene::new();
     let now = super::START_SECS;

@@ -100,6 +100,8 @@ pub(super) struct TamperedStore {
     pub(super) inner: EmbeddedStore,
     /// The agent's key is revoked after it was found and before the admission is decided.
     pub(super) revokes_before_admit: AtomicBool,
+    /// Another replica revoked the key, and this one still finds it.
+    pub(super) revoked_elsewhere: AtomicBool,
     /// The verb that fails.
     pub(super) broken: Mutex<Option<&'static str>>,
     pub(super) calls: Mutex<HashMap<&'static str, usize>>,
@@ -124,6 +126,11 @@ impl Store for TamperedStore {
     async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
         self.enter("find")?;
         self.inner.find(digest).await
+    }
+
+    async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
+        let elsewhere = self.revoked_elsewhere.load(Ordering::SeqCst);
+        Ok(!elsewhere && self.inner.is_current(agent, digest).await?)
     }
 
     async fn admit(
