@@ -280,7 +280,6 @@ def _bomb(world):
 
 
 ALIKE = "abuse: more than 128 headers are answered or refused alike over both versions"
-KNOWN[ALIKE] = "HTTP/1.1 has a limit of 128 headers beside that of 32 KiB, HTTP/2 that of 32 KiB alone"
 
 
 @check(ALIKE)

@@ -81,7 +81,6 @@ def _faults(world):
 
 
 SLOWLY = "h2c upstream: a steady upload may take longer than the time limit of reads"
-KNOWN[SLOWLY] = "the proxy library counts an HTTP/2 upstream's silence from the request's head on, whatever is uploaded"
 
 
 @check(SLOWLY)

@@ -27,7 +27,7 @@ pub(super) enum NoHead {
     Gone,
     /// It takes too long to arrive.
     TooSlow,
-    /// It is longer than [`HEAD_BYTES_MAX`].
+    /// It is longer than [`HEAD_BYTES_MAX`], or holds too many headers.
     TooLong,
     /// It may be read in more than one way, or is not HTTP.
     Malformed(Problem),
@@ -48,7 +48,10 @@ async fn read_untimed(stream: &mut Stream, buffer: &mut BytesMut) -> Result<Head
         if let Some(end) = end_of_head(buffer, searched) {
             let head =
                 buffer.get(..end).filter(|head| head.len() <= HEAD_BYTES_MAX).ok_or(NoHead::TooLong)?;
-            return framing::check(head).map_err(NoHead::Malformed);
+            return framing::check(head).map_err(|problem| match problem {
+                framing::TOO_MANY_HEADERS => NoHead::TooLong,
+                other => NoHead::Malformed(other),
+            });
         }
         if buffer.len() > HEAD_BYTES_MAX {
             return Err(NoHead::TooLong);

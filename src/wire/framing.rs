@@ -45,6 +45,9 @@ const OPTIONS_MAX: usize = 9;
 /// Headers that `Connection` must not take away.
 const PROTECTED: [&[u8]; 4] = [b"host", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"];
 
+/// What is wrong with a head of more than [`HEADERS_MAX`] headers.
+pub const TOO_MANY_HEADERS: Problem = "there are more than 128 headers";
+
 /// The most headers of a request.
 pub const HEADERS_MAX: usize = 128;
 
@@ -129,7 +132,7 @@ fn check_header(line: &[u8], http_1_0: bool, seen: &mut Seen) -> Result<(), Prob
     let value = value.get(1..).unwrap_or_default().trim_ascii();
     seen.headers += 1;
     if seen.headers > HEADERS_MAX {
-        return Err("there are more than 128 headers");
+        return Err(TOO_MANY_HEADERS);
     }
     if name.eq_ignore_ascii_case(b"host") {
         seen.hosts += 1;
