@@ -47,6 +47,10 @@ fn knock(service: &Service, path: &str, status: u16, count: u64, body: &(dyn Fn(
     });
 }
 
+/// How many floods there are until one leaves memory flat. What each stranger leaves is left in all of them; what the
+/// allocator takes once is not.
+const FLOODS_MAX: u64 = 3;
+
 /// Memory stays flat over a flood, and an agent with a key is served within reason beside it.
 fn flood(
     service: &Service,
@@ -57,19 +61,27 @@ fn flood(
     body: &(dyn Fn(u64) -> String + Sync),
 ) {
     knock(service, path, status, WARM_UP, body);
-    let before = service.resident_kib();
-    std::thread::scope(|scope| {
-        let strangers = scope.spawn(|| knock(service, path, status, count, &|number| body(WARM_UP + number)));
-        while !strangers.is_finished() {
-            let watch = Stopwatch::start();
-            let answer = service.verify(key);
-            assert!(matches!(answer.status, 200 | 429), "{}", answer.text());
-            assert!(watch.elapsed() < SOON, "{:?}", watch.elapsed());
+    let mut grown = Vec::new();
+    for round in 0..FLOODS_MAX {
+        let first = WARM_UP + round * count;
+        let before = service.resident_kib();
+        std::thread::scope(|scope| {
+            let strangers =
+                scope.spawn(|| knock(service, path, status, count, &|number| body(first + number)));
+            while !strangers.is_finished() {
+                let watch = Stopwatch::start();
+                let answer = service.verify(key);
+                assert!(matches!(answer.status, 200 | 429), "{}", answer.text());
+                assert!(watch.elapsed() < SOON, "{:?}", watch.elapsed());
+            }
+        });
+        assert!(matches!(service.verify(key).status, 200 | 429));
+        grown.push(service.resident_kib().saturating_sub(before));
+        if grown.last().is_some_and(|grown| *grown <= growth_kib_max(count)) {
+            return;
         }
-    });
-    let grown = service.resident_kib().saturating_sub(before);
-    assert!(grown <= growth_kib_max(count), "{grown} KiB for {count} strangers");
-    assert!(matches!(service.verify(key).status, 200 | 429));
+    }
+    panic!("{grown:?} KiB for {count} strangers each");
 }
 
 fn fifty_thousand_unknown_keys_leave_memory_flat_and_a_good_agent_passes(world: &World) {
