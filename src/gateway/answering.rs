@@ -84,9 +84,7 @@ impl Gateway {
 
 /// Writes the limits into an upstream's answer, instead of its own.
 pub(super) fn dress(response: &mut ResponseHeader, ctx: &Context) -> Result<(), Box<Error>> {
-    let about_limits: Vec<_> =
-        response.headers.keys().filter(|name| is_about_limits(name)).cloned().collect();
-    for name in about_limits {
+    for name in about_limits(&response.headers) {
         response.remove_header(&name);
     }
     if response.status != StatusCode::SWITCHING_PROTOCOLS {

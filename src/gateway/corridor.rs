@@ -43,16 +43,14 @@ impl Gateway {
         let place = self.route(session.req_header(), ctx)?; // 404, 405
         let upstreams = Arc::clone(place.site.upstreams(place.decision.route));
         let upgrades = place.decision.upgrades;
-        let traveller = match place.decision.access {
-            RouteAccess::Deny => return Err(ErrorCause::Forbidden), // 403
-            RouteAccess::Public => {
-                check_length(session.req_header(), &place.site)?; // 413
-                Traveller::Anyone
-            }
-            RouteAccess::Agents => {
-                check_length(session.req_header(), &place.site)?; // 413
-                Traveller::Agent(self.admit(session.req_header(), peer, &place).await?) // 400, 401, 403, 404, 429, 500, 503
-            }
+        if place.decision.access == RouteAccess::Deny {
+            return Err(ErrorCause::Forbidden); // 403
+        }
+        check_length(session.req_header(), &place.site)?; // 413
+        let traveller = if place.decision.access == RouteAccess::Public {
+            Traveller::Anyone
+        } else {
+            Traveller::Agent(self.admit(session.req_header(), peer, &place).await?) // 400, 401, 403, 404, 429, 500, 503
         };
         Ok(Passage { traveller, upstreams, upgrades, peer })
     }

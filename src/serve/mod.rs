@@ -8,6 +8,7 @@ pub(crate) mod whole;
 mod bounded;
 mod head;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,7 +118,8 @@ impl<D: Door> ServerApp for HttpShell<D> {
         let mut ahead = BytesMut::new();
         loop {
             if ahead.is_empty() {
-                await_first_byte(&mut stream, shutdown, IDLE_TIME_MAX).await?;
+                // Read and not peeked at: a stream of TLS can't be peeked into, and may be idle as long as any.
+                await_request(stream.read_buf(&mut ahead), shutdown).await.filter(|read| *read > 0)?;
             }
             (stream, ahead) = self.serve_one(stream, ahead, shutdown).await?;
             if *shutdown.borrow() {
@@ -201,9 +203,8 @@ async fn begin(mut stream: Stream, shutdown: &ShutdownWatch) -> Option<(Stream, 
         let is_agreed = matches!(stream.selected_alpn_proto(), Some(ALPN::H2));
         return if is_agreed { Some((with_preface(stream).await?, true)) } else { Some((stream, false)) };
     }
-    await_first_byte(&mut stream, shutdown, IDLE_TIME_MAX).await?;
     let mut start = [0; 1];
-    stream.try_peek(&mut start).await.ok()?;
+    await_request(stream.try_peek(&mut start), shutdown).await?;
     // No request of HTTP/1 is shorter than what is peeked at here.
     if !PREFACE_START.starts_with(&start) {
         return Some((stream, false));
@@ -227,12 +228,11 @@ async fn with_preface(mut stream: Stream) -> Option<Stream> {
     (preface == *PREFACE).then(|| Box::new(Bounded::new(stream, ahead, Extent::Rest)) as Stream)
 }
 
-/// Waits until a request begins; nothing when none does.
-async fn await_first_byte(stream: &mut Stream, shutdown: &ShutdownWatch, longest: Duration) -> Option<()> {
+/// Waits until the first bytes of a request are there; nothing when none come.
+async fn await_request<T>(first: impl Future<Output = io::Result<T>>, shutdown: &ShutdownWatch) -> Option<T> {
     let mut stopping = shutdown.clone();
-    let mut first_byte = [0];
     tokio::select! {
-        begun = timeout(longest, stream.try_peek(&mut first_byte)) => begun.ok()?.ok().map(drop),
+        begun = timeout(IDLE_TIME_MAX, first) => begun.ok()?.ok(),
         _ = stopping.wait_for(|stopping| *stopping) => None,
     }
 }
