@@ -35,4 +35,4 @@ contracts: ## Compile the Solidity registries again
 
 clean: ## Remove what was built and installed here
 	cargo clean
-	rm -rf tools/node_modules
+	rm -rf tools/node_modules tools/servers

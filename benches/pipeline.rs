@@ -23,8 +23,8 @@ use alloy::signers::local::PrivateKeySigner;
 use async_trait::async_trait;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use sha2::{Digest, Sha256};
-use tiergate::chain::reader::{ChainReader, Registries};
-use tiergate::chain::rpc::RpcPool;
+use tiergate::chain::reader::{ChainReader, Lifetimes, Registries};
+use tiergate::chain::rpc::{Pool, PoolSettings};
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use tiergate::domain::client::ClientNet;
@@ -40,7 +40,7 @@ use tiergate::os::Os;
 use tiergate::pipeline::credential::{Ask, Credential, SignedRequest};
 use tiergate::pipeline::custody::KeyOrder;
 use tiergate::pipeline::{Access, Pipeline, Ports, Rules};
-use tiergate::ports::chain::Chain;
+use tiergate::ports::chain::{Asker, Chain};
 use tiergate::ports::clock::Clock;
 use tiergate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
@@ -168,12 +168,19 @@ impl Scene {
         let os = Arc::new(Os::new());
         let clock: Arc<dyn Clock> = os.clone();
         let metrics = Metrics::new().expect("the metrics are distinct");
-        let url = RpcUrl::parse(&node.url).expect("it is a URL");
-        let rpc = RpcPool::new(&[url], Duration::from_secs(2), clock.clone(), metrics.clone())
-            .expect("an HTTP client");
+        let urls = [RpcUrl::parse(&node.url).expect("it is a URL")];
+        let settings = PoolSettings {
+            urls: &urls,
+            headers: &[],
+            request_timeout: Duration::from_secs(2),
+            chain_id: None,
+            signature_chain_id: 8004,
+        };
+        let rpc = Pool::new(&settings, clock.clone(), metrics.clone()).expect("an HTTP client");
         // A lifetime beyond any benchmark: the cached path is what is measured.
-        let reader =
-            ChainReader::new(rpc, registries(), Duration::from_secs(86_400), clock.clone(), &metrics);
+        let day = Duration::from_secs(86_400);
+        let lifetimes = Lifetimes { poll_interval: day, max_staleness: day };
+        let reader = ChainReader::new(Arc::new(rpc), registries(), lifetimes, clock.clone(), &metrics);
         let chain: Arc<dyn Chain> = Arc::new(reader);
         let folder = tempfile::tempdir().expect("a folder");
         let options =
@@ -269,8 +276,20 @@ impl Chain for KnownChain {
         self.0.latest_profile(agent).await
     }
 
-    async fn owner(&self, _agent: AgentId) -> Result<Option<Address>, tiergate::ports::chain::ChainFault> {
+    async fn owner(
+        &self,
+        _agent: AgentId,
+        _asker: Asker,
+    ) -> Result<Option<Address>, tiergate::ports::chain::ChainFault> {
         Ok(Some(self.1))
+    }
+
+    fn was_owned_by(&self, agent: AgentId, address: Address) -> bool {
+        self.0.was_owned_by(agent, address)
+    }
+
+    fn out_of_time(&self) -> tiergate::ports::chain::ChainFault {
+        self.0.out_of_time()
     }
 
     async fn probe(&self) -> Result<(), tiergate::ports::chain::ChainFault> {
@@ -300,6 +319,10 @@ impl Store for YesStore {
     }
 
     async fn hit(&self, _: ClientNet, _: AgentId, _: Quota) -> Result<Metered, StoreFault> {
+        Ok(Metered::Counted { remaining: 0 })
+    }
+
+    async fn charge(&self, _: ClientNet, _: AgentId, _: Quota) -> Result<Metered, StoreFault> {
         Ok(Metered::Counted { remaining: 0 })
     }
 

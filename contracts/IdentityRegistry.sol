@@ -11,6 +11,8 @@ contract IdentityRegistry {
     event Transfer(address indexed from, address indexed to, uint256 indexed tokenId);
     event Approval(address indexed owner, address indexed approved, uint256 indexed tokenId);
     event ApprovalForAll(address indexed owner, address indexed operator, bool approved);
+    // ERC-4906.
+    event MetadataUpdate(uint256 _tokenId);
 
     // Names and shapes of ERC-6093.
     error ERC721NonexistentToken(uint256 tokenId);
@@ -57,8 +59,9 @@ contract IdentityRegistry {
     }
 
     function supportsInterface(bytes4 interfaceId) external pure returns (bool) {
-        // ERC-165, ERC-721, ERC-721 metadata
-        return interfaceId == 0x01ffc9a7 || interfaceId == 0x80ac58cd || interfaceId == 0x5b5e139f;
+        // ERC-165, ERC-721, ERC-721 metadata, ERC-4906
+        return interfaceId == 0x01ffc9a7 || interfaceId == 0x80ac58cd || interfaceId == 0x5b5e139f
+            || interfaceId == 0x49064906;
     }
 
     /// Mints the lowest id that the counter has not passed and nobody holds.
@@ -86,6 +89,7 @@ contract IdentityRegistry {
     function setTokenURI(uint256 id, string calldata uri) external {
         _requireApproved(ownerOf(id), id);
         _uris[id] = uri;
+        emit MetadataUpdate(id);
     }
 
     function approve(address to, uint256 id) external {

@@ -1,4 +1,5 @@
-//! Fills an embedded store with agents that have keys, for measuring memory and start-up: `fill FOLDER AGENTS`.
+//! Fills an embedded store with agents that have keys, for measuring: `fill FOLDER AGENTS`. The key of agent 26 is
+//! `svc_live_v1_` and 26 in 64 hexadecimal digits, `…01a`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 use std::path::PathBuf;
@@ -52,7 +53,8 @@ async fn main() -> ExitCode {
 }
 
 async fn issue(store: &dyn Store, agent: u64, now_secs: u64) -> bool {
-    let digest = KeyDigest::from_bytes(Sha256::digest(agent.to_be_bytes()).into());
+    // A script that asks with the keys can write them: the agent's number in as many digits as a key has.
+    let digest = KeyDigest::from_bytes(Sha256::digest(format!("svc_live_v1_{agent:064x}")).into());
     let declared_endpoint = Endpoint::parse(&format!("https://agent-{agent}.example/hook")).ok();
     let change = KeyChange::Issue(NewKey { digest, declared_endpoint });
     let claim = NonceClaim { nonce: Nonce::new(U256::from(agent)), signed_at: UnixSeconds(now_secs) };

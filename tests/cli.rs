@@ -305,6 +305,138 @@ fn check_reads_the_certificates_that_are_named() {
     assert!(said.contains("/nowhere/tls.crt") && said.contains("/nowhere/tls.key"), "{said}");
 }
 
+/// A certificate that vouches for itself, and its key.
+fn self_signed() -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(["redis.example".to_owned()]).unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+/// A configuration with these lines in `[store]`, checked in a folder with these files.
+fn check_store(files: &[(&str, &str)], store: &str, rest: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let contracts = "[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
+                     stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n";
+    let text = format!("{contracts}\n[store]\nkind = \"redis\"\n{store}\n{rest}");
+    std::fs::write(folder.path().join("tiergate.toml"), text).unwrap();
+    command(&["check", "--config", "tiergate.toml"]).current_dir(folder.path()).output().unwrap()
+}
+
+#[test]
+fn check_reads_every_file_of_the_store_and_names_the_key_of_each_that_is_wrong() {
+    let (cert, key) = self_signed();
+    let (_, other_key) = self_signed();
+    let all = "url = \"rediss-sentinel://a,b/service\"\nca = \"ca\"\ncert = \"cert\"\nkey = \"key\"\n\
+               password_file = \"word\"\nsentinel_password_file = \"other-word\"";
+    let sound = [("ca", &*cert), ("cert", &cert), ("key", &key), ("word", "p\n"), ("other-word", "q")];
+    let output = check_store(&sound, all, "");
+    assert!(output.status.success(), "{output:?}");
+
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA";
+    for (name, instead, problem) in [
+        ("ca", None, "store.ca: ca: can't be read: No such file"),
+        ("ca", Some(&*key), "store.ca: ca: holds no certificate"),
+        ("ca", Some(broken), "store.ca: ca: is not well-formed PEM"),
+        ("cert", None, "store.cert: cert: can't be read: "),
+        ("cert", Some(&key), "store.cert: cert: holds no certificate"),
+        ("key", None, "store.key: key: can't be read: "),
+        ("key", Some(&cert), "store.key: key: holds no private key"),
+        ("key", Some(&other_key), "store.key: key: does not belong to the certificate in cert"),
+        ("word", None, "store.password_file: word: can't be read: "),
+        ("word", Some("\n"), "store.password_file: word: holds no password"),
+        ("other-word", None, "store.sentinel_password_file: other-word: can't be read: "),
+        ("other-word", Some(""), "store.sentinel_password_file: other-word: holds no password"),
+    ] {
+        let mut files: Vec<(&str, &str)> = sound.into_iter().filter(|(other, _)| *other != name).collect();
+        files.extend(instead.map(|text| (name, text)));
+        let said = failure(&check_store(&files, all, ""), 2);
+        assert!(said.lines().count() == 2 && said.contains(&format!("\n  {problem}")), "{problem}: {said}");
+    }
+
+    // All of them, and what is wrong elsewhere, at once; with or without it.
+    let places = ["ca", "cert", "key", "password_file", "sentinel_password_file"];
+    for (rest, elsewhere) in [("", 0), ("[listen]\napi = \"x\"\n[surprise]", 2)] {
+        let said = failure(&check_store(&[], all, rest), 2);
+        assert_eq!(said.lines().count(), 1 + places.len() + elsewhere, "{said}");
+        for place in places {
+            assert!(said.contains(&format!("\n  store.{place}: ")), "{place}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_service_whose_store_names_unusable_files_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
+    let output = command(&["run", "--config", shipped])
+        .current_dir(folder.path())
+        .env("TIERGATE__LISTEN__API", free_address())
+        .env("TIERGATE__LISTEN__ADMIN", free_address())
+        .env("TIERGATE__STORE__KIND", "redis")
+        .env("TIERGATE__STORE__URL", "rediss://127.0.0.1:1")
+        .env("TIERGATE__STORE__CA", "no-ca")
+        .env("TIERGATE__STORE__PASSWORD_FILE", "no-password")
+        .output()
+        .unwrap();
+    let said = failure(&output, 1);
+    assert!(
+        said.contains("store.ca: no-ca: ") && said.contains("store.password_file: no-password: "),
+        "{said}"
+    );
+}
+
+/// A service without its chain and its store.
+fn lives_and_is_not_ready(speaks_tls: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
+    let (api, admin) = (free_address(), free_address());
+    let (cert, key) = self_signed();
+    std::fs::write(folder.path().join("cert"), cert).unwrap();
+    std::fs::write(folder.path().join("key"), key).unwrap();
+    let in_place = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.current_dir(folder.path()).env("TIERGATE_CONFIG", shipped);
+        command.env("TIERGATE__LISTEN__API", &api).env("TIERGATE__LISTEN__ADMIN", &admin);
+        command.env("TIERGATE__STORE__KIND", "redis").env("TIERGATE__STORE__URL", "redis://127.0.0.1:1");
+        command.env("TIERGATE__CHAIN__RPC_URLS", "http://127.0.0.1:1");
+        if speaks_tls {
+            command.env("TIERGATE__LISTEN__TLS__CERT", "cert").env("TIERGATE__LISTEN__TLS__KEY", "key");
+        }
+        command
+    };
+    let health = |extra: &[&str]| in_place(&[&["health"], extra].concat()).output().unwrap();
+    assert!(failure(&health(&[]), 1).contains("does not answer"));
+    let mut running = in_place(&["run"]).stderr(Stdio::null()).spawn().unwrap();
+    // Each try is a process of its own, so that many of them are time enough.
+    let alive = (0..5_000).any(|_| running.try_wait().unwrap().is_some() || health(&[]).status.success());
+    assert!(alive && running.try_wait().unwrap().is_none());
+    let said = failure(&health(&["--ready"]), 1);
+    let scheme = if speaks_tls { "https" } else { "http" };
+    assert!(said.contains(&format!("{scheme}://{api}/readyz answers 503")), "{said}");
+    running.kill().unwrap();
+    running.wait().unwrap();
+}
+
+#[test]
+fn health_says_whether_the_service_lives_and_whether_it_is_ready() {
+    let dev = Dev::shared();
+    let config = dev.config();
+    for (extra, path) in [(&[][..], "alive"), (&["--ready"], "ready")] {
+        let output = tiergate(&[&["health", "--config", &config], extra].concat());
+        assert!(output.status.success(), "{path}: {output:?}");
+    }
+
+    for speaks_tls in [false, true] {
+        lives_and_is_not_ready(speaks_tls);
+    }
+    assert!(
+        failure(&tiergate(&["health", "--config", "/nonexistent"]), 2).contains("[listen] of /nonexistent")
+    );
+}
+
 #[test]
 fn an_address_in_use_is_a_sentence_and_not_a_backtrace() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,10 +1,16 @@
 //! The composition root: configuration → ports → pipeline → doors → Pingora server.
 
+pub(crate) mod nodes;
 pub(crate) mod reload;
 pub(crate) mod source;
+pub(crate) mod store_files;
 pub(crate) mod tenants;
 
+mod chain;
+#[cfg(feature = "dev-chain")]
+mod own_node;
 mod store;
+mod supervision;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -17,19 +23,22 @@ use pingora::listeners::ListenerConfig;
 use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownWatch};
+#[cfg(feature = "dev-chain")]
+use pingora::services::ServiceHandle;
 use pingora::services::background::{BackgroundService, background_service};
 use pingora::services::listening::Service;
 
 use crate::admin::Admin;
 use crate::api::Api;
+use crate::app::chain::Follow;
+use crate::app::nodes::NodeWatch;
+#[cfg(feature = "dev-chain")]
+use crate::app::own_node::Listens;
 use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
 use crate::app::store::StoreError;
 use crate::app::tenants::Tenants;
-use crate::chain::reader::{ChainReader, Registries};
-use crate::chain::rpc::RpcPool;
 use crate::config::Settings;
-use crate::config::chain::ChainSettings;
 use crate::domain::eip712::SigningDomain;
 use crate::domain::tier::Tier;
 use crate::gateway::Gateway;
@@ -83,6 +92,9 @@ pub(crate) enum StartError {
     /// No HTTP client for the chain.
     #[error("cannot make an HTTP client for the chain: {0}")]
     Http(#[from] reqwest::Error),
+    /// Headers for nodes that can't be read from their files, each with its file.
+    #[error("headers for RPC nodes can't be used:\n  {}", .0.join("\n  "))]
+    Headers(Vec<String>),
     /// Two metrics of one name.
     #[error("cannot register the metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -102,6 +114,9 @@ pub(crate) struct App {
     readiness: Arc<Readiness>,
     tenants: Arc<Tenants>,
     connections_max: usize,
+    /// What asks nodes by itself.
+    #[cfg(feature = "dev-chain")]
+    chain_users: Vec<ServiceHandle>,
 }
 
 /// Where a door listens, and how.
@@ -126,7 +141,10 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
         let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
-        let chain: Arc<dyn Chain> = Arc::new(chain_reader(&settings.chain, &clock, &metrics)?);
+        let nodes = Arc::new(nodes::pool(settings, &clock, &metrics)?);
+        let reader = chain::reader(&settings.chain, &nodes, &clock, &metrics);
+        let follow = Follow { follower: Arc::new(reader.follower()), metrics: metrics.clone() };
+        let chain: Arc<dyn Chain> = Arc::new(reader);
         let store = store::open(settings, &clock, &metrics)?;
         let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
@@ -141,6 +159,8 @@ impl App {
             readiness,
             tenants: Arc::new(tenants),
             connections_max: settings.listen.max_connections as usize,
+            #[cfg(feature = "dev-chain")]
+            chain_users: Vec::new(),
         };
         app.server.bootstrap();
         let reloader = Reloader::new(Arc::clone(&app.tenants), early_hangup, app.metrics.clone());
@@ -149,6 +169,9 @@ impl App {
         app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings)?;
         app.server.add_service(background_service("sweeper", Sweeper { pipeline }));
+        let node_watch = NodeWatch { nodes, metrics: app.metrics.clone() };
+        app.add_chain_user("nodes", node_watch);
+        app.add_chain_user("follower", follow);
         Ok(app)
     }
 
@@ -158,14 +181,26 @@ impl App {
         Arc::clone(&self.readiness)
     }
 
-    /// Adds something that runs beside the doors.
-    #[cfg(feature = "dev-chain")]
-    pub(crate) fn add_background(
+    /// Adds something that asks nodes by itself.
+    pub(crate) fn add_chain_user(
         &mut self,
         name: &str,
         task: impl BackgroundService + Send + Sync + 'static,
     ) {
-        self.server.add_service(background_service(name, task));
+        let user = self.server.add_service(background_service(name, task));
+        #[cfg(feature = "dev-chain")]
+        self.chain_users.push(user);
+        #[cfg(not(feature = "dev-chain"))]
+        drop(user);
+    }
+
+    /// Says that the node is in this process and listens here: whatever asks it by itself begins when it does.
+    #[cfg(feature = "dev-chain")]
+    pub(crate) fn await_own_node(&mut self, address: SocketAddr) {
+        let listens = self.server.add_service(background_service("own-node", Listens(address)));
+        for user in &self.chain_users {
+            user.add_dependency(&listens);
+        }
     }
 
     /// Adds a listener in the clear; `door` is its name in logs and metrics.
@@ -297,24 +332,6 @@ impl BackgroundService for Sweeper {
             }
         }
     }
-}
-
-/// Reads the configured registries.
-fn chain_reader(
-    chain: &ChainSettings,
-    clock: &Arc<dyn Clock>,
-    metrics: &Metrics,
-) -> Result<ChainReader, StartError> {
-    let registries = Registries {
-        identity: chain.contracts.identity,
-        stake_vault: chain.contracts.stake_vault,
-        reputation: chain.contracts.reputation,
-        validation: chain.contracts.validation,
-        organization: chain.contracts.organization,
-        multicall: chain.multicall,
-    };
-    let rpc = RpcPool::new(&chain.rpc_urls, chain.request_timeout, Arc::clone(clock), metrics.clone())?;
-    Ok(ChainReader::new(rpc, registries, chain.poll_interval, Arc::clone(clock), metrics))
 }
 
 /// What owners sign, under these settings.

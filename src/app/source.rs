@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::Settings;
+use crate::config::listen::Listen;
 use crate::config::problem::Problems;
+use crate::config::store::StoreSettings;
 use crate::config::tenants::watched_files;
 
 /// A configuration file with the environment over it.
@@ -33,6 +35,16 @@ impl Source {
     /// Everything that is wrong with them.
     pub(crate) fn load(&self) -> Result<Settings, Problems> {
         Settings::load(&self.path, environment())
+    }
+
+    /// Reads what they say of the store, whatever is wrong elsewhere; nothing when a part of that is wrong.
+    pub(crate) fn load_store(&self) -> Option<StoreSettings> {
+        Settings::load_store(&self.path, environment())
+    }
+
+    /// Reads what they say of the listeners, whatever is wrong elsewhere; nothing when a part of that is wrong.
+    pub(crate) fn load_listen(&self) -> Option<Listen> {
+        Settings::load_listen(&self.path, environment())
     }
 
     /// Where the file is.

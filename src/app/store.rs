@@ -1,16 +1,16 @@
 //! Chooses the store that the settings name, and opens it.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::app::store_files;
 use crate::config::Settings;
-use crate::config::store::{RedisPassword, RedisSettings, StoreSettings};
-use crate::domain::secret::Secret;
+use crate::config::store::StoreSettings;
+use crate::config::store::redis_keys::{RedisPassword, RedisSettings};
+use crate::domain::freshness::UnixSeconds;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 use crate::store::embedded::{self, EmbeddedStore};
-use crate::store::redis::options::{Options, TlsFiles};
+use crate::store::redis::options::{Options, SentinelLogin, TlsFiles};
 use crate::store::redis::{self, RunningRedisStore};
 use crate::telemetry::metrics::Metrics;
 
@@ -23,14 +23,9 @@ pub(crate) enum StoreError {
     /// What Redis needs.
     #[error(transparent)]
     Redis(#[from] redis::OpenError),
-    /// The file with the password.
-    #[error("cannot read the password of the store from {path}: {cause}")]
-    Password {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system says.
-        cause: std::io::Error,
-    },
+    /// Files that its settings name, each problem with its key.
+    #[error("files of the store can't be used:\n  {}", .0.join("\n  "))]
+    Files(Vec<String>),
 }
 
 /// Opens the store. One that is on other machines need not answer yet.
@@ -50,22 +45,36 @@ pub(super) fn open(
             Arc::new(EmbeddedStore::open(options, clock)?)
         }
         StoreSettings::Redis(redis) => {
-            let options = redis_options(settings, redis)?;
+            let options = redis_options(settings, redis, &clock)?;
             Arc::new(RunningRedisStore::open(options, clock, metrics.clone())?)
         }
     })
 }
 
-fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, StoreError> {
-    let password = match &redis.password {
-        None => None,
-        Some(RedisPassword::Text(password)) => Some(password.clone()),
-        Some(RedisPassword::File(path)) => Some(password_in(path)?),
+fn redis_options(
+    settings: &Settings,
+    redis: &RedisSettings,
+    clock: &Arc<dyn Clock>,
+) -> Result<Options, StoreError> {
+    let problems = store_files::problems(&settings.store, UnixSeconds(clock.unix_seconds()));
+    if !problems.is_empty() {
+        return Err(StoreError::Files(problems));
+    }
+    let password = |password: &Option<RedisPassword>| {
+        password
+            .as_ref()
+            .map(store_files::password)
+            .transpose()
+            .map_err(|problem| StoreError::Files(vec![problem]))
     };
     let identity = redis.identity.as_ref().map(|pair| (pair.cert.clone(), pair.key.clone()));
     Ok(Options {
         url: redis.url.clone(),
-        password,
+        password: password(&redis.password)?,
+        sentinel: SentinelLogin {
+            user: redis.sentinel_username.clone(),
+            password: password(&redis.sentinel_password)?,
+        },
         tls: TlsFiles { ca: redis.ca.clone(), identity },
         timeout: redis.timeout,
         wait_replicas: redis.wait_replicas,
@@ -73,28 +82,4 @@ fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, 
         nonce_retention_secs: settings.signature.nonce_retention.as_secs(),
         max_ahead_secs: settings.signature.freshness.max_ahead_secs,
     })
-}
-
-/// What a file holds, without the line end behind it.
-fn password_in(path: &Path) -> Result<Secret, StoreError> {
-    let text =
-        fs::read_to_string(path).map_err(|cause| StoreError::Password { path: path.to_owned(), cause })?;
-    Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::password_in;
-
-    #[test]
-    fn a_line_end_behind_a_password_does_not_count_and_a_blank_does() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("password");
-        fs::write(&path, " pass word \r\n").unwrap();
-        assert_eq!(password_in(&path).unwrap().reveal(), " pass word ");
-        let missing = password_in(&folder.path().join("missing")).unwrap_err().to_string();
-        assert!(missing.contains("missing"), "{missing}");
-    }
 }

@@ -1,6 +1,9 @@
 //! What can go wrong between us and a registry, in words that hold no secret: whatever a node or a library said has been
 //! through `redact`.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 /// Why a registry could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
@@ -13,7 +16,10 @@ pub enum ReadError {
     /// No connection, or it broke.
     #[error("the connection failed: {0}")]
     Connection(String),
-    /// An HTTP status other than success.
+    /// HTTP status 429, and for how long the node wants to be left alone, if it said so.
+    #[error("the node answered with HTTP status 429")]
+    RateLimited(Option<Duration>),
+    /// Another HTTP status than success.
     #[error("the node answered with HTTP status {0}")]
     HttpStatus(u16),
     /// An answer without end, or nearly.
@@ -39,6 +45,39 @@ pub enum ReadError {
     /// There is no contract at the configured address.
     #[error("there is no contract at the address configured as {0}")]
     NoCode(&'static str),
+    /// The node failed too often, and is not asked until it has recovered.
+    #[error("the node is given up for now, since {0}")]
+    GivenUp(Arc<ReadError>),
+    /// The node is on another chain than the one that is read.
+    #[error("the node is on chain {reported}, not on chain {chain}")]
+    WrongChain {
+        /// The chain id that the node reported.
+        reported: u64,
+        /// The id of the chain that is read.
+        chain: u64,
+    },
+    /// The nodes are on several chains, and nothing says which one is right.
+    #[error("the nodes are on different chains ({0}), and chain.chain_id does not say which one is read")]
+    ChainsDiffer(String),
+    /// The node has not said yet which chain it is on.
+    #[error("the node has not said which chain it is on")]
+    Unvetted,
+    /// The node is too far behind the others.
+    #[error("the node is at block {head}, too far behind block {best} of another node")]
+    Behind {
+        /// The node's latest block.
+        head: u64,
+        /// The highest block that another node reported.
+        best: u64,
+    },
+    /// The node's latest block is further above the others' than a chain can grow.
+    #[error("the node claims to be at block {head}, impossibly far above block {best} of the other nodes")]
+    MadeUpHead {
+        /// The node's latest block.
+        head: u64,
+        /// The highest block that another node reported.
+        best: u64,
+    },
 }
 
 impl ReadError {
@@ -49,6 +88,7 @@ impl ReadError {
             Self::TimedOut(_) => "timeout",
             Self::Busy => "busy",
             Self::Connection(_) => "connection",
+            Self::RateLimited(_) => "rate_limited",
             Self::HttpStatus(_) => "http_status",
             Self::TooLong(_) => "too_long",
             Self::Unintelligible(_) => "unintelligible",
@@ -56,6 +96,12 @@ impl ReadError {
             Self::Reverted(_) => "reverted",
             Self::Undecodable(_) => "undecodable",
             Self::NoCode(_) => "no_code",
+            Self::GivenUp(_) => "given_up",
+            Self::WrongChain { .. } => "wrong_chain",
+            Self::ChainsDiffer(_) => "chains_differ",
+            Self::Unvetted => "unvetted",
+            Self::Behind { .. } => "behind",
+            Self::MadeUpHead { .. } => "made_up_head",
         }
     }
 }

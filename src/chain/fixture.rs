@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
 
 use crate::chain::abi::{
     ERC721NonexistentToken, OrganizationRow, Result3, aggregate3Call, getAgentOrganizationsCall,
@@ -16,8 +17,8 @@ use crate::chain::abi::{
     tokenURICall,
 };
 use crate::chain::fault::ReadError;
-use crate::chain::reader::{ChainReader, Registries};
-use crate::chain::rpc::RpcPool;
+use crate::chain::reader::{ChainReader, Lifetimes, Registries};
+use crate::chain::rpc::{Pool, PoolSettings};
 use crate::domain::rpc_url::RpcUrl;
 use crate::ports::chain::ChainFault;
 use crate::ports::simulated::SimulatedClock;
@@ -25,6 +26,11 @@ use crate::telemetry::metrics::Metrics;
 
 /// How long a profile serves in these tests.
 pub(super) const LIFETIME: Duration = Duration::from_secs(1);
+
+/// How long the follower may be silent in these tests.
+pub(super) const STALENESS: Duration = Duration::from_secs(5);
+
+const LIFETIMES: Lifetimes = Lifetimes { poll_interval: LIFETIME, max_staleness: STALENESS };
 
 /// Long enough for any answer over loopback.
 pub(super) const PATIENT: Duration = Duration::from_secs(20);
@@ -54,9 +60,21 @@ pub(super) enum Reply {
     CloseMidway,
     /// Nothing ever comes.
     Hang,
+    /// An answer begins and does not end.
+    HangMidway,
+    /// HTTP status 429, to be left alone for so many seconds.
+    RetryAfter(u64),
+    /// Another reply, once there is a permit for it.
+    Gated(Arc<Semaphore>, Box<Reply>),
     /// An answer that has no end.
     Endless,
 }
+
+/// The chain of a node that is told nothing else.
+pub(super) const CHAIN_ID: u64 = 8004;
+
+/// The head of a node that is told nothing else.
+pub(super) const HEAD: u64 = 1_000;
 
 /// A node on loopback.
 pub(super) struct TestNode {
@@ -88,9 +106,14 @@ impl TestNode {
         Self { authority, seen, sent, _socket: None }
     }
 
-    /// A node that always does the same.
+    /// A node that is up and on the right chain, and does the same with everything else.
     pub(super) async fn always(reply: Reply) -> Self {
-        Self::start(move |_| reply.clone()).await
+        Self::answering(move |_| reply.clone()).await
+    }
+
+    /// A node that is up and on the right chain, and does with everything else as `script` says.
+    pub(super) async fn answering(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start(move |request| vital(request).unwrap_or_else(|| script(request))).await
     }
 
     /// An address where nobody listens and nobody else can.
@@ -110,9 +133,11 @@ impl TestNode {
         self.seen.lock().iter().filter(|request| request["method"] == method).count()
     }
 
-    /// How many requests came.
+    /// How many requests came, but for those that look after the node.
     pub(super) fn all_calls(&self) -> usize {
-        self.seen.lock().len()
+        let looks_after =
+            |request: &&Value| request["method"] != "eth_chainId" && request["method"] != "eth_blockNumber";
+        self.seen.lock().iter().filter(looks_after).count()
     }
 
     /// How many bytes of an endless answer were taken.
@@ -122,9 +147,22 @@ impl TestNode {
 
     /// The call data of the last `eth_call`.
     pub(super) fn last_call_data(&self) -> Bytes {
+        serde_json::from_value(self.last_call()["params"][0]["input"].clone()).unwrap()
+    }
+
+    /// The last `eth_call`.
+    pub(super) fn last_call(&self) -> Value {
         let seen = self.seen.lock();
-        let call = seen.iter().rfind(|request| request["method"] == "eth_call").unwrap();
-        serde_json::from_value(call["params"][0]["input"].clone()).unwrap()
+        seen.iter().rfind(|request| request["method"] == "eth_call").unwrap().clone()
+    }
+}
+
+/// What a healthy node says of itself.
+pub(super) fn vital(request: &Value) -> Option<Reply> {
+    match request["method"].as_str() {
+        Some("eth_chainId") => Some(Reply::Result(json!(format!("{CHAIN_ID:#x}")))),
+        Some("eth_blockNumber") => Some(Reply::Result(json!(format!("{HEAD:#x}")))),
+        _ => None,
     }
 }
 
@@ -150,9 +188,13 @@ async fn read_request(stream: &mut TcpStream) -> std::io::Result<Value> {
 async fn write_reply(
     stream: &mut TcpStream,
     id: &Value,
-    reply: Reply,
+    mut reply: Reply,
     sent: &Mutex<usize>,
 ) -> std::io::Result<()> {
+    while let Reply::Gated(gate, then) = reply {
+        gate.acquire().await.map_err(std::io::Error::other)?.forget();
+        reply = *then;
+    }
     let (status, body) = match reply {
         Reply::Result(result) => (200, json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()),
         Reply::Error(code, message, data) => {
@@ -166,7 +208,15 @@ async fn write_reply(
         Reply::CloseMidway => {
             return stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\"").await;
         }
-        Reply::Hang => std::future::pending().await,
+        Reply::RetryAfter(secs) => {
+            let head = format!("HTTP/1.1 429 Status\r\nretry-after: {secs}\r\ncontent-length: 0\r\n\r\n");
+            return stream.write_all(head.as_bytes()).await;
+        }
+        Reply::HangMidway => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\"").await?;
+            std::future::pending().await
+        }
+        Reply::Hang | Reply::Gated(..) => std::future::pending().await,
         Reply::Endless => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"result\":\"0x").await?;
             loop {
@@ -185,6 +235,7 @@ async fn write_reply(
 /// A reader, its clock and its metrics.
 pub(super) struct Bench {
     pub(super) reader: Arc<ChainReader>,
+    pub(super) pool: Arc<Pool>,
     pub(super) clock: Arc<SimulatedClock>,
     pub(super) metrics: Metrics,
 }
@@ -196,9 +247,16 @@ pub(super) fn bench(urls: &[String], registries: Registries, request_timeout: Du
     let clock = Arc::new(SimulatedClock::new(1_700_000_000));
     let metrics = Metrics::new().unwrap();
     let urls: Vec<RpcUrl> = urls.iter().map(|url| RpcUrl::parse(url).unwrap()).collect();
-    let pool = RpcPool::new(&urls, request_timeout, clock.clone(), metrics.clone()).unwrap();
-    let reader = ChainReader::new(pool, registries, LIFETIME, clock.clone(), &metrics);
-    Bench { reader: Arc::new(reader), clock, metrics }
+    let settings = PoolSettings {
+        urls: &urls,
+        headers: &[],
+        request_timeout,
+        chain_id: None,
+        signature_chain_id: CHAIN_ID,
+    };
+    let pool = Arc::new(Pool::new(&settings, clock.clone(), metrics.clone()).unwrap());
+    let reader = ChainReader::new(Arc::clone(&pool), registries, LIFETIMES, clock.clone(), &metrics);
+    Bench { reader: Arc::new(reader), pool, clock, metrics }
 }
 
 /// What went wrong.

@@ -1,21 +1,24 @@
 //! The chain port: cached profiles, coalesced reads, owners at the latest block.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::{Address, Bytes};
+use alloy::primitives::Address;
 use async_trait::async_trait;
 
-use crate::chain::cache::ProfileCache;
+pub use crate::chain::cache::Lifetimes;
+use crate::chain::cache::{Plan, ProfileCache, Source, Ticket};
 use crate::chain::coalesce::Coalesced;
+use crate::chain::contracts::Contracts;
 use crate::chain::fault::ReadError;
-use crate::chain::rpc::RpcPool;
+use crate::chain::follower::touch::{Mode, Touch};
+use crate::chain::follower::{Follower, Parts};
+use crate::chain::rpc::{At, Deadline, Lane, Pool, Terms};
 pub use crate::chain::snapshot::Registries;
-use crate::chain::snapshot::{owner_call, read_owner};
+use crate::chain::survey::Survey;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{Chain, ChainFault};
+use crate::ports::chain::{Asker, Chain, ChainFault};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -23,80 +26,146 @@ type Read<T> = Result<Option<T>, ChainFault>;
 
 /// Reads agents from the registries.
 pub struct ChainReader {
-    rpc: RpcPool,
+    rpc: Arc<Pool>,
     registries: Registries,
-    cache: ProfileCache,
+    contracts: Contracts,
+    survey: Arc<Survey>,
+    lifetimes: Lifetimes,
+    cache: Arc<ProfileCache>,
+    touch: Arc<Touch>,
     profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
     latest_profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
-    owners: Coalesced<AgentId, Read<Address>>,
-    contracts_seen: AtomicBool,
+    /// Apart for strangers: nobody who is vouched for waits for a read that waits among strangers.
+    owners: Coalesced<(AgentId, Asker), Read<Address>>,
     clock: Arc<dyn Clock>,
+    metrics: Metrics,
     hits: prometheus::IntCounter,
     misses: prometheus::IntCounter,
 }
 
-/// How long one read may take, however many nodes are tried and whoever else it waits for. A request makes at most
-/// three reads, and they must end well before the request itself is given up.
+/// How long one read may take, however many nodes are tried and whoever else it waits for. The pipeline holds the reads
+/// of one request together to the same.
 const READ_TIME_MAX: Duration = Duration::from_secs(6);
 
+/// How much later a read is given up from without: a read that ends by itself says more.
+const TELLING_TIME: Duration = Duration::from_millis(50);
+
 impl ChainReader {
-    /// Reads these registries through these nodes; a profile serves for `profile_lifetime`.
+    /// Reads these registries through these nodes. Until a [`Follower`] of it follows the chain, every profile serves for
+    /// one poll interval.
     #[must_use]
     pub fn new(
-        rpc: RpcPool,
+        rpc: Arc<Pool>,
         registries: Registries,
-        profile_lifetime: Duration,
+        lifetimes: Lifetimes,
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
     ) -> Self {
-        let lifetime_micros = u64::try_from(profile_lifetime.as_micros()).unwrap_or(u64::MAX);
+        let survey = Arc::new(Survey::new(Arc::clone(&rpc), Arc::clone(&clock), &registries));
         Self {
             rpc,
             registries,
-            cache: ProfileCache::new(lifetime_micros),
+            contracts: Contracts::new(registries, Arc::clone(&survey)),
+            survey,
+            lifetimes,
+            cache: Arc::new(ProfileCache::new(lifetimes)),
+            touch: Arc::new(Touch::new(lifetimes.max_staleness)),
             profiles: Coalesced::new(),
             latest_profiles: Coalesced::new(),
             owners: Coalesced::new(),
-            contracts_seen: AtomicBool::new(false),
             clock,
+            metrics: metrics.clone(),
             hits: metrics.profile_cache.with_label_values(&["hit"]),
             misses: metrics.profile_cache.with_label_values(&["miss"]),
         }
     }
 
+    /// What keeps this reader's cache in step with the chain. There should be one.
+    #[must_use]
+    pub fn follower(&self) -> Follower {
+        Follower::new(Parts {
+            pool: Arc::clone(&self.rpc),
+            cache: Arc::clone(&self.cache),
+            touch: Arc::clone(&self.touch),
+            survey: Arc::clone(&self.survey),
+            registries: self.registries.followed().collect(),
+            organizations: self.registries.organization,
+            poll_interval: self.lifetimes.poll_interval,
+            clock: Arc::clone(&self.clock),
+            metrics: self.metrics.clone(),
+        })
+    }
+
     async fn in_time<T>(&self, read: impl Future<Output = Read<T>>) -> Read<T> {
-        let read = tokio::time::timeout(READ_TIME_MAX, read).await;
+        let read = tokio::time::timeout(READ_TIME_MAX + TELLING_TIME, read).await;
         read.unwrap_or_else(|_| Err(self.rpc.out_of_time(READ_TIME_MAX)))
     }
 
-    fn cached(&self, agent: AgentId) -> Option<Arc<TrustProfile>> {
-        self.cache.get(agent, self.clock.monotonic_micros())
+    fn now(&self) -> u64 {
+        self.clock.monotonic_micros()
     }
 
-    async fn read_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        let read_at = self.clock.monotonic_micros();
-        let call = self.registries.profile_call(agent);
-        let answered = self.rpc.call(self.registries.multicall, call).await?;
-        let profile = answered.read(|outcome| self.registries.read_profile(outcome))?.map(Arc::new);
-        match &profile {
-            Some(profile) => self.cache.put(agent, profile, read_at),
-            None => self.cache.forget(agent),
+    fn cached(&self, agent: AgentId) -> Option<Arc<TrustProfile>> {
+        self.cache.get(agent, self.now())
+    }
+
+    /// How a read in this lane is made.
+    fn terms(&self, lane: Lane) -> Terms {
+        Terms { at: At::Latest, lane, deadline: Deadline::after(self.now(), READ_TIME_MAX) }
+    }
+
+    /// A profile as it is due: at the followed block if that can be, and else at the latest.
+    async fn read_due(&self, agent: AgentId, terms: Terms) -> Read<Arc<TrustProfile>> {
+        let began = self.now();
+        let (plan, ticket) = self.cache.begin(agent, began);
+        if let Plan::Pinned(block) = plan {
+            let pinned = Terms { at: At::Block(block.hash), ..terms };
+            match self.contracts.profile(&self.rpc, &pinned, agent).await {
+                Ok(Some(profile)) => {
+                    let profile = Arc::new(profile);
+                    self.cache.keep(&ticket, &profile, Source::Followed, (began, self.now()));
+                    return Ok(Some(profile));
+                }
+                // A no is never older than the question.
+                Ok(None) => {}
+                Err(fault) if is_told_by_a_node(&fault) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        let profile = self.read_latest(agent, &ticket, terms, |_| true).await?;
+        if profile.is_none() {
+            self.cache.forget(agent);
         }
         Ok(profile)
     }
 
-    async fn read_owner(&self, agent: AgentId) -> Read<Address> {
-        self.rpc.call(self.registries.identity, owner_call(agent)).await?.read(read_owner)
-    }
-
-    /// An address without code answers every call with success and nothing: found here, before anybody asks.
-    async fn check_contracts(&self) -> Result<(), ChainFault> {
-        for (name, address) in self.registries.contracts() {
-            let has_code = |code: Bytes| if code.is_empty() { Err(ReadError::NoCode(name)) } else { Ok(()) };
-            self.rpc.code(address).await?.read(has_code)?;
+    /// A profile at the latest block, kept if `is_news`.
+    async fn read_latest(
+        &self,
+        agent: AgentId,
+        ticket: &Ticket,
+        terms: Terms,
+        is_news: impl FnOnce(&TrustProfile) -> bool,
+    ) -> Read<Arc<TrustProfile>> {
+        let began = self.now();
+        let profile = self.contracts.profile(&self.rpc, &terms, agent).await?.map(Arc::new);
+        if let Some(profile) = profile.as_ref().filter(|profile| is_news(profile)) {
+            self.cache.keep(ticket, profile, Source::Latest, (began, self.now()));
         }
-        self.contracts_seen.store(true, Ordering::Relaxed);
-        Ok(())
+        Ok(profile)
+    }
+}
+
+/// True when a node answered that it can't: it lacks the block, or can't read the state of a block by its hash. At the
+/// latest block it may.
+fn is_told_by_a_node(fault: &ChainFault) -> bool {
+    matches!(fault.cause.downcast_ref(), Some(ReadError::Node { .. }))
+}
+
+const fn lane_of(asker: Asker) -> Lane {
+    match asker {
+        Asker::Vouched => Lane::Known,
+        Asker::Stranger => Lane::Stranger,
     }
 }
 
@@ -108,29 +177,57 @@ impl Chain for ChainReader {
             return Ok(Some(profile));
         }
         self.misses.inc();
+        let terms = self.terms(Lane::Known);
         // Whoever waited for another's read finds its result in the cache when the turn comes.
         let read = || async {
             match self.cached(agent) {
                 Some(profile) => Ok(Some(profile)),
-                None => self.read_profile(agent).await,
+                None => self.read_due(agent, terms).await,
             }
         };
         self.in_time(self.profiles.get(agent, read)).await
     }
 
     async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        self.in_time(self.latest_profiles.get(agent, || self.read_profile(agent))).await
+        let terms = self.terms(Lane::Known);
+        let read = || async {
+            let (_, ticket) = self.cache.begin(agent, self.now());
+            // One that says the same and serves for longer stays.
+            let is_news = |latest: &TrustProfile| self.cached(agent).is_none_or(|cached| *cached != *latest);
+            let profile = self.read_latest(agent, &ticket, terms, is_news).await?;
+            if profile.is_none() {
+                self.cache.forget(agent);
+            }
+            Ok(profile)
+        };
+        self.in_time(self.latest_profiles.get(agent, read)).await
     }
 
-    async fn owner(&self, agent: AgentId) -> Read<Address> {
-        self.in_time(self.owners.get(agent, || self.read_owner(agent))).await
+    async fn owner(&self, agent: AgentId, asker: Asker) -> Read<Address> {
+        let terms = self.terms(lane_of(asker));
+        let read = || async move { self.contracts.owner(&self.rpc, &terms, agent).await };
+        self.in_time(self.owners.get((agent, asker), read)).await
     }
 
+    fn was_owned_by(&self, agent: AgentId, address: Address) -> bool {
+        self.cache.last_owner(agent) == Some(address)
+    }
+
+    fn out_of_time(&self) -> ChainFault {
+        self.rpc.out_of_time(READ_TIME_MAX)
+    }
+
+    /// Costs no call while the follower is answered.
     async fn probe(&self) -> Result<(), ChainFault> {
-        if !self.contracts_seen.load(Ordering::Relaxed) {
-            self.check_contracts().await?;
+        self.survey.word().await?;
+        if self.touch.is_answered(self.now()) {
+            return Ok(());
         }
-        self.rpc.block_number().await.map(|_| ())
+        self.rpc.block_number(&self.terms(Lane::Known)).await.map(drop)
+    }
+
+    fn lacks_logs(&self) -> bool {
+        self.touch.mode() == Mode::Unlogged
     }
 }
 

@@ -1,5 +1,5 @@
 //! What may be kept of a node's words: they are cut, made printable, and freed of whatever might be part of a URL,
-//! because providers put keys into URLs and nodes and gateways like to quote them.
+//! because providers put keys into URLs and headers, and nodes and gateways like to quote them.
 
 use url::Url;
 use url::form_urlencoded;
@@ -16,7 +16,7 @@ const PART_INSIDE_WORDS_BYTES_MIN: usize = 4;
 /// What stands in the place of a word that is left out.
 const LEFT_OUT: &str = "…";
 
-/// The parts of one node's URL that nobody may see, in lower case.
+/// The parts of one node's URL, and of what is sent with calls to it, that nobody may see, in lower case.
 pub(super) struct Secrets(Vec<String>);
 
 impl Secrets {
@@ -28,14 +28,18 @@ impl Secrets {
         let decoded = written.iter().flat_map(|part| {
             form_urlencoded::parse(part.as_bytes()).map(|(name, _)| name.into_owned()).collect::<Vec<_>>()
         });
-        let parts = decoded.chain(written.iter().map(|part| (*part).to_owned()));
-        let mut parts: Vec<String> = parts
-            .flat_map(|part| part.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>())
-            .collect();
-        parts.retain(|part| part.contains(char::is_alphanumeric));
-        parts.sort();
-        parts.dedup();
-        Self(parts)
+        let parts: Vec<String> = decoded.chain(written.iter().map(|part| (*part).to_owned())).collect();
+        Self(Vec::new()).and(&parts)
+    }
+
+    /// These texts too, word by word.
+    pub(super) fn and(mut self, texts: &[impl AsRef<str>]) -> Self {
+        let words = texts.iter().flat_map(|text| text.as_ref().split_whitespace());
+        let words = words.filter(|word| word.contains(char::is_alphanumeric));
+        self.0.extend(words.map(str::to_lowercase));
+        self.0.sort();
+        self.0.dedup();
+        self
     }
 
     /// The text without what may be secret.
@@ -108,6 +112,16 @@ mod tests {
             for secret in ["bob", "pa%20ss", "0a1b2c3d4e5f", "v3", "apikey", "t0ken", " ab", "/x"] {
                 assert!(!shown.contains(secret), "{secret} in {shown:?} of {text:?}");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_sent_in_headers_is_not_left_either() {
+        let url = Url::parse("https://node.example/").unwrap();
+        let secrets = Secrets::of(&url).and(&["Bearer tok.EN-1", "k3y"]);
+        for text in ["bad key k3y", "tok.en-1 is over", "header was:'Bearer tok.EN-1'", "x=k3y", "KEY:K3Y"] {
+            let shown = secrets.strip(text).to_lowercase();
+            assert!(!shown.contains("k3y") && !shown.contains("tok.en-1"), "{shown}");
         }
     }
 

@@ -1,10 +1,14 @@
-//! One agent's profile from one block: one `eth_call` of Multicall3's `aggregate3`, every inner call allowed to fail.
+//! One agent's profile from one block: one `eth_call` of Multicall3's `aggregate3`, every inner call allowed to fail. Where
+//! there is no Multicall3, the same calls are made by a creation that is never carried out (`contracts/Snapshot.sol`).
 //!
 //! Only a decoded "not minted" is an absent agent. Empty or undecodable data is a misconfiguration or a lie, and a fault.
 
+use std::sync::LazyLock;
+
 use alloy::primitives::{Address, Bytes, U256};
-use alloy::sol_types::SolCall;
 use alloy::sol_types::abi::AbiDecoderConfig;
+use alloy::sol_types::{SolCall, SolValue};
+use serde::Deserialize;
 
 use crate::chain::abi::{
     Call3, Result3, aggregate3Call, first_word, getAgentOrganizationsCall, getReputationCall, getStakeCall,
@@ -12,7 +16,7 @@ use crate::chain::abi::{
 };
 use crate::chain::fault::ReadError;
 use crate::chain::rpc::CallOutcome;
-use crate::chain::transport::ANSWER_BYTES_MAX;
+use crate::chain::rpc::transport::ANSWER_BYTES_MAX;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{LatestValidation, Organization, Reputation, TrustProfile, Validation};
 
@@ -22,9 +26,34 @@ const CHAIN_TEXT_BYTES_MAX: usize = 16 * 1024;
 /// The most organizations taken from the chain; the rest is left out.
 const ORGANIZATIONS_MAX: usize = 1_000;
 
+/// An organization with a name of 256 bytes, in the ABI: its offset, its number, the name's offset and length, the mark.
+const ORGANIZATION_BYTES: usize = 5 * 32 + 256;
+
+/// What surrounds all of it, in the ABI and in JSON-RPC.
+const FRAME_BYTES: usize = 4 * 1024;
+
+/// Hex has two digits for each byte. As many organizations as are taken can be read with names of a usual length and
+/// both texts at their longest; the chain may hold longer profiles, and these are faults of theirs alone.
+const _: () = assert!(
+    2 * (ORGANIZATIONS_MAX * ORGANIZATION_BYTES + 2 * CHAIN_TEXT_BYTES_MAX + FRAME_BYTES) <= ANSWER_BYTES_MAX,
+    "a large profile must fit into one answer"
+);
+
 /// How return values are decoded. In the ABI a short answer can point to one long text a thousand times; so what comes
 /// out of one answer is bounded too.
 const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
+
+/// The compiled form of `contracts/Snapshot.sol`. A test holds that it can be read.
+static SNAPSHOT_CODE: LazyLock<Bytes> = LazyLock::new(|| {
+    let artifact = include_str!("../../contracts/artifacts/Snapshot.json");
+    serde_json::from_str(artifact).map(|Artifact { bytecode }| bytecode).unwrap_or_default()
+});
+
+/// What `contracts/compile.mjs` writes of one contract.
+#[derive(Deserialize)]
+struct Artifact {
+    bytecode: Bytes,
+}
 
 /// Where the registries stand. Those that are absent read as zero or empty.
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +68,12 @@ pub struct Registries {
     pub validation: Option<Address>,
     /// Organizations, if there is such a registry.
     pub organization: Option<Address>,
-    /// Multicall3.
+    /// Multicall3, if it is there.
     pub multicall: Address,
 }
 
 impl Registries {
-    /// Every configured contract, by its name in the configuration.
+    /// Every registry, by its name in the configuration.
     pub(super) fn contracts(&self) -> impl Iterator<Item = (&'static str, Address)> {
         [
             ("chain.contracts.identity", Some(self.identity)),
@@ -52,14 +81,30 @@ impl Registries {
             ("chain.contracts.reputation", self.reputation),
             ("chain.contracts.validation", self.validation),
             ("chain.contracts.organization", self.organization),
-            ("chain.multicall", Some(self.multicall)),
         ]
         .into_iter()
         .filter_map(|(name, address)| address.map(|address| (name, address)))
     }
 
+    /// The registries, whose logs say when a profile changes.
+    pub(super) fn followed(&self) -> impl Iterator<Item = Address> + use<> {
+        let required = [self.identity, self.stake_vault];
+        let optional = [self.reputation, self.validation, self.organization];
+        required.into_iter().chain(optional.into_iter().flatten())
+    }
+
     /// The call data of a whole profile for Multicall3.
-    pub(super) fn profile_call(&self, agent: AgentId) -> Vec<u8> {
+    pub(super) fn profile_call(&self, agent: AgentId) -> Bytes {
+        aggregate3Call { calls: self.profile_calls(agent) }.abi_encode().into()
+    }
+
+    /// The init code of a creation that makes the same calls.
+    pub(super) fn profile_creation(&self, agent: AgentId) -> Bytes {
+        let arguments = (self.profile_calls(agent),).abi_encode_params();
+        [SNAPSHOT_CODE.as_ref(), &arguments].concat().into()
+    }
+
+    fn profile_calls(&self, agent: AgentId) -> Vec<Call3> {
         let id = agent.token_id();
         let calls = [
             Some((self.identity, ownerOfCall { tokenId: id }.abi_encode())),
@@ -70,8 +115,7 @@ impl Registries {
             self.organization.map(|to| (to, getAgentOrganizationsCall { agentId: id }.abi_encode())),
         ];
         let calls = calls.into_iter().flatten();
-        let calls = calls.map(|(target, data)| Call3 { target, allowFailure: true, callData: data.into() });
-        aggregate3Call { calls: calls.collect() }.abi_encode()
+        calls.map(|(target, data)| Call3 { target, allowFailure: true, callData: data.into() }).collect()
     }
 
     /// The profile in what Multicall3 returned; nothing when the agent is not minted.
@@ -80,9 +124,26 @@ impl Registries {
         if data.is_empty() {
             return Err(ReadError::NoCode("chain.multicall"));
         }
-        let results = aggregate3Call::abi_decode_returns_with_config(&data, DECODING);
-        let mut results = results.map_err(|_| ReadError::Undecodable("aggregate3"))?.into_iter();
-        let mut next = || results.next().ok_or(ReadError::Undecodable("aggregate3"));
+        self.read_results("aggregate3", &data)
+    }
+
+    /// The profile in what the creation gave back. It reverts with what is too long for a contract's code.
+    pub(super) fn read_created_profile(
+        &self,
+        outcome: CallOutcome,
+    ) -> Result<Option<TrustProfile>, ReadError> {
+        match outcome {
+            CallOutcome::Reverted(data) if data.is_empty() => Err(ReadError::Reverted("the snapshot")),
+            CallOutcome::Returned(data) | CallOutcome::Reverted(data) => {
+                self.read_results("the snapshot", &data)
+            }
+        }
+    }
+
+    fn read_results(&self, name: &'static str, data: &[u8]) -> Result<Option<TrustProfile>, ReadError> {
+        let results = aggregate3Call::abi_decode_returns_with_config(data, DECODING);
+        let mut results = results.map_err(|_| ReadError::Undecodable(name))?.into_iter();
+        let mut next = || results.next().ok_or(ReadError::Undecodable(name));
 
         let Some(owner) = read_owner(outcome_of(next()?))? else { return Ok(None) };
         let metadata_uri = decode::<tokenURICall>("tokenURI", "chain.contracts.identity", next()?)?;

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use crate::app::nodes::header_problems;
 use crate::app::source::Source;
+use crate::app::store_files;
 use crate::app::tenants::certificate_problems;
 use crate::cli::{BAD_CONFIGURATION, Failure, say};
 use crate::config::Settings;
@@ -10,29 +12,43 @@ use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
 use crate::ports::clock::Clock;
 
-/// Checks the file, and the certificates that it names.
+/// Checks the file, and the certificates, keys, passwords and headers in files that it names.
 pub(super) fn check(config: &Path) -> Result<(), Failure> {
-    let settings = load(&Source::at(config))?;
-    let problems = certificate_problems(&settings, UnixSeconds(Os::new().unix_seconds()));
-    if !problems.is_empty() {
-        let message = format!("certificates can't be used:\n  {}", problems.join("\n  "));
-        return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
+    let source = Source::at(config);
+    let now = UnixSeconds(Os::new().unix_seconds());
+    let problems = match read(&source) {
+        Ok(settings) => {
+            let of_store = store_files::problems(&settings.store, now);
+            [certificate_problems(&settings, now), of_store, header_problems(&settings)].concat()
+        }
+        Err(problems) => {
+            let store = source.load_store();
+            let of_files = store.map(|store| store_files::problems(&store, now)).unwrap_or_default();
+            [problems, of_files].concat()
+        }
+    };
+    if problems.is_empty() {
+        return say(format_args!("{}: no problems", config.display()));
     }
-    say(format_args!("{}: no problems", config.display()))
+    Err(unusable(config, &problems))
 }
 
 /// Reads the file and the environment.
 pub(super) fn load(source: &Source) -> Result<Settings, Failure> {
+    read(source).map_err(|problems| unusable(source.path(), &problems))
+}
+
+fn read(source: &Source) -> Result<Settings, Vec<String>> {
     if let Some(name) = unreadable_override() {
-        let message = format!("the environment variable {name} is not UTF-8 text");
-        return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
+        return Err(vec![format!("{name}: is not UTF-8 text")]);
     }
-    source.load().map_err(|problems| {
-        let list: Vec<String> = problems.as_slice().iter().map(|problem| format!("\n  {problem}")).collect();
-        let message =
-            format!("the configuration {} can't be used:{}", source.path().display(), list.concat());
-        Failure::new(message).with_code(BAD_CONFIGURATION)
-    })
+    source.load().map_err(|problems| problems.as_slice().iter().map(ToString::to_string).collect())
+}
+
+fn unusable(config: &Path, problems: &[String]) -> Failure {
+    let list = problems.join("\n  ");
+    Failure::new(format!("the configuration {} can't be used:\n  {list}", config.display()))
+        .with_code(BAD_CONFIGURATION)
 }
 
 /// An override whose value can't be read: to pass over it would be to start with something else than was meant.

@@ -55,14 +55,21 @@ pub(super) struct Dev {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8545")]
     chain: SocketAddr,
     /// Start the chain alone, and print its addresses as one line of JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "only_upstream")]
     only_chain: bool,
+    /// Start the sample upstream alone.
+    #[arg(long)]
+    only_upstream: bool,
 }
 
 impl Dev {
     /// Runs until it is told to stop.
     pub(super) fn run(self) -> Result<(), Failure> {
         let early_hangup = EarlyHangup::listen().map_err(Failure::new)?;
+        if self.only_upstream {
+            let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
+            return app::run_door("sample-upstream", self.upstream, SampleUpstream).map_err(Failure::new);
+        }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
         let deployment = samples::deploy(&chain).map_err(Failure::new)?;
         let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
@@ -80,7 +87,8 @@ impl Dev {
         app.add_door("dev-chain", self.chain, Some(1), DevChainDoor::new(chain)).map_err(Failure::new)?;
         app.add_door("sample-upstream", self.upstream, Some(1), SampleUpstream).map_err(Failure::new)?;
         let text = self.welcome(folder.path(), &deployment);
-        app.add_background("welcome", Welcome { text, readiness: app.readiness() });
+        app.add_chain_user("welcome", Welcome { text, readiness: app.readiness() });
+        app.await_own_node(self.chain);
         app.run();
         Ok(())
     }

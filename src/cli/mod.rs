@@ -1,6 +1,7 @@
 //! The command line: one file per command. Errors are one plain sentence on standard error and a non-zero exit code.
 mod check;
 mod client;
+mod health;
 mod keys;
 mod owner_key;
 mod run;
@@ -36,6 +37,8 @@ enum Command {
     Dev(dev::Dev),
     /// Check a configuration file and list every problem in it; exit code 2 if there are any.
     Check(ConfigFile),
+    /// Ask the service that runs with a configuration file whether it is alive, or ready; exit code 1 if it is not.
+    Health(health::Health),
     /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the
     /// gateway takes.
     Sign(sign::Sign),
@@ -85,6 +88,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "dev-chain")]
         Command::Dev(dev) => dev.run(),
         Command::Check(file) => check::check(&file.config),
+        Command::Health(health) => health.run(),
         Command::Sign(sign) => sign.run(),
         Command::Keys(keys) => keys.run(),
         Command::Verify(verify) => verify.run(),

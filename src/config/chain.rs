@@ -6,16 +6,25 @@ use alloy::primitives::Address;
 
 use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
+use crate::config::rpc_headers;
 use crate::config::written::quoted;
+use crate::domain::rpc_header::{HeaderSource, RpcHeader};
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
 /// How many RPC URLs there may be.
 const RPC_URLS_MAX: usize = 16;
 
+/// So long that a node is not asked without a pause.
 const UP_TO_A_MINUTE: DurationBounds = DurationBounds {
-    min: Duration::from_nanos(1),
+    min: Duration::from_millis(50),
     max: Duration::from_secs(60),
-    allowed: "of more than 0s and at most 60s",
+    allowed: "of at least 50ms and at most 60s",
+};
+
+const UP_TO_TEN_MINUTES: DurationBounds = DurationBounds {
+    min: Duration::from_nanos(1),
+    max: Duration::from_secs(600),
+    allowed: "of more than 0s and at most 10m",
 };
 
 /// So short that a second node can be tried within the time that a read has (`chain::reader`).
@@ -25,15 +34,23 @@ const UP_TO_FIVE_SECONDS: DurationBounds = DurationBounds {
     allowed: "of more than 0s and at most 5s",
 };
 
-/// The chain and its registries.
+/// The chain and its registries. `Debug` shows no key of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainSettings {
     /// Where JSON-RPC is answered, in order of preference; at least one.
     pub rpc_urls: Vec<RpcUrl>,
-    /// For how long a profile that was read may be used; more than 0, at most 60 s.
+    /// The id of the chain that the nodes must be on, at least 1. Without it they must agree, or one must be on the chain
+    /// that signatures are for.
+    pub chain_id: Option<u64>,
+    /// For how long a profile that was read may be used; at least 50 ms, at most 60 s.
     pub poll_interval: Duration,
+    /// For how long the chain may be silent before nothing that was read is used any more; at least twice `poll_interval`,
+    /// at most 10 minutes.
+    pub max_staleness: Duration,
     /// For how long one RPC try may take; more than 0, at most 5 s.
     pub request_timeout: Duration,
+    /// What goes with every call, by the origin of the node.
+    pub rpc_headers: Vec<RpcHeader<HeaderSource>>,
     /// Multicall3, which reads a profile from one block in one call.
     pub multicall: Address,
     /// The registries.
@@ -59,14 +76,27 @@ impl ChainSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         let rpc_urls =
             reader.texts("chain.rpc_urls", &["http://127.0.0.1:8545"], &(1..=RPC_URLS_MAX), rpc_url);
+        let chain_id = reader.optional_integer("chain.chain_id", &(1..=i64::MAX));
         let poll_interval = reader.duration("chain.poll_interval", "1s", &UP_TO_A_MINUTE);
+        let rpc_headers = rpc_headers::read(reader, rpc_urls.as_deref());
+        let max_staleness = reader.duration("chain.max_staleness", "5s", &UP_TO_TEN_MINUTES);
+        if let (Some(most), Some(poll)) = (max_staleness, poll_interval)
+            && most < poll * 2
+        {
+            let phrase =
+                "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
+            reader.report(&["chain.max_staleness"], phrase);
+        }
         let request_timeout = reader.duration("chain.request_timeout", "2s", &UP_TO_FIVE_SECONDS);
         let multicall =
             reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract);
         let contracts = Contracts::read(reader);
         Some(Self {
             rpc_urls: rpc_urls?,
+            chain_id,
+            rpc_headers: rpc_headers?,
             poll_interval: poll_interval?,
+            max_staleness: max_staleness?,
             request_timeout: request_timeout?,
             multicall: multicall?,
             contracts: contracts?,

@@ -20,6 +20,7 @@ mod duration;
 mod files;
 mod location;
 mod reader;
+mod rpc_headers;
 mod syntax;
 mod tokens;
 mod unknown;
@@ -87,6 +88,23 @@ impl Settings {
         Self::check(text, environment, None)
     }
 
+    /// Reads the section of the store alone, whatever is wrong elsewhere: for whoever looks at the files that it names.
+    /// Nothing when a part of it can't be read.
+    #[must_use]
+    pub fn load_store(
+        path: &Path,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Option<StoreSettings> {
+        StoreSettings::read(&mut reader_of(path, environment)?)
+    }
+
+    /// Reads the section of the listeners alone, whatever is wrong elsewhere and however many tenants there are: for
+    /// whoever asks a running service. Nothing when a part of it can't be read.
+    #[must_use]
+    pub fn load_listen(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Listen> {
+        Listen::read(&mut reader_of(path, environment)?)
+    }
+
     fn check(
         text: &str,
         environment: impl Iterator<Item = (String, String)>,
@@ -120,6 +138,10 @@ impl Settings {
             tenants: tenants?,
         })
     }
+}
+
+fn reader_of(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Reader> {
+    Some(Reader::new(syntax::table(&read_file(path).ok()?).ok()?, environment))
 }
 
 fn read_file(path: &Path) -> Result<String, String> {

@@ -94,6 +94,7 @@ sol! {
         function mint(address to, string uri) external returns (uint256);
         function mintWithId(address to, uint256 id, string uri) external;
         function burn(uint256 id) external;
+        function setTokenURI(uint256 id, string uri) external;
         function approve(address to, uint256 id) external;
         function transferFrom(address from, address to, uint256 id) external;
         function safeTransferFrom(address from, address to, uint256 id) external;
@@ -114,6 +115,7 @@ sol! {
         function stake(uint256 agentId, uint256 amount) external;
         function unstake(uint256 agentId, uint256 amount) external;
         function createOrganization(string name) external returns (uint256);
+        function setVerified(uint256 orgId, bool verified) external;
         function addMember(uint256 orgId, uint256 agentId) external;
         function removeMember(uint256 orgId, uint256 agentId) external;
     }

@@ -17,6 +17,7 @@ pub mod profile;
 pub mod quota;
 pub mod redis_url;
 pub mod routing;
+pub mod rpc_header;
 pub mod rpc_url;
 pub mod secret;
 pub mod signature;

@@ -16,7 +16,7 @@ pub const REDIS_HOSTS_MAX: usize = 64;
 
 /// The text is not the URL of a Redis. Says nothing of the text itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is not a redis://, rediss://, redis-sentinel://, redis+cluster:// or rediss+cluster:// URL")]
+#[error("it is not a redis://, redis-sentinel:// or redis+cluster:// URL, nor one of them with rediss")]
 pub struct NotARedisUrl;
 
 /// One host and its port.
@@ -125,7 +125,8 @@ impl fmt::Display for RedisUrl {
         let (scheme, hosts) = match (&self.layout, self.tls) {
             (RedisLayout::Single(host), false) => ("redis", std::slice::from_ref(host)),
             (RedisLayout::Single(host), true) => ("rediss", std::slice::from_ref(host)),
-            (RedisLayout::Sentinel { sentinels, .. }, _) => ("redis-sentinel", sentinels.as_slice()),
+            (RedisLayout::Sentinel { sentinels, .. }, false) => ("redis-sentinel", sentinels.as_slice()),
+            (RedisLayout::Sentinel { sentinels, .. }, true) => ("rediss-sentinel", sentinels.as_slice()),
             (RedisLayout::Cluster { seeds }, false) => ("redis+cluster", seeds.as_slice()),
             (RedisLayout::Cluster { seeds }, true) => ("rediss+cluster", seeds.as_slice()),
         };
@@ -156,7 +157,7 @@ fn layout(scheme: &str, hosts: &str, path: &str) -> Result<(RedisLayout, u32), N
             let host = host(hosts, PORT)?;
             Ok((RedisLayout::Single(host), database(path)?))
         }
-        "redis-sentinel" => {
+        "redis-sentinel" | "rediss-sentinel" => {
             let (service, number) = path.split_once('/').unwrap_or((path, ""));
             let service = decoded(service)?;
             if service.is_empty() {
@@ -276,6 +277,10 @@ mod tests {
             let url = RedisUrl::parse(text).unwrap();
             assert_eq!((url.layout(), url.tls(), url.database()), (&layout, tls, database), "{text}");
         }
+        let secured = RedisUrl::parse("rediss-sentinel://a,b/mymaster/4").unwrap();
+        let plain = RedisUrl::parse("redis-sentinel://a,b/mymaster/4").unwrap();
+        assert_eq!((secured.layout(), secured.database()), (plain.layout(), 4));
+        assert!(secured.tls() && !plain.tls());
     }
 
     #[test]
@@ -297,6 +302,7 @@ mod tests {
             ("redis://user:SECRET@a/1", "redis://a:6379"),
             ("rediss://:SECRET@[::1]:7", "rediss://[::1]:7"),
             ("redis-sentinel://SECRET:SECRET@a,b/SECRET", "redis-sentinel://a:26379,b:26379"),
+            ("rediss-sentinel://:SECRET@a/SECRET", "rediss-sentinel://a:26379"),
             ("redis+cluster://:SECRET@a,b:2", "redis+cluster://a:6379,b:2"),
             ("rediss+cluster://:SECRET@a", "rediss+cluster://a:6379"),
         ] {
@@ -334,6 +340,8 @@ mod tests {
             "redis://[a]",
             "redis://[::1]x",
             "redis-sentinel://a",
+            "rediss-sentinel://a/",
+            "redisssentinel://a/m",
             "redis-sentinel://a/",
             "redis-sentinel://a,/m",
             "redis+cluster://a/1",

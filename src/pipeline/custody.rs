@@ -1,7 +1,9 @@
 //! Key custody: generate, rotate, revoke, status (contract, "API key of an agent").
 //!
-//! Every well-formed request that its client's budgets let through counts against the hourly one, whatever becomes of it. The nonce is used in
-//! the same atomic step that changes the key, so a request that comes to nothing burns nothing.
+//! Every well-formed request that its client's budgets let through counts against the hourly one, whatever becomes of it:
+//! at once within this process, and once it is known to be the owner's over all that share the store. So strangers leave
+//! nothing in a shared store. The nonce is used in the same atomic step that changes the key, so a request that comes to
+//! nothing burns nothing.
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::ApiKey;
@@ -133,9 +135,12 @@ impl Pipeline {
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
         let KeyOrder { client, signed } = order;
-        let allowance = self.charge(client, signed.agent).await?; // 429
+        let store = &self.ports.store;
+        let quota = self.key_management;
+        self.allowance(signed.agent, store.hit(client, signed.agent, quota).await?)?; // 429
         let proof = self.owners.prove(&self.ports, &signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
+        let allowance = self.allowance(agent, store.charge(client, agent, quota).await?)?; // 429
         let (made, change) = change()?;
         match self.ports.store.change_key(agent, proof.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),
@@ -144,13 +149,13 @@ impl Pipeline {
         }
     }
 
-    async fn charge(&self, client: ClientNet, agent: AgentId) -> Result<Allowance, Refusal> {
-        let quota = self.key_management;
-        match self.ports.store.hit(client, agent, quota).await? {
-            Metered::Counted { remaining } => Ok(Allowance { limit: quota.limit, remaining }),
+    /// What is left of the client's hourly budget for the agent.
+    fn allowance(&self, agent: AgentId, metered: Metered) -> Result<Allowance, Refusal> {
+        let limit = self.key_management.limit;
+        match metered {
+            Metered::Counted { remaining } => Ok(Allowance { limit, remaining }),
             Metered::Limited { retry_after } => {
-                let agent = Some(agent);
-                Err(Denial::RateLimited { agent, tier: None, limit: quota.limit, retry_after }.into())
+                Err(Denial::RateLimited { agent: Some(agent), tier: None, limit, retry_after }.into())
             }
         }
     }

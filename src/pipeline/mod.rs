@@ -13,6 +13,7 @@ pub mod refusal;
 
 mod owner;
 mod principal;
+mod read_time;
 mod standing;
 
 use std::sync::Arc;

@@ -11,6 +11,7 @@ use crate::domain::nonce::NonceClaim;
 use crate::pipeline::Ports;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::refusal::Refusal;
+use crate::ports::chain::Asker;
 
 /// Checks signatures against owners.
 pub(super) struct OwnerCheck {
@@ -54,8 +55,11 @@ impl OwnerCheck {
         if agent.is_reserved() {
             return Err(Denial::AgentNotFound { agent }.into());
         }
-        let owner = ports.chain.owner(agent).await?.ok_or(Denial::AgentNotFound { agent })?;
+        // A signature of any shape costs a read, and this much of it is known before: whether it is worth a stranger's.
         let recovered_signer = signature.recover(&self.domain.digest(agent, nonce, signed_at));
+        let is_vouched = recovered_signer.is_some_and(|signer| ports.chain.was_owned_by(agent, signer));
+        let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
+        let owner = ports.chain.owner(agent, asker).await?.ok_or(Denial::AgentNotFound { agent })?;
         if recovered_signer != Some(owner) {
             return Err(Denial::SignatureInvalid { agent, owner, recovered_signer }.into());
         }

@@ -7,6 +7,7 @@ use crate::domain::denial::Denial;
 use crate::domain::endpoint::WebOrigin;
 use crate::pipeline::Pipeline;
 use crate::pipeline::credential::Credential;
+use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::store::Proof;
 
@@ -18,6 +19,7 @@ pub(super) struct Principal {
     proof: Proof,
     signer: Option<Address>,
     declared_origin: Option<WebOrigin>,
+    read_time: ReadTime,
 }
 
 impl Principal {
@@ -39,6 +41,11 @@ impl Principal {
         self.signer
     }
 
+    /// Until when the chain may be read on its behalf.
+    pub(super) const fn read_time(&self) -> ReadTime {
+        self.read_time
+    }
+
     /// The web origin declared for the key, when a key was the credential.
     pub(super) const fn declared_origin(&self) -> Option<&WebOrigin> {
         self.declared_origin.as_ref()
@@ -47,6 +54,7 @@ impl Principal {
 
 impl Pipeline {
     pub(super) async fn authenticate(&self, credential: &Credential) -> Result<Principal, Refusal> {
+        let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
         match credential {
             Credential::Key { digest, named } => {
                 let denied = Denial::InvalidApiKey { agent: *named };
@@ -60,6 +68,7 @@ impl Pipeline {
                     proof: Proof::Key(*digest),
                     signer: None,
                     declared_origin: found.declared_origin,
+                    read_time,
                 })
             }
             Credential::Signature(signed) => {
@@ -70,6 +79,7 @@ impl Pipeline {
                     proof: Proof::Nonce(proof.claim()),
                     signer: Some(proof.owner()),
                     declared_origin: None,
+                    read_time,
                 })
             }
         }

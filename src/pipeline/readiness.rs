@@ -34,6 +34,8 @@ pub struct Report {
     pub store: Word,
     /// The chain's word.
     pub chain: Word,
+    /// True when no node gives logs, so that profiles are read again and again. Verifications are right all the same.
+    pub lacks_logs: bool,
 }
 
 impl Report {
@@ -70,7 +72,7 @@ impl Readiness {
         }
         let (store, chain) =
             tokio::join!(word("store", self.store.probe()), word("chain", self.chain.probe()));
-        let report = Report { store, chain };
+        let report = Report { store, chain, lacks_logs: self.chain.lacks_logs() };
         *last = Some((self.clock.monotonic_micros(), report.clone()));
         report
     }

@@ -65,14 +65,15 @@ impl Pipeline {
     async fn profile_of(&self, principal: &Principal) -> Result<Arc<TrustProfile>, Refusal> {
         let agent = principal.agent();
         let gone = || Denial::AgentNotFound { agent };
-        let profile = self.ports.chain.profile(agent).await?;
+        let (ports, time) = (&self.ports, principal.read_time());
+        let profile = time.bound(ports, ports.chain.profile(agent)).await?;
         let Some(signer) = principal.signer() else {
             return Ok(profile.ok_or_else(gone)?);
         };
         if let Some(profile) = profile.filter(|profile| profile.owner == signer) {
             return Ok(profile);
         }
-        let profile = self.ports.chain.latest_profile(agent).await?.ok_or_else(gone)?;
+        let profile = time.bound(ports, ports.chain.latest_profile(agent)).await?.ok_or_else(gone)?;
         if profile.owner == signer {
             Ok(profile)
         } else {

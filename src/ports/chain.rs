@@ -9,7 +9,18 @@ use async_trait::async_trait;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
 
+/// On whose behalf an owner is read. It decides who waits for whom, and never who is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Asker {
+    /// Somebody who signed with the key of the owner that was seen last.
+    Vouched,
+    /// Anybody: whoever sends something of the right shape.
+    Stranger,
+}
+
 /// Reads agents from the chain.
+///
+/// Profiles are for those who have proven who they are. Owners are for anybody, who must not keep these waiting.
 ///
 /// `Ok(None)` means that the registry said the agent is not minted, and only that; whatever is unclear is a
 /// [`ChainFault`].
@@ -22,10 +33,22 @@ pub trait Chain: Send + Sync {
     async fn latest_profile(&self, agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault>;
 
     /// The agent's owner at the latest block, from a read that began after this call.
-    async fn owner(&self, agent: AgentId) -> Result<Option<Address>, ChainFault>;
+    async fn owner(&self, agent: AgentId, asker: Asker) -> Result<Option<Address>, ChainFault>;
+
+    /// True when `address` is the owner of the agent that was seen last, however long ago. Reads nothing. It proves
+    /// nothing either: it says whose read is worth more than a stranger's.
+    fn was_owned_by(&self, agent: AgentId, address: Address) -> bool;
+
+    /// The fault of a read that was given up because its request has no time left.
+    fn out_of_time(&self) -> ChainFault;
 
     /// Succeeds when verifications can be answered: a node answers and the contracts are where they should be.
     async fn probe(&self) -> Result<(), ChainFault>;
+
+    /// True when no node gives logs: profiles are right, and read again and again.
+    fn lacks_logs(&self) -> bool {
+        false
+    }
 }
 
 /// The chain could not be read, or said something that can't be believed.

@@ -51,7 +51,7 @@ pub enum Admission {
     NonceUsed,
 }
 
-/// What [`Store::hit`] says.
+/// What [`Store::hit`] and [`Store::charge`] say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metered {
     /// Counted; so many more would be.
@@ -140,8 +140,13 @@ pub trait Store: Send + Sync {
     /// Whether the agent has an active key.
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault>;
 
-    /// Counts one key-management request of a client for an agent.
+    /// Counts one key-management request of a client for an agent, whoever it may be from: at least within this process,
+    /// in bounded memory. What processes that share a store have counted by [`Self::charge`] is looked at too.
     async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault>;
+
+    /// Counts a request that [`Self::hit`] has counted and that is now known to be from the agent's owner: exactly, over
+    /// all processes that share the store. A store of one process has counted it already.
+    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault>;
 
     /// How many key-management requests the client has left for an agent; counts nothing.
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault>;

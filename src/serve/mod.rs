@@ -25,7 +25,7 @@ use prometheus::IntCounter;
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::ports::clock::Clock;
 use crate::serve::bounded::{Bounded, Extent};
@@ -38,6 +38,10 @@ use crate::wire::framing::{Body, Head};
 
 /// How long a connection may stay idle before a request begins.
 pub(crate) const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long an idle connection stays open once the service is to end. The next request may be on its way on it, and a
+/// balancer needs a moment to see that nobody listens any more; the answer then says that it was the last.
+const LINGER: Duration = Duration::from_secs(3);
 
 /// How long one write of an answer may wait for the client.
 pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -121,10 +125,8 @@ impl<D: Door> ServerApp for HttpShell<D> {
                 // Read and not peeked at: a stream of TLS can't be peeked into, and may be idle as long as any.
                 await_request(stream.read_buf(&mut ahead), shutdown).await.filter(|read| *read > 0)?;
             }
+            // Nothing where the answer said that it was the last, as each does that begins once the service is to end.
             (stream, ahead) = self.serve_one(stream, ahead, shutdown).await?;
-            if *shutdown.borrow() {
-                return None;
-            }
         }
     }
 }
@@ -231,9 +233,14 @@ async fn with_preface(mut stream: Stream) -> Option<Stream> {
 /// Waits until the first bytes of a request are there; nothing when none come.
 async fn await_request<T>(first: impl Future<Output = io::Result<T>>, shutdown: &ShutdownWatch) -> Option<T> {
     let mut stopping = shutdown.clone();
+    let end = async {
+        // Whoever could say so is gone: the end as well.
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+        sleep(LINGER).await;
+    };
     tokio::select! {
         begun = timeout(IDLE_TIME_MAX, first) => begun.ok()?.ok(),
-        _ = stopping.wait_for(|stopping| *stopping) => None,
+        () = end => None,
     }
 }
 

@@ -316,6 +316,8 @@ pub(super) async fn ten_hits_an_hour_per_client_and_agent(bench: Bench) {
         let metered = bench.store.hit(client(1), agent(1), ten).await.unwrap();
         assert_eq!(metered, Metered::Counted { remaining });
         assert_eq!(bench.store.left(client(1), agent(1), ten).await.unwrap(), remaining);
+        let charged = bench.store.charge(client(1), agent(1), ten).await.unwrap();
+        assert_eq!(charged, Metered::Counted { remaining }, "an owner's request is not counted twice");
         (bench.advance_secs)(60);
     }
     let Metered::Limited { retry_after } = bench.store.hit(client(1), agent(1), ten).await.unwrap() else {

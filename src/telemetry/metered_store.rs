@@ -28,6 +28,7 @@ pub struct MeteredStore {
     change_key: Meter,
     has_key: Meter,
     hit: Meter,
+    charge: Meter,
     left: Meter,
     probe: Meter,
 }
@@ -67,6 +68,7 @@ impl MeteredStore {
             change_key: meter("change_key"),
             has_key: meter("has_key"),
             hit: meter("hit"),
+            charge: meter("charge"),
             left: meter("left"),
             probe: meter("probe"),
             inner,
@@ -142,6 +144,10 @@ impl Store for MeteredStore {
 
     async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
         self.timed(&self.hit, self.inner.hit(client, agent, quota)).await
+    }
+
+    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
+        self.timed(&self.charge, self.inner.charge(client, agent, quota)).await
     }
 
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {

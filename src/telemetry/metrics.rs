@@ -1,7 +1,8 @@
 //! Every metric of the product, by name. No label ever holds an agent, a key or an IP: labels come from closed sets.
 
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+    HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    core::Collector,
 };
 
 /// Seconds; from what a cached verification takes to what a time-out takes.
@@ -31,8 +32,21 @@ pub struct Metrics {
     pub rpc_errors: IntCounterVec,
     /// `tiergate_rpc_duration_seconds{method}`: how long JSON-RPC calls took.
     pub rpc_duration: HistogramVec,
+    /// `tiergate_rpc_node_fit{endpoint}`: 1 when the node is used, 0 when the log says why it is not.
+    pub rpc_node_fit: IntGaugeVec,
     /// `tiergate_profile_cache_total{result}`: profile look-ups by hit or miss.
     pub profile_cache: IntCounterVec,
+    /// `tiergate_profile_drops_total{kind}`: agents and organizations whose profiles logs told to drop, and how often
+    /// everything was dropped and why.
+    pub profile_drops: IntCounterVec,
+    /// `tiergate_follower_polls_total{result}`: how often the chain was polled for what is new.
+    pub follower_polls: IntCounterVec,
+    /// `tiergate_follower_mode{state}`: 1 for how the follower gets on.
+    pub follower_mode: IntGaugeVec,
+    /// `tiergate_task_restarts_total{task}`: background tasks that ended, and were begun anew.
+    pub task_restarts: IntCounterVec,
+    /// `tiergate_follower_block`: the block up to which everything is accounted for.
+    pub follower_block: IntGauge,
     /// `tiergate_store_operations_total{verb,outcome}`: store operations.
     pub store_operations: IntCounterVec,
     /// `tiergate_store_operation_duration_seconds{verb}`: how long store operations waited, those that did.
@@ -92,7 +106,24 @@ impl Metrics {
                 &["method"],
                 REQUEST_BUCKETS,
             )?,
+            rpc_node_fit: gauge("rpc_node_fit", "1 when the JSON-RPC node is used.", &["endpoint"])?,
             profile_cache: counter("profile_cache_total", "Profile look-ups.", &["result"])?,
+            profile_drops: counter(
+                "profile_drops_total",
+                "What cached profiles were dropped for.",
+                &["kind"],
+            )?,
+            follower_polls: counter("follower_polls_total", "Polls for new blocks and logs.", &["result"])?,
+            follower_mode: gauge(
+                "follower_mode",
+                "1 for how the follower of the chain gets on.",
+                &["state"],
+            )?,
+            task_restarts: counter("task_restarts_total", "Background tasks begun anew.", &["task"])?,
+            follower_block: IntGauge::new(
+                "tiergate_follower_block",
+                "The block up to which everything is accounted for.",
+            )?,
             store_operations: counter("store_operations_total", "Store operations.", &["verb", "outcome"])?,
             store_duration: histogram(
                 "store_operation_duration_seconds",
@@ -100,8 +131,9 @@ impl Metrics {
                 &["verb"],
                 STORE_BUCKETS,
             )?,
-            store_breakers: IntGaugeVec::new(
-                Opts::new("tiergate_store_breakers", "Servers of the store by the state of their breaker."),
+            store_breakers: gauge(
+                "store_breakers",
+                "Servers of the store by the state of their breaker.",
                 &["state"],
             )?,
             store_connects: counter(
@@ -109,10 +141,7 @@ impl Metrics {
                 "Tries to connect to a server of the store.",
                 &["result"],
             )?,
-            ready: IntGaugeVec::new(
-                Opts::new("tiergate_ready", "1 when the last check succeeded."),
-                &["check"],
-            )?,
+            ready: gauge("ready", "1 when the last check succeeded.", &["check"])?,
             connections_turned_away: counter(
                 "connections_turned_away_total",
                 "Connections closed at once for lack of room.",
@@ -157,7 +186,7 @@ impl Metrics {
         }
     }
 
-    fn collectors(&self) -> [Box<dyn Collector>; 18] {
+    fn collectors(&self) -> [Box<dyn Collector>; 24] {
         [
             Box::new(self.requests.clone()),
             Box::new(self.request_duration.clone()),
@@ -166,7 +195,13 @@ impl Metrics {
             Box::new(self.rpc_calls.clone()),
             Box::new(self.rpc_errors.clone()),
             Box::new(self.rpc_duration.clone()),
+            Box::new(self.rpc_node_fit.clone()),
             Box::new(self.profile_cache.clone()),
+            Box::new(self.profile_drops.clone()),
+            Box::new(self.follower_polls.clone()),
+            Box::new(self.follower_mode.clone()),
+            Box::new(self.task_restarts.clone()),
+            Box::new(self.follower_block.clone()),
             Box::new(self.store_operations.clone()),
             Box::new(self.store_duration.clone()),
             Box::new(self.store_breakers.clone()),
@@ -197,6 +232,10 @@ fn counter(name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, pro
     IntCounterVec::new(Opts::new(format!("tiergate_{name}"), help), labels)
 }
 
+fn gauge(name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
+    IntGaugeVec::new(Opts::new(format!("tiergate_{name}"), help), labels)
+}
+
 fn histogram(
     name: &str,
     help: &str,
@@ -213,7 +252,7 @@ mod tests {
     use super::Metrics;
 
     /// Every label of the product. Each takes its values from a closed set: nothing that a client or a chain chooses.
-    const LABELS: [&str; 14] = [
+    const LABELS: [&str; 15] = [
         "check",
         "decision",
         "door",
@@ -225,6 +264,7 @@ mod tests {
         "result",
         "state",
         "status",
+        "task",
         "tenant",
         "tier",
         "verb",

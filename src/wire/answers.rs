@@ -155,7 +155,8 @@ pub fn alive() -> Answer {
     success(StatusCode::OK, &serde_json::json!({ "status": "ok" }), None)
 }
 
-/// 200 or 503 of `GET /readyz`.
+/// 200 or 503 of `GET /readyz`. What works, but not as well as it should, is named in a field of its own, which is absent
+/// otherwise.
 #[must_use]
 pub fn readiness(report: &Report) -> Answer {
     let word = |ok: bool| if ok { "ok" } else { "error" };
@@ -166,7 +167,11 @@ pub fn readiness(report: &Report) -> Answer {
     };
     let checks =
         serde_json::json!({ "store": word(report.store.is_ok()), "chain": word(report.chain.is_ok()) });
-    success(status, &serde_json::json!({ "status": ready, "checks": checks }), None)
+    let mut body = serde_json::json!({ "status": ready, "checks": checks });
+    if let Some(fields) = body.as_object_mut().filter(|_| report.lacks_logs) {
+        fields.insert("degraded".to_owned(), serde_json::json!(["chain_logs"]));
+    }
+    success(status, &body, None)
 }
 
 fn success(status: StatusCode, body: &impl Serialize, allowance: Option<Allowance>) -> Answer {

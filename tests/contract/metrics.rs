@@ -123,7 +123,7 @@ fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
         assert!(!text.to_lowercase().contains(&secret.to_lowercase()), "{secret}");
     }
     let known = ["check", "decision", "door", "endpoint", "error_type", "kind", "le", "method", "outcome"];
-    let known = [known.as_slice(), &["result", "status", "tier", "verb", "version"]].concat();
+    let known = [known.as_slice(), &["result", "state", "status", "tier", "verb", "version"]].concat();
     for series in Samples::parse(&text).series() {
         let Some((_, labels)) = series.split_once('{') else { continue };
         for label in labels.trim_end_matches('}').split("\",") {

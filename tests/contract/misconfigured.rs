@@ -11,6 +11,7 @@ use crate::support::world::World;
 
 pub(crate) const CASES: &[Case] = cases![
     an_address_without_code_is_503_and_not_ready_never_404,
+    without_multicall_the_profile_is_the_same_field_by_field,
     an_older_registry_says_unminted_in_its_own_words,
     a_registry_that_answers_with_no_owner_means_unminted,
     absurdly_long_texts_are_cut_to_16_kib,
@@ -29,7 +30,6 @@ fn an_address_without_code_is_503_and_not_ready_never_404(world: &World) {
         "chain.contracts.reputation",
         "chain.contracts.validation",
         "chain.contracts.organization",
-        "chain.multicall",
     ] {
         let service = Service::start_unready(world.settings().at(key, NOWHERE));
         let unready = json!({ "status": "unavailable", "checks": { "store": "ok", "chain": "error" } });
@@ -49,6 +49,43 @@ fn an_address_without_code_is_503_and_not_ready_never_404(world: &World) {
         }
         assert!(service.log().contains(key), "the log says which: {}", service.log());
     }
+}
+
+fn without_multicall_the_profile_is_the_same_field_by_field(world: &World) {
+    let (chain, agent) = (world.chain(), world.agent(4));
+    chain.feedback(agent.id, 5.try_into().unwrap());
+    chain.validate(ALICE, agent.id, true, "evidence");
+    chain.join(chain.organization("Guild"), agent.id);
+    let without = Service::start(world.settings().at("chain.multicall", NOWHERE));
+    let mut bodies = [world.service(), &without].map(|service| {
+        let mut body = service.verify_signature(&agent.signed()).success(200);
+        body["timestamp"] = json!(null);
+        body
+    });
+    assert_eq!(bodies[0]["validation"]["latestEvidence"], json!("evidence"));
+    assert_eq!(bodies[0]["organizations"].as_array().unwrap().len(), 1);
+    assert_eq!(bodies[0], bodies[1]);
+    let unminted = Agent::on(chain.contracts.identity, U256::from(555_555_556_u64), ALICE);
+    without.verify_signature(&unminted.signed()).error(404, "AGENT_NOT_FOUND");
+
+    // Longer than the code of a contract may be.
+    let registry = chain.deploy("AbsurdStrings");
+    let id = chain.mint_on(registry, ALICE, "");
+    chain.set_length(registry, id, 100 * 1_024);
+    let vault = chain.deploy("StakeVault");
+    chain.stake_on(vault, id, THRESHOLDS[3]);
+    let settings = world.settings().at("chain.contracts.identity", registry);
+    let settings = settings.at("chain.contracts.stake_vault", vault);
+    bodies = [settings.clone(), settings.at("chain.multicall", NOWHERE)].map(|settings| {
+        let service = Service::start(settings);
+        let mut body = service.verify_signature(&Agent::on(registry, id, ALICE).signed()).success(200);
+        body["timestamp"] = json!(null);
+        body
+    });
+    assert_eq!(bodies[0]["metadataURI"].as_str().unwrap().len(), 16 * 1_024);
+    assert_eq!(bodies[0], bodies[1]);
+    let said = without.log().matches("no contract at chain.multicall").count();
+    assert_eq!(said, 1, "once: {}", without.log());
 }
 
 fn an_older_registry_says_unminted_in_its_own_words(world: &World) {

@@ -9,19 +9,25 @@ use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::domain::tier::PerTier;
 
-fn settings(keys: &[(&str, &str)]) -> Settings {
+pub(super) fn settings(keys: &[(&str, &str)]) -> Settings {
     parse(&minimal_with(keys), &[]).unwrap_or_else(|problems| panic!("{keys:?}: {problems}"))
 }
 
 /// Each of the values, as TOML writes it, is accepted, or is the one problem of the file.
 fn check(path: &str, accepted: &[&str], refused: &[&str]) {
     // Wide enough for every window that is tried.
-    let base = ("signature.nonce_retention", "\"366 days\"");
+    let base = [("signature.nonce_retention", "\"366 days\""), ("chain.max_staleness", "\"10m\"")];
+    check_with(&base, path, accepted, refused);
+}
+
+/// The same beside other keys.
+pub(super) fn check_with(base: &[(&str, &str)], path: &str, accepted: &[&str], refused: &[&str]) {
+    let with = |literal| [base, &[(path, literal)]].concat();
     for literal in accepted {
-        settings(&[base, (path, literal)]);
+        settings(&with(literal));
     }
     for literal in refused {
-        let found = problems(&minimal_with(&[base, (path, literal)]), &[]);
+        let found = problems(&minimal_with(&with(literal)), &[]);
         assert_eq!(found.len(), 1, "{path} = {literal}: {found:?}");
         assert!(found[0].starts_with(&format!("{path}: ")), "{path} = {literal}: {found:?}");
     }
@@ -141,12 +147,29 @@ fn rpc_urls_are_1_to_16() {
 }
 
 #[test]
-fn a_poll_interval_is_more_than_0s_and_at_most_60s_and_a_try_at_most_5s() {
+fn the_id_of_the_chain_that_is_read_is_at_least_1() {
+    check("chain.chain_id", &["1", "8004", "9223372036854775807"], &["0", "-1", "\"8004\"", "1.5"]);
+}
+
+#[test]
+fn a_poll_interval_is_at_least_50ms_and_at_most_60s_and_a_try_at_most_5s() {
     let neither = ["\"0s\"", "\"1\"", "\"0\"", "\"\"", "\"-1s\"", "\"soon\""];
-    let poll = [&neither[..], &["\"60s 1ns\"", "\"61s\""]].concat();
-    check("chain.poll_interval", &["\"1ns\"", "\"500ms\"", "\"60s\"", "\"1m\""], &poll);
+    let poll = [&neither[..], &["\"49ms\"", "\"60s 1ns\"", "\"61s\""]].concat();
+    check("chain.poll_interval", &["\"50ms\"", "\"500ms\"", "\"60s\"", "\"1m\""], &poll);
     let once = [&neither[..], &["\"5s 1ns\"", "\"6s\""]].concat();
     check("chain.request_timeout", &["\"1ns\"", "\"500ms\"", "\"5s\""], &once);
+}
+
+#[test]
+fn silence_is_borne_for_at_least_two_polls_and_at_most_ten_minutes() {
+    check("chain.max_staleness", &["\"2s\"", "\"10m\""], &["\"1999ms\"", "\"10m 1ns\"", "\"0s\"", "5"]);
+    let found = problems(&minimal_with(&[("chain.poll_interval", "\"3s\"")]), &[]);
+    assert_eq!(
+        found,
+        [
+            "chain.max_staleness: is shorter than two of chain.poll_interval; write a duration that is at least twice as long"
+        ]
+    );
 }
 
 #[test]
@@ -304,43 +327,4 @@ fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
     let store = settings(&[("store.path", "\"../x/./data\"")]).store;
     let StoreSettings::Embedded { path } = store else { panic!("{store:?}") };
     assert_eq!(path.as_os_str(), "../x/./data");
-}
-
-#[test]
-fn requests_to_redis_take_a_millisecond_to_five_seconds() {
-    for path in ["store.timeout", "store.wait_timeout"] {
-        check(path, &["\"1ms\"", "\"5s\""], &["\"0s\"", "\"999us\"", "\"5001ms\"", "1"]);
-    }
-    check("store.wait_replicas", &["0", "16"], &["-1", "17"]);
-}
-
-#[test]
-fn what_belongs_to_redis_goes_together() {
-    let redis = ("store.kind", "\"redis\"");
-    let plain = ("store.url", "\"redis://a\"");
-    let tls = ("store.url", "\"rediss://a\"");
-    let (ca, cert, key) = (("store.ca", "\"c\""), ("store.cert", "\"d\""), ("store.key", "\"e\""));
-    let (text, file) = (("store.password", "\"p\""), ("store.password_file", "\"f\""));
-    for keys in [
-        &[redis][..],
-        &[redis, plain, text],
-        &[redis, plain, file],
-        &[redis, tls, ca],
-        &[redis, tls, cert, key],
-        &[redis, ("store.url", "\"redis://u@a\""), text],
-    ] {
-        settings(keys);
-    }
-    for (keys, start) in [
-        (&[redis, text, file][..], "store.password: "),
-        (&[redis, ("store.url", "\"redis://:p@a\""), file], "store.password: "),
-        (&[redis, plain, ca], "store.url: "),
-        (&[redis, plain, cert, key], "store.url: "),
-        (&[redis, tls, cert], "store.key: "),
-        (&[redis, ("store.url", "\"redis://u@a\"")], "store.url: "),
-    ] {
-        let found = problems(&minimal_with(keys), &[]);
-        assert_eq!(found.len(), 1, "{keys:?}: {found:?}");
-        assert!(found[0].starts_with(start), "{keys:?}: {found:?}");
-    }
 }

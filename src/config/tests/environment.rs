@@ -5,13 +5,15 @@ use super::{MINIMAL, minimal_with, parse, problems, shipped_keys};
 /// For each key: its value in the environment, the same as TOML writes it, and one that is wrong.
 const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("abuse.failures_per_minute", "7", "7", "many"),
+    ("chain.chain_id", "5", "5", "0"),
     ("chain.contracts.identity", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.organization", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.reputation", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.stake_vault", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.validation", ADDRESS, QUOTED_ADDRESS, ""),
+    ("chain.max_staleness", "6s", "\"6s\"", "11m"),
     ("chain.multicall", ADDRESS, QUOTED_ADDRESS, "0x12"),
-    ("chain.poll_interval", "5s", "\"5s\"", "5"),
+    ("chain.poll_interval", "2s", "\"2s\"", "5"),
     ("chain.request_timeout", "4s", "\"4s\"", "6s"),
     (
         "chain.rpc_urls",
@@ -41,6 +43,9 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("store.password", "word", "\"word\"", ""),
     ("store.password_file", "word.txt", "\"word.txt\"", ""),
     ("store.path", "elsewhere", "\"elsewhere\"", ""),
+    ("store.sentinel_password", "word", "\"word\"", ""),
+    ("store.sentinel_password_file", "word.txt", "\"word.txt\"", ""),
+    ("store.sentinel_username", "tiergate", "\"tiergate\"", ""),
     ("store.timeout", "1s", "\"1s\"", "0s"),
     ("store.url", "rediss://other", "\"rediss://other\"", "http://other"),
     ("store.wait_replicas", "1", "1", "-1"),
@@ -62,8 +67,16 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
         ("store.cert", "\"cert.pem\""),
         ("store.key", "\"key.pem\""),
     ];
+    let sentinels = [
+        ("store.url", "\"rediss-sentinel://sentinel.example/service\""),
+        ("store.sentinel_password", "\"first\""),
+    ];
     let of_redis = path.starts_with("store.") && !["store.kind", "store.path"].contains(&path);
-    minimal_with(&[&base[..], if of_redis { &redis } else { &[] }, keys].concat())
+    let of_sentinels = path.starts_with("store.sentinel_");
+    // One of two ways to write the same password.
+    let last = if path.ends_with("_file") { 1 } else { sentinels.len() };
+    let sentinels = if of_sentinels { &sentinels[..last] } else { &[] };
+    minimal_with(&[&base[..], if of_redis { &redis } else { &[] }, sentinels, keys].concat())
 }
 
 fn variable(path: &str) -> String {

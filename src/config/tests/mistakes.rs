@@ -79,10 +79,8 @@ fn nothing_but_the_required_contracts_is_required() {
 
 #[test]
 fn keys_of_later_versions_are_unknown() {
-    for (path, literal) in [("chain.abi", "\"standard\""), ("chain.max_staleness", "\"5s\"")] {
-        let found = problems(&minimal_with(&[(path, literal)]), &[]);
-        assert_eq!(found, [format!("{path}: is not a known key")]);
-    }
+    let found = problems(&minimal_with(&[("chain.abi", "\"standard\"")]), &[]);
+    assert_eq!(found, ["chain.abi: is not a known key"]);
 }
 
 #[test]
@@ -94,7 +92,7 @@ fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
         ("chain.rpc_url", Some("chain.rpc_urls")),
         ("chain.contracts.stakevault", Some("chain.contracts.stake_vault")),
         ("chain.contracts.multicall", Some("chain.multicall")),
-        ("chain_id", Some("signature.chain_id")),
+        ("chain_id", Some("chain.chain_id")),
         ("signature.max_aged", Some("signature.max_age")),
         ("listen.id", None),
         ("listen.ask", None),

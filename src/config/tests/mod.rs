@@ -3,8 +3,10 @@
 mod bounds;
 mod environment;
 mod mistakes;
+mod rpc_headers;
 mod secrets;
 mod shipped;
+mod store;
 mod tenants;
 
 use toml::{Table, Value};
@@ -59,10 +61,11 @@ fn remove(table: &mut Table, path: &str) {
     }
 }
 
-/// Every key of the shipped file, the optional ones too, with its value; tenants have keys of their own.
+/// Every key of the shipped file, the optional ones too, with its value; tenants and headers have keys of their own.
 fn shipped_keys() -> Vec<(String, Value)> {
-    let mut file = shipped_file();
+    let mut file = uncommented_file();
     file.remove("tenants");
+    remove(&mut file, "chain.rpc_headers");
     keys_of(&file)
 }
 
@@ -83,8 +86,45 @@ fn keys_of(table: &Table) -> Vec<(String, Value)> {
     keys
 }
 
-/// The shipped file with its optional keys and sections, and its example of a tenant, no longer commented out.
+/// The shipped file with its optional keys and sections, and its example of a tenant, no longer commented out; without
+/// what goes together with a Redis only.
 fn shipped_file() -> Table {
+    shipped_file_for("store.path")
+}
+
+/// The same with a key in it, and without those of `[store]` that do not go together with that key.
+fn shipped_file_for(path: &str) -> Table {
+    let mut file = uncommented_file();
+    if ["store.kind", "store.path"].contains(&path) || !path.starts_with("store.") {
+        for optional in OPTIONAL_OF_REDIS {
+            remove(&mut file, optional);
+        }
+        return file;
+    }
+    set(&mut file, "store.kind", "redis".into());
+    if path != "store.url" {
+        set(&mut file, "store.url", "rediss-sentinel://sentinel.example/service".into());
+    }
+    for of_two in ["password", "sentinel_password"] {
+        let (text, in_file) = (format!("store.{of_two}"), format!("store.{of_two}_file"));
+        remove(&mut file, if path == in_file { &text } else { &in_file });
+    }
+    file
+}
+
+/// The keys of Redis that have no default.
+const OPTIONAL_OF_REDIS: [&str; 8] = [
+    "store.password",
+    "store.password_file",
+    "store.sentinel_username",
+    "store.sentinel_password",
+    "store.sentinel_password_file",
+    "store.ca",
+    "store.cert",
+    "store.key",
+];
+
+fn uncommented_file() -> Table {
     let lines = shipped::TEXT.lines().map(|line| match line.strip_prefix("# ") {
         Some(rest) if is_assignment(rest) || is_header(rest) => rest,
         _ => line,

@@ -96,6 +96,7 @@ fn a_password_of_redis_is_in_no_debug_display_or_problem() {
         "redis://user:SECRET@redis.example/1",
         "rediss://:SECRET@redis.example",
         "redis-sentinel://:SECRET@a,b/service",
+        "rediss-sentinel://:SECRET@a,b/service",
         "redis+cluster://:SECRET@a,b",
         "redis://user:SECRET",
         "redis://user:SEC/SECRET@redis.example",
@@ -112,7 +113,14 @@ fn a_password_of_redis_is_in_no_debug_display_or_problem() {
             let (kind, literal) = (format!("{kind:?}"), format!("{url:?}"));
             let keys =
                 [("store.kind", kind.as_str()), ("store.url", &literal), ("store.password", "\"SECRET\"")];
-            for text in [minimal_with(&keys), minimal_with(&keys[..2]), minimal_with(&[keys[0], keys[2]])] {
+            let sentinel = ("store.sentinel_password", "\"SECRET\"");
+            for text in [
+                minimal_with(&keys),
+                minimal_with(&keys[..2]),
+                minimal_with(&[keys[0], keys[2]]),
+                minimal_with(&[keys[0], keys[1], sentinel]),
+                minimal_with(&[keys[0], keys[1], sentinel, ("store.sentinel_password_file", "\"SECRET\"")]),
+            ] {
                 accepted += usize::from(parse(&text, &[]).is_ok());
                 let printed = printed(&text, &[]);
                 assert!(!printed.contains("SECRET"), "{text}\n{printed}");
@@ -121,7 +129,7 @@ fn a_password_of_redis_is_in_no_debug_display_or_problem() {
             assert!(!printed(&minimal_with(&[("store.kind", &kind)]), &overridden).contains("SECRET"));
         }
     }
-    assert!(accepted > 20, "{accepted}");
+    assert_eq!(accepted, 21);
     let printed =
         printed(&minimal_with(&[("store.password", "[\"SECRET\"]"), ("store.kind", "\"redis\"")]), &[]);
     assert!(printed.starts_with("store.password: is an array"), "{printed}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use alloy::primitives::{U256, address};
 use toml::{Table, Value};
 
-use super::{MINIMAL, parse, problems, remove, set, shipped_file, shipped_keys};
+use super::{MINIMAL, parse, problems, remove, set, shipped_file, shipped_file_for, shipped_keys};
 use crate::config::Settings;
 use crate::config::reader::Reader;
 use crate::config::store::StoreSettings;
@@ -44,8 +44,11 @@ fn the_defaults_are_what_is_documented() {
     assert!(settings.listen.trusted_proxies.is_empty());
     let urls: Vec<_> = settings.chain.rpc_urls.iter().map(|url| url.reveal().as_str()).collect();
     assert_eq!(urls, ["http://127.0.0.1:8545/"]);
+    assert_eq!(settings.chain.chain_id, None);
     assert_eq!(settings.chain.poll_interval, Duration::from_secs(1));
     assert_eq!(settings.chain.request_timeout, Duration::from_secs(2));
+    assert_eq!(settings.chain.max_staleness, Duration::from_secs(5));
+    assert!(settings.chain.rpc_headers.is_empty());
     assert_eq!(settings.chain.multicall, address!("cA11bde05977b3631167028862bE2a173976CA11"));
     let contracts = settings.chain.contracts;
     assert_eq!(contracts.identity, address!("5FbDB2315678afecb367f032d93F642f64180aa3"));
@@ -73,7 +76,7 @@ fn the_shipped_file_shows_every_key_and_no_other() {
     let mut reader = Reader::new(Table::new(), std::iter::empty());
     let _ = Settings::read(&mut reader, None);
     let mut known = reader.known().to_vec();
-    known.retain(|path| *path != "tenants");
+    known.retain(|path| !["tenants", "chain.rpc_headers"].contains(path));
     known.sort_unstable();
     let shown: Vec<String> = shipped_keys().into_iter().map(|(path, _)| path).collect();
     assert_eq!(shown, known);
@@ -132,7 +135,7 @@ fn every_key_is_refused_by_its_path_with_every_wrong_type() {
             .filter(|_| value.as_array().is_some_and(|items| !items.is_empty()))
             .map(|item| Value::from(vec![item; value.as_array().unwrap().len()]));
         for wrong in wrong_types(type_of(&value)).into_iter().chain(wrong_items) {
-            let mut file = shipped_file();
+            let mut file = shipped_file_for(&path);
             set(&mut file, &path, wrong.clone());
             let found = problems(&file.to_string(), &[]);
             let start = format!("{path}: ");

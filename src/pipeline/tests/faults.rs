@@ -1,7 +1,11 @@
 //! A fault of chain or store is never an admission, and never a verdict about the agent.
 
+use std::future::{pending, ready};
+use std::time::Duration;
+
 use super::{Scene, Word, agent, client, verdict};
 use crate::pipeline::credential::Credential;
+use crate::pipeline::read_time::ReadTime;
 
 #[tokio::test]
 async fn a_store_that_fails_admits_nobody_and_recovers() {
@@ -47,4 +51,14 @@ async fn a_chain_that_fails_admits_nobody_and_recovers() {
     *scene.chain.owner.lock() = owner;
     *scene.chain.profile.lock() = profile;
     assert_eq!((scene.verdict(&key).await, scene.verdict(&signed).await), ("admitted", "admitted"));
+}
+
+#[tokio::test]
+async fn a_read_beyond_the_requests_time_is_a_fault_and_one_that_needs_none_is_answered() {
+    let scene = Scene::new();
+    let ports = &scene.pipeline.ports;
+    let over = ReadTime::of(&*ports.clock, Duration::ZERO);
+    let fault = over.bound::<()>(ports, pending()).await.unwrap_err();
+    assert_eq!(fault.cause.to_string(), "out of time");
+    assert_eq!(over.bound(ports, ready(Ok(7))).await.unwrap(), 7);
 }

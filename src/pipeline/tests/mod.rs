@@ -95,6 +95,8 @@ impl Scene {
             profile: Mutex::new(Word::Is(Some(Arc::clone(&profile)))),
             latest: Mutex::new(Word::Is(Some(profile))),
             is_down: AtomicBool::new(false),
+            last_owner: Mutex::default(),
+            askers: Mutex::default(),
             calls: Mutex::default(),
         });
         let entropy = Arc::new(Counting { next: AtomicU64::new(1), is_empty: AtomicBool::new(false) });

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use super::{STAKES, Scene, Word, agent, profile, signer, verdict};
 use crate::domain::denial::Denial;
-use crate::pipeline::credential::Credential;
+use crate::domain::signature::SignatureBytes;
+use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::refusal::Refusal;
+use crate::ports::chain::Asker;
+use crate::ports::clock::Clock;
 
 #[tokio::test]
 async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner() {
@@ -50,4 +53,27 @@ async fn a_cached_profile_of_the_owner_is_good_enough() {
     *scene.chain.owner.lock() = Word::Down;
     assert_eq!(scene.verdict(&key).await, "admitted");
     assert_eq!((scene.chain.calls("owner"), scene.chain.calls("latest_profile")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_signature_of_the_last_owner_is_vouched_for_and_any_other_is_a_strangers() {
+    let scene = Scene::new();
+    let now = scene.clock.unix_seconds();
+    let by = |number| Credential::Signature(scene.signed_by(&signer(number), agent(7), now));
+    let unreadable = SignatureBytes::from_bytes([0x11; 65]);
+    let unreadable = Credential::Signature(SignedRequest { signature: unreadable, ..scene.signed() });
+    for (last_owner, credential, verdict, asker) in [
+        (None, by(1), "admitted", Asker::Stranger),
+        (Some(signer(1).address()), by(2), "401 signature", Asker::Stranger),
+        (Some(signer(1).address()), unreadable, "401 signature", Asker::Stranger),
+        (Some(signer(1).address()), by(1), "admitted", Asker::Vouched),
+        // Who owned it once waits for nobody, and is let in no more for that.
+        (Some(signer(2).address()), by(2), "401 signature", Asker::Vouched),
+        (Some(signer(2).address()), by(1), "429", Asker::Stranger),
+    ] {
+        *scene.chain.last_owner.lock() = last_owner;
+        scene.chain.askers.lock().clear();
+        assert_eq!(scene.verdict(&credential).await, verdict);
+        assert_eq!(*scene.chain.askers.lock(), [asker], "{verdict}");
+    }
 }

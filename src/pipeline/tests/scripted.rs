@@ -18,7 +18,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
-use crate::ports::chain::{Chain, ChainFault};
+use crate::ports::chain::{Asker, Chain, ChainFault};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
@@ -51,6 +51,10 @@ pub(super) struct ScriptedChain {
     pub(super) profile: Mutex<Word<Arc<TrustProfile>>>,
     pub(super) latest: Mutex<Word<Arc<TrustProfile>>>,
     pub(super) is_down: AtomicBool,
+    /// The owner that was seen last.
+    pub(super) last_owner: Mutex<Option<Address>>,
+    /// On whose behalf owners were read.
+    pub(super) askers: Mutex<Vec<Asker>>,
     pub(super) calls: Mutex<HashMap<&'static str, usize>>,
 }
 
@@ -80,9 +84,19 @@ impl Chain for ScriptedChain {
         self.latest.lock().clone().say()
     }
 
-    async fn owner(&self, _agent: AgentId) -> Result<Option<Address>, ChainFault> {
+    async fn owner(&self, _agent: AgentId, asker: Asker) -> Result<Option<Address>, ChainFault> {
         self.count("owner");
+        self.askers.lock().push(asker);
         self.owner.lock().clone().say()
+    }
+
+    fn was_owned_by(&self, _agent: AgentId, address: Address) -> bool {
+        *self.last_owner.lock() == Some(address)
+    }
+
+    fn out_of_time(&self) -> ChainFault {
+        let cause = Arc::new(Error::other("out of time"));
+        ChainFault { endpoint: "http://node.example".into(), method: "eth_call", cause }
     }
 
     async fn probe(&self) -> Result<(), ChainFault> {
@@ -170,6 +184,10 @@ impl Store for TamperedStore {
     async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
         self.enter("hit")?;
         self.inner.hit(client, agent, quota).await
+    }
+
+    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
+        self.inner.charge(client, agent, quota).await
     }
 
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {

@@ -227,6 +227,11 @@ impl Store for EmbeddedStore {
         })
     }
 
+    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
+        // It is counted already.
+        Ok(Metered::Counted { remaining: self.left(client, agent, quota).await? })
+    }
+
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
         self.shared.check("look at a count")?;
         let now_micros = self.shared.clock.monotonic_micros();

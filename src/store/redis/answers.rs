@@ -15,7 +15,7 @@ pub(super) enum Answer {
     },
     KeyRevoked,
     NonceUsed,
-    /// The epoch belongs to another process of Redis; nothing was done.
+    /// The epoch belongs to another process of Redis, or to shorter settings; nothing was done.
     Strange,
     Done(Vec<Vec<u8>>),
     KeyExists,

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::domain::redis_url::RedisHost;
 use crate::store::redis::answers::{array, bytes, number};
-use crate::store::redis::dial::{Address, Login, broken, connect};
+use crate::store::redis::dial::{Address, Login, connect};
 use crate::store::redis::link::Link;
 use crate::store::redis::names::{SHARDS, Shard};
 use crate::store::redis::options::Shared;
@@ -122,7 +122,7 @@ impl Cluster {
         let mut connection = connect(&self.shared, host, Login::Server).await?;
         let mut command = redis::cmd("CLUSTER");
         let value: Value =
-            command.arg("SLOTS").query_async(&mut connection).await.map_err(|error| broken(&error))?;
+            command.arg("SLOTS").query_async(&mut connection).await.map_err(|error| Trouble::of(&error))?;
         let rows = array(&value).ok_or(Trouble::Unreadable)?;
         let ranges: Option<Vec<Range>> = rows.iter().map(|row| Range::read(row, host)).collect();
         ranges.filter(|ranges| !ranges.is_empty()).ok_or(Trouble::Unreadable)

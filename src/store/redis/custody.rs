@@ -7,14 +7,19 @@
 //! | step | crash after it leaves | which goes |
 //! | --- | --- | --- |
 //! | 1 `note`: what is about to happen, into the journal | a note | when it is overdue |
-//! | 2 `announce`: the new digest's entry, with an expiry | an entry that `admit` refuses, because no record names it | by its expiry |
-//! | 3 `swap`: nonce, record, and the replaced digest among the replaced ones, in one script | a record with a key that nobody was told; its entry expires. The entry of the replaced digest, which `admit` refuses | with the overdue note |
-//! | 4 `confirm`: takes the expiry off the entry | the same, with an entry that stays: a key of the agent's that nobody knows, until the next change | with the next change |
-//! | 5 `tidy`: the entries of replaced digests, then their note in the agent's slot | a note | when it is overdue |
-//! | 6 `strike`: the note | nothing | |
+//! | 2 `announce`: the new digest's entry, with an expiry; replicas have it | an entry that `admit` refuses, because no record names it | by its expiry |
+//! | 3 `sound`: replicas have what the agent's server writes | the same | the same |
+//! | 4 `swap`: nonce, record, and the replaced digest among the replaced ones, in one script; replicas have it | a record with a key that nobody was told; its entry expires. The entry of the replaced digest, which `admit` refuses | with the overdue note |
+//! | 5 `confirm`: takes the expiry off the entry; replicas have it | the same, with an entry that stays: a key of the agent's that nobody knows, until the next change | with the next change |
+//! | 6 `tidy`: the entries of replaced digests, then their note in the agent's slot | a note | when it is overdue |
+//! | 7 `strike`: the note | nothing | |
 //!
-//! No step is taken twice but those that may be (4 to 6). A step that timed out may have been taken, or may yet be: the
-//! caller gets a fault and no key, as after a crash. The key is shown only after step 4. When step 3 refuses, the entry
+//! Where replicas must have what is written and too few do, 2 and 3 end the change before it has cost anything. A
+//! revocation goes without them: that an old key is dead is worth more than knowing how many replicas know it, so it
+//! takes effect, and its owner gets a fault and may repeat it.
+//!
+//! No step is taken twice but those that may be (5 to 7). A step that timed out may have been taken, or may yet be: the
+//! caller gets a fault and no key, as after a crash. The key is shown only after step 5. When step 4 refuses, the entry
 //! is taken back at once, or expires.
 
 use alloy::primitives::{U256, hex};
@@ -33,11 +38,17 @@ use crate::store::redis::trouble::Trouble;
 /// How long an announced entry lives, in seconds: far longer than a change takes.
 const ANNOUNCED_SECS: u64 = 900;
 
+/// How long what `sound` writes lives, in seconds.
+const PROBE_SECS: u64 = 60;
+
 /// After how long a note is overdue, in microseconds: longer than a change can take.
 const OVERDUE_MICROS: u64 = 300_000_000;
 
-/// How many overdue notes are looked at in one go.
+/// How many overdue notes are asked for at once.
 const OVERDUE_NOTES_MAX: usize = 100;
+
+/// After how many notes that could not be dealt with the others wait for the next time.
+const FAILED_NOTES_MAX: usize = 100;
 
 impl RedisStore {
     /// All steps in their order.
@@ -48,9 +59,10 @@ impl RedisStore {
         change: &KeyChange,
     ) -> Result<KeyChanged, Trouble> {
         let new = new_key(change);
-        self.note(agent, &claim).await?;
+        let note = self.note(agent, &claim).await?;
         if let Some(new) = new {
             self.announce(agent, new).await?;
+            self.sound(agent).await?;
         }
         match self.swap(agent, &claim, change).await? {
             Answer::Done(replaced) => {
@@ -59,29 +71,47 @@ impl RedisStore {
                 }
                 // The change stands. What fails from here on is made up for by whoever finds the note.
                 if self.tidy(agent, &replaced).await.is_ok() {
-                    let _ = self.strike(&note_of(agent, &claim)).await;
+                    let _ = self.strike(&note).await;
                 }
                 Ok(KeyChanged::Done)
             }
-            Answer::KeyExists => self.withdraw(new, KeyChanged::KeyExists).await,
-            Answer::NonceUsed => self.withdraw(new, KeyChanged::NonceUsed).await,
+            Answer::KeyExists => self.withdraw(new, &note, KeyChanged::KeyExists).await,
+            Answer::NonceUsed => self.withdraw(new, &note, KeyChanged::NonceUsed).await,
             Answer::Admitted { .. } | Answer::Limited { .. } | Answer::KeyRevoked | Answer::Strange => {
                 Err(Trouble::Unreadable)
             }
         }
     }
 
-    pub(super) async fn note(&self, agent: AgentId, claim: &NonceClaim) -> Result<(), Trouble> {
+    /// The note's name, which is this attempt's alone.
+    pub(super) async fn note(&self, agent: AgentId, claim: &NonceClaim) -> Result<Vec<u8>, Trouble> {
         let note = self.shared.scripts.note.on(&[names::journal()]).arg(note_of(agent, claim));
-        self.servers.ask(Shard::of_journal(), note).await.map(drop)
+        let value = self.servers.ask(Shard::of_journal(), note).await?;
+        match Answer::read(&value)? {
+            Answer::Done(notes) => notes.into_iter().next().ok_or(Trouble::Unreadable),
+            Answer::Admitted { .. }
+            | Answer::Limited { .. }
+            | Answer::KeyRevoked
+            | Answer::NonceUsed
+            | Answer::Strange
+            | Answer::KeyExists => Err(Trouble::Unreadable),
+        }
     }
 
     pub(super) async fn announce(&self, agent: AgentId, new: &NewKey) -> Result<(), Trouble> {
-        let origin = new.declared_endpoint.as_ref().map_or("", |endpoint| endpoint.origin().as_str());
-        let value = [agent.to_bytes().as_slice(), origin.as_bytes()].concat();
-        let set = Request::command("SET").arg(names::entry(&new.digest)).arg(value);
+        let set = Request::command("SET").arg(names::entry(&new.digest)).arg(entry_of(agent, new));
         let set = set.arg("EX").arg(ANNOUNCED_SECS);
-        self.servers.ask(Shard::of_digest(&new.digest), set).await.map(drop)
+        self.servers.write(Shard::of_digest(&new.digest), set).await.map(drop)
+    }
+
+    /// Finds out whether replicas have what is written where the agent's record is, with something that harms nobody.
+    pub(super) async fn sound(&self, agent: AgentId) -> Result<(), Trouble> {
+        if self.shared.options.wait_replicas == 0 {
+            return Ok(());
+        }
+        let shard = Shard::of_agent(agent);
+        let set = Request::command("SET").arg(names::probe(shard)).arg("").arg("EX").arg(PROBE_SECS);
+        self.servers.write(shard, set).await.map(drop)
     }
 
     pub(super) async fn swap(
@@ -111,26 +141,25 @@ impl RedisStore {
             .await
     }
 
-    /// Takes the expiry off the entry. When the entry is gone, the key may have been replaced since; otherwise it could
-    /// never be used, and nobody must be told of it.
+    /// Takes the expiry off the entry, by writing it once more if it is there. When it is gone, the key may have been
+    /// replaced since; otherwise it could never be used, and nobody must be told of it.
     pub(super) async fn confirm(&self, agent: AgentId, new: &NewKey) -> Result<(), Trouble> {
-        let persist = || Request::command("PERSIST").arg(names::entry(&new.digest));
+        let set = || {
+            let set = Request::command("SET").arg(names::entry(&new.digest)).arg(entry_of(agent, new));
+            set.arg("XX")
+        };
         let shard = Shard::of_digest(&new.digest);
-        // May be sent twice: it does nothing the second time, and then the record says what happened.
-        let value = match self.servers.ask(shard, persist()).await {
-            Err(Trouble::Silent(_) | Trouble::Broken(_)) => self.servers.ask(shard, persist()).await?,
+        // May be sent twice: it says the same the second time.
+        let value = match self.servers.write(shard, set()).await {
+            Err(Trouble::Silent(_) | Trouble::Broken(_)) => self.servers.write(shard, set()).await?,
             other => other?,
         };
-        if value == Value::Int(1) {
+        if value == Value::Okay {
             return Ok(());
         }
         let get = Request::command("GET").arg(names::record(agent));
         let record = self.servers.ask(Shard::of_agent(agent), get).await?;
         if record != Value::BulkString(new.digest.to_bytes().to_vec()) {
-            return Ok(());
-        }
-        let exists = Request::command("TTL").arg(names::entry(&new.digest));
-        if self.servers.ask(shard, exists).await? == Value::Int(-1) {
             return Ok(());
         }
         Err(Trouble::Refused("the entry of a key is gone before it was confirmed".to_owned()))
@@ -151,38 +180,69 @@ impl RedisStore {
         Ok(())
     }
 
-    async fn strike(&self, note: &str) -> Result<(), Trouble> {
+    async fn strike(&self, note: &[u8]) -> Result<(), Trouble> {
         let strike = Request::command("ZREM").arg(names::journal()).arg(note);
         self.servers.ask(Shard::of_journal(), strike).await.map(drop)
     }
 
-    /// Takes back the entry of a key that was not made. Its expiry sees to it otherwise; so does the journal to the note,
-    /// which may be the one of a twin of this request that is not done yet.
-    async fn withdraw(&self, new: Option<&NewKey>, answer: KeyChanged) -> Result<KeyChanged, Trouble> {
+    /// Takes back what a change wrote that was not made: the entry of the key, which expires otherwise, and the note,
+    /// which the journal sees to.
+    async fn withdraw(
+        &self,
+        new: Option<&NewKey>,
+        note: &[u8],
+        answer: KeyChanged,
+    ) -> Result<KeyChanged, Trouble> {
         if let Some(new) = new {
             let delete = Request::command("DEL").arg(names::entry(&new.digest));
             let _ = self.servers.ask(Shard::of_digest(&new.digest), delete).await;
         }
+        let _ = self.strike(note).await;
         Ok(answer)
     }
 
-    /// Tidies up after changes that somebody began and did not end.
+    /// Tidies up after changes that somebody began and did not end. What can't be dealt with stays for another time and
+    /// holds up no other.
     pub(super) async fn tidy_overdue(&self) -> Result<(), Trouble> {
+        let mut failed = 0;
+        let mut outcome = Ok(());
+        loop {
+            let notes = self.overdue(failed).await?;
+            for note in &notes {
+                if let Err(trouble) = self.tidy_note(note).await {
+                    failed += 1;
+                    outcome = Err(trouble);
+                }
+            }
+            if notes.len() < OVERDUE_NOTES_MAX || failed >= FAILED_NOTES_MAX {
+                return outcome;
+            }
+        }
+    }
+
+    /// Overdue notes, the oldest first, after so many.
+    async fn overdue(&self, after: usize) -> Result<Vec<Vec<u8>>, Trouble> {
         let overdue = self.shared.scripts.overdue.on(&[names::journal()]);
-        let overdue = overdue.arg(OVERDUE_MICROS).arg(OVERDUE_NOTES_MAX);
+        let overdue = overdue.arg(OVERDUE_MICROS).arg(after).arg(OVERDUE_NOTES_MAX);
         let value = self.servers.ask(Shard::of_journal(), overdue).await?;
         let Answer::Done(notes) = Answer::read(&value)? else { return Err(Trouble::Unreadable) };
-        for note in notes {
-            let note = String::from_utf8_lossy(&note);
-            if let Some(agent) = agent_of(&note) {
-                let members = Request::command("SMEMBERS").arg(names::replaced(agent));
-                let replaced = self.servers.ask(Shard::of_agent(agent), members).await?;
-                self.tidy(agent, &texts(&replaced).ok_or(Trouble::Unreadable)?).await?;
-            }
-            self.strike(&note).await?;
-        }
-        Ok(())
+        Ok(notes)
     }
+
+    async fn tidy_note(&self, note: &[u8]) -> Result<(), Trouble> {
+        if let Some(agent) = agent_of(&String::from_utf8_lossy(note)) {
+            let members = Request::command("SMEMBERS").arg(names::replaced(agent));
+            let replaced = self.servers.ask(Shard::of_agent(agent), members).await?;
+            self.tidy(agent, &texts(&replaced).ok_or(Trouble::Unreadable)?).await?;
+        }
+        self.strike(note).await
+    }
+}
+
+/// What is said of a digest: whose it is, then the origin that was declared, or nothing.
+fn entry_of(agent: AgentId, new: &NewKey) -> Vec<u8> {
+    let origin = new.declared_endpoint.as_ref().map_or("", |endpoint| endpoint.origin().as_str());
+    [agent.to_bytes().as_slice(), origin.as_bytes()].concat()
 }
 
 fn new_key(change: &KeyChange) -> Option<&NewKey> {
@@ -192,7 +252,7 @@ fn new_key(change: &KeyChange) -> Option<&NewKey> {
     }
 }
 
-/// Names one change: an agent's nonce changes one key.
+/// What a note begins with: whose key is about to change, and what was signed.
 fn note_of(agent: AgentId, claim: &NonceClaim) -> String {
     format!("{:x}:{}", agent.token_id(), hex::encode(claim.nonce.to_bytes()))
 }

@@ -1,17 +1,22 @@
 //! Connecting: finds the server, logs in, sees that it is a master, and makes sure that no nonce was lost unnoticed.
 
 use std::fmt;
+use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
+    Value,
 };
 
-use crate::domain::redis_url::RedisHost;
+use crate::domain::redis_url::{RedisHost, RedisLayout};
+use crate::store::redis::acknowledged::Acknowledged;
 use crate::store::redis::house;
 use crate::store::redis::link::Line;
 use crate::store::redis::names::{self, Shard};
-use crate::store::redis::options::Shared;
+use crate::store::redis::nearby::Nearby;
+use crate::store::redis::options::{Options, Shared};
+use crate::store::redis::sentinels::{Lease, master};
 use crate::store::redis::trouble::Trouble;
 
 /// Where a server is.
@@ -19,7 +24,7 @@ use crate::store::redis::trouble::Trouble;
 pub(super) enum Address {
     /// Here.
     Fixed(RedisHost),
-    /// Wherever the Sentinels say that the master is.
+    /// Wherever most of the Sentinels say that the master is.
     Sentinel {
         /// The Sentinels.
         sentinels: Vec<RedisHost>,
@@ -38,24 +43,40 @@ impl fmt::Display for Address {
 }
 
 /// Makes a connection that may serve: to a master, whose epochs are its own.
-pub(super) async fn dial(shared: &Shared, address: &Address, shards: &[Shard]) -> Result<Line, Trouble> {
-    let host = match address {
-        Address::Fixed(host) => host.clone(),
-        Address::Sentinel { sentinels, service } => master(shared, sentinels, service).await?,
+pub(super) async fn dial(shared: &Arc<Shared>, address: &Address, shards: &[Shard]) -> Result<Line, Trouble> {
+    let (host, lease) = match address {
+        Address::Fixed(host) => (host.clone(), Lease::endless()),
+        Address::Sentinel { sentinels, service } => {
+            let lease = Lease::of_look(shared.clock.monotonic_micros(), shared.options.timeout);
+            (master(shared, sentinels, service).await?, lease)
+        }
     };
     let mut plain = connect(shared, &host, Login::Server).await?;
     let info = house::info(&mut plain).await?;
     let identity = info.identity()?;
     for script in shared.scripts.all() {
-        script.load().exec_async(&mut plain).await.map_err(|error| broken(&error))?;
+        script.load().exec_async(&mut plain).await.map_err(|error| Trouble::of(&error))?;
     }
-    begin_epochs(shared, &mut plain, &identity, shards).await?;
+    for begun in begin_epochs(shared, &mut plain, &identity, shards).await? {
+        passes(shared, begun)?;
+    }
     house::complain(&mut plain, &info, shared.options.wait_replicas).await;
     let acknowledged = match shared.options.wait_replicas {
         0 => None,
-        _ => Some(connect(shared, &host, Login::Server).await?),
+        _ => Some(Acknowledged::new(connect_again(shared, &host, &identity).await?)),
     };
-    Ok(Line { plain, acknowledged, identity, host })
+    Ok(Line { plain, acknowledged, identity, host, nearby: Nearby::default(), lease })
+}
+
+/// Makes another connection to a server: to the same process in the same life, or not at all.
+pub(super) async fn connect_again(
+    shared: &Shared,
+    host: &RedisHost,
+    identity: &str,
+) -> Result<MultiplexedConnection, Trouble> {
+    let mut connection = connect(shared, host, Login::Server).await?;
+    let same = house::info(&mut connection).await?.identity()? == identity;
+    if same { Ok(connection) } else { Err(Trouble::Strange) }
 }
 
 /// Begins a shard's epoch where there is none of this process. False when the process is another than `identity`.
@@ -68,45 +89,76 @@ pub(super) async fn renew(
     if house::info(connection).await?.identity()? != identity {
         return Ok(false);
     }
-    begin_epochs(shared, connection, identity, &[shard]).await?;
+    for begun in begin_epochs(shared, connection, identity, &[shard]).await? {
+        begun?;
+    }
     Ok(true)
 }
 
-/// True when most of the Sentinels name another master than the one at `host`.
-pub(super) async fn is_elsewhere(shared: &Shared, address: &Address, host: &RedisHost) -> bool {
-    let Address::Sentinel { sentinels, service } = address else { return false };
-    let mut others = 0;
-    for sentinel in sentinels {
-        let named = ask_sentinel(shared, sentinel, service).await;
-        others += usize::from(named.is_ok_and(|named| named != *host));
-    }
-    others * 2 > sentinels.len()
-}
-
+/// Begins the shards' epochs: what the server said to each.
+///
+/// The script goes in front, on the same connection: a server that was told to forget its scripts still begins them.
 async fn begin_epochs(
     shared: &Shared,
     connection: &mut MultiplexedConnection,
     identity: &str,
     shards: &[Shard],
-) -> Result<(), Trouble> {
+) -> Result<Vec<Result<(), Trouble>>, Trouble> {
     let wall_secs = shared.clock.unix_seconds();
     let mut pipeline = redis::pipe();
+    pipeline.ignore_errors().add_command(shared.scripts.epoch.load());
     for shard in shards {
         let epoch = shared.scripts.epoch.on(&[names::epoch(*shard)]);
         let epoch = epoch.arg(identity).arg(wall_secs).arg(shared.options.max_ahead_secs);
+        let epoch = epoch.arg(shared.options.nonce_retention_secs);
         pipeline.add_command(shared.timed(epoch).packed().clone());
     }
-    let answers: Vec<Value> = pipeline.query_async(connection).await.map_err(|error| broken(&error))?;
-    if answers.len() == shards.len() { Ok(()) } else { Err(Trouble::Unreadable) }
+    let answers: Vec<RedisResult<Value>> =
+        pipeline.query_async(connection).await.map_err(|error| Trouble::of(&error))?;
+    let mut answers = answers.into_iter().map(|answer| answer.map(drop).map_err(|error| Trouble::of(&error)));
+    answers.next().ok_or(Trouble::Unreadable)??;
+    let begun: Vec<_> = answers.collect();
+    if begun.len() == shards.len() { Ok(begun) } else { Err(Trouble::Unreadable) }
+}
+
+/// A slot of a cluster that is not wholly with the node keeps nobody from the others. Its epoch is begun when somebody
+/// asks for it.
+fn passes(shared: &Shared, begun: Result<(), Trouble>) -> Result<(), Trouble> {
+    match (begun, shared.options.url.layout()) {
+        (Err(trouble), RedisLayout::Cluster { .. }) if trouble.is_elsewhere() => Ok(()),
+        (begun, RedisLayout::Single(_) | RedisLayout::Sentinel { .. } | RedisLayout::Cluster { .. }) => begun,
+    }
 }
 
 /// As whom to log in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Login {
-    /// As the URL says.
+    /// As the URL says, and its password.
     Server,
-    /// Not at all.
-    Nobody,
+    /// As Sentinels want it.
+    Sentinel,
+}
+
+impl Login {
+    fn account(self, options: &Options) -> RedisConnectionInfo {
+        let account = RedisConnectionInfo::default();
+        let (account, user, password) = match self {
+            Self::Server => (
+                account.set_db(i64::from(options.url.database())),
+                options.url.user(),
+                options.password.as_ref().or(options.url.password()),
+            ),
+            Self::Sentinel => (account, options.sentinel.user.as_deref(), options.sentinel.password.as_ref()),
+        };
+        let account = match user {
+            Some(user) => account.set_username(user),
+            None => account,
+        };
+        match password {
+            Some(password) => account.set_password(password.reveal()),
+            None => account,
+        }
+    }
 }
 
 pub(super) async fn connect(
@@ -121,53 +173,14 @@ pub(super) async fn connect(
     } else {
         ConnectionAddr::Tcp(host, port)
     };
-    let mut account = RedisConnectionInfo::default();
-    if login == Login::Server {
-        account = account.set_db(i64::from(options.url.database()));
-        if let Some(user) = options.url.user() {
-            account = account.set_username(user);
-        }
-        if let Some(password) = options.password.as_ref().or(options.url.password()) {
-            account = account.set_password(password.reveal());
-        }
-    }
-    let info = address.into_connection_info().map_err(|error| broken(&error))?.set_redis_settings(account);
+    let account = login.account(options);
+    let info =
+        address.into_connection_info().map_err(|error| Trouble::of(&error))?.set_redis_settings(account);
     let client = match &shared.certificates {
         Some(certificates) if options.url.tls() => Client::build_with_tls(info, certificates.clone()),
         _ => Client::open(info),
     };
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let client = client.map_err(|error| broken(&error))?;
-    client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| broken(&error))
-}
-
-/// Where the Sentinels say that the master is: the first that knows.
-async fn master(shared: &Shared, sentinels: &[RedisHost], service: &str) -> Result<RedisHost, Trouble> {
-    let mut last = Trouble::Down("no Sentinel is named".to_owned());
-    for sentinel in sentinels {
-        match ask_sentinel(shared, sentinel, service).await {
-            Ok(host) => return Ok(host),
-            Err(trouble) => last = trouble,
-        }
-    }
-    Err(last)
-}
-
-async fn ask_sentinel(shared: &Shared, sentinel: &RedisHost, service: &str) -> Result<RedisHost, Trouble> {
-    let asked = async {
-        let mut connection = connect(shared, sentinel, Login::Nobody).await?;
-        let mut command = redis::cmd("SENTINEL");
-        command.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-        let answer: Option<(String, u16)> =
-            command.query_async(&mut connection).await.map_err(|error| broken(&error))?;
-        let (host, port) =
-            answer.ok_or_else(|| Trouble::Refused(format!("a Sentinel knows no master {service:?}")))?;
-        Ok(RedisHost { host, port })
-    };
-    let time_max = shared.options.timeout;
-    tokio::time::timeout(time_max, asked).await.unwrap_or(Err(Trouble::Silent(time_max)))
-}
-
-pub(super) fn broken(error: &RedisError) -> Trouble {
-    Trouble::Broken(Trouble::said(error))
+    let client = client.map_err(|error| Trouble::of(&error))?;
+    client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| Trouble::of(&error))
 }

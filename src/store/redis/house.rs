@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use redis::aio::MultiplexedConnection;
 
-use crate::store::redis::dial::broken;
 use crate::store::redis::trouble::Trouble;
 
 /// What `INFO` says.
@@ -12,7 +11,8 @@ pub(super) struct Info(HashMap<String, String>);
 
 /// Asks a server about itself.
 pub(super) async fn info(connection: &mut MultiplexedConnection) -> Result<Info, Trouble> {
-    let text: String = redis::cmd("INFO").query_async(connection).await.map_err(|error| broken(&error))?;
+    let text: String =
+        redis::cmd("INFO").query_async(connection).await.map_err(|error| Trouble::of(&error))?;
     Ok(Info::read(&text))
 }
 
@@ -54,16 +54,32 @@ impl Info {
                  noeviction"
             ));
         }
-        let never_saves = setting("save").is_some_and(str::is_empty);
-        if never_saves && self.value("aof_enabled") == "0" {
-            complaints.push("it persists nothing: a restart loses every key; turn appendonly on".to_owned());
+        if self.value("aof_enabled") == "0" {
+            complaints.push(
+                "appendonly is off: a restart undoes everything since the last snapshot, and a revoked key may be \
+                 current again; turn it on"
+                    .to_owned(),
+            );
         }
         let replicas = self.value("connected_slaves").parse().unwrap_or(0);
         if wait_replicas > replicas {
             complaints.push(format!(
-                "store.wait_replicas is {wait_replicas} and it has {replicas}: no key is changed and no signature \
-                 accepted until it has as many"
+                "store.wait_replicas is {wait_replicas} and it has {replicas}: no key is made or replaced and no \
+                 signature accepted until it has as many; revocations take effect and are answered with 500"
             ));
+        }
+        if replicas > 0 && wait_replicas == 0 {
+            complaints.push(
+                "it has replicas and store.wait_replicas is 0: a failover may bring back a key that was just revoked"
+                    .to_owned(),
+            );
+        }
+        if replicas > 0 && setting("min-replicas-to-write") == Some("0") {
+            complaints.push(
+                "it has replicas and min-replicas-to-write is 0: cut off from them it goes on as a master beside the \
+                 one that is promoted"
+                    .to_owned(),
+            );
         }
         complaints
     }
@@ -72,7 +88,7 @@ impl Info {
 /// Logs what an operator should know of a server.
 pub(super) async fn complain(connection: &mut MultiplexedConnection, info: &Info, wait_replicas: u32) {
     let mut settings = HashMap::new();
-    for name in ["maxmemory-policy", "save"] {
+    for name in ["maxmemory-policy", "min-replicas-to-write"] {
         let mut command = redis::cmd("CONFIG");
         // Managed servers do not let it be seen; then nothing is said.
         let seen: Result<HashMap<String, String>, _> =
@@ -114,13 +130,16 @@ mod tests {
 
     #[test]
     fn what_loses_data_is_complained_of() {
-        let sound = [("maxmemory-policy", "noeviction"), ("save", "3600 1")];
-        assert_eq!(complaints(MASTER, &sound, 1), 0);
-        assert_eq!(complaints(MASTER, &sound, 2), 1);
-        assert_eq!(complaints(MASTER, &[("maxmemory-policy", "allkeys-lru"), ("save", "3600 1")], 0), 1);
-        assert_eq!(complaints(MASTER, &[("maxmemory-policy", "noeviction"), ("save", "")], 0), 1);
+        let sound = [("maxmemory-policy", "noeviction"), ("min-replicas-to-write", "1")];
         let appending = MASTER.replace("aof_enabled:0", "aof_enabled:1");
-        assert_eq!(complaints(&appending, &[("maxmemory-policy", "noeviction"), ("save", "")], 0), 0);
-        assert_eq!(complaints(MASTER, &[], 0), 0, "what can't be seen is not complained of");
+        assert_eq!(complaints(&appending, &sound, 1), 0);
+        assert_eq!(complaints(&appending, &sound, 2), 1);
+        assert_eq!(complaints(&appending, &sound, 0), 1, "nobody waits for its replica");
+        assert_eq!(complaints(&appending, &[("maxmemory-policy", "allkeys-lru")], 1), 1);
+        assert_eq!(complaints(&appending, &[("min-replicas-to-write", "0")], 1), 1);
+        assert_eq!(complaints(MASTER, &sound, 1), 1, "snapshots alone are not enough");
+        assert_eq!(complaints(MASTER, &[], 1), 1, "nor where settings can't be seen");
+        let alone = appending.replace("connected_slaves:1", "connected_slaves:0");
+        assert_eq!(complaints(&alone, &[("min-replicas-to-write", "0")], 0), 0);
     }
 }

@@ -14,35 +14,58 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use crate::domain::redis_url::RedisHost;
+use crate::store::redis::acknowledged::{Acknowledged, Waiting};
 use crate::store::redis::answers::number;
 use crate::store::redis::breaker::{Breaker, State};
-use crate::store::redis::dial::{Address, dial, is_elsewhere, renew};
+use crate::store::redis::dial::{Address, dial, renew};
 use crate::store::redis::names::Shard;
+use crate::store::redis::nearby::{Nearby, nearest};
 use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
+use crate::store::redis::sentinels::Lease;
 use crate::store::redis::trouble::Trouble;
 
-/// How often an idle connection is tried, so that it is not a request that finds out that it is dead.
-const HEARTBEAT: Duration = Duration::from_secs(1);
-
 /// How long connecting and looking at a server may take, in all; at least four requests' time.
-const DIAL_TIME_MAX: Duration = Duration::from_secs(3);
+pub(super) const DIAL_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// A connection that serves.
 pub(super) struct Line {
     pub(super) plain: MultiplexedConnection,
-    /// For writes that replicas must acknowledge: waiting for them holds up everything on a connection.
-    pub(super) acknowledged: Option<MultiplexedConnection>,
+    /// For writes that replicas must acknowledge; nothing when none must.
+    pub(super) acknowledged: Option<Acknowledged>,
     /// Which process of Redis this is, and in which of its lives as a master.
     pub(super) identity: String,
     /// Where it is.
     pub(super) host: RedisHost,
+    /// Further connections to it, for whoever asks from elsewhere.
+    pub(super) nearby: Nearby,
+    /// Until when it may serve without another look at where the master is.
+    pub(super) lease: Lease,
+}
+
+/// One of a line's connections.
+#[derive(Clone, Copy)]
+pub(super) struct Route<'a> {
+    connection: &'a MultiplexedConnection,
+    /// Whether its silences say something of the server.
+    tells: bool,
+}
+
+impl<'a> Route<'a> {
+    pub(super) const fn telling(connection: &'a MultiplexedConnection) -> Self {
+        Self { connection, tells: true }
+    }
+
+    /// What is silent here may be a replica.
+    pub(super) const fn waiting(waiting: &'a Waiting) -> Self {
+        Self { connection: &waiting.connection, tells: false }
+    }
 }
 
 /// A server that is asked.
 pub(super) struct Link {
-    shared: Arc<Shared>,
-    address: Address,
+    pub(super) shared: Arc<Shared>,
+    pub(super) address: Address,
     line: ArcSwapOption<Line>,
     breaker: Mutex<Breaker>,
     /// Whether the breaker has counted silences, so that an answer costs no lock when it has not.
@@ -72,7 +95,7 @@ impl Link {
     /// Asks the server.
     pub(super) async fn ask(&self, request: &Request<'_>) -> Result<Value, Trouble> {
         let line = self.line()?;
-        self.ask_on(&line, &line.plain, request).await
+        self.ask_on(&line, Route::telling(&nearest(&self.shared, &line)), request).await
     }
 
     /// Asks the server for a write that replicas acknowledge, if `is_write` finds one in the answer.
@@ -82,19 +105,33 @@ impl Link {
         request: &Request<'_>,
         is_write: impl FnOnce(&Value) -> bool,
     ) -> Result<Value, Trouble> {
-        let Some(connection) = &line.acknowledged else {
-            return self.ask_on(line, &line.plain, request).await;
+        let Some(acknowledged) = &line.acknowledged else {
+            return self.ask_on(line, Route::telling(&nearest(&self.shared, line)), request).await;
         };
-        let value = self.ask_on(line, connection, request).await?;
+        let waiting = acknowledged.current()?;
+        let value = self.ask_on(line, Route::waiting(&waiting), request).await?;
         if is_write(&value) {
-            self.wait(line, connection).await?;
+            let waited = self.wait(line, &waiting).await;
+            if let Err(Trouble::Silent(_)) = waited {
+                acknowledged.give_up(&waiting);
+            }
+            waited?;
         }
         Ok(value)
     }
 
-    /// The connection, if there is one.
+    /// The connection, if there is one that may serve.
     pub(super) fn line(&self) -> Result<Arc<Line>, Trouble> {
-        self.line.load_full().ok_or_else(|| Trouble::Down(self.why.lock().clone()))
+        let line = self.line.load_full().ok_or_else(|| Trouble::Down(self.why.lock().clone()))?;
+        self.is_vouched_for(&line)?;
+        Ok(line)
+    }
+
+    pub(super) fn is_vouched_for(&self, line: &Line) -> Result<(), Trouble> {
+        if line.lease.holds(self.shared.clock.as_ref()) {
+            return Ok(());
+        }
+        Err(Trouble::Down("the Sentinels have not said for long that it is still the master".to_owned()))
     }
 
     /// One of the server's shards.
@@ -114,8 +151,13 @@ impl Link {
                 self.fall(&line, Trouble::Strange.to_string());
                 Err(Trouble::Strange)
             }
-            Ok(Err(trouble)) => Err(trouble),
-            Err(_) => Err(self.silent(&line)),
+            Ok(Err(trouble)) => {
+                if let Trouble::Broken(_) = trouble {
+                    self.fall(&line, trouble.to_string());
+                }
+                Err(trouble)
+            }
+            Err(_) => Err(self.silent(&line, self.shared.options.timeout)),
         }
     }
 
@@ -141,7 +183,7 @@ impl Link {
     }
 
     /// Serves until the connection falls.
-    async fn serve(&self, line: Arc<Line>) {
+    async fn serve(self: &Arc<Self>, line: Arc<Line>) {
         self.turn(Breaker::close);
         self.line.store(Some(Arc::clone(&line)));
         self.shared.metrics.store_connects.with_label_values(&["connected"]).inc();
@@ -149,19 +191,14 @@ impl Link {
         while self.is_current(&line) {
             tokio::select! {
                 () = self.fallen.notified() => {}
-                () = sleep(HEARTBEAT) => self.look_after(&line).await,
+                () = self.look_after(&line) => {}
             }
         }
     }
 
-    async fn look_after(&self, line: &Arc<Line>) {
-        for connection in std::iter::once(&line.plain).chain(&line.acknowledged) {
-            // What is wrong has been noted.
-            let _ = self.send(line, connection, &redis::cmd("PING")).await;
-        }
-        if is_elsewhere(&self.shared, &self.address, &line.host).await {
-            self.fall(line, "the Sentinels name another master".to_owned());
-        }
+    /// How long a wait for replicas may take in all.
+    pub(super) fn wait_time_max(&self) -> Duration {
+        self.shared.options.timeout + self.shared.options.wait_timeout
     }
 
     fn failed(&self, trouble: &Trouble) {
@@ -183,32 +220,32 @@ impl Link {
     async fn ask_on(
         &self,
         line: &Arc<Line>,
-        connection: &MultiplexedConnection,
+        route: Route<'_>,
         request: &Request<'_>,
     ) -> Result<Value, Trouble> {
-        match self.send(line, connection, request.packed()).await? {
+        match self.send(line, route, request.packed()).await? {
             Ok(value) => Ok(value),
             Err(error) => match request.script() {
                 Some(script) if is(&error, ServerErrorKind::NoScript) => {
                     // It was not run, so it may be sent again.
-                    self.send(line, connection, &script.load()).await?.map_err(|error| refused(&error))?;
-                    let again = self.send(line, connection, request.packed()).await?;
-                    again.map_err(|error| refused(&error))
+                    self.send(line, route, &script.load()).await?.map_err(|error| Trouble::of(&error))?;
+                    let again = self.send(line, route, request.packed()).await?;
+                    again.map_err(|error| Trouble::of(&error))
                 }
-                _ => Err(refused(&error)),
+                _ => Err(Trouble::of(&error)),
             },
         }
     }
 
     /// Waits until replicas have what was written on this connection.
-    async fn wait(&self, line: &Arc<Line>, connection: &MultiplexedConnection) -> Result<(), Trouble> {
+    async fn wait(&self, line: &Arc<Line>, waiting: &Waiting) -> Result<(), Trouble> {
         let options = &self.shared.options;
         let wanted = options.wait_replicas;
         let mut command = redis::cmd("WAIT");
         command.arg(wanted).arg(u64::try_from(options.wait_timeout.as_millis()).unwrap_or(u64::MAX));
-        let time_max = options.timeout + options.wait_timeout;
-        let value = self.send_within(time_max, line, connection, &command).await?;
-        let count = number(&value.map_err(|error| refused(&error))?).ok_or(Trouble::Unreadable)?;
+        let _wait = waiting.wait();
+        let value = self.send_within(self.wait_time_max(), line, Route::waiting(waiting), &command).await?;
+        let count = number(&value.map_err(|error| Trouble::of(&error))?).ok_or(Trouble::Unreadable)?;
         let acknowledged = u32::try_from(count).unwrap_or(u32::MAX);
         if acknowledged < wanted {
             return Err(Trouble::Unacknowledged { acknowledged, wanted });
@@ -217,32 +254,33 @@ impl Link {
     }
 
     /// Sends one command once. The outer error is the connection's, the inner one what the server said.
-    async fn send(
+    pub(super) async fn send(
         &self,
         line: &Arc<Line>,
-        connection: &MultiplexedConnection,
+        route: Route<'_>,
         command: &Cmd,
     ) -> Result<Result<Value, RedisError>, Trouble> {
-        self.send_within(self.shared.options.timeout, line, connection, command).await
+        self.send_within(self.shared.options.timeout, line, route, command).await
     }
 
-    async fn send_within(
+    pub(super) async fn send_within(
         &self,
         time_max: Duration,
         line: &Arc<Line>,
-        connection: &MultiplexedConnection,
+        route: Route<'_>,
         command: &Cmd,
     ) -> Result<Result<Value, RedisError>, Trouble> {
-        let mut connection = connection.clone();
+        let mut connection = route.connection.clone();
         match timeout(time_max, command.query_async::<Value>(&mut connection)).await {
-            Err(_) => Err(self.silent(line)),
+            Err(_) if !route.tells => Err(Trouble::Silent(time_max)),
+            Err(_) => Err(self.silent(line, time_max)),
             Ok(Err(error)) if !matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
                 let trouble = Trouble::Broken(Trouble::said(&error));
                 self.fall(line, trouble.to_string());
                 Err(trouble)
             }
             Ok(answer) => {
-                if self.was_silent.swap(false, Ordering::Relaxed) {
+                if route.tells && self.was_silent.swap(false, Ordering::Relaxed) {
                     self.breaker.lock().answered();
                 }
                 if let Err(error) = &answer
@@ -250,14 +288,16 @@ impl Link {
                 {
                     self.fall(line, Trouble::said(error));
                 }
+                // The process may have been stopped, and the master deposed, while the answer was on its way.
+                self.is_vouched_for(line)?;
                 Ok(answer)
             }
         }
     }
 
-    fn silent(&self, line: &Arc<Line>) -> Trouble {
+    fn silent(&self, line: &Arc<Line>, time_max: Duration) -> Trouble {
         self.was_silent.store(true, Ordering::Relaxed);
-        let trouble = Trouble::Silent(self.shared.options.timeout);
+        let trouble = Trouble::Silent(time_max);
         let too_often = self.breaker.lock().silent();
         if too_often {
             self.fall(line, trouble.to_string());
@@ -266,7 +306,7 @@ impl Link {
     }
 
     /// Gives a connection up, once. Requests fail at once until there is another.
-    fn fall(&self, line: &Arc<Line>, why: String) {
+    pub(super) fn fall(&self, line: &Arc<Line>, why: String) {
         let given_up = self.line.compare_and_swap(line, None);
         if !given_up.as_ref().is_some_and(|current| Arc::ptr_eq(current, line)) {
             return;
@@ -306,12 +346,4 @@ fn is_no_master(error: &RedisError) -> bool {
     [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown, ServerErrorKind::BusyLoading]
         .into_iter()
         .any(|kind| is(error, kind))
-}
-
-fn refused(error: &RedisError) -> Trouble {
-    let moved = error.redirect_node().filter(|_| is(error, ServerErrorKind::Moved));
-    match moved.and_then(|(address, _)| RedisHost::parse(address)) {
-        Some(host) => Trouble::Moved(host),
-        None => Trouble::Refused(Trouble::said(error)),
-    }
 }

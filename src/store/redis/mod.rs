@@ -29,10 +29,12 @@ use crate::ports::clock::Clock;
 use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
 };
+use crate::sharded::meters::Meters;
 use crate::store::redis::answers::{Answer, bytes};
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::dial::Address;
 use crate::store::redis::link::Link;
+use crate::store::redis::meters::{METERS_MAX, lesser};
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
@@ -40,6 +42,7 @@ use crate::store::redis::servers::{Layout, Servers};
 use crate::store::redis::trouble::Trouble;
 use crate::telemetry::metrics::Metrics;
 
+mod acknowledged;
 mod answers;
 mod breaker;
 mod cluster;
@@ -47,11 +50,15 @@ mod custody;
 mod dial;
 mod house;
 mod link;
+mod meters;
 mod names;
+mod nearby;
 pub mod options;
 mod scripts;
+mod sentinels;
 mod servers;
 mod trouble;
+mod watch;
 
 /// How many keys' owners are remembered.
 const KNOWN_KEYS_MAX: usize = 131_072;
@@ -81,6 +88,8 @@ pub struct RedisStore {
     servers: Servers,
     /// What keys were minted for.
     known: Cache<KeyDigest, KeyOwner>,
+    /// Requests to manage keys that came to this process.
+    meters: Meters<(ClientNet, AgentId)>,
 }
 
 /// The store and the thread that its connections live in. They work from every runtime of the process and outlive all
@@ -130,7 +139,8 @@ impl RunningRedisStore {
             }
         };
         let servers = Servers::new(Arc::clone(&shared), layout);
-        let store = Arc::new(RedisStore { shared, servers, known: Cache::new(KNOWN_KEYS_MAX) });
+        let known = Cache::new(KNOWN_KEYS_MAX);
+        let store = Arc::new(RedisStore { shared, servers, known, meters: Meters::new(METERS_MAX) });
         runtime.spawn(tidy_now_and_then(Arc::clone(&store)));
         Ok(Self { store, runtime: Some(runtime) })
     }
@@ -148,6 +158,7 @@ impl Drop for RunningRedisStore {
 async fn tidy_now_and_then(store: Arc<RedisStore>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
+        store.sweep_meters();
         // There is always a next time.
         if let Err(trouble) = store.tidy_overdue().await {
             tracing::debug!(%trouble, "cannot look for unfinished changes of keys");
@@ -264,26 +275,26 @@ impl Store for RunningRedisStore {
     }
 
     async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        let hit = with_quota(self.store.shared.scripts.hit.on(&[names::meter(client, agent)]), quota);
-        let value = self.store.servers.ask(Shard::of_agent(agent), hit).await;
-        match value.and_then(|value| Answer::read(&value)) {
-            Ok(Answer::Admitted { remaining }) => Ok(Metered::Counted { remaining }),
-            Ok(Answer::Limited { retry_after_micros }) => {
-                Ok(Metered::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) })
-            }
-            Ok(_) => Err(fault("count a request")(Trouble::Unreadable)),
-            Err(trouble) => Err(fault("count a request")(trouble)),
+        let here = self.store.count_here(client, agent, quota);
+        if matches!(here, Metered::Limited { .. }) {
+            return Ok(here);
         }
+        let left = self.store.metered(&self.store.shared.scripts.left, client, agent, quota).await;
+        Ok(lesser(here, left.map_err(fault("look at a count"))?))
+    }
+
+    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
+        let hit = self.store.metered(&self.store.shared.scripts.hit, client, agent, quota).await;
+        let everywhere = hit.map_err(fault("count a request"))?;
+        Ok(lesser(everywhere, Metered::Counted { remaining: self.store.left_here(client, agent, quota) }))
     }
 
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
-        let left = with_quota(self.store.shared.scripts.left.on(&[names::meter(client, agent)]), quota);
-        let value = self.store.servers.ask(Shard::of_agent(agent), left).await;
-        match value.and_then(|value| Answer::read(&value)) {
-            Ok(Answer::Admitted { remaining }) => Ok(remaining),
-            Ok(_) => Err(fault("look at a count")(Trouble::Unreadable)),
-            Err(trouble) => Err(fault("look at a count")(trouble)),
-        }
+        let left = self.store.metered(&self.store.shared.scripts.left, client, agent, quota).await;
+        Ok(match left.map_err(fault("look at a count"))? {
+            Metered::Counted { remaining } => remaining.min(self.store.left_here(client, agent, quota)),
+            Metered::Limited { .. } => 0,
+        })
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

@@ -91,7 +91,8 @@ pub(super) fn nonce(agent: AgentId, nonce: Nonce) -> String {
     format!("{}:{:x}", of_agent(agent, 'n'), nonce.value())
 }
 
-/// A hash: which process the shard's nonces are in, and before which timestamp they may be missing.
+/// A hash: which process the shard's nonces are in, before which timestamp they may be missing, and for how long they
+/// are kept.
 pub(super) fn epoch(shard: Shard) -> String {
     shard.name('e')
 }

@@ -19,6 +19,8 @@ pub struct Options {
     pub url: RedisUrl,
     /// The password, wherever it was written; nothing: that of the URL, if it has one.
     pub password: Option<Secret>,
+    /// As whom to log in at Sentinels.
+    pub sentinel: SentinelLogin,
     /// Certificates for TLS.
     pub tls: TlsFiles,
     /// How long one request may take.
@@ -31,6 +33,15 @@ pub struct Options {
     pub nonce_retention_secs: u64,
     /// How many seconds a signature's timestamp may lie ahead of its use.
     pub max_ahead_secs: u64,
+}
+
+/// As whom to log in at Sentinels; what is absent is not said.
+#[derive(Debug, Clone, Default)]
+pub struct SentinelLogin {
+    /// The user; nothing: their default one.
+    pub user: Option<String>,
+    /// The password; nothing: they ask for none.
+    pub password: Option<Secret>,
 }
 
 /// PEM files for TLS; what is absent is the system's, or not shown.

@@ -15,7 +15,7 @@ use crate::store::redis::trouble::Trouble;
 /// The servers.
 pub(super) struct Servers {
     shared: Arc<Shared>,
-    layout: Layout,
+    pub(super) layout: Layout,
 }
 
 /// How shards are spread over them.
@@ -37,6 +37,17 @@ impl Servers {
         let answer = self.link(shard)?.ask(&request).await;
         match self.redirected(&answer) {
             Some(link) => link.ask(&request).await,
+            None => answer,
+        }
+    }
+
+    /// Asks the server that has the shard to write something that may be written twice, and that its replicas must have.
+    pub(super) async fn write(&self, shard: Shard, request: Request<'_>) -> Result<Value, Trouble> {
+        let request = self.shared.timed(request);
+        let link = self.link(shard)?;
+        let answer = link.ask_acknowledged(&link.line()?, &request, |_| true).await;
+        match self.redirected(&answer) {
+            Some(link) => link.ask_acknowledged(&link.line()?, &request, |_| true).await,
             None => answer,
         }
     }
@@ -65,7 +76,7 @@ impl Servers {
         if answer == Answer::Strange { Err(Trouble::Strange) } else { Ok(answer) }
     }
 
-    /// Writes to every server, to see whether it can be.
+    /// Writes to every server, to see whether it can be. A node whose slot is on its way is one that answers.
     pub(super) async fn probe(&self) -> Result<(), Trouble> {
         let links = match &self.layout {
             Layout::One(link) => vec![Arc::clone(link)],
@@ -73,7 +84,10 @@ impl Servers {
         };
         for link in links {
             let probe = Request::command("SET").arg(names::probe(link.first_shard())).arg("");
-            link.ask(&probe.arg("EX").arg(60)).await?;
+            match (&self.layout, link.ask(&probe.arg("EX").arg(60)).await) {
+                (Layout::Cluster(_), Err(trouble)) if trouble.is_elsewhere() => {}
+                (Layout::One(_) | Layout::Cluster(_), written) => drop(written?),
+            }
         }
         Ok(())
     }

@@ -120,6 +120,11 @@ impl Chain {
         create(self.node, name)
     }
 
+    /// One JSON-RPC call that must succeed.
+    pub(crate) fn rpc(&self, method: &str, params: Value) -> Value {
+        rpc(self.node, method, params).unwrap()
+    }
+
     /// Sends a transaction and waits for its receipt.
     pub(crate) fn send(&self, from: Account, to: Address, call: &impl SolCall) -> Value {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);

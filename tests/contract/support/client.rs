@@ -83,6 +83,15 @@ impl Answer {
         assert_eq!(self.error(status, error_type), details);
     }
 
+    /// A 503 that names this node and this call. A contract's call that got an empty answer goes on to ask for the
+    /// contract's code, so that may be what failed in its place.
+    #[track_caller]
+    pub(crate) fn is_unreadable(&self, node: SocketAddr, method: &str) {
+        let details = self.error(503, "RPC_ERROR");
+        let failed = if details["method"] == "eth_getCode" { "eth_getCode" } else { method };
+        assert_eq!(details, json!({ "rpcUrl": format!("http://{node}"), "method": failed }));
+    }
+
     /// A validation error for this field, with this echo.
     #[track_caller]
     pub(crate) fn is_invalid(&self, field: &str, received: Value) {
@@ -113,11 +122,15 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        Self::over(TcpStream::connect(address)?)
+    }
+
+    /// Over a stream that is open.
+    pub(crate) fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
         stream.set_write_timeout(Some(ANSWER_WITHIN))?;
-        Ok(Self { stream: BufReader::new(stream), host: address })
+        Ok(Self { host: stream.peer_addr()?, stream: BufReader::new(stream) })
     }
 
     /// Sends a request and reads its answer.

@@ -6,6 +6,7 @@ pub(crate) mod chain;
 pub(crate) mod client;
 pub(crate) mod metrics;
 pub(crate) mod process;
+pub(crate) mod redis;
 pub(crate) mod relay;
 pub(crate) mod service;
 pub(crate) mod settings;

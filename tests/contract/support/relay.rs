@@ -23,6 +23,8 @@ pub(crate) enum Behaviour {
     Close,
     /// Answers with this status and body.
     Http(u16, String),
+    /// Refuses this method with this JSON-RPC error code, and answers all others as the real node does.
+    Refuse(&'static str, i64),
     /// Answers with these members in place of `result`, with the call's own id.
     Members(Value),
 }
@@ -122,10 +124,22 @@ fn converse(
             return Ok(());
         }
         let behaviour = behaviour.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let honest = || Connection::open(node)?.send("POST", "/", &[], Some(&call));
         let (status, body) = match behaviour {
             Behaviour::Honest => {
-                let answer = Connection::open(node)?.send("POST", "/", &[], Some(&call))?;
+                let answer = honest()?;
                 (answer.status, answer.body)
+            }
+            Behaviour::Refuse(method, code) => {
+                let asked: Value = serde_json::from_slice(&call).unwrap();
+                if asked["method"] == json!(method) {
+                    let error = json!({ "code": code, "message": "refused" });
+                    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error });
+                    (200, answer.to_string().into_bytes())
+                } else {
+                    let answer = honest()?;
+                    (answer.status, answer.body)
+                }
             }
             Behaviour::Hang => {
                 // Until the caller gives up and closes.

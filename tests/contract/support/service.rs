@@ -44,13 +44,21 @@ impl Service {
         let settings = settings
             .set("listen.api", api.to_string())
             .set("listen.admin", admin.to_string())
-            .set("store.path", folder.path().join("data").to_str().unwrap());
+            .embedded_in(&folder.path().join("data"));
         fs::write(folder.path().join("tiergate.toml"), settings.text()).unwrap();
         Self { api, admin, folder, process: None }
     }
 
-    /// Starts a process on the same folder and waits until it is alive. `limits` are shell commands in front of it.
+    /// Starts a process on the same folder, and waits until it is alive and has its store. `limits` are shell commands in
+    /// front of it.
     pub(crate) fn start_again(&mut self, limits: &str) {
+        self.start_alone(limits);
+        // Readiness is not asked: it remembers its answers for a while.
+        until("the store answers", SOON, || (self.status("1").status != 500).then_some(()));
+    }
+
+    /// Starts a process and waits until it is alive, whether its store is there or not.
+    pub(crate) fn start_alone(&mut self, limits: &str) {
         let log = self.folder.path().join("log");
         let process = Process::start(program(), &self.arguments(), &log, limits);
         self.process = Some(process);

@@ -1,6 +1,7 @@
 //! A configuration for the service, changed key by key.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use alloy::primitives::Address;
 use toml::{Table, Value};
@@ -37,6 +38,20 @@ impl Settings {
     /// Sets a key to an address.
     pub(crate) fn at(self, path: &str, address: Address) -> Self {
         self.set(path, address.to_checksum(None))
+    }
+
+    /// Keeps keys, nonces and limits in Redis. A request waits longer than it does by default: the machine may be busy.
+    pub(crate) fn redis(self, url: &str) -> Self {
+        self.set("store.kind", "redis").set("store.url", url).set("store.timeout", "5s")
+    }
+
+    /// Keeps them in a folder, unless they are in Redis already.
+    pub(crate) fn embedded_in(self, folder: &Path) -> Self {
+        let store = self.0.get("store").and_then(Value::as_table);
+        if store.is_some_and(|store| store.contains_key("url")) {
+            return self;
+        }
+        self.set("store.path", folder.to_str().unwrap())
     }
 
     /// Leaves a key out.

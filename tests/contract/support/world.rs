@@ -1,44 +1,59 @@
-//! A chain, and the service that most cases share. Both are started when the first case asks for them.
+//! A chain, a store, and the service that most cases share. They are started when the first case asks for them.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::support::chain::Chain;
+use crate::support::redis::Redis;
 use crate::support::service::Service;
 use crate::support::settings::Settings;
 
-/// Which chain a world has.
+/// Which chain and store a world has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The product's own development chain.
+    /// The product's own development chain, and the embedded store.
     Dev,
-    /// A real node.
+    /// A real node, and the embedded store.
     Anvil,
+    /// The product's own development chain, and a real Redis.
+    Redis,
 }
 
-/// A chain and a service.
+/// A chain, a store and a service.
 pub(crate) struct World {
     kind: Kind,
-    // Dropped in this order: the service before its chain.
+    // Dropped in this order: the service before what it needs.
     service: OnceLock<Service>,
     chain: OnceLock<Chain>,
+    redis: OnceLock<Redis>,
 }
 
 impl World {
     pub(crate) const fn new(kind: Kind) -> Self {
-        Self { kind, service: OnceLock::new(), chain: OnceLock::new() }
+        Self { kind, service: OnceLock::new(), chain: OnceLock::new(), redis: OnceLock::new() }
+    }
+
+    /// A world of the same kind, with a chain of its own.
+    pub(crate) const fn another(&self) -> Self {
+        Self::new(self.kind)
     }
 
     pub(crate) const fn name(&self) -> &'static str {
         match self.kind {
             Kind::Dev => "dev",
             Kind::Anvil => "anvil",
+            Kind::Redis => "redis",
         }
+    }
+
+    /// Whether keys, nonces and limits are in a Redis.
+    pub(crate) fn is(&self, kind: Kind) -> bool {
+        self.kind == kind
     }
 
     pub(crate) fn chain(&self) -> &Chain {
         self.chain.get_or_init(|| match self.kind {
-            Kind::Dev => Chain::dev(),
+            Kind::Dev | Kind::Redis => Chain::dev(),
             Kind::Anvil => Chain::anvil(&anvil().unwrap()),
         })
     }
@@ -48,9 +63,20 @@ impl World {
         self.service.get_or_init(|| Service::start(self.settings()))
     }
 
-    /// What the shared service is configured with, to be changed for a service of one's own.
+    /// What the shared service is configured with, to be changed for a service of one's own. Each call is for a service
+    /// with a store of its own.
     pub(crate) fn settings(&self) -> Settings {
-        Settings::new(self.chain().node, &self.chain().contracts)
+        let settings = Settings::new(self.chain().node, &self.chain().contracts);
+        match self.kind {
+            Kind::Dev | Kind::Anvil => settings,
+            Kind::Redis => settings.redis(&self.redis().database()),
+        }
+    }
+
+    /// The Redis of a world that has one.
+    pub(crate) fn redis(&self) -> &Redis {
+        assert_eq!(self.kind, Kind::Redis, "a world without Redis");
+        self.redis.get_or_init(|| Redis::start(&[]))
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) struct House {
 }
 
 impl Stage {
-    pub(crate) const fn new() -> Self {
-        Self { house: OnceLock::new(), world: World::new(Kind::Dev) }
+    pub(crate) const fn new(kind: Kind) -> Self {
+        Self { house: OnceLock::new(), world: World::new(kind) }
     }
 
     pub(crate) fn world(&self) -> &World {

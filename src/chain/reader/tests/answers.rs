@@ -4,7 +4,9 @@ use alloy::primitives::{Address, U256};
 use alloy::sol_types::SolCall;
 
 use super::agent;
-use crate::chain::abi::{OrganizationRow, Result3, aggregate3Call, tokenURICall};
+use crate::chain::abi::{
+    OrganizationRow, Result3, aggregate3Call, getValidationCall, getValidationReturn, tokenURICall,
+};
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, OWNER, PATIENT, Reply, TestNode, aggregate, bench, cause, hex, not_minted, organizations,
@@ -98,7 +100,8 @@ async fn a_call_that_fails_or_gives_nothing_is_a_fault_whichever_it_is() {
         let cut = read_on(ALL, &with(index, returned(vec![0xff; 31]))).await;
         assert_eq!(cut, Err(ReadError::Undecodable(name)));
     }
-    assert_eq!(read_raw(ALL, Vec::new()).await, Err(ReadError::NoCode("chain.multicall")));
+    let empty = read_raw(ALL, Vec::new()).await;
+    assert_eq!(empty, Err(ReadError::NoCode("chain.contracts.identity")), "empty in every way of asking");
     let undecodable = Err(ReadError::Undecodable("aggregate3"));
     assert_eq!(read_on(ALL, &results()[..5].to_vec()).await, undecodable, "one result is missing");
     let whole = aggregate(&results());
@@ -128,7 +131,7 @@ async fn a_long_text_is_cut_between_two_characters_and_what_is_cut_is_freed() {
     assert_eq!(read.metadata_uri.len(), 16 * 1024 - 1);
     assert!(text.starts_with(&read.metadata_uri));
 
-    let row = OrganizationRow { orgId: U256::MAX, name: "n".repeat(16 * 1024 + 1), verified: false };
+    let row = OrganizationRow { orgId: U256::MAX, name: "n".repeat(20_000), verified: false };
     let read = read_on(ALL, &with(5, returned(organizations(vec![row])))).await.unwrap().unwrap();
     assert_eq!((read.organizations[0].name.len(), read.organizations[0].org_id), (16 * 1024, U256::MAX));
     assert_eq!(crate::chain::snapshot::cut(text).capacity(), 16 * 1024 - 1);
@@ -143,13 +146,40 @@ async fn organizations_beyond_the_cap_are_left_out() {
     assert_eq!(read.organizations.last().unwrap().org_id, U256::from(999));
 }
 
-/// Half a megabyte that stands for 200 of them: every element of the list is the same long text. The decoder's own limit
+#[tokio::test]
+async fn a_large_profile_fits_and_one_beyond_the_longest_answer_is_a_fault() {
+    let rows = (0..1_000).map(|id| OrganizationRow {
+        orgId: U256::MAX - U256::from(id),
+        name: "n".repeat(256),
+        verified: true,
+    });
+    let text = "t".repeat(16 * 1024);
+    let mut results = results();
+    results[1] = returned(tokenURICall::abi_encode_returns(&text));
+    let row = getValidationReturn {
+        count: U256::from(1),
+        latestPassed: true,
+        latestEvidence: text.clone(),
+        latestValidator: OWNER,
+    };
+    results[4] = returned(getValidationCall::abi_encode_returns(&row));
+    results[5] = returned(organizations(rows.collect()));
+    let read = read_on(ALL, &results).await.unwrap().unwrap();
+    assert_eq!((read.metadata_uri.len(), read.organizations.len()), (16 * 1024, 1_000));
+    assert!(read.organizations.iter().all(|row| row.name.len() == 256));
+    assert_eq!(read.validation.latest.unwrap().evidence, text);
+
+    results[1] = returned(tokenURICall::abi_encode_returns(&"t".repeat(600_000)));
+    assert!(matches!(read_on(ALL, &results).await, Err(ReadError::TooLong(_))));
+}
+
+/// A quarter of a megabyte that stands for 100 of them: every element of the list is the same long text. The decoder's own limit
 /// would let it pass.
 #[tokio::test]
 async fn a_short_answer_that_unfolds_to_a_long_one_is_a_fault() {
     let rows = 400_u64;
     let row_at = 32 * rows;
-    let text_bytes = 512 * 1024;
+    let text_bytes = 256 * 1024;
     let mut data = [word(32), word(rows)].concat();
     for _ in 0..rows {
         data.extend(word(row_at));

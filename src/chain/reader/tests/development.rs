@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alloy::primitives::{Address, I256, U256};
+use alloy::primitives::{Address, B256, I256, U256};
 use alloy::sol_types::SolCall;
 use serde_json::Value;
 
@@ -10,11 +10,14 @@ use super::agent;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{Bench, LIFETIME, PATIENT, Reply, TestNode, bench, cause};
 use crate::chain::reader::Registries;
+use crate::chain::rpc::lead::BlockId;
+use crate::chain::rpc::{At, Deadline, Lane, Terms};
+use crate::chain::snapshot::{owner_call, read_owner};
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::chain::DevChain;
 use crate::dev::fixture::{Identity, create, deployed, send};
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::Chain;
+use crate::ports::chain::{Asker, Chain};
 
 struct Scene {
     chain: Arc<DevChain>,
@@ -99,10 +102,14 @@ async fn only_an_agent_that_is_not_minted_is_nobody() {
             );
         }
         let bench = scene.bench(registries);
-        assert_eq!(bench.reader.owner(agent(1)).await.unwrap(), Some(SAMPLE_ACCOUNTS[1].address), "{name}");
+        assert_eq!(
+            bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(),
+            Some(SAMPLE_ACCOUNTS[1].address),
+            "{name}"
+        );
         assert_eq!(profile(&bench, 1).await.unwrap().owner, SAMPLE_ACCOUNTS[1].address, "{name}");
         for id in [0, 6, u64::MAX] {
-            assert_eq!(bench.reader.owner(agent(id)).await.unwrap(), None, "{name}");
+            assert_eq!(bench.reader.owner(agent(id), Asker::Stranger).await.unwrap(), None, "{name}");
             assert_eq!(profile(&bench, id).await, None, "{name}");
             assert_eq!(bench.reader.latest_profile(agent(id)).await.unwrap(), None, "{name}");
         }
@@ -132,13 +139,32 @@ async fn owners_and_latest_profiles_are_never_taken_from_the_cache() {
     let bench = scene.bench(scene.registries);
     let (old, new) = (SAMPLE_ACCOUNTS[2].address, SAMPLE_ACCOUNTS[8].address);
     assert_eq!(profile(&bench, 2).await.unwrap().owner, old);
-    assert_eq!(bench.reader.owner(agent(2)).await.unwrap(), Some(old));
+    assert_eq!(bench.reader.owner(agent(2), Asker::Stranger).await.unwrap(), Some(old));
     scene.transfer(2, new);
-    assert_eq!(bench.reader.owner(agent(2)).await.unwrap(), Some(new));
+    assert_eq!(bench.reader.owner(agent(2), Asker::Stranger).await.unwrap(), Some(new));
     assert_eq!(profile(&bench, 2).await.unwrap().owner, old, "as stale as it may be");
     assert_eq!(bench.reader.latest_profile(agent(2)).await.unwrap().unwrap().owner, new);
     assert_eq!(profile(&bench, 2).await.unwrap().owner, new, "the cache has the later read");
     assert_eq!(scene.node.all_calls(), 4);
+}
+
+#[tokio::test]
+async fn a_read_at_a_block_says_how_it_was_then() {
+    let scene = Scene::new().await;
+    let bench = scene.bench(scene.registries);
+    let block = bench.pool.lead().await.unwrap().block(BlockId::Latest).await.unwrap().unwrap();
+    let (old, new) = (SAMPLE_ACCOUNTS[2].address, SAMPLE_ACCOUNTS[8].address);
+    scene.transfer(2, new);
+    let deadline = Deadline::after(0, PATIENT);
+    for (at, owner) in [(At::Block(block.hash), old), (At::Latest, new)] {
+        let terms = Terms { at, lane: Lane::Known, deadline };
+        let (to, call) = (Some(scene.registries.identity), owner_call(agent(2)).into());
+        assert_eq!(bench.pool.call(&terms, to, &call, read_owner).await.unwrap(), Some(owner));
+    }
+    let terms = Terms { at: At::Block(B256::repeat_byte(7)), lane: Lane::Known, deadline };
+    let (to, call) = (Some(scene.registries.identity), owner_call(agent(2)).into());
+    let fault = bench.pool.call(&terms, to, &call, read_owner).await.unwrap_err();
+    assert_eq!(cause(&fault).kind(), "node_error", "{fault}");
 }
 
 #[tokio::test]
@@ -148,7 +174,8 @@ async fn a_thousand_askers_at_once_cost_at_most_two_calls() {
     let ask = |id| {
         let reader = Arc::clone(&bench.reader);
         tokio::spawn(async move {
-            let (owner, profile) = tokio::join!(reader.owner(agent(id)), reader.profile(agent(id)));
+            let (owner, profile) =
+                tokio::join!(reader.owner(agent(id), Asker::Stranger), reader.profile(agent(id)));
             assert_eq!(owner.unwrap(), profile.unwrap().map(|profile| profile.owner));
         })
     };
@@ -189,13 +216,12 @@ async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() 
     let scene = Scene::new().await;
     let nowhere = SAMPLE_ACCOUNTS[9].address;
     type Change = fn(&mut Registries, Address);
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 5] = [
         ("chain.contracts.identity", |on, to| on.identity = to),
         ("chain.contracts.stake_vault", |on, to| on.stake_vault = to),
         ("chain.contracts.reputation", |on, to| on.reputation = Some(to)),
         ("chain.contracts.validation", |on, to| on.validation = Some(to)),
         ("chain.contracts.organization", |on, to| on.organization = Some(to)),
-        ("chain.multicall", |on, to| on.multicall = to),
     ];
     for (name, change) in changes {
         let mut registries = scene.registries;
@@ -209,16 +235,53 @@ async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() 
     }
     let bench = scene.bench(scene.registries);
     bench.reader.probe().await.unwrap();
-    let before = scene.node.all_calls();
+    let before = (scene.node.all_calls(), scene.node.calls("eth_blockNumber"));
     bench.reader.probe().await.unwrap();
-    assert_eq!(scene.node.all_calls() - before, 1, "contracts that were seen are not looked for again");
+    let after = (scene.node.all_calls(), scene.node.calls("eth_blockNumber"));
+    assert_eq!(after, (before.0, before.1 + 1), "contracts that were seen are not looked for again");
+}
+
+#[tokio::test]
+async fn without_multicall_the_same_profile_is_read_in_one_call_all_the_same() {
+    let scene = Scene::new().await;
+    let with = scene.bench(scene.registries);
+    let registries = Registries { multicall: SAMPLE_ACCOUNTS[9].address, ..scene.registries };
+    let probed = scene.bench(registries);
+    probed.reader.probe().await.unwrap();
+    for without in [probed, scene.bench(registries)] {
+        for id in 0..7 {
+            assert_eq!(profile(&without, id).await, profile(&with, id).await, "agent {id}");
+        }
+        let before = scene.node.all_calls();
+        without.reader.latest_profile(agent(1)).await.unwrap().unwrap();
+        assert_eq!(scene.node.all_calls() - before, 1);
+    }
+}
+
+/// What a creation returns is bounded like a contract's code; a longer profile comes back in another way.
+#[tokio::test]
+async fn without_multicall_a_profile_longer_than_a_contract_may_be_is_read_too() {
+    let scene = Scene::new().await;
+    let identity = create(&scene.chain, "AbsurdStrings");
+    let to = SAMPLE_ACCOUNTS[1].address;
+    send(&scene.chain, identity, &Identity::mintCall { to, uri: "u".into() });
+    let with = Registries { identity, ..scene.registries };
+    let without = Registries { multicall: SAMPLE_ACCOUNTS[9].address, ..with };
+    let (with, without) = (scene.bench(with), scene.bench(without));
+    for bytes in [1_000, 23_000, 24_576, 25_000, 100_000] {
+        let set = Identity::setLengthCall { id: U256::from(1), uriBytes: U256::from(bytes) };
+        send(&scene.chain, identity, &set);
+        let read = without.reader.latest_profile(agent(1)).await.unwrap().unwrap();
+        assert_eq!(read.metadata_uri.len(), bytes.min(16 * 1024));
+        assert_eq!(Some(read), with.reader.latest_profile(agent(1)).await.unwrap(), "{bytes}");
+    }
 }
 
 #[tokio::test]
 async fn an_owner_without_contract_is_a_fault_and_not_a_missing_agent() {
     let scene = Scene::new().await;
     let bench = scene.bench(Registries { identity: SAMPLE_ACCOUNTS[9].address, ..scene.registries });
-    let fault = bench.reader.owner(agent(1)).await.unwrap_err();
+    let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
     assert_eq!(cause(&fault), &ReadError::NoCode("chain.contracts.identity"));
 }
 

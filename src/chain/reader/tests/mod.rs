@@ -4,8 +4,10 @@ mod answers;
 #[cfg(feature = "dev-chain")]
 mod development;
 mod failover;
+mod lanes;
 mod misbehaving;
 mod secrets;
+mod survey;
 
 use alloy::primitives::U256;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::agent;
 use crate::chain::fixture::{ALL, PATIENT, Reply, TestNode, bench};
-use crate::ports::chain::{Chain, ChainFault};
+use crate::ports::chain::{Asker, Chain, ChainFault};
 
 const PATH: &str = "/v3/PathKey0123456789/x1";
 const QUERY: &str = "apikey=QueryKey987&net=n2";
@@ -54,7 +54,7 @@ async fn no_part_of_a_url_is_in_a_fault() {
     for (node, request_timeout, name) in nodes {
         let bench = bench(&[secret_url(&node)], ALL, request_timeout);
         let faults = [
-            bench.reader.owner(agent(1)).await.unwrap_err(),
+            bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err(),
             bench.reader.profile(agent(1)).await.unwrap_err(),
             bench.reader.probe().await.unwrap_err(),
         ];

@@ -3,7 +3,7 @@
 -- KEYS: epoch, nonce, record, replaced digests. ARGV: identity, signed at, retention, ahead (seconds), what, digest.
 local signed_at, retention, ahead = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local time = clock()
-local refused = refuse_nonce(KEYS[1], KEYS[2], ARGV[1], signed_at, retention, ahead, time)
+local refused, kept = refuse_nonce(KEYS[1], KEYS[2], ARGV[1], signed_at, retention, ahead, time)
 if refused then
   return refused
 end
@@ -11,7 +11,7 @@ local current = redis.call('GET', KEYS[3])
 if ARGV[5] == 'issue' and current then
   return { KEY_EXISTS }
 end
-use_nonce(KEYS[2], signed_at, retention, ahead, time)
+use_nonce(KEYS[2], signed_at, retention, kept, time)
 if current then
   redis.call('SADD', KEYS[4], current)
 end

@@ -1,7 +1,29 @@
 -- The exact sliding window: a list of accepted times in microseconds, the oldest first.
 --
--- At most `limit` entries lie within any `width`. Whoever is refused writes nothing. Entries that are a width old are
+-- At most `limit` entries lie within any `width`. Whoever is refused adds nothing. Entries that are a width old are
 -- dropped when something is added, so that the list holds what counts and no more.
+
+-- How many entries are written by one command: what Lua can unpack has an end.
+local AT_ONCE = 1000
+
+-- After a step of the clock by more than a width, waiting for the clock to catch up would shut an agent out for as long
+-- as the step. How much time has really passed nobody knows; so the newest entry becomes one of this moment, the others
+-- keep their distance to it, and nobody waits for longer than a width.
+local function bring_back(key, width, time)
+  local newest = tonumber(redis.call('LINDEX', key, -1) or 0)
+  if newest - time <= width then
+    return
+  end
+  local times = redis.call('LRANGE', key, 0, -1)
+  for place, entry in ipairs(times) do
+    times[place] = string.format('%.0f', math.max(tonumber(entry) - (newest - time), 0))
+  end
+  redis.call('DEL', key)
+  for first = 1, #times, AT_ONCE do
+    redis.call('RPUSH', key, unpack(times, first, math.min(first + AT_ONCE - 1, #times)))
+  end
+  redis.call('PEXPIRE', key, math.ceil(width / 1000))
+end
 
 -- The time to count with: never before the newest accepted time, wherever the clock was stepped.
 local function steady(key, time)
@@ -31,6 +53,7 @@ end
 
 -- Admits and records, or says after how many microseconds to come back.
 local function enter(key, limit, width, time)
+  bring_back(key, width, time)
   local now = steady(key, time)
   -- The limit-th most recent: while it is younger than a width, the window is full.
   local blocking = redis.call('LINDEX', key, -limit)

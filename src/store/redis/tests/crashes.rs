@@ -119,4 +119,36 @@ async fn a_refused_change_leaves_no_entry() {
         assert_eq!(store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap(), answer);
     }
     assert_eq!(ttl(&store.store, 2).await, Value::Int(-2));
+    assert_eq!(count(&store.store, "ZCARD", names::journal()).await, Value::Int(0), "and no note");
+}
+
+#[tokio::test]
+async fn twins_that_are_refused_leave_the_note_of_the_one_that_is_not_done() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let store = open(options(&server.url()), &Arc::new(SimulatedClock::new(START_SECS)));
+    ready(&store).await;
+    // Its process dies before it has tidied up.
+    rotate_and_die_after(&store.store, 3).await;
+    let change = KeyChange::Rotate(key(3));
+    let twin = store.change_key(agent(1), claim(2, SIGNED_SECS), change).await.unwrap();
+    assert_eq!(twin, KeyChanged::NonceUsed);
+    assert_eq!(count(&store.store, "ZCARD", names::journal()).await, Value::Int(1));
+}
+
+#[tokio::test]
+async fn many_overdue_notes_go_at_once_and_one_that_cannot_be_dealt_with_holds_up_no_other() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let clock = Arc::new(SimulatedClock::new(START_SECS));
+    let store = open(options(&server.url()), &clock);
+    ready(&store).await;
+    // What should be a set is none: the first note fails every time.
+    let wrong = Request::command("SET").arg(names::replaced(agent(7))).arg("");
+    store.store.servers.ask(Shard::of_agent(agent(7)), wrong).await.unwrap();
+    store.store.note(agent(7), &claim(1, SIGNED_SECS)).await.unwrap();
+    for nonce in 0..350 {
+        store.store.note(agent(1), &claim(nonce, SIGNED_SECS)).await.unwrap();
+    }
+    clock.advance_secs(301);
+    assert!(store.store.tidy_overdue().await.is_err());
+    assert_eq!(count(&store.store, "ZCARD", names::journal()).await, Value::Int(1));
 }

@@ -11,10 +11,13 @@ use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, ONE, agent, claim, digest, key};
 use crate::store::redis::RunningRedisStore;
+use crate::store::redis::dial::connect_again;
 use crate::store::redis::names::Shard;
 use crate::store::redis::scripts::Request;
+use crate::store::redis::servers::Layout;
 use crate::store::redis::tests::server::RedisServer;
-use crate::store::redis::tests::{PATIENCE, SIGNED_SECS, START_SECS, open, options, ready};
+use crate::store::redis::tests::{AHEAD_SECS, PATIENCE, SIGNED_SECS, START_SECS, open, options, ready};
+use crate::store::redis::trouble::Trouble;
 
 fn clock() -> Arc<SimulatedClock> {
     Arc::new(SimulatedClock::new(START_SECS))
@@ -45,6 +48,60 @@ async fn scripts_that_redis_forgot_are_loaded_again_and_counted_once() {
         let admission = by_nonce(&store, u64::from(round), SIGNED_SECS).await;
         assert_eq!(admission, Some(Admission::Admitted { remaining: 2_699 - round }));
     }
+}
+
+#[tokio::test]
+async fn a_redis_that_forgot_its_scripts_and_everything_else_takes_signatures_again() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let clock = clock();
+    let store = open(options(&server.url()), &clock);
+    ready(&store).await;
+    for round in 1..=3 {
+        clock.advance_secs(100);
+        let now_secs = START_SECS + round * 100;
+        command(&store, &["SCRIPT", "FLUSH"]).await;
+        command(&store, &["FLUSHALL"]).await;
+        let early = by_nonce(&store, 2 * round, now_secs + AHEAD_SECS).await;
+        assert_eq!(early, Some(Admission::NonceUsed), "it might have been used before");
+        let later = by_nonce(&store, 2 * round + 1, now_secs + AHEAD_SECS + 1).await;
+        assert!(matches!(later, Some(Admission::Admitted { .. })), "{later:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_redis_refuses_is_no_broken_connection() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let store = open(options(&server.url()), &clock());
+    ready(&store).await;
+    command(&store, &["FLUSHALL"]).await;
+    command(&store, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    let Layout::One(link) = &store.store.servers.layout else { panic!("a single server") };
+    let renewed = link.renew(Shard::of_agent(agent(1))).await;
+    assert!(matches!(&renewed, Err(Trouble::Refused(said)) if said.contains("OOM")), "{renewed:?}");
+    command(&store, &["CONFIG", "SET", "maxmemory", "0"]).await;
+    link.renew(Shard::of_agent(agent(1))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_further_connection_is_made_to_the_same_process_or_not_at_all() {
+    let Some(mut server) = RedisServer::start(&[]) else { return };
+    let store = open(options(&server.url()), &clock());
+    ready(&store).await;
+    let Layout::One(link) = &store.store.servers.layout else { panic!("a single server") };
+    let line = link.line().unwrap();
+    let again = async || connect_again(&store.store.shared, &line.host, &line.identity).await;
+    assert!(again().await.is_ok());
+    server.restart();
+    let other = async {
+        loop {
+            // It may not listen yet.
+            match again().await {
+                Err(Trouble::Broken(_) | Trouble::Refused(_)) => yield_now().await,
+                other => return other.map(drop),
+            }
+        }
+    };
+    assert!(matches!(timeout(PATIENCE, other).await, Ok(Err(Trouble::Strange))));
 }
 
 #[tokio::test]
@@ -141,32 +198,70 @@ async fn a_replica_and_a_redis_without_memory_let_nobody_through() {
     assert!(store.probe().await.is_err());
 }
 
-#[tokio::test]
-async fn a_clock_that_steps_back_admits_nobody_early_and_says_how_long_to_wait() {
-    let Some(server) = RedisServer::start(&[]) else { return };
+/// Agent 1's window of one request a minute, used at 1,000 s by Redis' clock; then the clock steps back by so much.
+async fn window_after_a_step(
+    step_secs: u64,
+) -> Option<(RedisServer, RunningRedisStore, Arc<SimulatedClock>)> {
+    let server = RedisServer::start(&[])?;
     let (early, late) = (clock(), clock());
     late.advance_secs(1_000);
     // The same Redis, at two times.
     let now = open(options(&server.url()), &late);
     ready(&now).await;
     now.change_key(agent(1), claim(1, SIGNED_SECS + 1_000), KeyChange::Issue(key(1))).await.unwrap();
-    let admit = |store: &RunningRedisStore| {
-        let admit = store.store.clone();
-        async move { admit.enter(agent(1), &Scope::Api, ONE, &Proof::Key(digest(1))).await.unwrap() }
-    };
-    assert_eq!(admit(&now).await, Admission::Admitted { remaining: 0 });
+    assert_eq!(admit_one(&now).await, Admission::Admitted { remaining: 0 });
+    early.advance_secs(1_000 - step_secs);
     let stepped = open(options(&server.url()), &early);
     ready(&stepped).await;
-    for passed in [0, 999, 1_059] {
-        early.advance_secs(passed - (early_secs(&early)));
-        let Admission::Limited { retry_after } = admit(&stepped).await else { panic!("{passed}") };
-        assert_eq!(retry_after.seconds(), 1_060 - passed);
-    }
-    early.advance_secs(1);
-    assert_eq!(admit(&stepped).await, Admission::Admitted { remaining: 0 });
+    Some((server, stepped, early))
 }
 
-fn early_secs(clock: &SimulatedClock) -> u64 {
-    use crate::ports::clock::Clock;
-    clock.monotonic_micros() / 1_000_000
+async fn admit_one(store: &RunningRedisStore) -> Admission {
+    store.store.enter(agent(1), &Scope::Api, ONE, &Proof::Key(digest(1))).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_back_a_little_admits_nobody_early_and_says_how_long_to_wait() {
+    let Some((_server, store, clock)) = window_after_a_step(60).await else { return };
+    for (pass, wait) in [(0, 120), (60, 60), (59, 1)] {
+        clock.advance_secs(pass);
+        let Admission::Limited { retry_after } = admit_one(&store).await else { panic!("{wait}") };
+        assert_eq!(retry_after.seconds(), wait);
+    }
+    clock.advance_secs(1);
+    assert_eq!(admit_one(&store).await, Admission::Admitted { remaining: 0 });
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_back_far_shuts_nobody_out_for_longer_than_a_window_and_admits_nobody_early() {
+    let Some((_server, store, clock)) = window_after_a_step(1_000).await else { return };
+    for (pass, wait) in [(0, 60), (30, 30), (29, 1)] {
+        clock.advance_secs(pass);
+        let Admission::Limited { retry_after } = admit_one(&store).await else { panic!("{wait}") };
+        assert_eq!(retry_after.seconds(), wait);
+    }
+    clock.advance_secs(1);
+    assert_eq!(admit_one(&store).await, Admission::Admitted { remaining: 0 });
+}
+
+#[tokio::test]
+async fn after_a_far_step_back_the_whole_of_a_long_window_still_counts() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let (early, late) = (clock(), clock());
+    late.advance_secs(10_000);
+    let now = open(options(&server.url()), &late);
+    ready(&now).await;
+    now.change_key(agent(1), claim(1, SIGNED_SECS + 10_000), KeyChange::Issue(key(1))).await.unwrap();
+    for remaining in (0..2_700).rev() {
+        late.advance_micros(10_000);
+        assert_eq!(by_key(&now, 1).await, Some(Admission::Admitted { remaining }));
+    }
+    let stepped = open(options(&server.url()), &early);
+    ready(&stepped).await;
+    let Some(Admission::Limited { retry_after }) = by_key(&stepped, 1).await else { panic!() };
+    // 2,699 gaps of 10 ms lie between the oldest and the newest.
+    assert_eq!(retry_after.seconds(), 34);
+    early.advance_micros(60_000_000 - 26_990_000);
+    assert!(matches!(by_key(&stepped, 1).await, Some(Admission::Admitted { .. })));
+    assert!(matches!(by_key(&stepped, 1).await, Some(Admission::Limited { .. })));
 }

@@ -13,20 +13,28 @@ use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::Store;
 use crate::store::contract::{Bench, store_contract};
-use crate::store::redis::options::{Options, Shared, TlsFiles};
+use crate::store::redis::options::{Options, SentinelLogin, Shared, TlsFiles};
 use crate::store::redis::scripts::Scripts;
 use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::{RunningRedisStore, certificates};
 use crate::telemetry::metrics::Metrics;
 
+mod acknowledged;
 mod cluster;
+mod cluster_faults;
 mod crashes;
 mod differential;
 mod faults;
+mod meters;
+mod nearby;
+mod others;
 mod real;
 mod replicas;
+mod retention;
+mod secured;
 mod sentinel;
 mod server;
+mod waiting;
 
 /// The wall clock at the start of a test, in Unix seconds.
 const START_SECS: u64 = 1_700_000_000;
@@ -43,6 +51,7 @@ fn options(url: &str) -> Options {
     Options {
         url: RedisUrl::parse(url).unwrap(),
         password: None,
+        sentinel: SentinelLogin::default(),
         tls: TlsFiles::default(),
         timeout: Duration::from_secs(10),
         wait_replicas: 0,
@@ -65,14 +74,21 @@ fn open(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
     RunningRedisStore::on(shared).unwrap()
 }
 
+/// A failover: a Sentinel that was itself held up for 2 s does nothing for the next 30.
+const FAILOVER_TIME_MAX: Duration = Duration::from_secs(75);
+
 /// Waits until the store works.
 async fn ready(store: &RunningRedisStore) {
+    ready_within(PATIENCE, store).await;
+}
+
+async fn ready_within(time_max: Duration, store: &RunningRedisStore) {
     let works = async {
         while store.probe().await.is_err() {
             yield_now().await;
         }
     };
-    let in_time = timeout(PATIENCE, works).await;
+    let in_time = timeout(time_max, works).await;
     assert!(in_time.is_ok(), "{:?}", store.probe().await);
 }
 

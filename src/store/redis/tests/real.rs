@@ -2,27 +2,23 @@
 
 use std::sync::Arc;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-};
-use tempfile::TempDir;
-
 use crate::domain::quota::Quota;
 use crate::domain::secret::Secret;
 use crate::os::Os;
 use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, KeyChange, Metered, Proof, Scope, Store};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, Metered, Proof, Scope, Store};
 use crate::store::contract::{ONE, agent, claim, digest, key};
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::names::{self, Shard};
 use crate::store::redis::options::{Options, TlsFiles};
 use crate::store::redis::scripts::Request;
+use crate::store::redis::tests::secured::certificates;
 use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::tests::{AHEAD_SECS, DAY_SECS, options, ready};
 use crate::telemetry::metrics::Metrics;
 
 /// A store as the product opens it.
-fn open(options: Options) -> RunningRedisStore {
+pub(super) fn open(options: Options) -> RunningRedisStore {
     RunningRedisStore::open(options, Arc::new(Os::new()), Metrics::new().unwrap()).unwrap()
 }
 
@@ -59,37 +55,17 @@ async fn windows_and_nonces_are_counted_by_the_clock_of_redis_and_go_when_they_m
     assert!((40..=60).contains(&retry_after.seconds()));
     // A window that is over within the blink of an eye admits again.
     let brief = Quota { limit: 1, window_micros: 1 };
+    let change = KeyChange::Issue(key(2));
+    let issued = store.change_key(agent(2), claim(1, now_secs + AHEAD_SECS + 60), change).await.unwrap();
+    assert_eq!(issued, KeyChanged::Done);
     for _ in 0..100 {
         let admitted = store.admit(agent(2), &Scope::Api, brief, &Proof::Key(digest(2))).await.unwrap();
-        assert_eq!(admitted, Admission::KeyRevoked);
+        assert_eq!(admitted, Admission::Admitted { remaining: 0 });
     }
     let client = crate::domain::client::ClientNet::of("192.0.2.1".parse().unwrap());
     for _ in 0..100 {
-        let hit = store.hit(client, agent(1), brief).await.unwrap();
+        let hit = store.charge(client, agent(1), brief).await.unwrap();
         assert_eq!(hit, Metered::Counted { remaining: 0 });
-    }
-}
-
-/// An authority, and a certificate of its for a server at `ip` and for clients.
-fn certificates(folder: &TempDir, ip: &str) -> TlsFiles {
-    let mut authority = CertificateParams::new(Vec::new()).unwrap();
-    authority.distinguished_name.push(DnType::CommonName, "authority");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-    let mut params = CertificateParams::new(vec![ip.to_owned()]).unwrap();
-    params.distinguished_name.push(DnType::CommonName, "redis");
-    params.extended_key_usages =
-        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    let pair = KeyPair::generate().unwrap();
-    let cert = params.signed_by(&pair, &authority).unwrap();
-    let write = |name: &str, text: String| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    TlsFiles {
-        ca: Some(write("ca", authority.pem())),
-        identity: Some((write("cert", cert.pem()), write("key", pair.serialize_pem()))),
     }
 }
 
@@ -98,7 +74,7 @@ async fn tls_with_certificates_on_both_sides_and_a_password_open_the_door_and_no
     pingora::tls::install_default_crypto_provider();
     let folder = tempfile::tempdir().unwrap();
     let Some(placeholder) = RedisServer::start(&[]) else { return };
-    let files = certificates(&folder, &placeholder.host.host);
+    let files = certificates(&folder, &[&placeholder.host.host]);
     let (cert, key_file) = files.identity.clone().unwrap();
     let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let server = placeholder.instead(&[
@@ -141,7 +117,7 @@ async fn tls_with_certificates_on_both_sides_and_a_password_open_the_door_and_no
 }
 
 /// Waits until a connection has been tried and has failed.
-async fn refused(store: &RunningRedisStore) {
+pub(super) async fn refused(store: &RunningRedisStore) {
     let failed = store.store.shared.metrics.store_connects.with_label_values(&["failed"]);
     let tried = async {
         while failed.get() == 0 {

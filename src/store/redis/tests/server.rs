@@ -1,6 +1,7 @@
 //! Real servers for tests: each listens on a loopback address of its own, has a folder of its own, and ends with the
 //! test's process, whatever becomes of that.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
@@ -18,8 +19,11 @@ cat >/dev/null
 kill -9 $child
 wait $child"#;
 
-/// The server's program. Tests of it fail instead of being skipped when `TIERGATE_REQUIRE_SERVERS` is 1.
-const PROGRAM: &str = "redis-server";
+/// Names another program than the distribution's `redis-server`; `others.rs` runs all tests over such.
+pub(super) const PROGRAM_VARIABLE: &str = "TIERGATE_REDIS_SERVER";
+
+/// Set to 1 where a server that is not installed is a failure, and no reason to skip a test.
+pub(super) const REQUIRED_VARIABLE: &str = "TIERGATE_REQUIRE_SERVERS";
 
 /// A running server.
 pub(super) struct RedisServer {
@@ -33,8 +37,13 @@ pub(super) struct RedisServer {
 impl RedisServer {
     /// Starts a server with further arguments, in which `{ip}` is its address; or says that there is none to start.
     pub(super) fn start(arguments: &[&str]) -> Option<Self> {
-        let ip = own_ip().to_string();
-        let common = ["--bind", &ip, "--port", "6379", "--save", "", "--enable-debug-command", "yes"];
+        Self::start_at(own_ip(), arguments)
+    }
+
+    /// The same at an address that is known before.
+    pub(super) fn start_at(ip: Ipv4Addr, arguments: &[&str]) -> Option<Self> {
+        let ip = ip.to_string();
+        let common = ["--bind", &ip, "--port", "6379", "--save", ""];
         let further = arguments.iter().map(|argument| argument.replace("{ip}", &ip));
         let arguments = common.iter().map(|argument| (*argument).to_owned()).chain(further).collect();
         Self::run(RedisHost { host: ip, port: 6_379 }, arguments, tempfile::tempdir().unwrap())
@@ -42,24 +51,27 @@ impl RedisServer {
 
     /// Starts a Sentinel that watches a master as "service", and decides alone.
     pub(super) fn start_sentinel(master: &RedisHost) -> Option<Self> {
-        let ip = own_ip().to_string();
+        Self::start_sentinel_at(own_ip(), master, "")
+    }
+
+    /// The same at an address that is known before, with further lines in its file.
+    pub(super) fn start_sentinel_at(ip: Ipv4Addr, master: &RedisHost, lines: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sentinel.conf");
         let RedisHost { host, port } = master;
         let text = format!(
             "bind {ip}\nport 26379\nsentinel monitor service {host} {port} 1\n\
-             sentinel down-after-milliseconds service 300\nsentinel failover-timeout service 3000\n"
+             sentinel down-after-milliseconds service 300\nsentinel failover-timeout service 3000\n\
+             {lines}"
         );
         std::fs::write(&file, text).unwrap();
         let arguments = vec![file.to_str().unwrap().to_owned(), "--sentinel".to_owned()];
-        Self::run(RedisHost { host: ip, port: 26_379 }, arguments, folder)
+        Self::run(RedisHost { host: ip.to_string(), port: 26_379 }, arguments, folder)
     }
 
     fn run(host: RedisHost, arguments: Vec<String>, folder: TempDir) -> Option<Self> {
-        if !is_installed() {
-            let required = std::env::var("TIERGATE_REQUIRE_SERVERS").is_ok_and(|value| value == "1");
-            assert!(!required, "{PROGRAM} is not installed; scripts/test-servers installs it");
-            eprintln!("skipped: {PROGRAM} is not installed");
+        if !is_installed(&program()) {
+            is_missing(&program());
             return None;
         }
         let (watcher, pid) = run(&folder, &arguments);
@@ -103,15 +115,29 @@ impl Drop for RedisServer {
     }
 }
 
-fn is_installed() -> bool {
-    Command::new(PROGRAM).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+/// The server's program.
+fn program() -> OsString {
+    std::env::var_os(PROGRAM_VARIABLE).unwrap_or_else(|| "redis-server".into())
+}
+
+pub(super) fn is_installed(program: &OsStr) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// Says that a test is skipped, or fails it where servers are required.
+#[track_caller]
+pub(super) fn is_missing(program: &OsStr) {
+    let program = program.display();
+    let required = std::env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "1");
+    assert!(!required, "{program} is not installed; scripts/test-servers installs it");
+    eprintln!("skipped: {program} is not installed");
 }
 
 fn run(folder: &TempDir, arguments: &[String]) -> (Child, u32) {
     let mut watcher = Command::new("sh")
         .args(["-c", WATCHED, "sh"])
         .arg(folder.path().join("log"))
-        .arg(PROGRAM)
+        .arg(program())
         .args(arguments)
         .arg("--dir")
         .arg(folder.path())
@@ -126,7 +152,7 @@ fn run(folder: &TempDir, arguments: &[String]) -> (Child, u32) {
 }
 
 /// A loopback address that nobody else uses: no two servers race for a port on it.
-fn own_ip() -> Ipv4Addr {
+pub(super) fn own_ip() -> Ipv4Addr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let pid = std::process::id();

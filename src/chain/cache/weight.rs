@@ -1,0 +1,86 @@
+//! What an entry of the cache weighs, in bytes: what it holds, and its share of what holds it.
+
+use quick_cache::Weighter;
+
+use crate::chain::cache::Entry;
+use crate::domain::agent_id::AgentId;
+use crate::domain::profile::{Organization, TrustProfile};
+
+/// How many bytes of profiles are kept.
+pub(super) const CACHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How many agents are known at once.
+pub(super) const ENTRIES_MAX: usize = 180_000;
+
+/// What the map, the allocator and the counters of an `Arc` take for one agent, about.
+const OVERHEAD_BYTES: usize = 64;
+
+/// No entry weighs less, so that the bound in bytes is one in entries too.
+const ENTRY_BYTES_MIN: u64 = CACHED_BYTES_MAX.div_ceil(ENTRIES_MAX as u64);
+
+#[derive(Clone)]
+pub(super) struct ByBytes;
+
+impl Weighter<AgentId, Entry> for ByBytes {
+    fn weight(&self, _agent: &AgentId, entry: &Entry) -> u64 {
+        let held = match entry {
+            Entry::Read(profile, _) => profile_bytes(profile),
+            Entry::Dropped { .. } => 0,
+        };
+        let bytes = size_of::<AgentId>() + size_of::<Entry>() + OVERHEAD_BYTES + held;
+        (bytes as u64).max(ENTRY_BYTES_MIN)
+    }
+}
+
+fn profile_bytes(profile: &TrustProfile) -> usize {
+    let evidence = profile.validation.latest.as_ref().map_or(0, |latest| latest.evidence.capacity());
+    let names: usize = profile.organizations.iter().map(|of| of.name.capacity()).sum();
+    let rows = profile.organizations.capacity() * size_of::<Organization>();
+    size_of::<TrustProfile>() + profile.metadata_uri.capacity() + evidence + names + rows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use alloy::primitives::{Address, U256};
+    use quick_cache::Weighter;
+
+    use super::{ByBytes, CACHED_BYTES_MAX, ENTRIES_MAX};
+    use crate::chain::cache::{Entry, Reading, Source};
+    use crate::domain::agent_id::AgentId;
+    use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
+
+    fn weight(entry: &Entry) -> u64 {
+        ByBytes.weight(&AgentId::new(U256::ONE), entry)
+    }
+
+    fn read(uri: usize, organizations: usize) -> Entry {
+        let organization = Organization { org_id: U256::ONE, name: "n".repeat(100), verified: true };
+        let profile = TrustProfile {
+            owner: Address::ZERO,
+            stake: U256::ZERO,
+            reputation: Reputation::default(),
+            validation: Validation::default(),
+            metadata_uri: "u".repeat(uri),
+            organizations: vec![organization; organizations],
+        };
+        let reading = Reading { from: Source::Latest, generation: 0, began_micros: 0, ended_micros: 0 };
+        Entry::Read(Arc::new(profile), reading)
+    }
+
+    #[test]
+    fn an_agent_with_a_usual_uri_weighs_under_400_bytes_and_what_is_longer_by_its_length() {
+        assert!(weight(&read(50, 0)) < 400, "{}", weight(&read(50, 0)));
+        assert_eq!(weight(&read(16_384, 0)) - weight(&read(1_384, 0)), 15_000);
+        assert!(weight(&read(50, 1_000)) > 150 * 1_000);
+    }
+
+    #[test]
+    fn what_is_cached_is_bounded_in_agents_too() {
+        assert!(
+            CACHED_BYTES_MAX / weight(&Entry::Dropped { owner: Address::ZERO, latest_micros: 0 })
+                <= ENTRIES_MAX as u64
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! The blocks that have been followed, and what a node's head means in their light. Pure: it says what to ask next, and
+//! is told the answers.
+//!
+//! Hashes are the truth. A number says where to look, and never that two blocks are one. Wherever the trail can't be
+//! carried on without a gap it begins anew at the node's head, and everything cached goes.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use alloy::primitives::{Address, B256};
+
+use crate::chain::follower::events::{Culprit, Drops};
+use crate::chain::follower::span::Span;
+use crate::chain::rpc::lead::{BlockMark, LogMark};
+
+/// How many followed blocks are remembered.
+const MARKS_MAX: usize = 256;
+
+/// How many blocks are asked for once more at each poll. Behind one URL there may be many nodes, and the one that is
+/// asked for logs may lag behind the one that told the head: what it left out is found by a later poll.
+pub(super) const OVERLAP_BLOCKS: u64 = 16;
+
+/// Beyond so many new blocks their logs are not read: everything cached goes instead.
+pub(super) const GAP_BLOCKS_MAX: u64 = 5_000;
+
+/// No chain has so many blocks: a head above is not believed, and nothing is learned of it.
+const HEAD_MAX: u64 = u64::MAX / 2;
+
+/// How often one poll asks for logs. A gap that takes more is too large.
+pub(super) const LOG_REQUESTS_MAX: u32 = 32;
+
+/// How many logs within the overlap are remembered; the others are heeded once more, which is harmless.
+const SEEN_MAX: usize = 16_384;
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a handful are made at each poll, one after the other")]
+pub(super) enum Step {
+    /// Ask the node for the block of this number, and tell [`Trail::block`].
+    Block(u64),
+    /// Ask the node for the logs of these blocks, both included, and tell [`Trail::logs`] or [`Trail::too_large`].
+    Logs { from: u64, to: u64 },
+    /// Ask the node for the logs of this one block, of each contract by itself, and tell the same.
+    LogsOfEach { block: u64 },
+    /// The poll is over.
+    Done(Outcome),
+}
+
+/// What a poll came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Everything up to this block is accounted for, once these are dropped.
+    Followed { head: BlockMark, drops: Drops },
+    /// What was followed before says nothing any more: everything goes, and this block is where it begins anew.
+    Restarted { head: BlockMark, why: Why },
+    /// This block's logs are more than the node gives. Nothing was learned; the next poll may fare better.
+    Unread { block: u64 },
+    /// The node has not got as far as we have. Nothing was learned.
+    Behind,
+}
+
+/// Why the trail began anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// There was none yet.
+    Start,
+    /// Other blocks stand where the followed ones stood.
+    Reorganized,
+    /// The followed blocks are gone, and none stand in their place.
+    RolledBack,
+    /// Too much has happened since.
+    Gap,
+}
+
+/// Followed blocks, the last of them being how far everything is accounted for.
+#[derive(Debug)]
+pub(super) struct Trail {
+    /// Oldest first, by rising number. Not every block: those that were a head when somebody looked.
+    marks: VecDeque<BlockMark>,
+    /// Where the trail began: the logs up to there concern nothing that was cached since.
+    began_at: u64,
+    /// The node that told the last block.
+    told_by: Arc<str>,
+    /// The node that did not know the last block at the last poll.
+    unknown_to: Option<Arc<str>>,
+    /// The block whose logs were too many at the last poll.
+    unread: Option<u64>,
+    /// The last block's logs were read at two polls.
+    looked_twice: bool,
+    seen: HashSet<LogId>,
+    span: Span,
+    organizations: Option<Address>,
+    poll: Option<Poll>,
+}
+
+/// A log's number, block and place in it.
+type LogId = (u64, B256, u64);
+
+/// The poll under way.
+#[derive(Debug)]
+struct Poll {
+    head: BlockMark,
+    node: Arc<str>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Whether the node has this block of ours below its head.
+    Comparing { ours: BlockMark },
+    /// Whether a node with a lower head knows the last block all the same.
+    LookingAhead,
+    /// Reading logs from `from`.
+    Reading { from: u64, requests: u32, of_each: bool, drops: Drops, read: Vec<LogId> },
+}
+
+impl Trail {
+    /// Nothing is followed yet. `organizations` is where the organization registry stands.
+    pub(super) fn new(organizations: Option<Address>) -> Self {
+        Self {
+            marks: VecDeque::new(),
+            began_at: 0,
+            told_by: Arc::from(""),
+            unknown_to: None,
+            unread: None,
+            looked_twice: true,
+            seen: HashSet::new(),
+            span: Span::new(),
+            organizations,
+            poll: None,
+        }
+    }
+
+    /// Begins a poll with the head that a node told. A poll that was begun before and not finished changed nothing.
+    pub(super) fn head(&mut self, head: BlockMark, node: &Arc<str>) -> Step {
+        if head.number > HEAD_MAX {
+            return Step::Done(Outcome::Behind);
+        }
+        let node = Arc::clone(node);
+        let poll = |stage| Some(Poll { head, node: Arc::clone(&node), stage });
+        let Some(last) = self.marks.back().copied() else { return self.restart(head, &node, Why::Start) };
+        if head.hash == last.hash
+            || (head.number == last.number.saturating_add(1) && head.parent == last.hash)
+        {
+            return self.begin_reading(head, &node);
+        }
+        if head.number > last.number.saturating_add(GAP_BLOCKS_MAX) {
+            return self.restart(head, &node, Why::Gap);
+        }
+        if head.number == last.number || head.number == last.number.saturating_add(1) {
+            return self.restart(head, &node, Why::Reorganized);
+        }
+        // The last of ours that the node should have, whichever of the two is ahead.
+        let Some(ours) = self.marks.iter().rev().find(|mark| mark.number <= head.number).copied() else {
+            return self.restart(head, &node, Why::Reorganized);
+        };
+        if ours.number == head.number {
+            return if ours.hash == head.hash {
+                self.poll = poll(Stage::LookingAhead);
+                Step::Block(last.number)
+            } else {
+                self.restart(head, &node, Why::Reorganized)
+            };
+        }
+        self.poll = poll(Stage::Comparing { ours });
+        Step::Block(ours.number)
+    }
+
+    /// The block that was asked for, as the node has it.
+    pub(super) fn block(&mut self, found: Option<BlockMark>) -> Step {
+        let (Some(last), Some(poll)) = (self.marks.back().copied(), self.poll.take()) else {
+            return Step::Done(Outcome::Behind);
+        };
+        let Poll { head, node, stage } = poll;
+        let asked = match &stage {
+            Stage::Comparing { ours } => *ours,
+            Stage::LookingAhead | Stage::Reading { .. } => last,
+        };
+        match found {
+            None => self.not_known(head, &node),
+            Some(found) if found.hash != asked.hash => self.restart(head, &node, Why::Reorganized),
+            Some(_) if asked != last => {
+                self.poll = Some(Poll { head, node, stage: Stage::LookingAhead });
+                Step::Block(last.number)
+            }
+            Some(_) if head.number > last.number => self.begin_reading(head, &node),
+            // The head came from a part of the node that lags; another part knows ours still.
+            Some(_) => {
+                self.unknown_to = None;
+                Step::Done(Outcome::Followed { head: last, drops: Drops::default() })
+            }
+        }
+    }
+
+    /// The logs that were asked for.
+    pub(super) fn logs(&mut self, logs: &[LogMark]) -> Step {
+        let Some(Poll { head, node, stage: Stage::Reading { from, requests, of_each, mut drops, mut read } }) =
+            self.poll.take()
+        else {
+            return Step::Done(Outcome::Behind);
+        };
+        for log in logs {
+            if self.contradicts(log, head) {
+                return self.restart(head, &node, Why::Reorganized);
+            }
+            let id = (log.block_number, log.block_hash, log.log_index);
+            if !self.seen.contains(&id) {
+                drops.add(log, self.organizations);
+                read.push(id);
+            }
+        }
+        let to = if of_each { from } else { self.span.last_of(from, head.number) };
+        if !of_each {
+            self.span.was_read(from, to);
+        }
+        let from = to.saturating_add(1);
+        self.read_on(head, node, Stage::Reading { from, requests, of_each: false, drops, read })
+    }
+
+    /// The node finds that too many logs were asked for at once.
+    pub(super) fn too_large(&mut self) -> Step {
+        let Some(Poll { head, node, stage: Stage::Reading { from, requests, of_each, mut drops, read } }) =
+            self.poll.take()
+        else {
+            return Step::Done(Outcome::Behind);
+        };
+        if !of_each {
+            let of_each = !self.span.shrink(from, head.number);
+            return self.read_on(head, node, Stage::Reading { from, requests, of_each, drops, read });
+        }
+        if self.unread != Some(from) {
+            self.unread = Some(from);
+            return Step::Done(Outcome::Unread { block: from });
+        }
+        // What stands in this one block can't be read, and could not be before: it may be anything.
+        drops.concern_everybody(Culprit::Block(from));
+        let from = from.saturating_add(1);
+        self.read_on(head, node, Stage::Reading { from, requests, of_each: false, drops, read })
+    }
+
+    /// Forgets everything: the next head is a beginning.
+    pub(super) fn forget(&mut self) {
+        self.marks.clear();
+        self.seen.clear();
+        self.poll = None;
+    }
+
+    fn begin_reading(&mut self, head: BlockMark, node: &Arc<str>) -> Step {
+        let Some(last) = self.marks.back() else { return self.restart(head, node, Why::Start) };
+        // A head that has been looked at twice has nothing new, nor have the blocks below it.
+        let from = if head.hash == last.hash && self.looked_twice {
+            head.number.saturating_add(1)
+        } else {
+            let overlap = last.number.saturating_add(1).saturating_sub(OVERLAP_BLOCKS);
+            overlap.max(self.began_at.saturating_add(1))
+        };
+        let (drops, read) = (Drops::default(), Vec::new());
+        let stage = Stage::Reading { from, requests: 0, of_each: false, drops, read };
+        self.read_on(head, Arc::clone(node), stage)
+    }
+
+    fn read_on(&mut self, head: BlockMark, node: Arc<str>, stage: Stage) -> Step {
+        let Stage::Reading { from, requests, of_each, drops, read } = stage else {
+            return Step::Done(Outcome::Behind);
+        };
+        if from > head.number {
+            return self.finish(head, node, drops, read);
+        }
+        if requests == LOG_REQUESTS_MAX {
+            return self.restart(head, &node, Why::Gap);
+        }
+        let to = self.span.last_of(from, head.number);
+        let stage = Stage::Reading { from, requests: requests + 1, of_each, drops, read };
+        self.poll = Some(Poll { head, node, stage });
+        if of_each { Step::LogsOfEach { block: from } } else { Step::Logs { from, to } }
+    }
+
+    /// Only here does a poll leave a trace: what is given up half-way is read again as a whole.
+    fn finish(&mut self, head: BlockMark, node: Arc<str>, drops: Drops, read: Vec<LogId>) -> Step {
+        self.told_by = node;
+        self.unknown_to = None;
+        self.unread = None;
+        self.looked_twice = self.marks.back().is_some_and(|last| last.hash == head.hash);
+        if !self.looked_twice {
+            self.marks.push_back(head);
+            if self.marks.len() > MARKS_MAX {
+                self.marks.pop_front();
+            }
+        }
+        let oldest = head.number.saturating_add(1).saturating_sub(OVERLAP_BLOCKS);
+        self.seen.retain(|(number, _, _)| *number >= oldest);
+        let room = SEEN_MAX.saturating_sub(self.seen.len());
+        self.seen.extend(read.into_iter().filter(|(number, _, _)| *number >= oldest).take(room));
+        Step::Done(Outcome::Followed { head, drops })
+    }
+
+    fn restart(&mut self, head: BlockMark, node: &Arc<str>, why: Why) -> Step {
+        self.forget();
+        self.marks.push_back(head);
+        self.began_at = head.number;
+        self.told_by = Arc::clone(node);
+        self.unknown_to = None;
+        self.unread = None;
+        self.looked_twice = true;
+        Step::Done(Outcome::Restarted { head, why })
+    }
+
+    /// The node does not know the last block. Another node than the one that told it may just be slower, and so may a
+    /// part of the same. But when the same one says so twice, it has thrown the block away.
+    fn not_known(&mut self, head: BlockMark, node: &Arc<str>) -> Step {
+        let again = self.unknown_to.as_ref() == Some(node);
+        if again && self.told_by == *node {
+            return self.restart(head, node, Why::RolledBack);
+        }
+        self.unknown_to = Some(Arc::clone(node));
+        Step::Done(Outcome::Behind)
+    }
+
+    /// True for a log from a block that stands where another of ours does.
+    fn contradicts(&self, log: &LogMark, head: BlockMark) -> bool {
+        let known = self.marks.iter().rev().take_while(|mark| mark.number >= log.block_number);
+        let mut known = known.chain(std::iter::once(&head)).filter(|mark| mark.number == log.block_number);
+        known.any(|mark| mark.hash != log.block_hash)
+    }
+}
+
+#[cfg(test)]
+mod tests;

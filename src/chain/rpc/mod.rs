@@ -1,0 +1,115 @@
+//! The nodes: which of them are fit, which is asked, for how long, and how many calls are under way at once.
+//!
+//! Knows JSON-RPC and no contract. What can be decided without IO is decided in files of its own: `breaker`, `heads`
+//! and `health` (who is fit), `following` (who is followed), `blame` (whose fault an error is), `places` (who may call now). `transport` is one call to one node;
+//! `reading` is a read with its deadline and the next node when one fails; `lead` is the node that is followed; `watch`
+//! looks after all of them.
+
+pub mod lead;
+
+mod blame;
+mod breaker;
+mod call;
+mod deadline;
+mod following;
+mod heads;
+mod health;
+mod places;
+mod reading;
+pub(super) mod transport;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+pub use self::blame::LogsTrouble;
+pub use self::call::{At, CallOutcome};
+pub use self::deadline::Deadline;
+pub use self::places::Lane;
+pub use self::reading::Terms;
+use crate::chain::fault::ReadError;
+use crate::chain::rpc::health::Health;
+use crate::chain::rpc::places::Places;
+use crate::chain::rpc::transport::Node;
+use crate::chain::rpc::watch::Shown;
+use crate::domain::rpc_header::RpcHeader;
+use crate::domain::rpc_url::RpcUrl;
+use crate::domain::secret::Secret;
+use crate::ports::chain::ChainFault;
+use crate::ports::clock::Clock;
+use crate::telemetry::metrics::Metrics;
+
+/// What a pool is made of.
+#[derive(Debug)]
+pub struct PoolSettings<'a> {
+    /// The nodes, in order of preference.
+    pub urls: &'a [RpcUrl],
+    /// What goes with every call to the nodes of an origin, and nowhere else.
+    pub headers: &'a [RpcHeader<Secret>],
+    /// How long one try may take.
+    pub request_timeout: Duration,
+    /// The chain that the nodes must be on, if that is configured.
+    pub chain_id: Option<u64>,
+    /// The chain that signatures are for.
+    pub signature_chain_id: u64,
+}
+
+/// JSON-RPC nodes of one chain.
+pub struct Pool {
+    nodes: Vec<Arc<Node>>,
+    health: Mutex<Health>,
+    /// Held by whoever looks after the nodes: no node is probed twice at once.
+    watching: tokio::sync::Mutex<()>,
+    /// What the log and the metrics last said of each node.
+    shown: Mutex<Shown>,
+    places: Places,
+    request_timeout: Duration,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+}
+
+impl Pool {
+    /// The pool of these nodes. Nothing is asked of them yet.
+    ///
+    /// # Errors
+    ///
+    /// When no HTTP client can be made, as without a TLS provider.
+    pub fn new(
+        settings: &PoolSettings<'_>,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+    ) -> Result<Self, reqwest::Error> {
+        let nodes: Vec<_> = settings
+            .urls
+            .iter()
+            .map(|url| Node::new(url, settings.headers, settings.request_timeout).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            health: Mutex::new(Health::new(nodes.len(), settings.chain_id, settings.signature_chain_id)),
+            watching: tokio::sync::Mutex::new(()),
+            shown: Mutex::new(Shown::new(&nodes)),
+            places: Places::new(),
+            request_timeout: settings.request_timeout,
+            nodes,
+            clock,
+            metrics,
+        })
+    }
+
+    /// A fault of this node, counted.
+    fn fault(&self, node: usize, method: &'static str, error: ReadError) -> ChainFault {
+        self.metrics.rpc_errors.with_label_values(&[method, error.kind()]).inc();
+        self.uncounted_fault(node, method, error)
+    }
+
+    fn uncounted_fault(&self, node: usize, method: &'static str, error: ReadError) -> ChainFault {
+        let endpoint =
+            self.nodes.get(node).map_or_else(|| Arc::from("none"), |node| Arc::clone(node.endpoint()));
+        ChainFault { endpoint, method, cause: Arc::new(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Places at the nodes: strangers can't take those of the known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy::primitives::{Address, Bytes, bytes};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::chain::fixture::{ALL, Bench, PATIENT, Reply, TestNode, bench, cause};
+use crate::chain::rpc::places::STRANGERS_MAX;
+use crate::chain::rpc::{At, CallOutcome, Deadline, Lane, Terms};
+use crate::os::Os;
+use crate::ports::chain::ChainFault;
+use crate::ports::clock::Clock;
+
+const STRANGER: Bytes = bytes!("57");
+const KNOWN: Bytes = bytes!("4b");
+
+async fn ask(bench: &Bench, lane: Lane, limit: Duration) -> Result<CallOutcome, ChainFault> {
+    let data = if lane == Lane::Known { KNOWN } else { STRANGER };
+    let deadline = Deadline::after(bench.clock.monotonic_micros(), limit);
+    bench.pool.call(&Terms { at: At::Latest, lane, deadline }, Some(Address::ZERO), &data, Ok).await
+}
+
+/// A node that answers the known at once, and strangers one for each permit.
+async fn holding(gate: &Arc<Semaphore>) -> TestNode {
+    let gate = Arc::clone(gate);
+    TestNode::answering(move |request| {
+        let answer = Reply::Result(json!("0x01"));
+        if request["params"][0]["input"] == json!(KNOWN) {
+            return answer;
+        }
+        Reply::Gated(Arc::clone(&gate), Box::new(answer))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_flood_of_strangers_leaves_the_known_as_fast_as_they_were() {
+    let gate = Arc::new(Semaphore::new(0));
+    let node = holding(&gate).await;
+    let bench = Arc::new(bench(&[node.url()], ALL, PATIENT));
+    let flood: Vec<_> = (0..500)
+        .map(|_| {
+            let bench = Arc::clone(&bench);
+            tokio::spawn(async move { ask(&bench, Lane::Stranger, PATIENT).await })
+        })
+        .collect();
+    while node.calls("eth_call") < STRANGERS_MAX {
+        tokio::task::yield_now().await;
+    }
+    let os = Os::new();
+    for _ in 0..200 {
+        let begun = os.monotonic_micros();
+        ask(&bench, Lane::Known, PATIENT).await.unwrap();
+        assert!(os.monotonic_micros() - begun < 2_000_000);
+    }
+    assert_eq!(node.calls("eth_call"), STRANGERS_MAX + 200, "no more strangers than may be");
+    gate.add_permits(500);
+    for stranger in flood {
+        stranger.await.unwrap().unwrap();
+    }
+    assert_eq!(node.calls("eth_call"), 500 + 200);
+}
+
+#[tokio::test]
+async fn whoever_finds_no_place_in_time_is_told_so_and_no_node_is_blamed() {
+    let gate = Arc::new(Semaphore::new(0));
+    let node = holding(&gate).await;
+    let bench = Arc::new(bench(&[node.url()], ALL, PATIENT));
+    let held: Vec<_> = (0..STRANGERS_MAX)
+        .map(|_| {
+            let bench = Arc::clone(&bench);
+            tokio::spawn(async move { ask(&bench, Lane::Stranger, PATIENT).await })
+        })
+        .collect();
+    while node.calls("eth_call") < STRANGERS_MAX {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..5 {
+        let fault = ask(&bench, Lane::Stranger, Duration::from_millis(20)).await.unwrap_err();
+        assert_eq!(cause(&fault).kind(), "busy");
+    }
+    assert!(ask(&bench, Lane::Known, PATIENT).await.is_ok());
+    gate.add_permits(STRANGERS_MAX);
+    for stranger in held {
+        stranger.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,5 @@
+//! The pool over real HTTP.
+
+mod lanes;
+mod lead;
+mod sick;

@@ -1,0 +1,203 @@
+//! Looks after the nodes: which chain each is on, how far it is, whether one that was given up has recovered.
+//!
+//! The one place that probes. What it finds goes into `health`; what changes by it is said in the log and the metrics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy::primitives::U64;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::chain::fault::ReadError;
+use crate::chain::rpc::Pool;
+use crate::chain::rpc::breaker::Class;
+use crate::chain::rpc::health::{Checkup, Health, Vitals};
+use crate::chain::rpc::transport::Node;
+use crate::ports::clock::Clock;
+use crate::telemetry::metrics::Metrics;
+
+/// How often it is looked at what is due.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+impl Pool {
+    /// Looks after the nodes for as long as it is polled.
+    pub async fn watch(&self) {
+        loop {
+            self.tick().await;
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Asks the nodes what is due, all at once, and returns when each has answered or had the time of one try.
+    pub async fn tick(&self) {
+        let _watching = self.watching.lock().await;
+        self.examine().await;
+    }
+
+    /// Returns when each node was asked once which chain it is on. Whoever comes first asks.
+    pub(super) async fn be_acquainted(&self) {
+        if self.health.lock().were_all_asked() {
+            return;
+        }
+        let _watching = self.watching.lock().await;
+        if !self.health.lock().were_all_asked() {
+            self.examine().await;
+        }
+    }
+
+    /// Only one at a time: the caller holds `watching`.
+    async fn examine(&self) {
+        let due = self.health.lock().due(self.clock.monotonic_micros());
+        let mut probes = JoinSet::new();
+        for checkup in due.iter().copied() {
+            let Some(node) = self.nodes.get(checkup.node).cloned() else { continue };
+            if matches!(self.health.lock().complaint(checkup.node), Some(ReadError::GivenUp(_))) {
+                node.begin_anew();
+            }
+            let (clock, metrics) = (Arc::clone(&self.clock), self.metrics.clone());
+            let limit = self.request_timeout;
+            probes.spawn(async move { (checkup, probe(&node, checkup, limit, &*clock, &metrics).await) });
+        }
+        while let Some(probed) = probes.join_next().await {
+            if let Ok((checkup, said)) = probed {
+                let (now, grain) = self.moment(checkup.node);
+                self.note(|health| health.examined(checkup.node, said.as_ref().copied(), now, grain));
+            }
+        }
+        let now = self.clock.monotonic_micros();
+        self.note(|health| {
+            health.all_were_asked();
+            // Those that answered first were compared with what the others said the last time.
+            due.iter()
+                .filter(|checkup| checkup.wants_head)
+                .for_each(|checkup| health.compare_head(checkup.node, now));
+        });
+    }
+
+    /// A node failed: it may be given up now.
+    pub(super) fn failed(&self, node: usize, class: Class, error: &ReadError) {
+        let (now, grain) = self.moment(node);
+        self.note(|health| health.failed(node, class, error, now, grain));
+    }
+
+    /// Changes what is known of the nodes, and says what that changes.
+    pub(super) fn note(&self, change: impl FnOnce(&mut Health)) {
+        let mut health = self.health.lock();
+        change(&mut health);
+        self.shown.lock().refresh(&health, &self.metrics);
+    }
+
+    /// Now, and a number that differs from replica to replica.
+    pub(super) fn moment(&self, node: usize) -> (u64, u64) {
+        (self.clock.monotonic_micros(), self.clock.unix_millis().wrapping_add(node as u64))
+    }
+}
+
+async fn probe(
+    node: &Node,
+    checkup: Checkup,
+    limit: Duration,
+    clock: &dyn Clock,
+    metrics: &Metrics,
+) -> Result<Vitals, ReadError> {
+    let mut vitals = Vitals::default();
+    if checkup.wants_chain {
+        vitals.chain = Some(number(node, "eth_chainId", limit, clock, metrics).await?);
+    }
+    if checkup.wants_head {
+        vitals.head = Some(number(node, "eth_blockNumber", limit, clock, metrics).await?);
+    }
+    Ok(vitals)
+}
+
+async fn number(
+    node: &Node,
+    method: &'static str,
+    limit: Duration,
+    clock: &dyn Clock,
+    metrics: &Metrics,
+) -> Result<u64, ReadError> {
+    let answer = node.ask_within(limit, method, json!([]), clock, metrics).await;
+    let number = answer.and_then(|answer| node.result::<U64>(answer));
+    if let Err(error) = &number {
+        metrics.rpc_errors.with_label_values(&[method, error.kind()]).inc();
+    }
+    Ok(number?.to())
+}
+
+/// What was last said of each node, so that each change is said once.
+pub(super) struct Shown {
+    nodes: Vec<ShownNode>,
+    chain: Option<u64>,
+    dispute: Option<String>,
+}
+
+struct ShownNode {
+    /// The origin; where two nodes share one, the later ones are numbered.
+    label: String,
+    last: Option<Option<ReadError>>,
+}
+
+impl Shown {
+    pub(super) fn new(nodes: &[Arc<Node>]) -> Self {
+        let labels = nodes.iter().enumerate().map(|(place, node)| {
+            let before = nodes.iter().take(place).filter(|other| other.endpoint() == node.endpoint()).count();
+            match before {
+                0 => node.endpoint().to_string(),
+                _ => format!("{}#{}", node.endpoint(), before + 1),
+            }
+        });
+        Self {
+            nodes: labels.map(|label| ShownNode { label, last: None }).collect(),
+            chain: None,
+            dispute: None,
+        }
+    }
+
+    fn refresh(&mut self, health: &Health, metrics: &Metrics) {
+        if let Some(chain) = health.chain().filter(|_| self.chain.is_none()) {
+            self.chain = Some(chain);
+            tracing::info!(chain_id = chain, "reads this chain");
+        }
+        let dispute = health.dispute();
+        if let Some(chains) = dispute.as_ref().filter(|_| dispute != self.dispute) {
+            tracing::error!(
+                "the nodes are on different chains ({chains}), so none is used: set chain.chain_id"
+            );
+        }
+        self.dispute = dispute;
+        for (place, node) in self.nodes.iter_mut().enumerate() {
+            let complaint = health.complaint(place);
+            if complaint != Some(ReadError::Unvetted) {
+                node.refresh(complaint, metrics);
+            }
+        }
+    }
+}
+
+impl ShownNode {
+    fn refresh(&mut self, complaint: Option<ReadError>, metrics: &Metrics) {
+        if self.last.as_ref().is_some_and(|last| is_same(last.as_ref(), complaint.as_ref())) {
+            return;
+        }
+        metrics.rpc_node_fit.with_label_values(&[&self.label]).set(i64::from(complaint.is_none()));
+        match &complaint {
+            None => tracing::info!(node = %self.label, "the RPC node is fit"),
+            // Said once for all nodes.
+            Some(ReadError::ChainsDiffer(_)) => {}
+            Some(why) => tracing::warn!(node = %self.label, "the RPC node is not used: {why}"),
+        }
+        self.last = Some(complaint);
+    }
+}
+
+/// Causes and heads change with every probe; that alone is no news.
+fn is_same(last: Option<&ReadError>, now: Option<&ReadError>) -> bool {
+    match (last, now) {
+        (Some(ReadError::GivenUp(_)), Some(ReadError::GivenUp(_)))
+        | (Some(ReadError::Behind { .. }), Some(ReadError::Behind { .. }))
+        | (Some(ReadError::MadeUpHead { .. }), Some(ReadError::MadeUpHead { .. })) => true,
+        _ => last == now,
+    }
+}

@@ -1,0 +1,107 @@
+//! `tiergate health`: whether the service that runs with this configuration answers. For containers, which have no other
+//! client in them.
+//!
+//! Must not read more of the configuration than it needs: it is called every few seconds.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use reqwest::redirect::Policy;
+
+use crate::app::source::Source;
+use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, say};
+use crate::config::listen::Listen;
+
+/// How long the answer may take; `/readyz` takes 2 s when something does not answer.
+const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Ask the API listener of the service that runs with a configuration.
+#[derive(clap::Args)]
+pub(super) struct Health {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Ask whether it can verify (/readyz), and not only whether it runs (/livez).
+    #[arg(long)]
+    ready: bool,
+}
+
+impl Health {
+    /// Prints what it answers. Anything but 200 is a failure.
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let listen = Source::at(&self.file.config).load_listen().ok_or_else(|| {
+            let file = self.file.config.display();
+            Failure::new(format!("[listen] of {file} can't be read; `tiergate check` says what is wrong"))
+                .with_code(BAD_CONFIGURATION)
+        })?;
+        if listen.api.port() == 0 {
+            let message = "listen.api has port 0: nobody knows where the service listens";
+            return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
+        }
+        let url = url(&listen, if self.ready { "/readyz" } else { "/livez" });
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+        let (status, body) = runtime
+            .block_on(ask(&url))
+            .map_err(|error| Failure::new(format!("{url} does not answer: {}", innermost(&error))))?;
+        say(format_args!("{body}"))?;
+        if status == 200 { Ok(()) } else { Err(Failure::new(format!("{url} answers {status}"))) }
+    }
+}
+
+/// The listener as this machine reaches it.
+fn url(listen: &Listen, path: &str) -> String {
+    let scheme = if listen.tls.is_some() { "https" } else { "http" };
+    let ip = match listen.api.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+    };
+    format!("{scheme}://{}{path}", SocketAddr::new(ip, listen.api.port()))
+}
+
+async fn ask(url: &str) -> reqwest::Result<(u16, String)> {
+    // It asks its own machine and says nothing secret; the certificate is for the names that clients use.
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .redirect(Policy::none())
+        .no_proxy()
+        .timeout(TIME_MAX)
+        .build()?;
+    let answer = client.get(url).send().await?;
+    Ok((answer.status().as_u16(), answer.text().await?))
+}
+
+fn innermost(error: &reqwest::Error) -> &dyn std::error::Error {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(inner) = innermost.source() {
+        innermost = inner;
+    }
+    innermost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::url;
+    use crate::config::Settings;
+
+    fn asked(listen: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tiergate.toml");
+        std::fs::write(&path, format!("[listen]\n{listen}\n[chain]\nsurprise = true")).unwrap();
+        url(&Settings::load_listen(&path, std::iter::empty()).unwrap(), "/livez")
+    }
+
+    #[test]
+    fn the_listener_is_asked_where_this_machine_reaches_it_whatever_else_is_wrong() {
+        let tls = "[listen.tls]\ncert = \"c\"\nkey = \"k\"";
+        for (listen, expected) in [
+            ("", "http://127.0.0.1:8080/livez"),
+            ("api = \"0.0.0.0:81\"", "http://127.0.0.1:81/livez"),
+            ("api = \"[::]:81\"", "http://[::1]:81/livez"),
+            ("api = \"192.0.2.1:81\"", "http://192.0.2.1:81/livez"),
+            (tls, "https://127.0.0.1:8080/livez"),
+        ] {
+            assert_eq!(asked(listen), expected);
+        }
+    }
+}

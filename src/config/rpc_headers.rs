@@ -1,0 +1,104 @@
+//! `[[chain.rpc_headers]]`: what goes with every call to the nodes of one origin, such as a provider's key.
+//!
+//! No problem shows a value.
+
+use std::path::PathBuf;
+
+use crate::config::files::file;
+use crate::config::reader::Reader;
+use crate::config::written::quoted;
+use crate::domain::rpc_header::{HeaderSource, NotAHeaderValue, RpcHeader, value};
+use crate::domain::rpc_url::{RpcUrl, public_part};
+use crate::domain::secret::Secret;
+
+/// How many headers there may be.
+const HEADERS_MAX: usize = 64;
+
+/// The longest name, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Headers that say how a call is sent: they are ours to write.
+const OURS: &[&str] = &[
+    "connection",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Reads the headers for these nodes; nothing of them is checked against nodes that are wrong themselves.
+pub(super) fn read(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<RpcHeader<HeaderSource>>> {
+    let mut taken: Vec<(String, String)> = Vec::new();
+    reader.tables("chain.rpc_headers", HEADERS_MAX, |reader| {
+        let header = read_one(reader, nodes)?;
+        let place = (header.origin.clone(), header.name.clone());
+        if taken.contains(&place) {
+            reader.report(&["name"], format!("is {} a second time for this url", quoted(&header.name)));
+        }
+        taken.push(place);
+        Some(header)
+    })
+}
+
+fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<HeaderSource>> {
+    let origin = reader.required_text("url", |text| origin(text, nodes));
+    let name = reader.required_text("name", name);
+    let given = (reader.is_given("value"), reader.is_given("value_file"));
+    let text = reader.optional_text("value", secret);
+    let from_file = reader.optional_text("value_file", file);
+    if given.0 == given.1 {
+        let phrase = if given.0 { "is one of two values" } else { "is missing" };
+        reader.report(&["value"], format!("{phrase}; write either value or value_file"));
+        return None;
+    }
+    let value = source(text, from_file)?;
+    Some(RpcHeader { origin: origin?, name: name?, value })
+}
+
+fn source(text: Option<Secret>, from_file: Option<PathBuf>) -> Option<HeaderSource> {
+    text.map(HeaderSource::Text).or(from_file.map(HeaderSource::File))
+}
+
+/// What is wrong shows scheme and host at most.
+fn origin(text: &str, nodes: Option<&[RpcUrl]>) -> Result<String, String> {
+    const ONE_OF_THEM: &str = "write scheme, host and port of one of chain.rpc_urls, and nothing else";
+    let url = RpcUrl::parse(text).map_err(|_| {
+        let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
+        format!("is {shown}; {ONE_OF_THEM}")
+    })?;
+    let whole = url.reveal();
+    let has_more = whole.path() != "/" || whole.query().is_some() || !whole.username().is_empty();
+    if has_more || whole.password().is_some() {
+        return Err(format!("has more than {url}; {ONE_OF_THEM}"));
+    }
+    if nodes.is_some_and(|nodes| nodes.iter().all(|node| node.origin() != url.origin())) {
+        return Err(format!("is {url}, where no node is; {ONE_OF_THEM}"));
+    }
+    Ok(url.origin().to_owned())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.bytes().all(is_token) {
+        return Err(format!(
+            "is {}; write a header's name of 1 to {NAME_BYTES_MAX} characters",
+            quoted(text)
+        ));
+    }
+    let name = text.to_ascii_lowercase();
+    if OURS.contains(&name.as_str()) || name.starts_with("content-") {
+        return Err(format!("is {}, which says how a call is sent; write another header", quoted(text)));
+    }
+    Ok(name)
+}
+
+/// What is wrong shows nothing of it.
+fn secret(text: &str) -> Result<Secret, String> {
+    value(text).map_err(|NotAHeaderValue| format!("can't be sent: {NotAHeaderValue}"))
+}

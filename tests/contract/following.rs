@@ -1,0 +1,339 @@
+//! What happens on the chain shows in the verification within two polls, and an agent in use costs no call.
+//!
+//! How soon is counted in polls that the service has completed, not in time.
+
+use alloy::primitives::{I256, U256};
+use serde_json::{Value, json};
+
+use crate::support::agents::{Agent, THRESHOLDS};
+use crate::support::case::{Case, cases};
+use crate::support::chain::Chain;
+use crate::support::client::Answer;
+use crate::support::metrics::Samples;
+use crate::support::relay::{Behaviour, Relay};
+use crate::support::service::Service;
+use crate::support::settings::Settings;
+use crate::support::signing::{ALICE, BOB};
+use crate::support::time::{SOON, until};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    stake_shows_within_two_polls,
+    unstake_shows_within_two_polls,
+    a_transfer_shows_within_two_polls,
+    a_mint_shows_at_once,
+    a_burn_shows_within_two_polls,
+    feedback_shows_within_two_polls,
+    a_validation_shows_within_two_polls,
+    joining_and_leaving_an_organization_show_within_two_polls,
+    a_verified_organization_shows_within_two_polls_with_each_member,
+    a_changed_uri_shows_within_two_polls,
+    a_thousand_verifications_of_cached_agents_cost_no_call,
+    a_follower_that_hears_nothing_vouches_for_nothing,
+    a_node_without_logs_is_told_of_in_three_places_and_profiles_stay_fresh,
+    a_chain_that_comes_late_makes_ready_and_is_followed,
+];
+
+/// What the development chain can't do.
+pub(crate) const ON_A_REAL_NODE: &[Case] =
+    cases![a_reorganization_that_takes_stake_and_ownership_back_is_followed];
+
+/// Many requests for one agent, which is what a case is made of.
+fn settings(settings: Settings) -> Settings {
+    settings.set("tiers.requests_per_minute", vec![1_000_000; 4]).set("keys.requests_per_hour", 1_000)
+}
+
+fn samples(service: &Service) -> Samples {
+    Samples::parse(&service.metrics())
+}
+
+/// Polls that confirmed the head they were told.
+fn polls(service: &Service) -> f64 {
+    let samples = samples(service);
+    ["followed", "restarted"]
+        .into_iter()
+        .map(|result| samples.get(&format!("tiergate_follower_polls_total{{result=\"{result}\"}}")))
+        .sum()
+}
+
+fn await_polls(service: &Service, count: f64) {
+    let before = polls(service);
+    until("polls", SOON, || (polls(service) >= before + count).then_some(()));
+}
+
+/// A service of its own, and an agent with a key whose profile is in its cache, read at the followed block.
+struct Scene {
+    service: Service,
+    agent: Agent,
+    key: String,
+}
+
+impl Scene {
+    fn new(world: &World) -> Self {
+        Self::of(world, settings(world.settings()))
+    }
+
+    fn of(world: &World, settings: Settings) -> Self {
+        let service = Service::start(settings);
+        let agent = world.agent(4);
+        let key = agent.generate(&service);
+        warm(&service, &key);
+        Self { service, agent, key }
+    }
+
+    fn answer(&self) -> Answer {
+        self.service.verify(&self.key)
+    }
+
+    /// Makes a change, and sees that it shows when two polls that began after it have ended, if not before.
+    #[track_caller]
+    fn shows(&self, change: impl FnOnce(), is_shown: impl Fn(&Answer) -> bool) {
+        assert!(!is_shown(&self.answer()), "not before the change");
+        change();
+        let before = polls(&self.service);
+        // One may be under way that began before the change; the second surely began after it.
+        let bound = before + 2.0;
+        until("the change shows", SOON, || {
+            let seen = polls(&self.service);
+            if is_shown(&self.answer()) {
+                return Some(());
+            }
+            assert!(seen < bound, "not shown by {} polls", seen - before);
+            None
+        });
+        // And it stays.
+        await_polls(&self.service, 2.0);
+        assert!(is_shown(&self.answer()));
+    }
+}
+
+/// Asks until the agent's profile is cached for longer than an interval: it costs no call over two polls.
+fn warm(service: &Service, key: &str) {
+    until("the profile is cached", SOON, || {
+        service.verify(key).success(200);
+        await_polls(service, 2.0);
+        let calls = calls(service);
+        service.verify(key).success(200);
+        (self::calls(service) == calls).then_some(())
+    });
+}
+
+/// Contract calls sent.
+fn calls(service: &Service) -> f64 {
+    samples(service).get("tiergate_rpc_calls_total{method=\"eth_call\"}")
+}
+
+fn has(answer: &Answer, pointer: &str, value: Value) -> bool {
+    answer.status == 200 && answer.json().pointer(pointer) == Some(&value)
+}
+
+fn stake_shows_within_two_polls(world: &World) {
+    let scene = Scene::new(world);
+    let staked = THRESHOLDS[3] + U256::from(7);
+    scene.shows(
+        || world.chain().stake(scene.agent.id, U256::from(7)),
+        |answer| has(answer, "/stakedAmount", json!(staked.to_string())),
+    );
+}
+
+fn unstake_shows_within_two_polls(world: &World) {
+    let scene = Scene::new(world);
+    scene.shows(
+        || world.chain().unstake(scene.agent.id, THRESHOLDS[3]),
+        |answer| answer.status == 403 && answer.json()["errorType"] == json!("TIER_BLOCKED"),
+    );
+}
+
+fn a_transfer_shows_within_two_polls(world: &World) {
+    let scene = Scene::new(world);
+    let owner = json!(BOB.address.to_checksum(None));
+    scene.shows(
+        || world.chain().transfer(ALICE, BOB, scene.agent.id),
+        |answer| {
+            let shown = answer.json()["owner"].as_str().map(str::to_lowercase);
+            answer.status == 200 && shown == owner.as_str().map(str::to_lowercase)
+        },
+    );
+}
+
+fn a_mint_shows_at_once(world: &World) {
+    let scene = Scene::new(world);
+    let id = U256::from(70_000_000_000_u64) + scene.agent.id;
+    let agent = world.known_agent(id, ALICE);
+    world.chain().stake(id, THRESHOLDS[3]);
+    scene.service.verify_signature(&agent.signed()).error(404, "AGENT_NOT_FOUND");
+    world.chain().mint_with_id(ALICE, id);
+    let key = agent.generate(&scene.service);
+    scene.service.verify(&key).success(200);
+}
+
+fn a_burn_shows_within_two_polls(world: &World) {
+    let scene = Scene::new(world);
+    scene.shows(
+        || world.chain().burn(ALICE, scene.agent.id),
+        |answer| answer.status == 404 && answer.json()["errorType"] == json!("AGENT_NOT_FOUND"),
+    );
+}
+
+fn feedback_shows_within_two_polls(world: &World) {
+    let scene = Scene::new(world);
+    for (score, total) in [(5, "5"), (-9, "-4")] {
+        scene.shows(
+            || world.chain().feedback(scene.agent.id, I256::try_from(score).unwrap()),
+            |answer| has(answer, "/reputation/totalScore", json!(total)),
+        );
+    }
+}
+
+fn a_validation_shows_within_two_polls(world: &World) {
+    let scene = Scene::new(world);
+    scene.shows(
+        || world.chain().validate(BOB, scene.agent.id, true, "evidence"),
+        |answer| has(answer, "/validation/latestEvidence", json!("evidence")),
+    );
+}
+
+fn joining_and_leaving_an_organization_show_within_two_polls(world: &World) {
+    let (scene, chain) = (Scene::new(world), world.chain());
+    let guild = chain.organization("Guild");
+    scene.shows(
+        || chain.join(guild, scene.agent.id),
+        |answer| has(answer, "/organizations/0/orgId", json!(guild.to_string())),
+    );
+    scene.shows(|| chain.leave(guild, scene.agent.id), |answer| has(answer, "/organizations", json!([])));
+}
+
+fn a_verified_organization_shows_within_two_polls_with_each_member(world: &World) {
+    let (scene, chain) = (Scene::new(world), world.chain());
+    let guild = chain.organization("Guild");
+    let other = world.agent(4);
+    let key = other.generate(&scene.service);
+    for agent in [scene.agent.id, other.id] {
+        chain.join(guild, agent);
+    }
+    await_polls(&scene.service, 3.0);
+    warm(&scene.service, &scene.key);
+    warm(&scene.service, &key);
+    scene.shows(
+        || chain.set_verified(guild, true),
+        |answer| has(answer, "/organizations/0/verified", json!(true)),
+    );
+    assert!(has(&scene.service.verify(&key), "/organizations/0/verified", json!(true)));
+}
+
+fn a_changed_uri_shows_within_two_polls(world: &World) {
+    let scene = Scene::new(world);
+    scene.shows(
+        || world.chain().set_uri(ALICE, scene.agent.id, "ipfs://other"),
+        |answer| has(answer, "/metadataURI", json!("ipfs://other")),
+    );
+}
+
+fn a_thousand_verifications_of_cached_agents_cost_no_call(world: &World) {
+    // A chain of its own: what other cases do on a shared one drops profiles.
+    let own = world.another();
+    let scene = Scene::of(&own, settings(own.settings()));
+    let before = samples(&scene.service);
+    let mut connection = scene.service.connect();
+    let body = json!({ "apiKey": scene.key });
+    for _ in 0..1_000 {
+        connection.post("/verify", &body).unwrap().success(200);
+    }
+    let after = samples(&scene.service);
+    let moved = |name: &str, pieces: &[&str]| after.sum(name, pieces) - before.sum(name, pieces);
+    assert_eq!(moved("tiergate_profile_cache_total", &["result=\"hit\""]), 1_000.0);
+    assert_eq!(moved("tiergate_rpc_calls_total", &["method=\"eth_call\""]), 0.0);
+    assert_eq!(moved("tiergate_rpc_calls_total", &["method=\"eth_getLogs\""]), 0.0, "the chain stands still");
+    let heads = moved("tiergate_rpc_calls_total", &["method=\"eth_getBlockByNumber\""]);
+    let polls = moved("tiergate_follower_polls_total", &[]);
+    // One poll may have asked and not ended when it was counted.
+    assert!(heads <= polls + 1.0, "{heads} calls for {polls} polls");
+}
+
+fn a_follower_that_hears_nothing_vouches_for_nothing(world: &World) {
+    let relay = Relay::new(world.chain().node);
+    let node = format!("http://{}", relay.address);
+    let scene = Scene::of(world, settings(world.settings()).set("chain.rpc_urls", vec![node]));
+    relay.behave(Behaviour::Close);
+    until("the cached profile is not used any more", SOON, || (scene.answer().status == 503).then_some(()));
+    let state =
+        |name: &str| samples(&scene.service).get(&format!("tiergate_follower_mode{{state=\"{name}\"}}"));
+    until("it is said", SOON, || (state("lost") == 1.0).then_some(()));
+    assert!(scene.service.log().contains("lost touch with the chain"), "{}", scene.service.log());
+    relay.behave(Behaviour::Honest);
+    until("the chain is back", SOON, || (scene.answer().status == 200).then_some(()));
+    until("it is said", SOON, || (state("following") == 1.0).then_some(()));
+    warm(&scene.service, &scene.key);
+}
+
+fn a_node_without_logs_is_told_of_in_three_places_and_profiles_stay_fresh(world: &World) {
+    let relay = Relay::new(world.chain().node);
+    relay.behave(Behaviour::Refuse("eth_getLogs", -32_601));
+    let node = format!("http://{}", relay.address);
+    let service = Service::start(settings(world.settings()).set("chain.rpc_urls", vec![node]));
+    let body = until("it is told", SOON, || {
+        let body = service.get("/readyz").success(200);
+        body.get("degraded").is_some().then_some(body)
+    });
+    let expected = json!({
+        "status": "ready", "checks": { "store": "ok", "chain": "ok" }, "degraded": ["chain_logs"]
+    });
+    assert_eq!(body, expected);
+    assert_eq!(samples(&service).get("tiergate_follower_mode{state=\"unlogged\"}"), 1.0);
+    assert_eq!(service.log().matches("no logs can be followed").count(), 1, "{}", service.log());
+    let agent = world.agent(3);
+    let key = agent.generate(&service);
+    assert_eq!(service.verify(&key).success(200)["trustTier"], json!(3));
+    world.chain().stake(agent.id, THRESHOLDS[3]);
+    until("the stake shows", SOON, || {
+        (service.verify(&key).success(200)["trustTier"] == json!(4)).then_some(())
+    });
+}
+
+fn a_chain_that_comes_late_makes_ready_and_is_followed(world: &World) {
+    let mut relay = Relay::new(world.chain().node);
+    relay.close();
+    let node = format!("http://{}", relay.address);
+    let service = Service::start_unready(settings(world.settings()).set("chain.rpc_urls", vec![node]));
+    service.get("/livez").success(200);
+    assert_eq!(service.get("/readyz").status, 503);
+    relay.reopen();
+    service.await_ready();
+    let key = world.agent(4).generate(&service);
+    warm(&service, &key);
+}
+
+/// On a node of its own, since it takes back what other cases did.
+fn a_reorganization_that_takes_stake_and_ownership_back_is_followed(world: &World) {
+    let own = world.another();
+    let chain: &Chain = own.chain();
+    let scene = Scene::of(&own, settings(own.settings()));
+    let owner = |answer: &Answer, of: &str| {
+        answer.status == 200
+            && answer.json()["owner"].as_str().is_some_and(|shown| shown.eq_ignore_ascii_case(of))
+    };
+    let (alice, bob) = (ALICE.address.to_string(), BOB.address.to_string());
+    let snapshot = chain.rpc("evm_snapshot", json!([]));
+    scene.shows(|| chain.transfer(ALICE, BOB, scene.agent.id), |answer| owner(answer, &bob));
+    scene.shows(
+        || chain.stake(scene.agent.id, U256::from(7)),
+        |answer| has(answer, "/stakedAmount", json!((THRESHOLDS[3] + U256::from(7)).to_string())),
+    );
+    warm(&scene.service, &scene.key);
+    scene.shows(
+        || {
+            assert_eq!(chain.rpc("evm_revert", json!([snapshot])), json!(true));
+            // Others stand in their place.
+            chain.rpc("anvil_mine", json!(["0x5"]));
+        },
+        |answer| owner(answer, &alice) && has(answer, "/stakedAmount", json!(THRESHOLDS[3].to_string())),
+    );
+    warm(&scene.service, &scene.key);
+    let snapshot = chain.rpc("evm_snapshot", json!([]));
+    scene.shows(|| chain.transfer(ALICE, BOB, scene.agent.id), |answer| owner(answer, &bob));
+    warm(&scene.service, &scene.key);
+    // Nothing stands in their place: a rollback, which takes a poll more to believe.
+    assert_eq!(chain.rpc("evm_revert", json!([snapshot])), json!(true));
+    until("the rollback is followed", SOON, || owner(&scene.answer(), &alice).then_some(()));
+    warm(&scene.service, &scene.key);
+}

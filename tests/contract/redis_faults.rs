@@ -1,0 +1,271 @@
+//! A Redis that dies, hangs, forgets, fills up, or is no master any more, while two replicas of the service are asked all
+//! the time: never a wrong 200, a 500 of the contract instead, unready while it lasts, and well again by itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::support::agents::{Agent, key_of};
+use crate::support::case::{Case, cases};
+use crate::support::client::Connection;
+use crate::support::redis::Redis;
+use crate::support::service::Service;
+use crate::support::time::{SOON, until};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case] = cases![
+    a_redis_that_is_killed_and_started_again_lets_nobody_through_wrongly,
+    a_redis_that_comes_back_empty_knows_no_key_and_no_older_signature,
+    a_redis_that_hangs_lets_nobody_through_and_goes_on,
+    a_redis_that_is_full_lets_nobody_through_and_goes_on,
+    a_redis_that_is_a_replica_lets_nobody_through_and_goes_on,
+    a_redis_that_is_absent_at_the_start_is_waited_for,
+    after_a_failover_nothing_that_replicas_have_is_undone,
+];
+
+/// What the limited agent may ask for in a minute, which is longer than a case lasts.
+const LIMIT: u32 = 16;
+
+/// Two replicas of the service, and agents in every state that a fault could mix up.
+struct Scene {
+    services: [Service; 2],
+    agent: Agent,
+    key: String,
+    /// The key before it was rotated.
+    rotated: String,
+    /// The key of an agent that has none any more.
+    revoked: String,
+    /// A signature that has been used.
+    used: Value,
+    /// The key of an agent that has [`LIMIT`] requests.
+    limited: String,
+    passed: AtomicU32,
+}
+
+impl Scene {
+    fn new(world: &World, url: &str, wait_replicas: i64) -> Self {
+        let settings = world.settings().set("store.url", url).set("store.timeout", "500ms");
+        let settings = settings.set("store.wait_replicas", wait_replicas);
+        let plenty = vec![1, i64::from(LIMIT), 1_000_000, 1_000_000];
+        let settings = settings.set("tiers.requests_per_minute", plenty);
+        let services = [Service::start(settings.clone()), Service::start(settings)];
+        let [agent, bare, limited] = [world.agent(4), world.agent(4), world.agent(2)];
+        let rotated = agent.generate(&services[0]);
+        let key = key_of(&services[0].rotate(&agent.signed()).success(200));
+        let revoked = bare.generate(&services[0]);
+        services[0].revoke(&bare.signed()).success(200);
+        let used = agent.signed();
+        services[0].verify_signature(&used).success(200);
+        let limited = limited.generate(&services[0]);
+        Self { services, agent, key, rotated, revoked, used, limited, passed: AtomicU32::new(0) }
+    }
+
+    /// At one Redis.
+    fn at(world: &World, redis: &Redis) -> Self {
+        Self::new(world, &redis.database(), 0)
+    }
+
+    /// Does something to Redis while everything is asked of both replicas, again and again.
+    fn while_asked(&self, fault: impl FnOnce()) {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for service in &self.services {
+                scope.spawn(|| {
+                    let mut connection = service.connect();
+                    while !over.load(Ordering::SeqCst) {
+                        self.ask_everything(&mut connection);
+                    }
+                });
+            }
+            let _ends = Ends(&over);
+            let has_passed = || (self.passed.load(Ordering::SeqCst) > 0).then_some(());
+            until("some pass before the fault", SOON, has_passed);
+            fault();
+        });
+        let passed = self.passed.load(Ordering::SeqCst);
+        assert!((1..=LIMIT).contains(&passed), "{passed} of {LIMIT} passed");
+    }
+
+    /// Each answer is the right one, or says that the store failed.
+    fn ask_everything(&self, connection: &mut Connection) {
+        let mut ask = |path: &str, body: &Value, right: &[u16]| {
+            let answer = connection.post(path, body).unwrap();
+            if answer.status == 500 {
+                answer.is_error(500, "INTERNAL_ERROR", Value::Null);
+            } else {
+                assert!(right.contains(&answer.status), "{path}: {}", answer.text());
+            }
+            answer.status
+        };
+        for key in [&self.rotated, &self.revoked] {
+            ask("/verify", &json!({ "apiKey": key }), &[401]);
+        }
+        ask("/verify/signature", &self.used, &[400]);
+        // Without its record no key counts; a Redis that came back empty has none.
+        ask("/verify", &json!({ "apiKey": self.key }), &[200, 401]);
+        if ask("/verify", &json!({ "apiKey": self.limited }), &[200, 401, 429]) == 200 {
+            self.passed.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Nobody is let through, and the service says that it is its store.
+    fn is_unready(&self) {
+        let unready = json!({ "status": "unavailable", "checks": { "store": "error", "chain": "ok" } });
+        for service in &self.services {
+            let shown = until("the service is unready", SOON, || {
+                Some(service.get("/readyz")).filter(|answer| answer.status != 200)
+            });
+            assert_eq!(shown.success(503), unready);
+            for _ in 0..3 {
+                service.verify(&self.key).is_error(500, "INTERNAL_ERROR", Value::Null);
+                let signed = self.agent.signed();
+                service.verify_signature(&signed).is_error(500, "INTERNAL_ERROR", Value::Null);
+            }
+            service.get("/livez").success(200);
+        }
+    }
+
+    fn is_ready(&self) {
+        self.services.iter().for_each(Service::await_ready);
+    }
+
+    /// Keys are as they were, and a change of one works.
+    fn goes_on(&self) {
+        for service in &self.services {
+            until("keys pass", SOON, || (service.verify(&self.key).status == 200).then_some(()));
+            service.verify(&self.rotated).error(401, "INVALID_API_KEY");
+            service.verify(&self.revoked).error(401, "INVALID_API_KEY");
+            service.verify_signature(&self.used).error(400, "REPLAY_DETECTED");
+        }
+    }
+
+    /// Signatures made now pass again without a wait: Redis is the process that it was.
+    fn takes_signatures(&self) {
+        for service in &self.services {
+            service.verify_signature(&self.agent.signed()).success(200);
+        }
+    }
+}
+
+/// Lets threads end also when what they run beside fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn a_redis_that_is_killed_and_started_again_lets_nobody_through_wrongly(world: &World) {
+    let mut redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let scene = Scene::at(world, &redis);
+    scene.while_asked(|| {
+        for _ in 0..2 {
+            redis.kill();
+            scene.is_unready();
+            redis.start_again();
+            scene.is_ready();
+            scene.goes_on();
+        }
+    });
+    // A signature of now might have been used in what the other process lost.
+    scene.services[1].verify_signature(&scene.agent.signed()).error(400, "REPLAY_DETECTED");
+}
+
+fn a_redis_that_comes_back_empty_knows_no_key_and_no_older_signature(world: &World) {
+    let mut redis = Redis::start(&[]);
+    let scene = Scene::at(world, &redis);
+    scene.while_asked(|| {
+        redis.kill();
+        scene.is_unready();
+        redis.start_again();
+        scene.is_ready();
+        for service in &scene.services {
+            for key in [&scene.key, &scene.limited, &scene.rotated, &scene.revoked] {
+                service.verify(key).error(401, "INVALID_API_KEY");
+            }
+            service.verify_signature(&scene.used).error(400, "REPLAY_DETECTED");
+        }
+    });
+}
+
+fn a_redis_that_hangs_lets_nobody_through_and_goes_on(world: &World) {
+    let redis = Redis::start(&[]);
+    let scene = Scene::at(world, &redis);
+    scene.while_asked(|| {
+        for _ in 0..2 {
+            redis.freeze(true);
+            scene.is_unready();
+            redis.freeze(false);
+            scene.is_ready();
+            scene.goes_on();
+            scene.takes_signatures();
+        }
+    });
+}
+
+fn a_redis_that_is_full_lets_nobody_through_and_goes_on(world: &World) {
+    let redis = Redis::start(&[]);
+    let scene = Scene::at(world, &redis);
+    scene.while_asked(|| {
+        redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        scene.is_unready();
+        redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        scene.is_ready();
+        scene.goes_on();
+        scene.takes_signatures();
+    });
+}
+
+fn a_redis_that_is_a_replica_lets_nobody_through_and_goes_on(world: &World) {
+    let redis = Redis::start(&[]);
+    let scene = Scene::at(world, &redis);
+    scene.while_asked(|| {
+        redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        scene.is_unready();
+        redis.command(&["REPLICAOF", "NO", "ONE"]);
+        scene.is_ready();
+        scene.goes_on();
+    });
+}
+
+fn a_redis_that_is_absent_at_the_start_is_waited_for(world: &World) {
+    let mut redis = Redis::start(&[]);
+    redis.kill();
+    let mut service = Service::prepare(world.settings().set("store.url", redis.url(0)));
+    service.start_alone("");
+    let key = crate::support::agents::unknown_key(7);
+    for _ in 0..5 {
+        service.verify(&key).is_error(500, "INTERNAL_ERROR", Value::Null);
+    }
+    assert_eq!(service.get("/readyz").success(503)["checks"]["store"], json!("error"));
+    redis.start_again();
+    service.await_ready();
+    service.verify(&key).error(401, "INVALID_API_KEY");
+}
+
+fn after_a_failover_nothing_that_replicas_have_is_undone(world: &World) {
+    let mut master = Redis::start(&[]);
+    let follows = ["--replicaof", master.host(), "6379", "--replica-announce-ip", "{ip}"];
+    let replica = Redis::start(&[&follows[..], &["--repl-diskless-sync-delay", "0"]].concat());
+    until("the replica has what its master has", SOON, || replica.follows().then_some(()));
+    let sentinel = Redis::start_sentinel(&master);
+    let url = format!("redis-sentinel://{sentinel}/service/0");
+    master.be_in_use(0);
+    let scene = Scene::new(world, &url, 1);
+    until("the Sentinel knows the replica", SOON, || sentinel.knows_a_replica().then_some(()));
+    until("everything is replicated", SOON, || (master.acknowledged() > 0).then_some(()));
+    scene.while_asked(|| {
+        until("the window is full", SOON, || {
+            (scene.services[0].verify(&scene.limited).status == 429).then_some(())
+        });
+        until("the window is replicated", SOON, || (master.acknowledged() > 0).then_some(()));
+        master.kill();
+        scene.services[0].verify(&scene.key).is_error(500, "INTERNAL_ERROR", Value::Null);
+        scene.goes_on();
+        scene.is_ready();
+    });
+    // No replica is left that could acknowledge: nothing is promised that could be undone.
+    let signed = scene.agent.signed();
+    assert!(matches!(scene.services[0].rotate(&signed).status, 400 | 500));
+}
