@@ -1,0 +1,36 @@
+# Tiergate as an image: the program on a base that has a C library, the authorities that the web believes, and no shell.
+#
+#   docker build -t tiergate .
+#   docker build -t tiergate --build-arg FEATURES=--no-default-features .     without the development chain
+#
+# It reads /etc/tiergate/tiergate.toml, which has to be mounted. It writes nowhere but into store.path, and with a store in
+# Redis nowhere at all: a read-only root is fine. conf/compose shows it in use.
+
+FROM rust:1.95-slim-bookworm AS build
+# For zlib-ng, which is built with cmake.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends cmake make \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /build
+COPY . .
+ARG FEATURES=
+# Without the names of functions: what a panic says has file and line all the same.
+ENV CARGO_PROFILE_RELEASE_STRIP=symbols
+RUN cargo build --release --locked $FEATURES \
+    && mkdir -p /image/data \
+    && mv target/release/tiergate /image/tiergate \
+    && rm -rf target
+
+FROM gcr.io/distroless/cc-debian12
+COPY --from=build /image/tiergate /usr/local/bin/tiergate
+# The embedded store's folder, if it is used: ./data, as conf/tiergate.toml has it. Mount a volume there.
+COPY --from=build --chown=65532:65532 /image/data /var/lib/tiergate/data
+WORKDIR /var/lib/tiergate
+ENV TIERGATE_CONFIG=/etc/tiergate/tiergate.toml
+USER 65532:65532
+# Ends after 5 seconds in which requests in flight finish; give it 15 before it is killed.
+STOPSIGNAL SIGTERM
+# Alive, not ready: a restart does not help against a store or a chain that is away.
+HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["/usr/local/bin/tiergate", "health"]
+ENTRYPOINT ["/usr/local/bin/tiergate"]
+CMD ["run"]

@@ -1,0 +1,212 @@
+//! `conf/compose` as it is shipped, without containers: the same files, with every service on a loopback address of its
+//! own in place of its name, and a real balancer, a real Redis and two replicas behind them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "what a test does not find where it should be is its failure; what it skips it says"
+)]
+
+#[path = "contract/support"]
+#[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
+mod support {
+    pub(crate) mod client;
+    pub(crate) mod metrics;
+    pub(crate) mod process;
+    pub(crate) mod signing;
+    pub(crate) mod time;
+}
+#[path = "compose/composition.rs"]
+mod composition;
+#[path = "compose/running.rs"]
+mod running;
+#[path = "compose/shipped.rs"]
+mod shipped;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::running::{API, Client, GATEWAY, Load, REPLICAS, Running};
+use crate::support::time::{SOON, until};
+
+/// How many clients ask at once.
+const CLIENTS: usize = 8;
+
+/// How many requests each of them makes where replicas end; all of them together are within the limit of tier 4.
+const REQUESTS: usize = 200;
+
+/// How many requests a credential may fail in a minute, at each replica.
+const FAILURES_PER_MINUTE: usize = 300;
+
+/// A client's address: no service has it.
+fn client_ip(last: u8) -> IpAddr {
+    Ipv4Addr::new(127, 8, 0, last).into()
+}
+
+#[test]
+fn a_key_made_through_the_balancer_is_good_at_every_replica_until_every_replica_refuses_it() {
+    let Some(running) = Running::shared() else { return };
+    let mut balancer = running.client(client_ip(1), "balancer", API);
+    let key = running.generate(&mut balancer, 4);
+    let replicas = || REPLICAS.map(|replica| running.client(client_ip(1), replica, API));
+    for mut replica in replicas() {
+        replica.verify(&key).success(200);
+    }
+    let mut gateway = running.client(client_ip(1), "balancer", GATEWAY);
+    let seen = gateway.get("/forecast", &[("X-API-Key", &key)]).success(200);
+    assert_eq!(
+        (&seen["headers"]["x-agent-id"], &seen["headers"]["x-agent-tier"]),
+        (&"4".into(), &"4".into())
+    );
+
+    balancer.signed("DELETE", "/keys", 4).success(200);
+    for mut replica in replicas() {
+        replica.verify(&key).error(401, "INVALID_API_KEY");
+    }
+    for _ in 0..10 {
+        gateway.get("/forecast", &[("X-API-Key", &key)]).error(401, "INVALID_API_KEY");
+    }
+}
+
+#[test]
+fn the_limit_is_exact_however_requests_are_spread_over_the_replicas() {
+    let Some(running) = Running::shared() else { return };
+    let key = running.generate(&mut running.client(client_ip(2), "balancer", API), 3);
+    let served = || REPLICAS.map(|replica| running.forwarded(replica));
+    let before = served();
+    let admitted = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (admitted, key, running) = (&admitted, &key, &running);
+            scope.spawn(move || {
+                // Half of them through the balancer, the others at one replica each.
+                let service = ["balancer", REPLICAS[0], "balancer", REPLICAS[1]][number % 4];
+                let mut client = running.client(client_ip(2), service, GATEWAY);
+                for _ in 0..60 {
+                    let answer = client.get("/", &[("X-API-Key", key)]);
+                    match answer.status {
+                        200 => drop(admitted.fetch_add(1, Ordering::Relaxed)),
+                        429 => assert!(answer.header("retry-after").is_some(), "{}", answer.text()),
+                        other => panic!("{other}: {}", answer.text()),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(admitted.into_inner(), 166, "the limit of tier 3");
+    for (before, after) in before.into_iter().zip(served()) {
+        assert!(after > before, "each replica has served some");
+    }
+}
+
+#[test]
+fn clients_behind_the_balancer_are_told_apart_and_can_not_say_who_they_are() {
+    let Some(running) = Running::shared() else { return };
+    let key = running.generate(&mut running.client(client_ip(3), "balancer", API), 2);
+    let (mut guesser, mut other) = (
+        running.client(client_ip(4), "balancer", GATEWAY),
+        running.client(client_ip(5), "balancer", GATEWAY),
+    );
+    let wrong = format!("svc_live_v1_{}", "0".repeat(64));
+    let mut refused = 0;
+    let limited = (0..FAILURES_PER_MINUTE * REPLICAS.len() + 1).any(|number| {
+        // Whoever believed this would see another client each time.
+        let forged = format!("192.0.2.{}", number % 250);
+        let answer = guesser.get("/", &[("X-API-Key", &wrong), ("X-Forwarded-For", &forged)]);
+        refused += usize::from(answer.status == 401);
+        answer.status == 429
+    });
+    assert!(limited && refused >= FAILURES_PER_MINUTE, "{refused} guesses");
+    other.get("/", &[("X-API-Key", &wrong)]).error(401, "INVALID_API_KEY");
+    let seen = other.get("/", &[("X-API-Key", &key)]).success(200);
+    let for_whom = seen["headers"]["x-forwarded-for"].as_str().unwrap();
+    assert!(for_whom.split(", ").any(|hop| hop == client_ip(5).to_string()), "{for_whom}");
+}
+
+/// Many clients ask the gateway; in the middle something happens to the first replica.
+fn under_load(running: &Running, key: &str, happens: impl FnOnce()) -> Load {
+    let load = Load::default();
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| running.hammer(key, &load, REQUESTS));
+        }
+        let asked = || load.asked.load(Ordering::SeqCst);
+        until("the load is on", SOON, || (asked() > CLIENTS * REQUESTS / 3).then_some(()));
+        happens();
+        assert!(asked() < CLIENTS * REQUESTS, "it happened under load");
+        load.is_over.store(true, Ordering::SeqCst);
+    });
+    load
+}
+
+#[test]
+fn a_replica_that_is_killed_takes_with_it_only_what_it_was_given_while_it_lived() {
+    let Some(mut running) = Running::start() else { return };
+    let key = running.generate(&mut running.client(client_ip(1), "balancer", API), 4);
+    let victim = running.take(REPLICAS[0]);
+    let load = under_load(&running, &key, || drop(victim));
+    assert_eq!(load.lost_after.into_inner(), 0, "requests that began when it was gone");
+    let lost = load.lost_before.into_inner();
+    assert!(
+        lost <= 2 * CLIENTS,
+        "each had one under way, and may have come back to it while it died: {lost}"
+    );
+
+    running.launch(REPLICAS[0]);
+    let mut client = running.client(client_ip(1), "balancer", GATEWAY);
+    until("the replica gets requests again", SOON, || {
+        client.get("/", &[("X-API-Key", &key)]).success(200);
+        (running.forwarded(REPLICAS[0]) > 0.0).then_some(())
+    });
+}
+
+#[test]
+fn a_replica_that_is_told_to_end_takes_nothing_with_it() {
+    let Some(mut running) = Running::start() else { return };
+    let key = running.generate(&mut running.client(client_ip(1), "balancer", API), 4);
+    let victim = running.take(REPLICAS[0]);
+    let mut connections = [API, GATEWAY].map(|port| running.client(client_ip(1), REPLICAS[0], port));
+    let ask_each = |connections: &mut [Client; 2]| {
+        [connections[0].get("/livez", &[]), connections[1].get("/", &[("X-API-Key", &key)])]
+    };
+    ask_each(&mut connections);
+    let load = under_load(&running, &key, || {
+        running::terminate(victim.pid);
+        until("it takes no more connections", SOON, || {
+            running.try_client(client_ip(1), REPLICAS[0], API).is_err().then_some(())
+        });
+        for answer in ask_each(&mut connections) {
+            assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+        }
+    });
+    assert_eq!((load.lost_before.into_inner(), load.lost_after.into_inner()), (0, 0));
+    until("it has ended", SOON, || victim.log().contains("stopped").then_some(()));
+}
+
+#[test]
+fn without_redis_nothing_passes_and_the_balancer_says_so_until_it_is_back() {
+    let Some(mut running) = Running::start() else { return };
+    let key = running.generate(&mut running.client(client_ip(1), "balancer", API), 4);
+    let mut client = running.client(client_ip(1), "balancer", GATEWAY);
+    client.get("/", &[("X-API-Key", &key)]).success(200);
+
+    drop(running.take("redis"));
+    let mut seen_500 = false;
+    until("the balancer has no replica left", SOON, || {
+        let answer = running.client(client_ip(1), "balancer", GATEWAY).get("/", &[("X-API-Key", &key)]);
+        assert!([500, 503].contains(&answer.status), "{}", answer.text());
+        seen_500 |= answer.status == 500;
+        (running.balancer_health() == 503).then_some(())
+    });
+    assert!(seen_500, "a replica that is still asked says that it has failed");
+    for replica in REPLICAS {
+        let mut replica = running.client(client_ip(1), replica, API);
+        assert_eq!((replica.get("/livez", &[]).status, replica.get("/readyz", &[]).status), (200, 503));
+        replica.verify(&key).error(500, "INTERNAL_ERROR");
+    }
+
+    running.launch("redis");
+    until("the balancer has replicas again", SOON, || (running.balancer_health() == 200).then_some(()));
+    running.client(client_ip(1), "balancer", GATEWAY).get("/", &[("X-API-Key", &key)]).success(200);
+}
