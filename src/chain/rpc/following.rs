@@ -82,7 +82,7 @@ mod tests {
         for _ in 0..9 {
             following.failed(Class::Blocks, 0, 0);
         }
-        assert!(following.is_paused(20_000_000) && !following.is_paused(37_500_000));
+        assert!(following.is_paused(1_250_000) && !following.is_paused(2_500_000));
         let mut following = Following::default();
         following.refused_logs(0);
         assert!(following.is_paused(REFUSAL_MICROS - 1) && !following.is_paused(REFUSAL_MICROS));
