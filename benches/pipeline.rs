@@ -173,6 +173,8 @@ impl Scene {
             urls: &urls,
             headers: &[],
             request_timeout: Duration::from_secs(2),
+            max_staleness: Duration::from_secs(5),
+            max_head_age: None,
             chain_id: None,
             signature_chain_id: 8004,
         };

@@ -29,6 +29,8 @@ pub(super) fn pool(
         urls: &settings.chain.rpc_urls,
         headers: &headers,
         request_timeout: settings.chain.request_timeout,
+        max_staleness: settings.chain.max_staleness,
+        max_head_age: settings.chain.max_head_age,
         chain_id: settings.chain.chain_id,
         signature_chain_id: settings.signature.chain_id,
     };

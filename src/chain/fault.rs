@@ -78,6 +78,14 @@ pub enum ReadError {
         /// The highest block that another node reported.
         best: u64,
     },
+    /// The node's latest block was made too long ago: it has stopped following its chain, or the chain stands still.
+    #[error("the node's latest block {head} is {age_secs} s old, more than chain.max_head_age admits")]
+    OldHead {
+        /// The node's latest block.
+        head: u64,
+        /// Its age by its own time, in seconds.
+        age_secs: u64,
+    },
 }
 
 impl ReadError {
@@ -102,6 +110,7 @@ impl ReadError {
             Self::Unvetted => "unvetted",
             Self::Behind { .. } => "behind",
             Self::MadeUpHead { .. } => "made_up_head",
+            Self::OldHead { .. } => "old_head",
         }
     }
 }

@@ -240,8 +240,18 @@ pub(super) struct Bench {
     pub(super) metrics: Metrics,
 }
 
-/// A reader of these registries through these nodes.
+/// A reader of these registries through these nodes, whose latest blocks may be of any age.
 pub(super) fn bench(urls: &[String], registries: Registries, request_timeout: Duration) -> Bench {
+    bench_judging(urls, registries, request_timeout, None)
+}
+
+/// The same, with the age that a latest block may have.
+pub(super) fn bench_judging(
+    urls: &[String],
+    registries: Registries,
+    request_timeout: Duration,
+    max_head_age: Option<Duration>,
+) -> Bench {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(pingora::tls::install_default_crypto_provider);
     let clock = Arc::new(SimulatedClock::new(1_700_000_000));
@@ -251,6 +261,8 @@ pub(super) fn bench(urls: &[String], registries: Registries, request_timeout: Du
         urls: &urls,
         headers: &[],
         request_timeout,
+        max_staleness: STALENESS,
+        max_head_age,
         chain_id: None,
         signature_chain_id: CHAIN_ID,
     };

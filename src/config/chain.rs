@@ -27,6 +27,13 @@ const UP_TO_TEN_MINUTES: DurationBounds = DurationBounds {
     allowed: "of more than 0s and at most 10m",
 };
 
+/// Long enough for chains whose blocks are far between. None where blocks come only when somebody asks for one.
+const HEAD_AGE: DurationBounds = DurationBounds {
+    min: Duration::from_secs(10),
+    max: Duration::from_secs(86_400),
+    allowed: "of at least 10s and at most 24h, or 0s",
+};
+
 /// So short that a second node can be tried within the time that a read has (`chain::reader`).
 const UP_TO_FIVE_SECONDS: DurationBounds = DurationBounds {
     min: Duration::from_nanos(1),
@@ -47,6 +54,9 @@ pub struct ChainSettings {
     /// For how long the chain may be silent before nothing that was read is used any more; at least twice `poll_interval`,
     /// at most 10 minutes.
     pub max_staleness: Duration,
+    /// How old a node's latest block may be by its own time before the node is not used, at least 10 s and at most 24 h;
+    /// none when that is not judged.
+    pub max_head_age: Option<Duration>,
     /// For how long one RPC try may take; more than 0, at most 5 s.
     pub request_timeout: Duration,
     /// What goes with every call, by the origin of the node.
@@ -87,6 +97,7 @@ impl ChainSettings {
                 "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
             reader.report(&["chain.max_staleness"], phrase);
         }
+        let max_head_age = reader.duration_or_none("chain.max_head_age", "10m", &HEAD_AGE);
         let request_timeout = reader.duration("chain.request_timeout", "2s", &UP_TO_FIVE_SECONDS);
         let multicall =
             reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract);
@@ -97,6 +108,7 @@ impl ChainSettings {
             rpc_headers: rpc_headers?,
             poll_interval: poll_interval?,
             max_staleness: max_staleness?,
+            max_head_age: max_head_age?,
             request_timeout: request_timeout?,
             multicall: multicall?,
             contracts: contracts?,

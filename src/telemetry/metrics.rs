@@ -47,6 +47,8 @@ pub struct Metrics {
     pub task_restarts: IntCounterVec,
     /// `tiergate_follower_block`: the block up to which everything is accounted for.
     pub follower_block: IntGauge,
+    /// `tiergate_follower_block_timestamp_seconds`: when the followed node's latest block was made, by its own time.
+    pub follower_block_time: IntGauge,
     /// `tiergate_store_operations_total{verb,outcome}`: store operations.
     pub store_operations: IntCounterVec,
     /// `tiergate_store_operation_duration_seconds{verb}`: how long store operations waited, those that did.
@@ -120,10 +122,8 @@ impl Metrics {
                 &["state"],
             )?,
             task_restarts: counter("task_restarts_total", "Background tasks begun anew.", &["task"])?,
-            follower_block: IntGauge::new(
-                "tiergate_follower_block",
-                "The block up to which everything is accounted for.",
-            )?,
+            follower_block: single("follower_block", "The block up to which everything is accounted for.")?,
+            follower_block_time: single("follower_block_timestamp_seconds", "Time of the latest block.")?,
             store_operations: counter("store_operations_total", "Store operations.", &["verb", "outcome"])?,
             store_duration: histogram(
                 "store_operation_duration_seconds",
@@ -186,7 +186,7 @@ impl Metrics {
         }
     }
 
-    fn collectors(&self) -> [Box<dyn Collector>; 24] {
+    fn collectors(&self) -> [Box<dyn Collector>; 25] {
         [
             Box::new(self.requests.clone()),
             Box::new(self.request_duration.clone()),
@@ -202,6 +202,7 @@ impl Metrics {
             Box::new(self.follower_mode.clone()),
             Box::new(self.task_restarts.clone()),
             Box::new(self.follower_block.clone()),
+            Box::new(self.follower_block_time.clone()),
             Box::new(self.store_operations.clone()),
             Box::new(self.store_duration.clone()),
             Box::new(self.store_breakers.clone()),
@@ -230,6 +231,10 @@ impl Metrics {
 
 fn counter(name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
     IntCounterVec::new(Opts::new(format!("tiergate_{name}"), help), labels)
+}
+
+fn single(name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+    IntGauge::new(format!("tiergate_{name}"), help)
 }
 
 fn gauge(name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {

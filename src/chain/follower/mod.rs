@@ -130,7 +130,7 @@ impl Pursuit<'_> {
     async fn ask(&mut self, now_micros: u64) -> Result<(Learned, Arc<str>), ChainFault> {
         let follower = self.follower;
         let lead = follower.pool.lead().await?;
-        let node = lead.endpoint();
+        let node = lead.name();
         let Some(head) = lead.block(BlockId::Latest).await? else {
             return Ok((Learned::Outcome(Outcome::Behind), node));
         };
@@ -209,8 +209,14 @@ impl Pursuit<'_> {
         let cache = &self.follower.cache;
         self.refusal = None;
         match &outcome {
-            Outcome::Followed { head, drops } => cache.advance(*head, drops, asked_at),
-            Outcome::Restarted { head, .. } => cache.restart(*head, asked_at),
+            Outcome::Followed { head, drops } => {
+                cache.advance(*head, drops, asked_at);
+                self.follower.pool.followed(head.number);
+            }
+            Outcome::Restarted { head, .. } => {
+                cache.restart(*head, asked_at);
+                self.follower.pool.followed(head.number);
+            }
             Outcome::Unread { .. } | Outcome::Behind => {}
         }
         self.journal.learned(&outcome, node, asked_at);

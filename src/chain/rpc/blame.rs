@@ -82,21 +82,24 @@ const NO_LOGS: &[&str] = &["not supported", "unsupported", "unauthorized", "forb
 pub(super) fn blame(error: &ReadError, at: At) -> Blame {
     match error {
         ReadError::Node { code, message } => blame_by_text(*code, &message.to_ascii_lowercase(), at),
-        ReadError::TimedOut(_)
-        | ReadError::Connection(_)
+        ReadError::Connection(_)
         | ReadError::RateLimited(_)
         | ReadError::HttpStatus(_)
         | ReadError::Unintelligible(_) => Blame::Node,
-        ReadError::TooLong(_) | ReadError::Reverted(_) | ReadError::Undecodable(_) | ReadError::NoCode(_) => {
-            Blame::Unclear
-        }
+        // A contract may be slow. Whether its node is, a probe finds out.
+        ReadError::TimedOut(_)
+        | ReadError::TooLong(_)
+        | ReadError::Reverted(_)
+        | ReadError::Undecodable(_)
+        | ReadError::NoCode(_) => Blame::Unclear,
         ReadError::Busy
         | ReadError::GivenUp(_)
         | ReadError::WrongChain { .. }
         | ReadError::ChainsDiffer(_)
         | ReadError::Unvetted
         | ReadError::Behind { .. }
-        | ReadError::MadeUpHead { .. } => Blame::Nobody,
+        | ReadError::MadeUpHead { .. }
+        | ReadError::OldHead { .. } => Blame::Nobody,
     }
 }
 
@@ -149,7 +152,8 @@ pub(super) fn logs_trouble(error: &ReadError) -> LogsTrouble {
         | ReadError::ChainsDiffer(_)
         | ReadError::Unvetted
         | ReadError::Behind { .. }
-        | ReadError::MadeUpHead { .. } => LogsTrouble::Transient,
+        | ReadError::MadeUpHead { .. }
+        | ReadError::OldHead { .. } => LogsTrouble::Transient,
     }
 }
 
@@ -184,6 +188,7 @@ mod tests {
     #[test]
     fn what_every_node_shares_is_no_single_nodes_fault() {
         for error in [
+            ReadError::TimedOut(1),
             ReadError::TooLong(1),
             ReadError::Undecodable("x"),
             ReadError::NoCode("x"),
@@ -201,7 +206,6 @@ mod tests {
     #[test]
     fn what_a_sick_node_says_is_its_own_fault() {
         for error in [
-            ReadError::TimedOut(1),
             ReadError::Connection(String::new()),
             ReadError::RateLimited(None),
             ReadError::HttpStatus(502),

@@ -46,6 +46,7 @@ pub(super) struct Breaker {
 
 #[derive(Debug)]
 struct Open {
+    since_micros: u64,
     until_micros: u64,
     /// What opened it.
     cause: Arc<ReadError>,
@@ -60,6 +61,11 @@ impl Breaker {
     /// True when it is open and a probe may find out whether the node has recovered.
     pub(super) fn is_due(&self, now_micros: u64) -> bool {
         self.open.as_ref().is_some_and(|open| now_micros >= open.until_micros)
+    }
+
+    /// True when it has been open for so long.
+    pub(super) fn is_open_for(&self, micros: u64, now_micros: u64) -> bool {
+        self.open.as_ref().is_some_and(|open| now_micros.saturating_sub(open.since_micros) >= micros)
     }
 
     /// The node answered a read. One that began before the breaker opened says nothing about now.
@@ -117,7 +123,7 @@ impl Breaker {
         let pause = asked.unwrap_or(0).max(pause_micros(self.openings, grain));
         self.openings = self.openings.saturating_add(1);
         let until_micros = now_micros.saturating_add(pause);
-        self.open = Some(Open { until_micros, cause: Arc::new(error.clone()) });
+        self.open = Some(Open { since_micros: now_micros, until_micros, cause: Arc::new(error.clone()) });
     }
 }
 

@@ -2,7 +2,11 @@
 //! how it becomes known; time is an argument.
 //!
 //! One node that makes up a head must not take the others out, so a head counts only while its node is in use and was
-//! heard a moment ago, and a leap is not believed on one node's word.
+//! heard a moment ago, and a leap is not believed on one node's word. A node is behind in blocks, or in time: when it lacks
+//! a block that another one told a while ago. Alone, it is judged by its block's own time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
 
 /// A node that is more than so many blocks behind another one is not used.
 pub(super) const BLOCKS_BEHIND_MAX: u64 = 32;
@@ -13,8 +17,60 @@ pub(super) const LEAP_BLOCKS_MAX: u64 = 1_000_000;
 /// For how long a head counts after it was told, in microseconds: three looks.
 pub(super) const HEARD_MICROS_MAX: u64 = 15_000_000;
 
+/// How far behind in time a node may be at least, whatever is configured, in microseconds: nodes hear of a block one after
+/// the other.
+const LAG_MICROS_MIN: u64 = 5_000_000;
+
+/// How many moments between now and a lag ago are remembered at least.
+const MOMENTS_IN_LAG: u64 = 4;
+
+/// How many moments are remembered of one node.
+const MOMENTS_MAX: usize = 16;
+
 /// With so many other heads known, the highest needs a second one near it.
 const WITNESSES_MIN: usize = 3;
+
+/// How old heads may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeadBounds {
+    /// So long after another node told a block a node must have it too, in microseconds.
+    lag_micros: u64,
+    /// So old the latest block may be by its own time, in seconds, if that is judged.
+    age_secs_max: Option<u64>,
+}
+
+impl HeadBounds {
+    /// What is configured; a lag is never shorter than nodes need to hear of each other.
+    pub(super) fn new(max_staleness: Duration, max_head_age: Option<Duration>) -> Self {
+        let micros = u64::try_from(max_staleness.as_micros()).unwrap_or(u64::MAX);
+        Self { lag_micros: micros.max(LAG_MICROS_MIN), age_secs_max: max_head_age.map(|age| age.as_secs()) }
+    }
+
+    /// True when blocks have to be asked for their time.
+    pub(super) const fn judge_age(&self) -> bool {
+        self.age_secs_max.is_some()
+    }
+
+    /// The age of a head, if it is too old.
+    pub(super) fn too_old(&self, seen: Seen) -> Option<u64> {
+        let most = self.age_secs_max?;
+        seen.age_secs.filter(|age| *age > most)
+    }
+}
+
+/// The latest block of a node as it was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) number: u64,
+    /// How old it was then by its own time, in seconds, if that was told.
+    pub(super) age_secs: Option<u64>,
+}
+
+impl From<u64> for Seen {
+    fn from(number: u64) -> Self {
+        Self { number, age_secs: None }
+    }
+}
 
 /// What one node said of its latest block.
 #[derive(Debug, Default)]
@@ -24,6 +80,8 @@ pub(super) struct Head {
     told_at: Option<u64>,
     /// The last one that was no leap, or that another node confirmed.
     steady: Option<u64>,
+    /// Some of what was told and when, oldest first.
+    moments: VecDeque<(u64, u64)>,
 }
 
 impl Head {
@@ -38,10 +96,30 @@ impl Head {
         self.number.filter(|_| now_micros.saturating_sub(told_at) <= HEARD_MICROS_MAX)
     }
 
+    /// True when it was told no longer than `within_micros` ago.
+    pub(super) fn is_fresh(&self, now_micros: u64, within_micros: u64) -> bool {
+        self.told_at.is_some_and(|told_at| now_micros.saturating_sub(told_at) <= within_micros)
+    }
+
     /// The node told its latest block.
-    pub(super) const fn told(&mut self, number: u64, now_micros: u64) {
+    pub(super) fn told(&mut self, number: u64, now_micros: u64, bounds: &HeadBounds) {
         self.number = Some(number);
         self.told_at = Some(now_micros);
+        let gap = bounds.lag_micros / MOMENTS_IN_LAG;
+        if self.moments.back().is_none_or(|(at, _)| now_micros.saturating_sub(*at) >= gap) {
+            if self.moments.len() == MOMENTS_MAX {
+                self.moments.pop_front();
+            }
+            self.moments.push_back((now_micros, number));
+        }
+    }
+
+    /// The block that the node had so long ago that others must have heard of it, if it still has it.
+    pub(super) fn settled(&self, now_micros: u64, bounds: &HeadBounds) -> Option<u64> {
+        let number = self.recent(now_micros)?;
+        let is_settled = |at: u64| now_micros.saturating_sub(at) >= bounds.lag_micros;
+        let (_, settled) = self.moments.iter().rev().find(|(at, _)| is_settled(*at))?;
+        Some(number.min(*settled))
     }
 
     /// The highest of `others`, if this head is so far above it that it is made up.
@@ -78,12 +156,57 @@ fn agree(heads: &[u64]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEARD_MICROS_MAX, Head, LEAP_BLOCKS_MAX, reference};
+    use std::time::Duration;
+
+    use super::{HEARD_MICROS_MAX, Head, HeadBounds, LEAP_BLOCKS_MAX, MOMENTS_MAX, Seen, reference};
+
+    fn bounds() -> HeadBounds {
+        HeadBounds::new(Duration::from_secs(8), Some(Duration::from_secs(600)))
+    }
 
     fn at(number: u64) -> Head {
         let mut head = Head::default();
-        head.told(number, 0);
+        head.told(number, 0, &bounds());
         head
+    }
+
+    #[test]
+    fn a_block_is_settled_once_others_had_time_to_hear_of_it_and_while_its_node_has_it() {
+        let mut head = at(7);
+        for secs in 1..=20 {
+            head.told(7 + secs, secs * 1_000_000, &bounds());
+        }
+        assert_eq!(head.settled(20_000_000, &bounds()), Some(7 + 12));
+        head.told(9, 20_500_000, &bounds());
+        assert_eq!(
+            head.settled(20_500_000, &bounds()),
+            Some(9),
+            "what was rolled back is nothing to wait for"
+        );
+        assert_eq!(at(7).settled(7_999_999, &bounds()), None);
+        assert_eq!(at(7).settled(8_000_000, &bounds()), Some(7));
+        assert_eq!(at(7).settled(HEARD_MICROS_MAX + 1, &bounds()), None, "silence says nothing");
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_node_is_bounded_and_covers_the_lag() {
+        let mut head = at(0);
+        for tenth in 1..=10_000 {
+            head.told(tenth, tenth * 100_000, &bounds());
+        }
+        assert!(head.moments.len() <= MOMENTS_MAX);
+        let settled = head.settled(1_000_000_000, &bounds()).unwrap();
+        assert!((9_900..=9_920).contains(&settled), "{settled}");
+    }
+
+    #[test]
+    fn a_head_is_too_old_by_its_own_time_alone_and_only_where_that_is_judged() {
+        let seen = |age_secs| Seen { number: 1, age_secs };
+        assert_eq!(bounds().too_old(seen(Some(600))), None);
+        assert_eq!(bounds().too_old(seen(Some(601))), Some(601));
+        assert_eq!(bounds().too_old(seen(None)), None);
+        let lenient = HeadBounds::new(Duration::ZERO, None);
+        assert_eq!((lenient.too_old(seen(Some(u64::MAX))), lenient.judge_age()), (None, false));
     }
 
     #[test]
@@ -105,9 +228,9 @@ mod tests {
     fn a_leap_is_not_believed_on_one_nodes_word() {
         let mut head = at(100);
         assert_eq!(head.leap(&[90]), None);
-        head.told(90 + LEAP_BLOCKS_MAX, 1);
+        head.told(90 + LEAP_BLOCKS_MAX, 1, &bounds());
         assert_eq!(head.leap(&[90]), None, "so far is near enough");
-        head.told(u64::MAX, 2);
+        head.told(u64::MAX, 2, &bounds());
         assert_eq!(head.leap(&[90]), Some(90));
         assert_eq!(head.leap(&[]), None, "alone it is not judged");
         assert_eq!(head.leap(&[90]), Some(90), "and is not believed for that");

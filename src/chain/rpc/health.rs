@@ -1,20 +1,28 @@
 //! Which nodes are fit to be asked, and in which order: what is known of each of them, as a value. Must not know how it
 //! becomes known; time is an argument.
 //!
-//! A node is fit when its breaker is closed, it is on the chain that is read, and it is not far behind the others.
+//! A node is fit when its breaker is closed, it is on the chain that is read, it is not far behind the others, and its
+//! latest block is not too old. Among fit nodes, reads of the latest block go first to those that have it.
+
+mod progress;
 
 use std::sync::Arc;
+
+pub(super) use self::progress::Gap;
 
 use crate::chain::fault::ReadError;
 use crate::chain::rpc::breaker::{Breaker, Class};
 use crate::chain::rpc::following::Following;
-use crate::chain::rpc::heads::{BLOCKS_BEHIND_MAX, Head, reference};
+use crate::chain::rpc::heads::{Head, HeadBounds, Seen};
 
 /// How often each node is asked which chain it is on, in microseconds.
 pub(super) const VET_EVERY_MICROS: u64 = 10_000_000;
 
 /// How often each node's head is looked at, in microseconds.
 pub(super) const SAMPLE_EVERY_MICROS: u64 = 5_000_000;
+
+/// When nobody else is fit, no node is left alone for longer, whatever it asked for, in microseconds.
+const ALONE_MICROS_MAX: u64 = 5_000_000;
 
 /// What is known of all nodes. They are named by their places in the configured order.
 pub(super) struct Health {
@@ -28,6 +36,9 @@ pub(super) struct Health {
     /// Every node has been asked once.
     all_asked: bool,
     lead: Option<usize>,
+    bounds: HeadBounds,
+    /// The block up to which the chain was followed, and when.
+    followed: Option<(u64, u64)>,
 }
 
 /// What is known of one node.
@@ -37,6 +48,8 @@ struct Condition {
     following: Following,
     /// It failed a moment ago, and has neither answered since nor failed often enough to be given up.
     suspected: bool,
+    /// What it is suspected of may be the fault of what was asked: it was too slow.
+    was_slow: bool,
     chain: Option<u64>,
     /// It was on the chain that is read at some time. If it is on another one now, it is the one that moved.
     agreed: bool,
@@ -46,6 +59,8 @@ struct Condition {
     behind: Option<u64>,
     /// The highest block of the others, when the head is so far above it that it is made up.
     leapt: Option<u64>,
+    /// How old the latest block was by its own time, in seconds, when that was too old.
+    aged: Option<u64>,
     sampled_at: Option<u64>,
 }
 
@@ -61,14 +76,22 @@ pub(super) struct Checkup {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Vitals {
     pub(super) chain: Option<u64>,
-    pub(super) head: Option<u64>,
+    pub(super) head: Option<Seen>,
 }
 
 impl Health {
     /// Of so many nodes nothing is known; `chain` is the one to read, if that is configured.
-    pub(super) fn new(nodes: usize, chain: Option<u64>, signature_chain: u64) -> Self {
-        let nodes = (0..nodes).map(|_| Condition::default()).collect();
-        Self { nodes, signature_chain, chain, is_certain: chain.is_some(), all_asked: false, lead: None }
+    pub(super) fn new(nodes: usize, chain: Option<u64>, signature_chain: u64, bounds: HeadBounds) -> Self {
+        Self {
+            nodes: (0..nodes).map(|_| Condition::default()).collect(),
+            signature_chain,
+            chain,
+            is_certain: chain.is_some(),
+            all_asked: false,
+            lead: None,
+            bounds,
+            followed: None,
+        }
     }
 
     /// The chain that is read, once that is known.
@@ -102,12 +125,16 @@ impl Health {
     }
 
     /// The fit nodes in the order in which a read asks them: the lead first, except that those that failed a moment ago
-    /// come last. So a node that hangs costs one read its time and not as many as it takes to give it up.
-    pub(super) fn order(&mut self) -> Vec<usize> {
-        let fit = self.fit().into_iter();
-        let (suspected, others): (Vec<usize>, Vec<usize>) =
-            fit.partition(|node| self.nodes.get(*node).is_some_and(|condition| condition.suspected));
-        others.into_iter().chain(suspected).collect()
+    /// come last. So a node that hangs costs one read its time and not as many as it takes to give it up. A read of the
+    /// latest block asks those first that have it.
+    pub(super) fn order(&mut self, of_latest: bool, now_micros: u64) -> Vec<usize> {
+        let mut fit = self.fit();
+        let rank = |node: &usize| {
+            let is_suspected = self.nodes.get(*node).is_some_and(|condition| condition.suspected);
+            (is_suspected, of_latest && self.gap(*node, now_micros).is_some())
+        };
+        fit.sort_by_cached_key(rank);
+        fit
     }
 
     /// The node to follow: the same as long as it is fit, except that one whose blocks or logs failed a moment ago, or that
@@ -150,7 +177,8 @@ impl Health {
         }
         let head = condition.head.number().unwrap_or(0);
         let leapt = condition.leapt.map(|best| ReadError::MadeUpHead { head, best });
-        leapt.or_else(|| condition.behind.map(|best| ReadError::Behind { head, best }))
+        let behind = leapt.or_else(|| condition.behind.map(|best| ReadError::Behind { head, best }));
+        behind.or_else(|| condition.aged.map(|age_secs| ReadError::OldHead { head, age_secs }))
     }
 
     /// Why no node is asked, when none is: the complaint that explains most, and whose it is.
@@ -167,6 +195,7 @@ impl Health {
             condition.breaker.answered(class);
             condition.following.answered(class);
             condition.suspected &= class != Class::Calls;
+            condition.was_slow &= condition.suspected;
         }
     }
 
@@ -186,13 +215,24 @@ impl Health {
         }
     }
 
+    /// A node was too slow for one read. What was asked may be to blame, so that only a probe counts against the node.
+    pub(super) fn was_slow(&mut self, node: usize) {
+        if let Some(condition) = self.nodes.get_mut(node) {
+            condition.suspected = true;
+            condition.was_slow = true;
+        }
+    }
+
     /// What is to be asked now. A node that is suspected is asked at once; one that is given up is asked nothing before
-    /// its pause is over.
+    /// its pause is over, or a while has passed in which nobody else was fit.
     pub(super) fn due(&self, now_micros: u64) -> Vec<Checkup> {
+        let nobody_is_fit = (0..self.nodes.len()).all(|node| self.complaint(node).is_some());
         let is_due =
             |last: Option<u64>, every| last.is_none_or(|last| now_micros.saturating_sub(last) >= every);
         let checkups = self.nodes.iter().enumerate().map(|(node, condition)| {
-            let recovers = condition.breaker.is_due(now_micros);
+            let breaker = &condition.breaker;
+            let is_missed = nobody_is_fit && breaker.is_open_for(ALONE_MICROS_MAX, now_micros);
+            let recovers = breaker.is_due(now_micros) || is_missed;
             let asked = recovers || condition.breaker.cause().is_none();
             let doubtful = recovers || condition.suspected;
             let wants_chain = asked && (doubtful || is_due(condition.vetted_at, VET_EVERY_MICROS));
@@ -215,6 +255,7 @@ impl Health {
             Ok(vitals) => {
                 condition.breaker.probed();
                 condition.suspected = false;
+                condition.was_slow = false;
                 if let Some(chain) = vitals.chain {
                     condition.chain = Some(chain);
                     condition.vetted_at = Some(now_micros);
@@ -224,8 +265,13 @@ impl Health {
                     self.sampled(node, head, now_micros);
                 }
             }
-            // Nobody uses a node that is unknown or given up: it costs nothing to let it wait at once.
-            Err(error) if condition.chain.is_none() || condition.breaker.cause().is_some() => {
+            // Nobody uses a node that is unknown or given up: it costs nothing to let it wait at once. One that is slow
+            // with the simplest question, too, is not up to anything.
+            Err(error)
+                if condition.chain.is_none()
+                    || condition.breaker.cause().is_some()
+                    || (condition.was_slow && matches!(error, ReadError::TimedOut(_))) =>
+            {
                 condition.breaker.probe_failed(error, now_micros, grain);
             }
             Err(error) => {
@@ -245,44 +291,6 @@ impl Health {
 
     pub(super) const fn were_all_asked(&self) -> bool {
         self.all_asked
-    }
-
-    /// A node's head was seen.
-    pub(super) fn sampled(&mut self, node: usize, head: u64, now_micros: u64) {
-        if let Some(condition) = self.nodes.get_mut(node) {
-            condition.head.told(head, now_micros);
-            condition.sampled_at = Some(now_micros);
-        }
-        self.compare_head(node, now_micros);
-    }
-
-    /// Compares a node's head, as it was last seen, with the others', after looking which heads are made up.
-    pub(super) fn compare_head(&mut self, node: usize, now_micros: u64) {
-        for each in 0..self.nodes.len() {
-            let others = self.other_heads(each, now_micros);
-            if let Some(condition) = self.nodes.get_mut(each) {
-                condition.leapt = condition.head.leap(&others);
-            }
-        }
-        let best = reference(self.other_heads(node, now_micros));
-        if let Some(condition) = self.nodes.get_mut(node) {
-            let head = condition.head.number();
-            let is_far = |best: u64| head.is_some_and(|head| best.saturating_sub(head) > BLOCKS_BEHIND_MAX);
-            condition.behind = best.filter(|best| is_far(*best));
-        }
-    }
-
-    /// The heads of the others that count. Nodes of other chains, those that are given up, those that were not heard for
-    /// a while and those that make heads up say nothing about a node.
-    fn other_heads(&self, node: usize, now_micros: u64) -> Vec<u64> {
-        let others = self.nodes.iter().enumerate().filter(|(other, condition)| {
-            *other != node
-                && condition.chain.is_some()
-                && condition.chain == self.chain
-                && condition.breaker.cause().is_none()
-                && condition.leapt.is_none()
-        });
-        others.filter_map(|(_, condition)| condition.head.recent(now_micros)).collect()
     }
 
     /// Settles which chain is read, if that can be said and is not yet, and notes which nodes are on it. Signatures are
@@ -321,7 +329,7 @@ const fn weight(complaint: &ReadError) -> u8 {
     match complaint {
         ReadError::ChainsDiffer(_) => 4,
         ReadError::GivenUp(_) => 3,
-        ReadError::Behind { .. } | ReadError::MadeUpHead { .. } => 2,
+        ReadError::Behind { .. } | ReadError::MadeUpHead { .. } | ReadError::OldHead { .. } => 2,
         ReadError::WrongChain { .. } => 1,
         ReadError::TimedOut(_)
         | ReadError::Busy

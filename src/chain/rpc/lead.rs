@@ -14,6 +14,8 @@ use crate::chain::rpc::Pool;
 use crate::chain::rpc::blame::{Blame, LogsTrouble, blame, logs_trouble};
 use crate::chain::rpc::breaker::Class;
 use crate::chain::rpc::call::At;
+use crate::chain::rpc::heads::Seen;
+use crate::chain::rpc::transport::{Node, NodeAnswer};
 use crate::ports::chain::ChainFault;
 
 /// The node that leads now. It is the same at every look, for as long as it is fit and gives blocks and logs.
@@ -75,6 +77,8 @@ struct WrittenBlock {
     hash: B256,
     #[serde(rename = "parentHash")]
     parent: B256,
+    /// In seconds since 1970.
+    timestamp: U64,
 }
 
 /// A log as nodes write it.
@@ -111,10 +115,10 @@ impl Pool {
 }
 
 impl Lead<'_> {
-    /// Its scheme, host and port.
+    /// What it is called: its scheme, host and port, numbered where several nodes share them.
     #[must_use]
-    pub fn endpoint(&self) -> Arc<str> {
-        self.pool.nodes.get(self.node).map_or_else(|| Arc::from("none"), |node| Arc::clone(node.endpoint()))
+    pub fn name(&self) -> Arc<str> {
+        self.pool.nodes.get(self.node).map_or_else(|| Arc::from("none"), |node| Arc::clone(node.name()))
     }
 
     /// True when this and `other` are the same node.
@@ -127,7 +131,8 @@ impl Lead<'_> {
     ///
     /// # Errors
     ///
-    /// When the node fails, or says something else than asked; that counts against it.
+    /// When the node fails, or says something else than asked; that counts against it. When its latest block shows that it
+    /// is not to be followed: then it is not fit any more.
     pub async fn block(&self, id: BlockId) -> Result<Option<BlockMark>, ChainFault> {
         let method = "eth_getBlockByNumber";
         let name = match id {
@@ -139,11 +144,27 @@ impl Lead<'_> {
             .and_then(|block| matching(id, block))
             .map_err(|error| self.failed(Class::Blocks, method, error))?;
         self.pool.health.lock().answered(self.node, Class::Blocks);
-        if let Some(block) = block.filter(|_| id == BlockId::Latest) {
-            let (now, _) = self.pool.moment(self.node);
-            self.pool.note(|health| health.sampled(self.node, block.number, now));
+        let Some(block) = block else { return Ok(None) };
+        if id == BlockId::Latest {
+            self.look_at(&block).map_err(|error| self.pool.fault(self.node, method, error))?;
         }
-        Ok(block)
+        Ok(Some(block.mark()))
+    }
+
+    /// Notes the node's latest block.
+    fn look_at(&self, block: &WrittenBlock) -> Result<(), ReadError> {
+        let (now, _) = self.pool.moment(self.node);
+        let secs: u64 = block.timestamp.to();
+        self.pool.metrics.follower_block_time.set(i64::try_from(secs).unwrap_or(i64::MAX));
+        let seen = block.seen(self.pool.clock.unix_millis());
+        self.pool.note(|health| health.sampled(self.node, seen, now));
+        match self.pool.health.lock().complaint(self.node) {
+            Some(
+                error @ (ReadError::OldHead { .. } | ReadError::Behind { .. } | ReadError::MadeUpHead { .. }),
+            ) => Err(error),
+            // What else there is against it says nothing about this block.
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The logs of these contracts from block `from` to block `to`, both included.
@@ -200,14 +221,31 @@ impl Lead<'_> {
     }
 }
 
-fn matching(id: BlockId, block: Option<WrittenBlock>) -> Result<Option<BlockMark>, ReadError> {
-    let Some(WrittenBlock { number, hash, parent }) = block else { return Ok(None) };
-    let block = BlockMark { number: number.to(), hash, parent };
-    match id {
-        BlockId::Number(asked) if asked != block.number => {
+impl WrittenBlock {
+    fn mark(&self) -> BlockMark {
+        BlockMark { number: self.number.to(), hash: self.hash, parent: self.parent }
+    }
+
+    /// As the latest block, at this time of day.
+    fn seen(&self, unix_millis: u64) -> Seen {
+        let age_secs = (unix_millis / 1_000).saturating_sub(self.timestamp.to());
+        Seen { number: self.number.to(), age_secs: Some(age_secs) }
+    }
+}
+
+/// A node's latest block, as its answer to "latest" tells it.
+pub(super) fn latest_seen(node: &Node, answer: NodeAnswer, unix_millis: u64) -> Result<Seen, ReadError> {
+    let block: Option<WrittenBlock> = node.result(answer)?;
+    let block = block.ok_or(ReadError::Unintelligible("it has no latest block"))?;
+    Ok(block.seen(unix_millis))
+}
+
+fn matching(id: BlockId, block: Option<WrittenBlock>) -> Result<Option<WrittenBlock>, ReadError> {
+    match (id, &block) {
+        (BlockId::Number(asked), Some(block)) if U64::from(asked) != block.number => {
             Err(ReadError::Unintelligible("it is another block than asked for"))
         }
-        BlockId::Number(_) | BlockId::Latest => Ok(Some(block)),
+        _ => Ok(block),
     }
 }
 

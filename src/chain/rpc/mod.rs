@@ -30,6 +30,7 @@ pub use self::deadline::Deadline;
 pub use self::places::Lane;
 pub use self::reading::Terms;
 use crate::chain::fault::ReadError;
+use crate::chain::rpc::heads::HeadBounds;
 use crate::chain::rpc::health::Health;
 use crate::chain::rpc::places::Places;
 use crate::chain::rpc::transport::Node;
@@ -50,6 +51,10 @@ pub struct PoolSettings<'a> {
     pub headers: &'a [RpcHeader<Secret>],
     /// How long one try may take.
     pub request_timeout: Duration,
+    /// How long after another node told a block a node must have it too.
+    pub max_staleness: Duration,
+    /// How old a node's latest block may be by its own time, if that is judged.
+    pub max_head_age: Option<Duration>,
     /// The chain that the nodes must be on, if that is configured.
     pub chain_id: Option<u64>,
     /// The chain that signatures are for.
@@ -66,6 +71,8 @@ pub struct Pool {
     shown: Mutex<Shown>,
     places: Places,
     request_timeout: Duration,
+    /// Blocks are asked for their time.
+    judge_age: bool,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
 }
@@ -81,13 +88,17 @@ impl Pool {
         clock: Arc<dyn Clock>,
         metrics: Metrics,
     ) -> Result<Self, reqwest::Error> {
-        let nodes: Vec<_> = settings
-            .urls
-            .iter()
-            .map(|url| Node::new(url, settings.headers, settings.request_timeout).map(Arc::new))
-            .collect::<Result<_, _>>()?;
+        let node = |(place, url): (usize, &RpcUrl)| {
+            let before =
+                settings.urls.iter().take(place).filter(|other| other.origin() == url.origin()).count();
+            Node::new(url, settings.headers, settings.request_timeout, before).map(Arc::new)
+        };
+        let nodes: Vec<_> = settings.urls.iter().enumerate().map(node).collect::<Result<_, _>>()?;
+        let bounds = HeadBounds::new(settings.max_staleness, settings.max_head_age);
+        let (chain, signature_chain) = (settings.chain_id, settings.signature_chain_id);
         Ok(Self {
-            health: Mutex::new(Health::new(nodes.len(), settings.chain_id, settings.signature_chain_id)),
+            health: Mutex::new(Health::new(nodes.len(), chain, signature_chain, bounds)),
+            judge_age: bounds.judge_age(),
             watching: tokio::sync::Mutex::new(()),
             shown: Mutex::new(Shown::new(&nodes)),
             places: Places::new(),
@@ -96,6 +107,11 @@ impl Pool {
             clock,
             metrics,
         })
+    }
+
+    /// Everything up to this block was followed: a node that is not so far lacks something.
+    pub fn followed(&self, number: u64) {
+        self.health.lock().followed(number, self.clock.monotonic_micros());
     }
 
     /// A fault of this node, counted.

@@ -3,6 +3,7 @@
 //! Whoever asked decodes the answer here, inside of the loop, so that what a sick node made up never stands for the
 //! answer of a healthy one.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use alloy::primitives::{Address, Bytes, U64};
@@ -15,6 +16,7 @@ use crate::chain::rpc::blame::{Blame, blame};
 use crate::chain::rpc::breaker::Class;
 use crate::chain::rpc::call::{At, CallOutcome, call_params, outcome};
 use crate::chain::rpc::deadline::Deadline;
+use crate::chain::rpc::health::Gap;
 use crate::chain::rpc::places::Lane;
 use crate::chain::rpc::transport::{Node, NodeAnswer};
 use crate::ports::chain::ChainFault;
@@ -49,8 +51,9 @@ struct Trouble {
 }
 
 impl Pool {
-    /// `eth_call`; without `to`, `data` is run as a contract's creation. `understand` makes something of the outcome;
-    /// where it can't, the next node is asked.
+    /// `eth_call`; without `to`, `data` is run as a contract's creation. `understand` makes something of the outcome, or
+    /// finds that what was asked for does not exist; where it can't do either, the next node is asked. That something does
+    /// not exist is not believed of a node that lacks the latest block: it may be there since.
     ///
     /// # Errors
     ///
@@ -60,10 +63,15 @@ impl Pool {
         terms: &Terms,
         to: Option<Address>,
         data: &Bytes,
-        understand: impl Fn(CallOutcome) -> Result<T, ReadError>,
-    ) -> Result<T, ChainFault> {
+        understand: impl Fn(CallOutcome) -> Result<Option<T>, ReadError>,
+    ) -> Result<Option<T>, ChainFault> {
         let read = Read { method: "eth_call", params: call_params(terms.at, to, data), terms };
-        self.read(&read, |node, answer| understand(outcome(node, answer)?)).await
+        let understand =
+            |node: &Node, gap: Option<Gap>, answer| match (understand(outcome(node, answer)?)?, gap) {
+                (None, Some(Gap { head, best, .. })) => Err(ReadError::Behind { head, best }),
+                (found, _) => Ok(found),
+            };
+        self.read(&read, understand).await
     }
 
     /// `eth_getCode`, understood like [`Pool::call`].
@@ -78,7 +86,7 @@ impl Pool {
         understand: impl Fn(Bytes) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
         let read = Read { method: "eth_getCode", params: json!([address, terms.at.param()]), terms };
-        self.read(&read, |node, answer| understand(node.result(answer)?)).await
+        self.read(&read, |node, _, answer| understand(node.result(answer)?)).await
     }
 
     /// `eth_blockNumber`: any fit node's word that it is up.
@@ -88,13 +96,13 @@ impl Pool {
     /// As [`Pool::call`].
     pub async fn block_number(&self, terms: &Terms) -> Result<u64, ChainFault> {
         let read = Read { method: "eth_blockNumber", params: json!([]), terms };
-        self.read(&read, |node, answer| node.result::<U64>(answer).map(|number| number.to())).await
+        self.read(&read, |node, _, answer| node.result::<U64>(answer).map(|number| number.to())).await
     }
 
     async fn read<T>(
         &self,
         read: &Read<'_>,
-        understand: impl Fn(&Node, NodeAnswer) -> Result<T, ReadError>,
+        understand: impl Fn(&Node, Option<Gap>, NodeAnswer) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
         let mut trouble = Trouble::default();
         let left = read.terms.deadline.left(self.clock.monotonic_micros());
@@ -106,28 +114,39 @@ impl Pool {
         }
     }
 
-    /// The first answer of a fit node that `understand` takes for one; nothing when none gave one, or none is fit.
+    /// The first answer of a fit node that `understand` takes for one; nothing when none gave one, or none is fit. Nodes that
+    /// lack what is read come last, after they were asked once more how far they are.
     async fn try_nodes<T>(
         &self,
         read: &Read<'_>,
-        understand: impl Fn(&Node, NodeAnswer) -> Result<T, ReadError>,
+        understand: impl Fn(&Node, Option<Gap>, NodeAnswer) -> Result<T, ReadError>,
         trouble: &mut Trouble,
     ) -> Option<T> {
         self.be_acquainted().await;
-        let fit = self.health.lock().order();
+        let of_latest = read.terms.at == At::Latest;
+        let fit = self.health.lock().order(of_latest, self.clock.monotonic_micros());
         if fit.is_empty() {
             trouble.told = Some(self.health.lock().worst());
             return None;
         }
         let _place = self.places.take(read.terms.lane).await?;
-        for (place, node) in fit.into_iter().filter_map(|place| Some((place, self.nodes.get(place)?))) {
+        let mut queue: VecDeque<(usize, Option<Gap>)> = fit.into_iter().map(|place| (place, None)).collect();
+        while let Some((place, gap)) = queue.pop_front() {
+            let Some(node) = self.nodes.get(place) else { continue };
             // It may have been given up while this read waited for another node.
             if self.health.lock().complaint(place).is_some() {
                 continue;
             }
             trouble.asking = Some(place);
+            if of_latest
+                && gap.is_none()
+                && let Some(gap) = self.gap(place, node).await
+            {
+                queue.push_back((place, Some(gap)));
+                continue;
+            }
             let answer = self.ask(node, read.method, read.params.clone()).await;
-            match answer.and_then(|answer| understand(node, answer)) {
+            match answer.and_then(|answer| understand(node, gap, answer)) {
                 Ok(answer) => {
                     self.answered(place, std::mem::take(&mut trouble.unclear));
                     return Some(answer);
@@ -136,6 +155,20 @@ impl Pool {
             }
         }
         None
+    }
+
+    /// What this node lacks of the latest block. Where it may have got on since it told its head, it is asked again.
+    async fn gap(&self, place: usize, node: &Node) -> Option<Gap> {
+        let gap = self.health.lock().gap(place, self.clock.monotonic_micros())?;
+        if gap.is_fresh {
+            return Some(gap);
+        }
+        // If it fails, the read will tell.
+        let answer = self.ask(node, "eth_blockNumber", json!([])).await.ok()?;
+        let head: U64 = node.result(answer).ok()?;
+        let now = self.clock.monotonic_micros();
+        self.note(|health| health.got_on(place, head.to(), now));
+        self.health.lock().gap(place, now)
     }
 
     /// A node answered. What others made of the same question was their own fault.
@@ -149,6 +182,9 @@ impl Pool {
     fn not_answered(&self, read: &Read<'_>, node: usize, error: ReadError, trouble: &mut Trouble) {
         self.metrics.rpc_errors.with_label_values(&[read.method, error.kind()]).inc();
         let blame = blame(&error, read.terms.at);
+        if matches!(error, ReadError::TimedOut(_)) {
+            self.health.lock().was_slow(node);
+        }
         match blame {
             Blame::Node => self.failed(node, Class::Calls, &error),
             Blame::Unclear => trouble.unclear.push((node, error.clone())),

@@ -49,6 +49,7 @@ pub(super) struct Node {
     /// The provider's, marked as not to be shown.
     headers: HeaderMap,
     endpoint: Arc<str>,
+    name: Arc<str>,
     secrets: Secrets,
     next_id: AtomicU64,
 }
@@ -57,7 +58,7 @@ pub(super) struct Node {
 pub(super) type NodeAnswer = Result<Box<RawValue>, ErrorPayload>;
 
 impl Node {
-    /// The node at `url`; of `headers` it gets those of its origin.
+    /// The node at `url`; of `headers` it gets those of its origin, and `before` it there are so many of its origin.
     ///
     /// # Errors
     ///
@@ -66,11 +67,17 @@ impl Node {
         url: &RpcUrl,
         headers: &[RpcHeader<Secret>],
         connect_timeout: Duration,
+        before: usize,
     ) -> Result<Self, reqwest::Error> {
         let http = client(connect_timeout)?;
         let ours = headers.iter().filter(|header| header.origin == url.origin());
         let values: Vec<&str> = ours.clone().map(|header| header.value.reveal()).collect();
+        let name = match before {
+            0 => url.origin().to_owned(),
+            _ => format!("{}#{}", url.origin(), before + 1),
+        };
         Ok(Self {
+            name: Arc::from(name),
             url: url.reveal().clone(),
             headers: ours.filter_map(written).collect(),
             endpoint: Arc::from(url.origin()),
@@ -92,6 +99,11 @@ impl Node {
     /// Scheme, host and port: what may be shown of the node.
     pub(super) const fn endpoint(&self) -> &Arc<str> {
         &self.endpoint
+    }
+
+    /// What it is called where one node is told from another: where several share an endpoint, the later ones are numbered.
+    pub(super) const fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// The result in an answer to a call that can't revert.

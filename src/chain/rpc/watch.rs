@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::U64;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::chain::fault::ReadError;
 use crate::chain::rpc::Pool;
 use crate::chain::rpc::breaker::Class;
+use crate::chain::rpc::heads::Seen;
 use crate::chain::rpc::health::{Checkup, Health, Vitals};
-use crate::chain::rpc::transport::Node;
+use crate::chain::rpc::lead::latest_seen;
+use crate::chain::rpc::transport::{Node, NodeAnswer};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -56,8 +58,11 @@ impl Pool {
                 node.begin_anew();
             }
             let (clock, metrics) = (Arc::clone(&self.clock), self.metrics.clone());
-            let limit = self.request_timeout;
-            probes.spawn(async move { (checkup, probe(&node, checkup, limit, &*clock, &metrics).await) });
+            let (limit, judge_age) = (self.request_timeout, self.judge_age);
+            probes.spawn(async move {
+                let probe = Probe { node: &node, limit, clock: &*clock, metrics: &metrics };
+                (checkup, probe.run(checkup, judge_age).await)
+            });
         }
         while let Some(probed) = probes.join_next().await {
             if let Ok((checkup, said)) = probed {
@@ -94,36 +99,51 @@ impl Pool {
     }
 }
 
-async fn probe(
-    node: &Node,
-    checkup: Checkup,
+/// A look at one node.
+struct Probe<'a> {
+    node: &'a Node,
+    /// How long each question may take.
     limit: Duration,
-    clock: &dyn Clock,
-    metrics: &Metrics,
-) -> Result<Vitals, ReadError> {
-    let mut vitals = Vitals::default();
-    if checkup.wants_chain {
-        vitals.chain = Some(number(node, "eth_chainId", limit, clock, metrics).await?);
-    }
-    if checkup.wants_head {
-        vitals.head = Some(number(node, "eth_blockNumber", limit, clock, metrics).await?);
-    }
-    Ok(vitals)
+    clock: &'a dyn Clock,
+    metrics: &'a Metrics,
 }
 
-async fn number(
-    node: &Node,
-    method: &'static str,
-    limit: Duration,
-    clock: &dyn Clock,
-    metrics: &Metrics,
-) -> Result<u64, ReadError> {
-    let answer = node.ask_within(limit, method, json!([]), clock, metrics).await;
-    let number = answer.and_then(|answer| node.result::<U64>(answer));
-    if let Err(error) = &number {
-        metrics.rpc_errors.with_label_values(&[method, error.kind()]).inc();
+impl Probe<'_> {
+    async fn run(&self, checkup: Checkup, judge_age: bool) -> Result<Vitals, ReadError> {
+        let mut vitals = Vitals::default();
+        if checkup.wants_chain {
+            let chain = self.ask("eth_chainId", json!([]), |answer| self.node.result::<U64>(answer));
+            vitals.chain = Some(chain.await?.to());
+        }
+        if checkup.wants_head {
+            vitals.head = Some(self.head(judge_age).await?);
+        }
+        Ok(vitals)
     }
-    Ok(number?.to())
+
+    /// A block's own time costs a longer answer, and is asked for only where it counts.
+    async fn head(&self, judge_age: bool) -> Result<Seen, ReadError> {
+        if judge_age {
+            let seen = |answer| latest_seen(self.node, answer, self.clock.unix_millis());
+            return self.ask("eth_getBlockByNumber", json!(["latest", false]), seen).await;
+        }
+        let number = self.ask("eth_blockNumber", json!([]), |answer| self.node.result::<U64>(answer));
+        Ok(Seen::from(number.await?.to::<u64>()))
+    }
+
+    async fn ask<T>(
+        &self,
+        method: &'static str,
+        params: Value,
+        understand: impl FnOnce(NodeAnswer) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let answer = self.node.ask_within(self.limit, method, params, self.clock, self.metrics).await;
+        let understood = answer.and_then(understand);
+        if let Err(error) = &understood {
+            self.metrics.rpc_errors.with_label_values(&[method, error.kind()]).inc();
+        }
+        understood
+    }
 }
 
 /// What was last said of each node, so that each change is said once.
@@ -134,25 +154,14 @@ pub(super) struct Shown {
 }
 
 struct ShownNode {
-    /// The origin; where two nodes share one, the later ones are numbered.
-    label: String,
+    name: Arc<str>,
     last: Option<Option<ReadError>>,
 }
 
 impl Shown {
     pub(super) fn new(nodes: &[Arc<Node>]) -> Self {
-        let labels = nodes.iter().enumerate().map(|(place, node)| {
-            let before = nodes.iter().take(place).filter(|other| other.endpoint() == node.endpoint()).count();
-            match before {
-                0 => node.endpoint().to_string(),
-                _ => format!("{}#{}", node.endpoint(), before + 1),
-            }
-        });
-        Self {
-            nodes: labels.map(|label| ShownNode { label, last: None }).collect(),
-            chain: None,
-            dispute: None,
-        }
+        let shown = |node: &Arc<Node>| ShownNode { name: Arc::clone(node.name()), last: None };
+        Self { nodes: nodes.iter().map(shown).collect(), chain: None, dispute: None }
     }
 
     fn refresh(&mut self, health: &Health, metrics: &Metrics) {
@@ -181,12 +190,12 @@ impl ShownNode {
         if self.last.as_ref().is_some_and(|last| is_same(last.as_ref(), complaint.as_ref())) {
             return;
         }
-        metrics.rpc_node_fit.with_label_values(&[&self.label]).set(i64::from(complaint.is_none()));
+        metrics.rpc_node_fit.with_label_values(&[&self.name]).set(i64::from(complaint.is_none()));
         match &complaint {
-            None => tracing::info!(node = %self.label, "the RPC node is fit"),
+            None => tracing::info!(node = %self.name, "the RPC node is fit"),
             // Said once for all nodes.
             Some(ReadError::ChainsDiffer(_)) => {}
-            Some(why) => tracing::warn!(node = %self.label, "the RPC node is not used: {why}"),
+            Some(why) => tracing::warn!(node = %self.name, "the RPC node is not used: {why}"),
         }
         self.last = Some(complaint);
     }
@@ -197,7 +206,8 @@ fn is_same(last: Option<&ReadError>, now: Option<&ReadError>) -> bool {
     match (last, now) {
         (Some(ReadError::GivenUp(_)), Some(ReadError::GivenUp(_)))
         | (Some(ReadError::Behind { .. }), Some(ReadError::Behind { .. }))
-        | (Some(ReadError::MadeUpHead { .. }), Some(ReadError::MadeUpHead { .. })) => true,
+        | (Some(ReadError::MadeUpHead { .. }), Some(ReadError::MadeUpHead { .. }))
+        | (Some(ReadError::OldHead { .. }), Some(ReadError::OldHead { .. })) => true,
         _ => last == now,
     }
 }

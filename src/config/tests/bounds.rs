@@ -161,6 +161,15 @@ fn a_poll_interval_is_at_least_50ms_and_at_most_60s_and_a_try_at_most_5s() {
 }
 
 #[test]
+fn a_head_may_be_10s_to_24h_old_and_0s_judges_none() {
+    check(
+        "chain.max_head_age",
+        &["\"0s\"", "\"10s\"", "\"24h\""],
+        &["\"9s\"", "\"24h 1s\"", "\"-1s\"", "5", "\"\""],
+    );
+}
+
+#[test]
 fn silence_is_borne_for_at_least_two_polls_and_at_most_ten_minutes() {
     check("chain.max_staleness", &["\"2s\"", "\"10m\""], &["\"1999ms\"", "\"10m 1ns\"", "\"0s\"", "5"]);
     let found = problems(&minimal_with(&[("chain.poll_interval", "\"3s\"")]), &[]);

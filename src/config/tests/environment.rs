@@ -11,6 +11,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("chain.contracts.reputation", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.stake_vault", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.validation", ADDRESS, QUOTED_ADDRESS, ""),
+    ("chain.max_head_age", "1h", "\"1h\"", "9s"),
     ("chain.max_staleness", "6s", "\"6s\"", "11m"),
     ("chain.multicall", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.poll_interval", "2s", "\"2s\"", "5"),

@@ -199,7 +199,9 @@ async fn a_block_in_the_place_of_another_drops_everybody() {
     scene.play(move |request| {
         let latest = request["params"] == json!(["latest", false]);
         let hash = B256::repeat_byte(0xab);
-        latest.then(|| Reply::Result(json!({ "number": head, "hash": hash, "parentHash": hash })))
+        latest.then(|| {
+            Reply::Result(json!({ "number": head, "hash": hash, "parentHash": hash, "timestamp": "0x1" }))
+        })
     });
     scene.tick(&mut pursuit).await;
     assert_eq!((scene.dropped("reorganization"), scene.mode()), (1, "following"));

@@ -1,23 +1,35 @@
 //! Which nodes are fit: rules without IO, in simulated time.
 
+mod progress;
+
+use std::time::Duration;
+
 use proptest::collection;
 use proptest::prelude::{Strategy, any, prop_assert, prop_oneof, proptest};
 
 use super::{Health, SAMPLE_EVERY_MICROS, VET_EVERY_MICROS, Vitals};
 use crate::chain::fault::ReadError;
 use crate::chain::rpc::breaker::Class;
-use crate::chain::rpc::heads::{BLOCKS_BEHIND_MAX, HEARD_MICROS_MAX};
+use crate::chain::rpc::heads::HeadBounds;
 
 const OURS: u64 = 8004;
 const FAULT: ReadError = ReadError::HttpStatus(500);
 
 fn on(chain: u64, head: u64) -> Vitals {
-    Vitals { chain: Some(chain), head: Some(head) }
+    Vitals { chain: Some(chain), head: Some(head.into()) }
+}
+
+/// How long a node may lack what another one has.
+const STALENESS: Duration = Duration::from_secs(5);
+
+/// Nothing is known of so many nodes.
+fn unknown(nodes: usize, chain: Option<u64>) -> Health {
+    Health::new(nodes, chain, OURS, HeadBounds::new(STALENESS, Some(Duration::from_secs(600))))
 }
 
 /// Nodes that were all asked at the time 0; nothing stands for one that did not answer.
 fn met(reports: &[Option<u64>]) -> Health {
-    let mut health = Health::new(reports.len(), None, OURS);
+    let mut health = unknown(reports.len(), None);
     for (node, report) in reports.iter().enumerate() {
         match report {
             Some(chain) => health.examined(node, Ok(on(*chain, 100)), 0, 0),
@@ -36,7 +48,7 @@ fn give_up(health: &mut Health, node: usize, now: u64) {
 
 #[test]
 fn a_node_is_used_only_after_it_was_vetted() {
-    let mut health = Health::new(2, None, OURS);
+    let mut health = unknown(2, None);
     assert_eq!((health.fit(), health.worst().1), (vec![], ReadError::Unvetted));
     health.examined(1, Ok(on(OURS, 1)), 0, 0);
     assert_eq!(health.fit(), [1]);
@@ -65,7 +77,7 @@ fn else_those_that_answered_must_be_unanimous() {
 
 #[test]
 fn one_node_of_many_does_not_settle_the_chain_before_the_others_had_their_say() {
-    let mut health = Health::new(2, None, OURS);
+    let mut health = unknown(2, None);
     health.examined(0, Ok(on(1, 1)), 0, 0);
     assert_eq!((health.chain(), health.fit()), (None, vec![]));
     health.examined(1, Ok(on(OURS, 1)), 0, 0);
@@ -114,7 +126,7 @@ fn a_chain_that_was_confirmed_is_not_disputed_by_whoever_comes_later() {
 
 #[test]
 fn where_the_chain_is_configured_only_nodes_on_it_are_fit_whoever_answers_first() {
-    let mut health = Health::new(3, Some(7), OURS);
+    let mut health = unknown(3, Some(7));
     health.examined(0, Ok(on(OURS, 100)), 0, 0);
     assert_eq!((health.chain(), health.fit()), (Some(7), vec![]));
     health.all_were_asked();
@@ -128,7 +140,7 @@ fn where_the_chain_is_configured_only_nodes_on_it_are_fit_whoever_answers_first(
 fn each_node_is_vetted_and_sampled_again_and_again() {
     let mut health = met(&[Some(OURS), Some(OURS)]);
     assert_eq!(health.due(SAMPLE_EVERY_MICROS - 1), []);
-    health.sampled(0, 100, SAMPLE_EVERY_MICROS - 1);
+    health.sampled(0, 100.into(), SAMPLE_EVERY_MICROS - 1);
     let due = health.due(SAMPLE_EVERY_MICROS);
     assert_eq!(due.len(), 1, "the head of the node that is followed is known: {due:?}");
     assert_eq!((due[0].node, due[0].wants_chain, due[0].wants_head), (1, false, true));
@@ -165,14 +177,14 @@ fn the_lead_stays_while_it_is_fit_and_the_configured_order_rules_the_rest() {
 fn a_node_that_just_failed_is_asked_last_and_looked_at_at_once() {
     let mut health = met(&[Some(OURS), Some(OURS)]);
     health.failed(0, Class::Calls, &FAULT, 1, 0);
-    assert_eq!((health.order(), health.fit()), (vec![1, 0], vec![0, 1]), "it still leads");
+    assert_eq!((health.order(true, 0), health.fit()), (vec![1, 0], vec![0, 1]), "it still leads");
     let due = health.due(1);
     assert!(due.len() == 1 && due[0].node == 0 && due[0].wants_chain, "{due:?}");
     health.examined(0, Ok(Vitals { chain: Some(OURS), head: None }), 2, 0);
-    assert_eq!(health.order(), [0, 1]);
+    assert_eq!(health.order(true, 0), [0, 1]);
     health.failed(0, Class::Calls, &FAULT, 3, 0);
     health.examined(0, Err(&FAULT), 4, 0);
-    assert_eq!(health.order(), [1], "three failures in a row, whoever met them");
+    assert_eq!(health.order(true, 0), [1], "three failures in a row, whoever met them");
 }
 
 #[test]
@@ -209,10 +221,10 @@ fn an_answer_lifts_the_suspicion() {
     let mut health = met(&[Some(OURS), Some(OURS)]);
     health.failed(0, Class::Calls, &FAULT, 1, 0);
     health.answered(0, Class::Calls);
-    assert_eq!(health.order(), [0, 1]);
+    assert_eq!(health.order(true, 0), [0, 1]);
     health.failed(0, Class::Calls, &FAULT, 2, 0);
     health.failed(1, Class::Calls, &FAULT, 2, 0);
-    assert_eq!(health.order(), [0, 1], "when all are suspected the order is as ever");
+    assert_eq!(health.order(true, 0), [0, 1], "when all are suspected the order is as ever");
 }
 
 #[test]
@@ -225,76 +237,34 @@ fn when_all_are_given_up_the_cause_is_told() {
 }
 
 #[test]
-fn a_node_far_behind_another_is_unfit_until_its_next_sample() {
-    let mut health = met(&[Some(OURS), Some(OURS)]);
-    health.sampled(1, 100 + BLOCKS_BEHIND_MAX, 1);
-    health.sampled(0, 100, 2);
-    assert_eq!(health.fit(), [0, 1], "so far behind is near enough");
-    health.sampled(1, 101 + BLOCKS_BEHIND_MAX, 3);
-    assert_eq!(health.fit(), [0, 1], "judged when its own head is looked at");
-    health.sampled(0, 100, 4);
-    assert_eq!(health.complaint(0), Some(ReadError::Behind { head: 100, best: 101 + BLOCKS_BEHIND_MAX }));
-    assert_eq!(health.fit(), [1]);
-    health.sampled(0, 101, 5);
-    assert_eq!(health.fit(), [1, 0]);
-}
-
-#[test]
-fn a_chain_that_is_rolled_back_leaves_its_nodes_fit() {
-    let mut health = met(&[Some(OURS), Some(OURS)]);
-    health.sampled(0, 9_000, 1);
-    health.sampled(1, 9_000, 1);
-    health.sampled(0, 3, 2);
-    assert_eq!(health.fit(), [1], "as long as the other says otherwise");
-    health.sampled(1, 3, 3);
-    health.sampled(0, 3, 4);
-    assert_eq!(health.fit(), [1, 0]);
-    let mut alone = met(&[Some(OURS)]);
-    alone.sampled(0, 9_000, 1);
-    alone.sampled(0, 3, 2);
-    assert_eq!(alone.fit(), [0]);
-}
-
-#[test]
-fn a_made_up_head_takes_nobody_out_but_its_own_node() {
-    for nodes in [2, 3, 5] {
-        let mut health = met(&vec![Some(OURS); nodes]);
-        health.sampled(0, 1_000_000_000_000, 1);
-        for node in 1..nodes {
-            health.sampled(node, 101, 2);
-            assert_eq!(health.complaint(node), None);
-        }
-        let told = ReadError::MadeUpHead { head: 1_000_000_000_000, best: 101 };
-        assert_eq!(health.complaint(0), Some(told));
-        health.sampled(0, 101, 3);
-        assert_eq!(health.complaint(0), None, "until it tells a better one");
+fn a_node_that_is_slow_with_the_simplest_question_too_is_given_up_at_once() {
+    let slow = ReadError::TimedOut(700);
+    for (error, given_up) in [(&slow, true), (&FAULT, false)] {
+        let mut health = met(&[Some(OURS), Some(OURS)]);
+        health.was_slow(0);
+        assert_eq!((health.order(true, 1), health.fit()), (vec![1, 0], vec![0, 1]));
+        assert_eq!(health.due(1).len(), 1, "a probe is due");
+        health.examined(0, Err(error), 1, 0);
+        assert_eq!(health.complaint(0).is_some(), given_up, "{error}");
+    }
+    let mut health = met(&[Some(OURS)]);
+    for _ in 0..10 {
+        health.was_slow(0);
+        health.examined(0, Ok(Vitals { chain: Some(OURS), head: None }), 1, 0);
+        assert_eq!(health.fit(), [0], "what was asked was slow, not the node");
     }
 }
 
 #[test]
-fn the_head_of_a_node_that_is_given_up_or_silent_counts_no_more() {
-    let mut health = met(&[Some(OURS), Some(OURS)]);
-    health.sampled(0, 1_000, 1);
-    health.sampled(1, 100, 2);
-    assert!(matches!(health.complaint(1), Some(ReadError::Behind { .. })));
-    give_up(&mut health, 0, 3);
-    health.sampled(1, 100, 4);
-    assert_eq!(health.fit(), [1]);
-
-    let mut health = met(&[Some(OURS), Some(OURS)]);
-    health.sampled(0, 1_000, 1);
-    health.sampled(1, 100, 1 + HEARD_MICROS_MAX);
-    assert!(matches!(health.complaint(1), Some(ReadError::Behind { .. })));
-    health.sampled(1, 100, 2 + HEARD_MICROS_MAX);
-    assert_eq!(health.complaint(1), None);
-}
-
-#[test]
-fn heads_of_another_chain_say_nothing() {
-    let mut health = met(&[Some(OURS), Some(1)]);
-    health.sampled(1, 1_000_000, 1);
-    health.sampled(0, 100, 2);
-    assert_eq!(health.fit(), [0]);
+fn a_node_that_asks_for_time_gets_it_while_another_one_is_fit_and_else_five_seconds() {
+    let limited = ReadError::RateLimited(Some(Duration::from_secs(60)));
+    let probed = |health: &Health, now: u64| health.due(now).iter().any(|checkup| checkup.node == 0);
+    let mut pair = met(&[Some(OURS), Some(OURS)]);
+    let mut alone = met(&[Some(OURS)]);
+    pair.failed(0, Class::Calls, &limited, 0, 0);
+    alone.failed(0, Class::Calls, &limited, 0, 0);
+    assert!(!probed(&pair, 59_999_999) && probed(&pair, 60_000_000));
+    assert!(!probed(&alone, 4_999_999) && probed(&alone, 5_000_000));
 }
 
 #[test]
@@ -330,7 +300,7 @@ proptest! {
             (0..3_usize, 0..100_u64).prop_map(|(node, head)| Event::Sampled(node, head)),
         ], 0..60)
     ) {
-        let mut health = Health::new(3, None, OURS);
+        let mut health = unknown(3, None);
         let mut chains = [None; 3];
         for (step, event) in events.into_iter().enumerate() {
             let now = step as u64 * 1_000_000;
@@ -343,7 +313,7 @@ proptest! {
                 Event::Examined(node, None) => health.examined(node, Err(&FAULT), now, 0),
                 Event::Failed(node) => health.failed(node, Class::Calls, &FAULT, now, 0),
                 Event::Answered(node) => health.answered(node, Class::Calls),
-                Event::Sampled(node, head) => health.sampled(node, head, now),
+                Event::Sampled(node, head) => health.sampled(node, head.into(), now),
             }
             if step == 5 {
                 health.all_were_asked();

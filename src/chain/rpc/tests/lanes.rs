@@ -17,10 +17,11 @@ use crate::ports::clock::Clock;
 const STRANGER: Bytes = bytes!("57");
 const KNOWN: Bytes = bytes!("4b");
 
-async fn ask(bench: &Bench, lane: Lane, limit: Duration) -> Result<CallOutcome, ChainFault> {
+async fn ask(bench: &Bench, lane: Lane, limit: Duration) -> Result<Option<CallOutcome>, ChainFault> {
     let data = if lane == Lane::Known { KNOWN } else { STRANGER };
-    let deadline = Deadline::after(bench.clock.monotonic_micros(), limit);
-    bench.pool.call(&Terms { at: At::Latest, lane, deadline }, Some(Address::ZERO), &data, Ok).await
+    let terms =
+        Terms { at: At::Latest, lane, deadline: Deadline::after(bench.clock.monotonic_micros(), limit) };
+    bench.pool.call(&terms, Some(Address::ZERO), &data, |outcome| Ok(Some(outcome))).await
 }
 
 /// A node that answers the known at once, and strangers one for each permit.

@@ -18,7 +18,7 @@ const SHORT: Duration = Duration::from_millis(700);
 
 /// A block with the fields of this chain and of others.
 fn block(number: u64) -> Value {
-    json!({"number": format!("{number:#x}"), "hash": HASH, "parentHash": PARENT, "l1BlockNumber": 7, "uncles": null})
+    json!({"number": format!("{number:#x}"), "hash": HASH, "parentHash": PARENT, "timestamp": "0x1", "l1BlockNumber": 7, "uncles": null})
 }
 
 fn log(number: u64) -> Value {
@@ -41,7 +41,7 @@ async fn the_lead_gives_blocks_and_logs_and_of_them_what_is_needed_alone() {
     .await;
     let bench = bench(&[node.url()], ALL, PATIENT);
     let lead = bench.pool.lead().await.unwrap();
-    assert_eq!(*lead.endpoint(), *node.url());
+    assert_eq!(*lead.name(), *node.url());
     let mark = |number| BlockMark { number, hash: HASH, parent: PARENT };
     assert_eq!(lead.block(BlockId::Latest).await.unwrap(), Some(mark(1_000)));
     assert_eq!(lead.block(BlockId::Number(998)).await.unwrap(), Some(mark(998)));
@@ -97,21 +97,17 @@ async fn logs_that_a_node_does_not_give_are_told_apart_and_do_not_count_against_
 #[tokio::test]
 async fn a_lead_that_fails_is_followed_by_the_next_node_at_once() {
     for sickness in [Reply::Http(502, String::new()), Reply::Hang] {
-        let nodes = [TestNode::always(sickness).await, TestNode::always(Reply::Result(block(7))).await];
+        let nodes = [TestNode::always(sickness).await, TestNode::always(Reply::Result(block(HEAD))).await];
         let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, SHORT);
         let lead = bench.pool.lead().await.unwrap();
-        assert_eq!(*lead.endpoint(), *nodes[0].url());
+        assert_eq!(*lead.name(), *nodes[0].url());
         lead.block(BlockId::Latest).await.unwrap_err();
         let lead = bench.pool.lead().await.unwrap();
-        assert_eq!(*lead.endpoint(), *nodes[1].url());
-        assert_eq!(lead.block(BlockId::Latest).await.unwrap().unwrap().number, 7);
+        assert_eq!(*lead.name(), *nodes[1].url());
+        assert_eq!(lead.block(BlockId::Latest).await.unwrap().unwrap().number, HEAD);
         bench.clock.advance_secs(61);
         bench.pool.tick().await;
-        assert_eq!(
-            *bench.pool.lead().await.unwrap().endpoint(),
-            *nodes[1].url(),
-            "who leads goes on leading"
-        );
+        assert_eq!(*bench.pool.lead().await.unwrap().name(), *nodes[1].url(), "who leads goes on leading");
     }
 }
 
@@ -130,7 +126,7 @@ async fn a_lead_that_fails_alone_goes_on_leading_until_it_is_given_up() {
 async fn without_logs(reply: fn() -> Reply) -> TestNode {
     TestNode::answering(move |request| match request["method"].as_str() {
         Some("eth_getLogs") => reply(),
-        _ => Reply::Result(block(7)),
+        _ => Reply::Result(block(HEAD)),
     })
     .await
 }
@@ -146,13 +142,13 @@ async fn a_lead_without_logs_makes_way_for_a_node_that_has_them() {
         let nodes = [without_logs(reply).await, without_logs(|| Reply::Result(json!([]))).await];
         let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, SHORT);
         let lead = bench.pool.lead().await.unwrap();
-        assert_eq!(*lead.endpoint(), *nodes[0].url());
+        assert_eq!(*lead.name(), *nodes[0].url());
         lead.block(BlockId::Latest).await.unwrap();
         let fault = lead.logs(1, 2, &[CONTRACT]).await.unwrap_err();
         assert_eq!(fault.trouble, LogsTrouble::Transient, "it is not the last word");
         for _ in 0..3 {
             let lead = bench.pool.lead().await.unwrap();
-            assert_eq!(*lead.endpoint(), *nodes[1].url());
+            assert_eq!(*lead.name(), *nodes[1].url());
             lead.block(BlockId::Latest).await.unwrap();
             assert_eq!(lead.logs(1, 2, &[CONTRACT]).await.unwrap(), []);
         }
@@ -166,7 +162,7 @@ async fn that_no_logs_are_to_be_had_is_said_when_every_node_refuses_them() {
     let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, PATIENT);
     for (node, trouble) in nodes.iter().zip([LogsTrouble::Transient, LogsTrouble::NotSupported]) {
         let lead = bench.pool.lead().await.unwrap();
-        assert_eq!(*lead.endpoint(), *node.url());
+        assert_eq!(*lead.name(), *node.url());
         assert_eq!(lead.logs(1, 2, &[CONTRACT]).await.unwrap_err().trouble, trouble);
     }
 }

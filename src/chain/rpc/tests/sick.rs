@@ -115,6 +115,7 @@ async fn alone(sickness: Sickness, kind: &str) {
     while timed(&bench).await.1 != Some("given_up") {
         tries += 1;
         assert!(tries <= 3, "it is asked again and again");
+        bench.pool.tick().await;
     }
     let (reads, fault) = (patient.reads(), read(&bench).await.unwrap_err());
     assert_eq!(patient.reads(), reads, "it is left alone");
@@ -338,11 +339,29 @@ async fn a_node_that_says_for_how_long_is_left_alone_for_so_long() {
     assert_eq!(timed(&bench).await.1, Some("rate_limited"));
     assert_eq!(timed(&bench).await.1, Some("given_up"), "at once");
     patient.recovers();
-    bench.clock.advance_secs(19);
+    bench.clock.advance_secs(4);
     bench.pool.tick().await;
     assert_eq!(timed(&bench).await.1, Some("given_up"));
-    bench.clock.advance_secs(2);
+    bench.clock.advance_secs(1);
     bench.pool.tick().await;
+    read(&bench).await.unwrap();
+}
+
+/// Each of these reads is too slow at every node. They take the nodes from nobody.
+#[tokio::test]
+async fn contracts_that_are_too_slow_everywhere_give_no_node_up() {
+    let slow: Sickness = |request| vital(request).unwrap_or(Reply::Hang);
+    let nodes = [Patient::sick(slow).await, Patient::sick(slow).await];
+    let bench = bench(&nodes.each_ref().map(|patient| patient.node.url()), ALL, SHORT);
+    for _ in 0..2 {
+        let reads = tokio::join!(read(&bench), read(&bench), read(&bench), read(&bench));
+        for read in [reads.0, reads.1, reads.2, reads.3] {
+            assert_eq!(cause(&read.unwrap_err()).kind(), "timeout");
+        }
+        bench.pool.tick().await;
+    }
+    assert!(nodes.iter().all(|patient| is_fit(&bench, &patient.node)));
+    nodes.iter().for_each(Patient::recovers);
     read(&bench).await.unwrap();
 }
 
