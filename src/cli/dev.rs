@@ -128,7 +128,7 @@ impl Dev {
             fs::write(key_file(folder, agent.id), agent.key)?;
         }
         let config = format!(
-            "[listen]\napi = \"{}\"\ngateway = [\"{}\"]\nadmin = \"{}\"\n\n[chain]\nrpc_urls = [\"http://{}\"]\nmax_head_age = \"0s\"\nmulticall = \"{}\"\n\n\
+            "[listen]\napi = \"{}\"\ngateway = [\"{}\"]\nadmin = \"{}\"\n\n[chain]\nrpc_urls = [\"http://{}\"]\nmulticall = \"{}\"\n\n\
              [chain.contracts]\nidentity = \"{}\"\nstake_vault = \"{}\"\nreputation = \"{}\"\nvalidation = \"{}\"\n\
              organization = \"{}\"\n\n[store]\nkind = \"embedded\"\npath = {:?}\n",
             self.api,

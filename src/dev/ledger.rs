@@ -1,4 +1,5 @@
-//! The blocks, and how a transaction becomes one: one transaction, one block.
+//! The blocks, and how a transaction becomes one: one transaction, one block. Without any there is an empty block a minute,
+//! as soon as somebody asks.
 //!
 //! Must not know JSON, locks or the clock: time is an argument.
 
@@ -11,6 +12,9 @@ use revm::context::result::ExecutionResult;
 
 use crate::dev::evm::{self, ExecutionError, Message, Outcome, Setting};
 use crate::dev::state::{STATE_BLOCKS_KEPT, State, StateAt};
+
+/// How long there may be no block, in seconds. Well below what is taken for a node that stands still.
+pub(super) const IDLE_SECS_MAX: u64 = 60;
 
 /// The whole chain. Blocks, transactions and logs are kept for good, state for [`STATE_BLOCKS_KEPT`] blocks.
 pub(super) struct Ledger {
@@ -123,6 +127,14 @@ impl Ledger {
     pub(super) fn transaction(&self, hash: B256) -> Option<(&Block, &MinedTransaction)> {
         let block = self.block(*self.block_of_transaction.get(&hash)?)?;
         Some((block, block.transaction.as_ref()?))
+    }
+
+    /// Makes an empty block when there was none for a while. A chain without traffic goes on, too; one that does not looks
+    /// like a node that stands still.
+    pub(super) fn go_on(&mut self, now: u64) {
+        if now.saturating_sub(self.head().timestamp) >= IDLE_SECS_MAX {
+            self.mine_empty(now);
+        }
     }
 
     /// The block whose state a request wants to read.

@@ -35,8 +35,12 @@ pub(super) fn call(chain: &DevChain, method: &str, params: &Params<'_>) -> Answe
         "net_version" => json(&ledger.chain_id.to_string()),
         "eth_chainId" => json(&U64::from(ledger.chain_id)),
         "eth_accounts" => json(&SAMPLE_ACCOUNTS.map(|account| account.address)),
-        "eth_blockNumber" => json(&U64::from(ledger.head().number)),
+        "eth_blockNumber" => {
+            ledger.go_on(chain.now());
+            json(&U64::from(ledger.head().number))
+        }
         "eth_getBlockByNumber" => {
+            ledger.go_on(chain.now());
             let number = ledger.number_of(params.required(0)?);
             block(ledger.block(number), params)
         }
@@ -160,7 +164,22 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::dev::accounts::SAMPLE_ACCOUNTS;
-    use crate::dev::fixture::{ask, chain, deployed, error, result};
+    use crate::dev::fixture::{START_SECONDS, ask, chain, deployed, error, result};
+    use crate::dev::ledger::IDLE_SECS_MAX;
+
+    #[test]
+    fn a_chain_without_traffic_goes_on_by_an_empty_block_a_minute() {
+        let (chain, clock) = chain();
+        let head = || result(&chain, "eth_getBlockByNumber", json!(["latest", false]));
+        let first = head();
+        clock.set(START_SECONDS + IDLE_SECS_MAX - 1);
+        assert_eq!(head(), first);
+        clock.set(START_SECONDS + IDLE_SECS_MAX);
+        assert_eq!(result(&chain, "eth_blockNumber", json!([])), "0x1");
+        let second = head();
+        assert_eq!((&second["parentHash"], &second["transactions"]), (&first["hash"], &json!([])));
+        assert_eq!(second["timestamp"], format!("{:#x}", START_SECONDS + IDLE_SECS_MAX));
+    }
 
     #[test]
     fn the_state_of_128_blocks_can_be_read_and_no_other() {

@@ -48,6 +48,7 @@ mod breaker;
 mod cluster;
 mod custody;
 mod dial;
+mod gathered;
 mod house;
 mod link;
 mod meters;
