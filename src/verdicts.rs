@@ -113,40 +113,23 @@ const fn tier_label(tier: Tier) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Error, Write};
+    use std::io::Error;
     use std::sync::Arc;
 
-    use parking_lot::Mutex;
-    use tracing::Dispatch;
     use tracing::dispatcher::with_default;
 
     use super::Verdicts;
     use crate::pipeline::readiness::{Report, Word};
     use crate::ports::simulated::SimulatedClock;
     use crate::telemetry::metrics::Metrics;
-
-    /// What the log shows.
-    #[derive(Clone, Default)]
-    struct Paper(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Paper {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::telemetry::paper::Paper;
 
     #[test]
     fn what_keeps_from_being_ready_is_said_once_per_change_and_not_per_look() {
         let clock: Arc<dyn crate::ports::clock::Clock> = Arc::new(SimulatedClock::new(1_700_000_000));
         let verdicts = Verdicts::new("api", &Metrics::new().unwrap(), &clock);
         let paper = Paper::default();
-        let writer = paper.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-        with_default(&Dispatch::new(subscriber.finish()), || {
+        with_default(&paper.dispatch(), || {
             for fault in [None, Some("no contract"), Some("no node"), None] {
                 for _ in 0..10 {
                     let chain: Word = fault.map_or(Ok(()), |fault| Err(Arc::new(Error::other(fault))));
@@ -154,9 +137,8 @@ mod tests {
                 }
             }
         });
-        let text = String::from_utf8(paper.0.lock().clone()).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 3, "{text}");
+        let lines = paper.take();
+        assert_eq!(lines.len(), 3, "{lines:?}");
         for (line, said) in
             lines.iter().zip(["not ready: no contract", "not ready: no node", "is well again"])
         {

@@ -46,43 +46,14 @@ impl FaultLog {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Error, Write};
+    use std::io::Error;
     use std::sync::Arc;
 
-    use parking_lot::Mutex;
-    use tracing::Dispatch;
     use tracing::dispatcher::with_default;
 
     use super::FaultLog;
     use crate::ports::simulated::SimulatedClock;
-
-    /// What the log shows.
-    #[derive(Clone, Default)]
-    struct Paper(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Paper {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Paper {
-        fn dispatch(&self) -> Dispatch {
-            let paper = self.clone();
-            let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || paper.clone());
-            Dispatch::new(subscriber.finish())
-        }
-
-        /// The lines since the last look.
-        fn take(&self) -> Vec<String> {
-            let bytes = std::mem::take(&mut *self.0.lock());
-            String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
-        }
-    }
+    use crate::telemetry::paper::Paper;
 
     fn log() -> (FaultLog, Arc<SimulatedClock>, Paper) {
         let clock = Arc::new(SimulatedClock::new(1_700_000_000));

@@ -6,3 +6,5 @@ pub mod faults;
 pub mod log;
 pub mod metered_store;
 pub mod metrics;
+#[cfg(test)]
+pub(crate) mod paper;

@@ -1,0 +1,36 @@
+//! A log for tests: what is said while its dispatch is in force, line by line.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::Dispatch;
+
+/// What the log shows.
+#[derive(Clone, Default)]
+pub(crate) struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Paper {
+    /// What writes on it.
+    pub(crate) fn dispatch(&self) -> Dispatch {
+        let paper = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || paper.clone());
+        Dispatch::new(subscriber.finish())
+    }
+
+    /// The lines since the last look.
+    pub(crate) fn take(&self) -> Vec<String> {
+        let bytes = std::mem::take(&mut *self.0.lock());
+        String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    }
+}
