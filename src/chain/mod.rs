@@ -18,3 +18,6 @@ mod fixture;
 mod redact;
 mod snapshot;
 mod survey;
+#[cfg(feature = "dev-chain")]
+#[cfg(test)]
+mod tests;

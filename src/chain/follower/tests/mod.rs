@@ -3,69 +3,47 @@
 mod drops;
 mod faults;
 
+use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
-use alloy::primitives::{Address, Bytes, U256, bytes};
-use alloy::sol_types::SolCall;
-use parking_lot::Mutex;
-use serde_json::{Value, json};
+use alloy::primitives::{Bytes, U256, bytes};
+use serde_json::json;
 
-use crate::chain::fixture::{Bench, Reply, STALENESS, TestNode, bench};
+use crate::chain::fixture::{Bench, PATIENT, Reply, STALENESS, bench};
 use crate::chain::follower::{Follower, Pursuit};
-use crate::chain::reader::Registries;
+use crate::chain::tests::development::DevScene;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::chain::DevChain;
-use crate::dev::fixture::{deployed, result, send};
+use crate::dev::fixture::result;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::Chain;
 
-/// What a node does instead of answering, by method; nothing: it answers.
-type Trick = Box<dyn Fn(&Value) -> Option<Reply> + Send>;
-
 /// A chain, a node in front of it, and a reader with its follower.
 struct Scene {
-    chain: Arc<DevChain>,
-    node: TestNode,
-    trick: Arc<Mutex<Trick>>,
-    registries: Registries,
+    dev: DevScene,
     bench: Bench,
     follower: Follower,
 }
 
+impl Deref for Scene {
+    type Target = DevScene;
+
+    fn deref(&self) -> &DevScene {
+        &self.dev
+    }
+}
+
 impl Scene {
     async fn new() -> Self {
-        Self::with_timeout(crate::chain::fixture::PATIENT).await
+        Self::with_timeout(PATIENT).await
     }
 
-    async fn with_timeout(request_timeout: std::time::Duration) -> Self {
-        let (chain, on) = deployed();
-        let registries = Registries {
-            identity: on.identity,
-            stake_vault: on.stake_vault,
-            reputation: Some(on.reputation),
-            validation: Some(on.validation),
-            organization: Some(on.organization),
-            multicall: on.multicall,
-        };
-        let chain = Arc::new(chain);
-        let trick: Arc<Mutex<Trick>> = Arc::new(Mutex::new(Box::new(|_| None)));
-        let (answering, tricked) = (Arc::clone(&chain), Arc::clone(&trick));
-        let node = TestNode::start(move |request| {
-            (tricked.lock())(request).unwrap_or_else(|| {
-                let answer = answering.answer(request.to_string().as_bytes());
-                Reply::Http(200, String::from_utf8(answer).unwrap())
-            })
-        });
-        let node = node.await;
-        let bench = bench(&[node.url()], registries, request_timeout);
+    async fn with_timeout(request_timeout: Duration) -> Self {
+        let dev = DevScene::new().await;
+        let bench = bench(&[dev.node.url()], dev.registries, request_timeout);
         let follower = bench.reader.follower();
-        Self { chain, node, trick, registries, bench, follower }
-    }
-
-    /// Makes the node answer as it is told from now on.
-    fn play(&self, trick: impl Fn(&Value) -> Option<Reply> + Send + 'static) {
-        *self.trick.lock() = Box::new(trick);
+        Self { dev, bench, follower }
     }
 
     /// Lets the node answer one method with an error.
@@ -73,16 +51,6 @@ impl Scene {
         self.play(move |request| {
             (request["method"] == method).then(|| Reply::Error(code, message.to_owned(), None))
         });
-    }
-
-    fn call(&self, to: Address, call: &impl SolCall) {
-        send(&self.chain, to, call);
-    }
-
-    /// Sends a transaction from the account that owns the agent.
-    fn call_as(&self, agent: u64, call: &impl SolCall) {
-        let from = SAMPLE_ACCOUNTS[usize::try_from(agent).unwrap()].address;
-        self.chain.send(from, Some(self.registries.identity), call.abi_encode().into()).unwrap();
     }
 
     /// A log of the identity registry that no table has: for one block its code is one that writes a log and ends.

@@ -3,63 +3,22 @@
 use std::sync::Arc;
 
 use alloy::primitives::{Address, B256, I256, U256};
-use alloy::sol_types::SolCall;
-use serde_json::Value;
 
 use super::agent;
 use crate::chain::fault::ReadError;
-use crate::chain::fixture::{Bench, LIFETIME, PATIENT, Reply, TestNode, bench, cause};
+use crate::chain::fixture::{Bench, LIFETIME, PATIENT, bench, cause};
 use crate::chain::reader::Registries;
 use crate::chain::rpc::lead::BlockId;
 use crate::chain::rpc::{At, Deadline, Lane, Terms};
 use crate::chain::snapshot::{owner_call, read_owner};
+use crate::chain::tests::development::DevScene;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::chain::DevChain;
-use crate::dev::fixture::{Identity, create, deployed, send};
+use crate::dev::fixture::{Identity, create, send};
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::{Asker, Chain};
 
-struct Scene {
-    chain: Arc<DevChain>,
-    node: TestNode,
-    registries: Registries,
-}
-
-impl Scene {
-    async fn new() -> Self {
-        let (chain, on) = deployed();
-        let registries = Registries {
-            identity: on.identity,
-            stake_vault: on.stake_vault,
-            reputation: Some(on.reputation),
-            validation: Some(on.validation),
-            organization: Some(on.organization),
-            multicall: on.multicall,
-        };
-        let chain = Arc::new(chain);
-        let answering = Arc::clone(&chain);
-        let answer = move |request: &Value| {
-            let answer = answering.answer(request.to_string().as_bytes());
-            Reply::Http(200, String::from_utf8(answer).unwrap())
-        };
-        Self { chain, node: TestNode::start(answer).await, registries }
-    }
-
-    fn bench(&self, registries: Registries) -> Bench {
-        bench(&[self.node.url()], registries, PATIENT)
-    }
-
-    fn transfer(&self, id: u64, to: Address) {
-        let from = SAMPLE_ACCOUNTS[usize::try_from(id).unwrap()].address;
-        let call = Identity::transferFromCall { from, to, id: U256::from(id) };
-        self.chain.send(from, Some(self.registries.identity), call.abi_encode().into()).unwrap();
-    }
-
-    fn burn(&self, id: u64) {
-        let from = SAMPLE_ACCOUNTS[usize::try_from(id).unwrap()].address;
-        let call = Identity::burnCall { id: U256::from(id) };
-        self.chain.send(from, Some(self.registries.identity), call.abi_encode().into()).unwrap();
-    }
+fn bench_of(scene: &DevScene, registries: Registries) -> Bench {
+    bench(&[scene.node.url()], registries, PATIENT)
 }
 
 fn lifetime_micros() -> u64 {
@@ -72,8 +31,8 @@ async fn profile(bench: &Bench, id: u64) -> Option<Arc<TrustProfile>> {
 
 #[tokio::test]
 async fn a_profile_is_what_the_registries_say_read_in_one_call() {
-    let scene = Scene::new().await;
-    let bench = scene.bench(scene.registries);
+    let scene = DevScene::new().await;
+    let bench = bench_of(&scene, scene.registries);
     let read = profile(&bench, 4).await.unwrap();
     assert_eq!(read.owner, SAMPLE_ACCOUNTS[4].address);
     assert_eq!(read.stake, U256::from(500_000) * U256::from(10).pow(U256::from(18)));
@@ -90,7 +49,7 @@ async fn a_profile_is_what_the_registries_say_read_in_one_call() {
 
 #[tokio::test]
 async fn only_an_agent_that_is_not_minted_is_nobody() {
-    let scene = Scene::new().await;
+    let scene = DevScene::new().await;
     for name in ["", "LegacyIdentity", "ZeroOwnerIdentity"] {
         let mut registries = scene.registries;
         if !name.is_empty() {
@@ -101,7 +60,7 @@ async fn only_an_agent_that_is_not_minted_is_nobody() {
                 &Identity::mintCall { to: SAMPLE_ACCOUNTS[1].address, uri: "u".into() },
             );
         }
-        let bench = scene.bench(registries);
+        let bench = bench_of(&scene, registries);
         assert_eq!(
             bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(),
             Some(SAMPLE_ACCOUNTS[1].address),
@@ -118,8 +77,8 @@ async fn only_an_agent_that_is_not_minted_is_nobody() {
 
 #[tokio::test]
 async fn a_cached_profile_costs_no_call_within_its_lifetime_and_one_afterwards() {
-    let scene = Scene::new().await;
-    let bench = scene.bench(scene.registries);
+    let scene = DevScene::new().await;
+    let bench = bench_of(&scene, scene.registries);
     for _ in 0..3 {
         profile(&bench, 1).await.unwrap();
     }
@@ -135,8 +94,8 @@ async fn a_cached_profile_costs_no_call_within_its_lifetime_and_one_afterwards()
 
 #[tokio::test]
 async fn owners_and_latest_profiles_are_never_taken_from_the_cache() {
-    let scene = Scene::new().await;
-    let bench = scene.bench(scene.registries);
+    let scene = DevScene::new().await;
+    let bench = bench_of(&scene, scene.registries);
     let (old, new) = (SAMPLE_ACCOUNTS[2].address, SAMPLE_ACCOUNTS[8].address);
     assert_eq!(profile(&bench, 2).await.unwrap().owner, old);
     assert_eq!(bench.reader.owner(agent(2), Asker::Stranger).await.unwrap(), Some(old));
@@ -150,8 +109,8 @@ async fn owners_and_latest_profiles_are_never_taken_from_the_cache() {
 
 #[tokio::test]
 async fn a_read_at_a_block_says_how_it_was_then() {
-    let scene = Scene::new().await;
-    let bench = scene.bench(scene.registries);
+    let scene = DevScene::new().await;
+    let bench = bench_of(&scene, scene.registries);
     let block = bench.pool.lead().await.unwrap().block(BlockId::Latest).await.unwrap().unwrap();
     let (old, new) = (SAMPLE_ACCOUNTS[2].address, SAMPLE_ACCOUNTS[8].address);
     scene.transfer(2, new);
@@ -169,8 +128,8 @@ async fn a_read_at_a_block_says_how_it_was_then() {
 
 #[tokio::test]
 async fn a_thousand_askers_at_once_cost_at_most_two_calls() {
-    let scene = Scene::new().await;
-    let bench = scene.bench(scene.registries);
+    let scene = DevScene::new().await;
+    let bench = bench_of(&scene, scene.registries);
     let ask = |id| {
         let reader = Arc::clone(&bench.reader);
         tokio::spawn(async move {
@@ -193,8 +152,8 @@ async fn a_thousand_askers_at_once_cost_at_most_two_calls() {
 
 #[tokio::test]
 async fn strangers_are_not_cached_and_leave_nothing() {
-    let scene = Scene::new().await;
-    let bench = scene.bench(scene.registries);
+    let scene = DevScene::new().await;
+    let bench = bench_of(&scene, scene.registries);
     for id in 100..150 {
         assert_eq!(profile(&bench, id).await, None);
     }
@@ -205,7 +164,7 @@ async fn strangers_are_not_cached_and_leave_nothing() {
 
     profile(&bench, 1).await.unwrap();
     assert_eq!(bench.reader.cache.len(), 1);
-    scene.burn(1);
+    scene.call_as(1, &Identity::burnCall { id: U256::from(1) });
     bench.clock.advance_micros(lifetime_micros());
     assert_eq!(profile(&bench, 1).await, None);
     assert_eq!(bench.reader.cache.len(), 0, "who is gone is forgotten");
@@ -213,7 +172,7 @@ async fn strangers_are_not_cached_and_leave_nothing() {
 
 #[tokio::test]
 async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() {
-    let scene = Scene::new().await;
+    let scene = DevScene::new().await;
     let nowhere = SAMPLE_ACCOUNTS[9].address;
     type Change = fn(&mut Registries, Address);
     let changes: [(&str, Change); 5] = [
@@ -226,14 +185,14 @@ async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() 
     for (name, change) in changes {
         let mut registries = scene.registries;
         change(&mut registries, nowhere);
-        let bench = scene.bench(registries);
+        let bench = bench_of(&scene, registries);
         let fault = bench.reader.probe().await.unwrap_err();
         assert_eq!(cause(&fault), &ReadError::NoCode(name));
         assert!(fault.to_string().contains(name), "{fault}");
         let fault = bench.reader.profile(agent(1)).await.unwrap_err();
         assert_eq!(cause(&fault), &ReadError::NoCode(name), "and nobody is 404 meanwhile");
     }
-    let bench = scene.bench(scene.registries);
+    let bench = bench_of(&scene, scene.registries);
     bench.reader.probe().await.unwrap();
     let before = (scene.node.all_calls(), scene.node.calls("eth_blockNumber"));
     bench.reader.probe().await.unwrap();
@@ -243,12 +202,12 @@ async fn a_probe_names_the_configuration_key_of_an_address_without_a_contract() 
 
 #[tokio::test]
 async fn without_multicall_the_same_profile_is_read_in_one_call_all_the_same() {
-    let scene = Scene::new().await;
-    let with = scene.bench(scene.registries);
+    let scene = DevScene::new().await;
+    let with = bench_of(&scene, scene.registries);
     let registries = Registries { multicall: SAMPLE_ACCOUNTS[9].address, ..scene.registries };
-    let probed = scene.bench(registries);
+    let probed = bench_of(&scene, registries);
     probed.reader.probe().await.unwrap();
-    for without in [probed, scene.bench(registries)] {
+    for without in [probed, bench_of(&scene, registries)] {
         for id in 0..7 {
             assert_eq!(profile(&without, id).await, profile(&with, id).await, "agent {id}");
         }
@@ -261,13 +220,13 @@ async fn without_multicall_the_same_profile_is_read_in_one_call_all_the_same() {
 /// What a creation returns is bounded like a contract's code; a longer profile comes back in another way.
 #[tokio::test]
 async fn without_multicall_a_profile_longer_than_a_contract_may_be_is_read_too() {
-    let scene = Scene::new().await;
+    let scene = DevScene::new().await;
     let identity = create(&scene.chain, "AbsurdStrings");
     let to = SAMPLE_ACCOUNTS[1].address;
     send(&scene.chain, identity, &Identity::mintCall { to, uri: "u".into() });
     let with = Registries { identity, ..scene.registries };
     let without = Registries { multicall: SAMPLE_ACCOUNTS[9].address, ..with };
-    let (with, without) = (scene.bench(with), scene.bench(without));
+    let (with, without) = (bench_of(&scene, with), bench_of(&scene, without));
     for bytes in [1_000, 23_000, 24_576, 25_000, 100_000] {
         let set = Identity::setLengthCall { id: U256::from(1), uriBytes: U256::from(bytes) };
         send(&scene.chain, identity, &set);
@@ -279,15 +238,15 @@ async fn without_multicall_a_profile_longer_than_a_contract_may_be_is_read_too()
 
 #[tokio::test]
 async fn an_owner_without_contract_is_a_fault_and_not_a_missing_agent() {
-    let scene = Scene::new().await;
-    let bench = scene.bench(Registries { identity: SAMPLE_ACCOUNTS[9].address, ..scene.registries });
+    let scene = DevScene::new().await;
+    let bench = bench_of(&scene, Registries { identity: SAMPLE_ACCOUNTS[9].address, ..scene.registries });
     let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
     assert_eq!(cause(&fault), &ReadError::NoCode("chain.contracts.identity"));
 }
 
 #[tokio::test]
 async fn a_string_as_long_as_a_novel_is_cut() {
-    let scene = Scene::new().await;
+    let scene = DevScene::new().await;
     let identity = create(&scene.chain, "AbsurdStrings");
     let to = SAMPLE_ACCOUNTS[1].address;
     send(&scene.chain, identity, &Identity::mintCall { to, uri: "u".into() });
@@ -296,7 +255,7 @@ async fn a_string_as_long_as_a_novel_is_cut() {
         identity,
         &Identity::setLengthCall { id: U256::from(1), uriBytes: U256::from(300_000) },
     );
-    let bench = scene.bench(Registries { identity, ..scene.registries });
+    let bench = bench_of(&scene, Registries { identity, ..scene.registries });
     let read = profile(&bench, 1).await.unwrap();
     assert_eq!((read.metadata_uri.len(), read.owner), (16 * 1024, to));
 }
