@@ -1,10 +1,11 @@
 //! Follows the chain: a poll at each interval, and what it drops from the cache.
 //!
-//! `trail` decides what a head means and what to ask next, `events` whom a log concerns, `touch` is what others may know
-//! of it, `journal` says it in the log and the metrics. Here is the loop around them, and the only IO.
+//! `trail` decides what a head means and what to ask next, `overlap` what to ask again, `events` whom a log concerns,
+//! `touch` is what others may know of it, `journal` says it in the log and the metrics. Here is the loop around them, and the only IO.
 
 pub(super) mod events;
 mod journal;
+mod overlap;
 mod span;
 pub(super) mod touch;
 mod trail;
@@ -137,7 +138,7 @@ impl Pursuit<'_> {
         if self.is_refused_by(&node, now_micros) {
             return Ok((Learned::NoLogs(None), node));
         }
-        let mut step = self.trail.head(head, &node);
+        let mut step = self.trail.head(head, &node, now_micros);
         loop {
             step = match step {
                 // A beginning asks for no logs: whether there are any is found out here.

@@ -23,6 +23,11 @@ impl Span {
         from.saturating_add(self.blocks - 1).min(end)
     }
 
+    /// The first block of a request for as many blocks as can be, that ends with `end`.
+    pub(super) const fn first_of(&self, end: u64) -> u64 {
+        end.saturating_sub(self.blocks - 1)
+    }
+
     /// A request from `from` up to `end` was too large. False when it was for one block only.
     pub(super) fn shrink(&mut self, from: u64, end: u64) -> bool {
         let asked = self.last_of(from, end) - from + 1;

@@ -10,15 +10,12 @@ use std::sync::Arc;
 use alloy::primitives::{Address, B256};
 
 use crate::chain::follower::events::{Culprit, Drops};
+use crate::chain::follower::overlap::Overlap;
 use crate::chain::follower::span::Span;
 use crate::chain::rpc::lead::{BlockMark, LogMark};
 
 /// How many followed blocks are remembered.
 const MARKS_MAX: usize = 256;
-
-/// How many blocks are asked for once more at each poll. Behind one URL there may be many nodes, and the one that is
-/// asked for logs may lag behind the one that told the head: what it left out is found by a later poll.
-pub(super) const OVERLAP_BLOCKS: u64 = 16;
 
 /// Beyond so many new blocks their logs are not read: everything cached goes instead.
 pub(super) const GAP_BLOCKS_MAX: u64 = 5_000;
@@ -85,8 +82,7 @@ pub(super) struct Trail {
     unknown_to: Option<Arc<str>>,
     /// The block whose logs were too many at the last poll.
     unread: Option<u64>,
-    /// The last block's logs were read at two polls.
-    looked_twice: bool,
+    overlap: Overlap,
     seen: HashSet<LogId>,
     span: Span,
     organizations: Option<Address>,
@@ -99,9 +95,16 @@ type LogId = (u64, B256, u64);
 /// The poll under way.
 #[derive(Debug)]
 struct Poll {
+    told: Told,
+    stage: Stage,
+}
+
+/// What a poll began with.
+#[derive(Debug, Clone)]
+struct Told {
     head: BlockMark,
     node: Arc<str>,
-    stage: Stage,
+    asked_micros: u64,
 }
 
 #[derive(Debug)]
@@ -123,7 +126,7 @@ impl Trail {
             told_by: Arc::from(""),
             unknown_to: None,
             unread: None,
-            looked_twice: true,
+            overlap: Overlap::new(0, 0),
             seen: HashSet::new(),
             span: Span::new(),
             organizations,
@@ -131,38 +134,38 @@ impl Trail {
         }
     }
 
-    /// Begins a poll with the head that a node told. A poll that was begun before and not finished changed nothing.
-    pub(super) fn head(&mut self, head: BlockMark, node: &Arc<str>) -> Step {
+    /// Begins a poll with the head that a node told when it was asked at `asked_micros`. A poll that was begun before and
+    /// not finished changed nothing.
+    pub(super) fn head(&mut self, head: BlockMark, node: &Arc<str>, asked_micros: u64) -> Step {
         if head.number > HEAD_MAX {
             return Step::Done(Outcome::Behind);
         }
-        let node = Arc::clone(node);
-        let poll = |stage| Some(Poll { head, node: Arc::clone(&node), stage });
-        let Some(last) = self.marks.back().copied() else { return self.restart(head, &node, Why::Start) };
+        let told = Told { head, node: Arc::clone(node), asked_micros };
+        let Some(last) = self.marks.back().copied() else { return self.restart(told, Why::Start) };
         if head.hash == last.hash
             || (head.number == last.number.saturating_add(1) && head.parent == last.hash)
         {
-            return self.begin_reading(head, &node);
+            return self.begin_reading(told);
         }
         if head.number > last.number.saturating_add(GAP_BLOCKS_MAX) {
-            return self.restart(head, &node, Why::Gap);
+            return self.restart(told, Why::Gap);
         }
         if head.number == last.number || head.number == last.number.saturating_add(1) {
-            return self.restart(head, &node, Why::Reorganized);
+            return self.restart(told, Why::Reorganized);
         }
         // The last of ours that the node should have, whichever of the two is ahead.
         let Some(ours) = self.marks.iter().rev().find(|mark| mark.number <= head.number).copied() else {
-            return self.restart(head, &node, Why::Reorganized);
+            return self.restart(told, Why::Reorganized);
         };
         if ours.number == head.number {
             return if ours.hash == head.hash {
-                self.poll = poll(Stage::LookingAhead);
+                self.poll = Some(Poll { told, stage: Stage::LookingAhead });
                 Step::Block(last.number)
             } else {
-                self.restart(head, &node, Why::Reorganized)
+                self.restart(told, Why::Reorganized)
             };
         }
-        self.poll = poll(Stage::Comparing { ours });
+        self.poll = Some(Poll { told, stage: Stage::Comparing { ours } });
         Step::Block(ours.number)
     }
 
@@ -171,19 +174,19 @@ impl Trail {
         let (Some(last), Some(poll)) = (self.marks.back().copied(), self.poll.take()) else {
             return Step::Done(Outcome::Behind);
         };
-        let Poll { head, node, stage } = poll;
+        let Poll { told, stage } = poll;
         let asked = match &stage {
             Stage::Comparing { ours } => *ours,
             Stage::LookingAhead | Stage::Reading { .. } => last,
         };
         match found {
-            None => self.not_known(head, &node),
-            Some(found) if found.hash != asked.hash => self.restart(head, &node, Why::Reorganized),
+            None => self.not_known(told),
+            Some(found) if found.hash != asked.hash => self.restart(told, Why::Reorganized),
             Some(_) if asked != last => {
-                self.poll = Some(Poll { head, node, stage: Stage::LookingAhead });
+                self.poll = Some(Poll { told, stage: Stage::LookingAhead });
                 Step::Block(last.number)
             }
-            Some(_) if head.number > last.number => self.begin_reading(head, &node),
+            Some(_) if told.head.number > last.number => self.begin_reading(told),
             // The head came from a part of the node that lags; another part knows ours still.
             Some(_) => {
                 self.unknown_to = None;
@@ -194,14 +197,14 @@ impl Trail {
 
     /// The logs that were asked for.
     pub(super) fn logs(&mut self, logs: &[LogMark]) -> Step {
-        let Some(Poll { head, node, stage: Stage::Reading { from, requests, of_each, mut drops, mut read } }) =
+        let Some(Poll { told, stage: Stage::Reading { from, requests, of_each, mut drops, mut read } }) =
             self.poll.take()
         else {
             return Step::Done(Outcome::Behind);
         };
         for log in logs {
-            if self.contradicts(log, head) {
-                return self.restart(head, &node, Why::Reorganized);
+            if self.contradicts(log, told.head) {
+                return self.restart(told, Why::Reorganized);
             }
             let id = (log.block_number, log.block_hash, log.log_index);
             if !self.seen.contains(&id) {
@@ -209,24 +212,27 @@ impl Trail {
                 read.push(id);
             }
         }
-        let to = if of_each { from } else { self.span.last_of(from, head.number) };
+        let to = if of_each { from } else { self.span.last_of(from, told.head.number) };
         if !of_each {
             self.span.was_read(from, to);
         }
         let from = to.saturating_add(1);
-        self.read_on(head, node, Stage::Reading { from, requests, of_each: false, drops, read })
+        self.read_on(told, Stage::Reading { from, requests, of_each: false, drops, read })
     }
 
     /// The node finds that too many logs were asked for at once.
     pub(super) fn too_large(&mut self) -> Step {
-        let Some(Poll { head, node, stage: Stage::Reading { from, requests, of_each, mut drops, read } }) =
+        let Some(Poll { told, stage: Stage::Reading { from, requests, of_each, mut drops, read } }) =
             self.poll.take()
         else {
             return Step::Done(Outcome::Behind);
         };
         if !of_each {
-            let of_each = !self.span.shrink(from, head.number);
-            return self.read_on(head, node, Stage::Reading { from, requests, of_each, drops, read });
+            let is_one = !self.span.shrink(from, told.head.number);
+            // What is asked for once more need not be had at any price.
+            let first = self.first_of(told.head);
+            let (from, of_each) = if first > from { (first, false) } else { (from, is_one) };
+            return self.read_on(told, Stage::Reading { from, requests, of_each, drops, read });
         }
         if self.unread != Some(from) {
             self.unread = Some(from);
@@ -235,7 +241,7 @@ impl Trail {
         // What stands in this one block can't be read, and could not be before: it may be anything.
         drops.concern_everybody(Culprit::Block(from));
         let from = from.saturating_add(1);
-        self.read_on(head, node, Stage::Reading { from, requests, of_each: false, drops, read })
+        self.read_on(told, Stage::Reading { from, requests, of_each: false, drops, read })
     }
 
     /// Forgets everything: the next head is a beginning.
@@ -245,74 +251,82 @@ impl Trail {
         self.poll = None;
     }
 
-    fn begin_reading(&mut self, head: BlockMark, node: &Arc<str>) -> Step {
-        let Some(last) = self.marks.back() else { return self.restart(head, node, Why::Start) };
-        // A head that has been looked at twice has nothing new, nor have the blocks below it.
-        let from = if head.hash == last.hash && self.looked_twice {
-            head.number.saturating_add(1)
-        } else {
-            let overlap = last.number.saturating_add(1).saturating_sub(OVERLAP_BLOCKS);
-            overlap.max(self.began_at.saturating_add(1))
-        };
+    fn begin_reading(&mut self, told: Told) -> Step {
+        let Some(last) = self.marks.back() else { return self.restart(told, Why::Start) };
+        if told.head.hash == last.hash && !self.overlap.is_due(told.asked_micros) {
+            return self.confirm(told, Drops::default());
+        }
+        let from = self.first_of(told.head);
         let (drops, read) = (Drops::default(), Vec::new());
-        let stage = Stage::Reading { from, requests: 0, of_each: false, drops, read };
-        self.read_on(head, Arc::clone(node), stage)
+        self.read_on(told, Stage::Reading { from, requests: 0, of_each: false, drops, read })
     }
 
-    fn read_on(&mut self, head: BlockMark, node: Arc<str>, stage: Stage) -> Step {
+    /// The first block whose logs are asked for. What one request has room for costs no further one.
+    fn first_of(&self, head: BlockMark) -> u64 {
+        let again = self.overlap.first(self.span.first_of(head.number));
+        again.max(self.began_at.saturating_add(1))
+    }
+
+    fn read_on(&mut self, told: Told, stage: Stage) -> Step {
         let Stage::Reading { from, requests, of_each, drops, read } = stage else {
             return Step::Done(Outcome::Behind);
         };
-        if from > head.number {
-            return self.finish(head, node, drops, read);
+        if from > told.head.number {
+            return self.finish(told, drops, read);
         }
         if requests == LOG_REQUESTS_MAX {
-            return self.restart(head, &node, Why::Gap);
+            return self.restart(told, Why::Gap);
         }
-        let to = self.span.last_of(from, head.number);
+        let to = self.span.last_of(from, told.head.number);
         let stage = Stage::Reading { from, requests: requests + 1, of_each, drops, read };
-        self.poll = Some(Poll { head, node, stage });
+        self.poll = Some(Poll { told, stage });
         if of_each { Step::LogsOfEach { block: from } } else { Step::Logs { from, to } }
     }
 
     /// Only here does a poll leave a trace: what is given up half-way is read again as a whole.
-    fn finish(&mut self, head: BlockMark, node: Arc<str>, drops: Drops, read: Vec<LogId>) -> Step {
-        self.told_by = node;
-        self.unknown_to = None;
-        self.unread = None;
-        self.looked_twice = self.marks.back().is_some_and(|last| last.hash == head.hash);
-        if !self.looked_twice {
+    fn finish(&mut self, told: Told, drops: Drops, read: Vec<LogId>) -> Step {
+        let head = told.head;
+        if self.marks.back().is_none_or(|last| last.hash != head.hash) {
             self.marks.push_back(head);
             if self.marks.len() > MARKS_MAX {
                 self.marks.pop_front();
             }
         }
-        let oldest = head.number.saturating_add(1).saturating_sub(OVERLAP_BLOCKS);
+        self.overlap.was_read(head.number, told.asked_micros);
+        let oldest = self.overlap.first(0);
         self.seen.retain(|(number, _, _)| *number >= oldest);
         let room = SEEN_MAX.saturating_sub(self.seen.len());
         self.seen.extend(read.into_iter().filter(|(number, _, _)| *number >= oldest).take(room));
-        Step::Done(Outcome::Followed { head, drops })
+        self.confirm(told, drops)
     }
 
-    fn restart(&mut self, head: BlockMark, node: &Arc<str>, why: Why) -> Step {
+    fn confirm(&mut self, told: Told, drops: Drops) -> Step {
+        self.told_by = told.node;
+        self.unknown_to = None;
+        self.unread = None;
+        Step::Done(Outcome::Followed { head: told.head, drops })
+    }
+
+    fn restart(&mut self, told: Told, why: Why) -> Step {
+        let head = told.head;
         self.forget();
         self.marks.push_back(head);
         self.began_at = head.number;
-        self.told_by = Arc::clone(node);
+        self.overlap = Overlap::new(head.number, told.asked_micros);
+        self.told_by = told.node;
         self.unknown_to = None;
         self.unread = None;
-        self.looked_twice = true;
         Step::Done(Outcome::Restarted { head, why })
     }
 
     /// The node does not know the last block. Another node than the one that told it may just be slower, and so may a
     /// part of the same. But when the same one says so twice, it has thrown the block away.
-    fn not_known(&mut self, head: BlockMark, node: &Arc<str>) -> Step {
-        let again = self.unknown_to.as_ref() == Some(node);
-        if again && self.told_by == *node {
-            return self.restart(head, node, Why::RolledBack);
+    fn not_known(&mut self, told: Told) -> Step {
+        let again = self.unknown_to.as_ref() == Some(&told.node);
+        if again && self.told_by == told.node {
+            return self.restart(told, Why::RolledBack);
         }
-        self.unknown_to = Some(Arc::clone(node));
+        self.unknown_to = Some(told.node);
         Step::Done(Outcome::Behind)
     }
 

@@ -1,5 +1,5 @@
 //! A simulated chain: agents whose state changes by logs, reorganizations, gaps, nodes that bear few logs at once, and
-//! back ends that lag when they are asked for logs. Whatever happens, what the cache would serve after a poll that saw
+//! back ends that lag when they are asked for logs, by blocks or by time. Whatever happens, what the cache would serve after a poll that saw
 //! everything is the state at the followed block.
 
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use proptest::{collection, prop_oneof, proptest};
 
 use super::{block, node, word};
 use crate::chain::cache::{Lifetimes, Plan, ProfileCache, Source, Ticket};
-use crate::chain::follower::trail::{OVERLAP_BLOCKS, Outcome, Step, Trail};
+use crate::chain::follower::overlap::{BLOCKS_MIN, LAG_MICROS};
+use crate::chain::follower::trail::{Outcome, Step, Trail};
 use crate::chain::rpc::lead::{BlockMark, LogMark};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
@@ -29,6 +30,16 @@ struct Block {
     mark: BlockMark,
     state: State,
     logs: Vec<LogMark>,
+    mined_micros: u64,
+}
+
+/// Of which blocks a node's answer about logs knows nothing yet.
+#[derive(Debug, Clone, Copy)]
+enum Lag {
+    /// The newest ones.
+    Blocks(u64),
+    /// Those that are younger.
+    Micros(u64),
 }
 
 #[derive(Debug, Clone)]
@@ -45,10 +56,10 @@ enum Event {
     Mine(Vec<Change>),
     /// So many blocks are replaced, by one more than so many.
     Reorganize(u64, Vec<Change>),
-    /// A poll; the node bears so many blocks at once, and its logs lack so many of the newest blocks.
+    /// A poll; the node bears so many blocks at once, and its logs lack the newest blocks.
     Poll {
         cap: u64,
-        lag: u64,
+        lag: Lag,
     },
     /// A poll that breaks off after so many answers.
     BrokenPoll(u32),
@@ -57,6 +68,10 @@ enum Event {
     End,
     /// So many blocks at once.
     Sleep(u64),
+    /// So many blocks, one each 50 ms.
+    Run(u64),
+    /// Time without blocks.
+    Wait(u64),
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -74,12 +89,28 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => changes().prop_map(Event::Mine),
         1 => (0..6_u64, changes()).prop_map(|(depth, changes)| Event::Reorganize(depth, changes)),
-        6 => (1..40_u64, 0..OVERLAP_BLOCKS).prop_map(|(cap, lag)| Event::Poll { cap, lag }),
-        4 => (1..40_u64).prop_map(|cap| Event::Poll { cap, lag: 0 }),
+        6 => (1..40_u64, 0..BLOCKS_MIN).prop_map(|(cap, lag)| Event::Poll { cap, lag: Lag::Blocks(lag) }),
+        4 => (1..40_u64).prop_map(|cap| Event::Poll { cap, lag: Lag::Blocks(0) }),
         2 => (0..4_u32).prop_map(Event::BrokenPoll),
         6 => (0..AGENTS).prop_map(Event::Begin),
         6 => any::<bool>().prop_map(|_| Event::End),
         1 => (1..60_u64).prop_map(Event::Sleep),
+    ]
+}
+
+/// A quick chain, and a node that bears as much as is asked for and lags by time.
+fn quick_event() -> impl Strategy<Value = Event> {
+    let changes = || collection::vec(change(), 0..3);
+    let poll = |lag| Event::Poll { cap: u64::MAX, lag: Lag::Micros(lag) };
+    prop_oneof![
+        6 => changes().prop_map(Event::Mine),
+        1 => (0..6_u64, changes()).prop_map(|(depth, changes)| Event::Reorganize(depth, changes)),
+        4 => (1..40_u64).prop_map(Event::Run),
+        2 => (1..4 * SECOND).prop_map(Event::Wait),
+        6 => (0..LAG_MICROS).prop_map(poll),
+        4 => Just(poll(0)),
+        6 => (0..AGENTS).prop_map(Event::Begin),
+        6 => any::<bool>().prop_map(|_| Event::End),
     ]
 }
 
@@ -99,7 +130,12 @@ impl Model {
     fn new() -> Self {
         let lifetimes =
             Lifetimes { poll_interval: Duration::from_secs(1), max_staleness: Duration::from_secs(100) };
-        let genesis = Block { mark: block(0, 0), state: ([1; AGENTS as usize], false), logs: Vec::new() };
+        let genesis = Block {
+            mark: block(0, 0),
+            state: ([1; AGENTS as usize], false),
+            logs: Vec::new(),
+            mined_micros: 0,
+        };
         Self {
             chain: vec![genesis],
             forks: 0,
@@ -150,13 +186,13 @@ impl Model {
             };
             logs.push(log);
         }
-        self.chain.push(Block { mark, state, logs });
+        self.chain.push(Block { mark, state, logs, mined_micros: self.now });
     }
 
     /// One poll against the chain as it is; gives up after `answers` answers.
-    fn poll(&mut self, cap: u64, lag: u64, mut answers: u32) {
+    fn poll(&mut self, cap: u64, lag: Lag, mut answers: u32) {
         let (asked_at, mut missed) = (self.now, false);
-        let mut step = self.trail.head(self.head().mark, &node("a"));
+        let mut step = self.trail.head(self.head().mark, &node("a"), asked_at);
         loop {
             if let Step::Done(outcome) = step {
                 return self.settle(outcome, asked_at);
@@ -172,16 +208,23 @@ impl Model {
                 }
                 Step::Logs { from, to } if to - from >= cap => self.trail.too_large(),
                 Step::Logs { from, to } => {
-                    let last = self.head().mark.number.saturating_sub(lag);
                     let asked = self.chain.iter().filter(|block| (from..=to).contains(&block.mark.number));
-                    let logs: Vec<_> = asked.flat_map(|block| block.logs.clone()).collect();
-                    let told: Vec<_> = logs.iter().filter(|log| log.block_number <= last).cloned().collect();
-                    missed |= told.len() < logs.len();
+                    let (known, lacking): (Vec<_>, Vec<_>) = asked.partition(|block| self.knows(lag, block));
+                    let told: Vec<_> = known.into_iter().flat_map(|block| block.logs.clone()).collect();
+                    missed |= lacking.iter().any(|block| !block.logs.is_empty());
                     self.has_missed = missed;
                     self.trail.logs(&told)
                 }
                 Step::LogsOfEach { .. } | Step::Done(_) => unreachable!(),
             };
+        }
+    }
+
+    /// Whether a node that lags has this block's logs.
+    fn knows(&self, lag: Lag, block: &Block) -> bool {
+        match lag {
+            Lag::Blocks(lag) => block.mark.number <= self.head().mark.number.saturating_sub(lag),
+            Lag::Micros(lag) => block.mined_micros + lag <= self.now,
         }
     }
 
@@ -246,10 +289,15 @@ impl Model {
                 self.poll(cap, lag, u32::MAX);
                 self.check();
             }
-            Event::BrokenPoll(answers) => self.poll(u64::MAX, 0, answers),
+            Event::BrokenPoll(answers) => self.poll(u64::MAX, Lag::Blocks(0), answers),
             Event::Begin(agent) => self.begin(agent),
             Event::End => self.end(),
             Event::Sleep(blocks) => (0..blocks).for_each(|_| self.mine(&[])),
+            Event::Run(blocks) => (0..blocks).for_each(|_| {
+                self.now += SECOND / 20;
+                self.mine(&[]);
+            }),
+            Event::Wait(micros) => self.now += micros,
         }
     }
 
@@ -280,23 +328,33 @@ proptest! {
             model.take(event);
         }
     }
+
+    #[test]
+    fn what_is_served_is_the_state_at_the_head_once_a_node_that_lagged_for_15_seconds_tells_all(
+        events in collection::vec(quick_event(), 1..120),
+    ) {
+        let mut model = Model::new();
+        for event in events {
+            model.take(event);
+        }
+    }
 }
 
 #[test]
 fn the_model_caches_and_drops() {
     let mut model = Model::new();
-    model.poll(10, 0, u32::MAX);
+    model.poll(10, Lag::Blocks(0), u32::MAX);
     for _ in 0..2 {
         model.begin(3);
         model.end();
         model.now += 1;
-        model.poll(10, 0, u32::MAX);
+        model.poll(10, Lag::Blocks(0), u32::MAX);
     }
     assert!(model.cache.get(id(3), model.now).is_some(), "served at the followed block");
     model.mine(&[Change::Stake(2)]);
-    model.poll(10, 0, u32::MAX);
+    model.poll(10, Lag::Blocks(0), u32::MAX);
     assert!(model.cache.get(id(3), model.now).is_some());
     model.mine(&[Change::Stake(3)]);
-    model.poll(10, 0, u32::MAX);
+    model.poll(10, Lag::Blocks(0), u32::MAX);
     assert!(model.cache.get(id(3), model.now).is_none());
 }
