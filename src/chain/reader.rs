@@ -13,7 +13,7 @@ use crate::chain::contracts::Contracts;
 use crate::chain::fault::ReadError;
 use crate::chain::follower::touch::{Mode, Touch};
 use crate::chain::follower::{Follower, Parts};
-use crate::chain::rpc::{At, Deadline, Lane, Pool, Terms};
+use crate::chain::rpc::{At, Deadline, Lane, Pool, Terms, lies_in_what_is_read};
 pub use crate::chain::snapshot::Registries;
 use crate::chain::survey::Survey;
 use crate::domain::agent_id::AgentId;
@@ -109,6 +109,12 @@ impl ChainReader {
         self.cache.get(agent, self.now())
     }
 
+    /// What is said of an agent without a read, if anything is: its profile, or that it can't be read.
+    fn known(&self, agent: AgentId) -> Option<Read<Arc<TrustProfile>>> {
+        let known = self.cached(agent).map(|profile| Ok(Some(profile)));
+        known.or_else(|| self.cache.fault(agent, self.now()).map(Err))
+    }
+
     /// How a read in this lane is made.
     fn terms(&self, lane: Lane) -> Terms {
         Terms { at: At::Latest, lane, deadline: Deadline::after(self.now(), READ_TIME_MAX) }
@@ -116,14 +122,25 @@ impl ChainReader {
 
     /// A profile as it is due: at the followed block if that can be, and else at the latest.
     async fn read_due(&self, agent: AgentId, terms: Terms) -> Read<Arc<TrustProfile>> {
+        let (plan, ticket) = self.cache.begin(agent, self.now());
+        let read = self.read_as_planned(agent, plan, &ticket, terms).await;
+        self.note(&ticket, read)
+    }
+
+    async fn read_as_planned(
+        &self,
+        agent: AgentId,
+        plan: Plan,
+        ticket: &Ticket,
+        terms: Terms,
+    ) -> Read<Arc<TrustProfile>> {
         let began = self.now();
-        let (plan, ticket) = self.cache.begin(agent, began);
         if let Plan::Pinned(block) = plan {
             let pinned = Terms { at: At::Block(block.hash), ..terms };
             match self.contracts.profile(&self.rpc, &pinned, agent).await {
                 Ok(Some(profile)) => {
                     let profile = Arc::new(profile);
-                    self.cache.keep(&ticket, &profile, Source::Followed, (began, self.now()));
+                    self.cache.keep(ticket, &profile, Source::Followed, (began, self.now()));
                     return Ok(Some(profile));
                 }
                 // A no is never older than the question.
@@ -132,11 +149,18 @@ impl ChainReader {
                 Err(fault) => return Err(fault),
             }
         }
-        let profile = self.read_latest(agent, &ticket, terms, |_| true).await?;
-        if profile.is_none() {
-            self.cache.forget(agent);
+        self.read_latest(agent, ticket, terms, |_| true).await
+    }
+
+    /// Notes what a read came to, but for a profile: that is kept, or not, by then.
+    fn note(&self, ticket: &Ticket, read: Read<Arc<TrustProfile>>) -> Read<Arc<TrustProfile>> {
+        match &read {
+            Ok(Some(_)) => {}
+            Ok(None) => self.cache.forget(ticket.agent()),
+            Err(fault) if lies_in_the_agent(fault) => self.cache.keep_fault(ticket, fault, self.now()),
+            Err(_) => {}
         }
-        Ok(profile)
+        read
     }
 
     /// A profile at the latest block, kept if `is_news`.
@@ -162,6 +186,11 @@ fn is_told_by_a_node(fault: &ChainFault) -> bool {
     matches!(fault.cause.downcast_ref(), Some(ReadError::Node { .. }))
 }
 
+/// True when the agent can't be read by what the chain holds of it. Nobody else shall pay for that with calls.
+fn lies_in_the_agent(fault: &ChainFault) -> bool {
+    fault.cause.downcast_ref().is_some_and(lies_in_what_is_read)
+}
+
 const fn lane_of(asker: Asker) -> Lane {
     match asker {
         Asker::Vouched => Lane::Known,
@@ -180,8 +209,8 @@ impl Chain for ChainReader {
         let terms = self.terms(Lane::Known);
         // Whoever waited for another's read finds its result in the cache when the turn comes.
         let read = || async {
-            match self.cached(agent) {
-                Some(profile) => Ok(Some(profile)),
+            match self.known(agent) {
+                Some(known) => known,
                 None => self.read_due(agent, terms).await,
             }
         };
@@ -191,14 +220,14 @@ impl Chain for ChainReader {
     async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
         let terms = self.terms(Lane::Known);
         let read = || async {
+            if let Some(fault) = self.cache.fault(agent, self.now()) {
+                return Err(fault);
+            }
             let (_, ticket) = self.cache.begin(agent, self.now());
             // One that says the same and serves for longer stays.
             let is_news = |latest: &TrustProfile| self.cached(agent).is_none_or(|cached| *cached != *latest);
-            let profile = self.read_latest(agent, &ticket, terms, is_news).await?;
-            if profile.is_none() {
-                self.cache.forget(agent);
-            }
-            Ok(profile)
+            let read = self.read_latest(agent, &ticket, terms, is_news).await;
+            self.note(&ticket, read)
         };
         self.in_time(self.latest_profiles.get(agent, read)).await
     }

@@ -41,6 +41,12 @@ pub(in crate::chain) struct Ticket {
     organizations: u64,
 }
 
+impl Ticket {
+    pub(in crate::chain) const fn agent(&self) -> AgentId {
+        self.agent
+    }
+}
+
 /// The ground while it changes.
 pub(super) struct Turn<'a> {
     ground: &'a Ground,
@@ -69,11 +75,16 @@ impl Ground {
         (state.followed, ticket)
     }
 
+    /// True while nothing was dropped since that may concern a read of which nothing more is known than its ticket.
+    pub(super) fn stands(&self, ticket: &Ticket) -> bool {
+        let state = self.state.read();
+        self.is_same(&state, ticket) && ticket.organizations == state.organizations
+    }
+
     /// Calls `insert` with the generation of what is kept, unless a drop came after the ticket was taken.
     pub(super) fn keep(&self, ticket: &Ticket, profile: &TrustProfile, insert: impl FnOnce(u64)) -> bool {
         let state = self.state.read();
-        let stands = ticket.generation == self.generation()
-            && ticket.dropped == self.count(&state, ticket.agent)
+        let stands = self.is_same(&state, ticket)
             // Which organizations a profile lists is known only once it was read.
             && (profile.organizations.is_empty() || ticket.organizations == state.organizations);
         if stands {
@@ -87,6 +98,10 @@ impl Ground {
         let mut state = self.state.write();
         change(&mut Turn { ground: self, state: &mut state });
         remove();
+    }
+
+    fn is_same(&self, state: &State, ticket: &Ticket) -> bool {
+        ticket.generation == self.generation() && ticket.dropped == self.count(state, ticket.agent)
     }
 
     /// Which counter is the agent's.

@@ -5,6 +5,8 @@
 //! follower is in touch. Read at the latest block, it serves for one poll interval, and only until a poll that began
 //! after it has ended: from then on the followed block says as much, and is read.
 
+mod entries;
+mod faults;
 mod ground;
 mod weight;
 
@@ -13,16 +15,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::Address;
-use quick_cache::sync::Cache;
 
 pub(super) use crate::chain::cache::ground::Ticket;
 
+use crate::chain::cache::entries::Entries;
+use crate::chain::cache::faults::Faults;
 use crate::chain::cache::ground::Ground;
-use crate::chain::cache::weight::{ByBytes, CACHED_BYTES_MAX, ENTRIES_MAX};
 use crate::chain::follower::events::Drops;
 use crate::chain::rpc::lead::BlockMark;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
+use crate::ports::chain::ChainFault;
 
 /// For how long a profile serves that no log ever dropped, in microseconds: what a registry changes without a log shows
 /// after this at the latest.
@@ -39,7 +42,8 @@ pub struct Lifetimes {
 
 /// Profiles by agent.
 pub(super) struct ProfileCache {
-    entries: Cache<AgentId, Entry, ByBytes>,
+    entries: Entries,
+    faults: Faults,
     ground: Ground,
     interval_micros: u64,
     staleness_micros: u64,
@@ -109,7 +113,8 @@ impl ProfileCache {
     /// An empty cache.
     pub(super) fn new(lifetimes: Lifetimes) -> Self {
         Self {
-            entries: Cache::with_weighter(ENTRIES_MAX, CACHED_BYTES_MAX, ByBytes),
+            entries: Entries::new(),
+            faults: Faults::new(micros(lifetimes.poll_interval)),
             ground: Ground::new(),
             interval_micros: micros(lifetimes.poll_interval),
             staleness_micros: micros(lifetimes.max_staleness),
@@ -120,14 +125,14 @@ impl ProfileCache {
 
     /// The agent's profile, if it may still be used.
     pub(super) fn get(&self, agent: AgentId, now_micros: u64) -> Option<Arc<TrustProfile>> {
-        let Entry::Read(profile, reading) = self.entries.get(&agent)? else { return None };
+        let Entry::Read(profile, reading) = self.entries.get(agent)? else { return None };
         self.serves(&reading, now_micros).then_some(profile)
     }
 
     /// Who owned the agent when it was read last, if it was seen not long ago. Says who waits, not who may pass.
     pub(super) fn last_owner(&self, agent: AgentId) -> Option<Address> {
         // Strangers ask too: what they ask for does not become worth keeping by it.
-        self.entries.peek(&agent).map(|entry| entry.owner())
+        self.entries.peek(agent).map(|entry| entry.owner())
     }
 
     /// True while the follower vouches for what was read at its block.
@@ -139,7 +144,7 @@ impl ProfileCache {
     pub(super) fn begin(&self, agent: AgentId, now_micros: u64) -> (Plan, Ticket) {
         // What was served last may have been read at the latest block, or nothing was: the followed one may be older
         // still. Looked at before the followed block is, which then is no older than what confirms it.
-        let is_due = self.entries.peek(&agent).is_some_and(|entry| self.is_confirmed_since(entry.latest()));
+        let is_due = self.entries.peek(agent).is_some_and(|entry| self.is_confirmed_since(entry.latest()));
         let (followed, ticket) = self.ground.begin(agent);
         let plan = match followed {
             Some(block) if is_due && self.is_in_touch(now_micros) => Plan::Pinned(block),
@@ -162,9 +167,19 @@ impl ProfileCache {
         })
     }
 
+    /// Remembers for one interval that the agent can't be read, by what the chain holds of it.
+    pub(super) fn keep_fault(&self, ticket: &Ticket, fault: &ChainFault, now_micros: u64) {
+        self.faults.keep(ticket, fault, now_micros);
+    }
+
+    /// Why the agent can't be read, if that was found out just now.
+    pub(super) fn fault(&self, agent: AgentId, now_micros: u64) -> Option<ChainFault> {
+        self.faults.get(agent, &self.ground, now_micros)
+    }
+
     /// Forgets an agent that does not exist.
     pub(super) fn forget(&self, agent: AgentId) {
-        self.entries.remove(&agent);
+        self.entries.remove(agent);
     }
 
     /// The follower has accounted for everything up to a block, by a poll that began at `asked_micros`.
@@ -239,9 +254,9 @@ impl ProfileCache {
     /// The agent stays known.
     fn drop_agent(&self, agent: AgentId) {
         // Nothing is put where nothing was: logs name many agents that nobody asks about.
-        if let Some(entry) = self.entries.peek(&agent) {
+        if let Some(entry) = self.entries.peek(agent) {
             let dropped = Entry::Dropped { owner: entry.owner(), latest_micros: entry.latest() };
-            let _ = self.entries.replace(agent, dropped, false);
+            self.entries.replace(agent, dropped);
         }
     }
 

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256, U256};
 
+use super::faults::FAULTS_MAX;
 use super::{BACKSTOP_MICROS, Lifetimes, Plan, ProfileCache, Source};
 use crate::chain::cache::weight::{CACHED_BYTES_MAX, ENTRIES_MAX};
 use crate::chain::follower::events::{Culprit, Drops};
 use crate::chain::rpc::lead::BlockMark;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
+use crate::ports::chain::ChainFault;
 
 const SECOND: u64 = 1_000_000;
 const INTERVAL: u64 = SECOND;
@@ -257,5 +259,40 @@ fn a_flood_of_agents_stays_within_the_bounds() {
         read(&cache, agent, 10 * SECOND + 1);
     }
     assert!((100_000..=ENTRIES_MAX).contains(&cache.len()), "{}", cache.len());
-    assert!(cache.entries.weight() <= CACHED_BYTES_MAX);
+    assert!(cache.entries.weights()[0] <= CACHED_BYTES_MAX);
+}
+
+/// A read of the agent that can't be decoded.
+fn fail(cache: &ProfileCache, agent: u64, now: u64) {
+    let (_, ticket) = cache.begin(id(agent), now);
+    let cause = Arc::new(std::io::Error::other("absurd"));
+    let fault = ChainFault { endpoint: Arc::from("http://node"), method: "eth_call", cause };
+    cache.keep_fault(&ticket, &fault, now);
+}
+
+#[test]
+fn that_an_agent_can_not_be_read_is_said_for_an_interval_and_until_something_is_dropped_that_may_be_why() {
+    for (name, drop, _) in DROPPINGS {
+        let cache = warm(AGENT);
+        fail(&cache, AGENT, 12 * SECOND);
+        assert!(cache.fault(id(MEMBER), 12 * SECOND).is_none());
+        assert!(cache.fault(id(AGENT), 12 * SECOND + INTERVAL - 1).is_some());
+        drop(&cache);
+        // Which organizations it lists is not known: each of these concerns it, but for one.
+        let is_said = name == "a log that names the member";
+        assert_eq!(cache.fault(id(AGENT), 12 * SECOND).is_some(), is_said, "{name}");
+    }
+    let cache = warm(AGENT);
+    fail(&cache, AGENT, 12 * SECOND);
+    assert!(cache.fault(id(AGENT), 12 * SECOND + INTERVAL).is_none());
+}
+
+#[test]
+fn a_flood_of_agents_that_can_not_be_read_stays_within_the_bounds() {
+    let cache = cache();
+    for agent in 0..10_000 {
+        fail(&cache, agent, 10 * SECOND);
+    }
+    assert!(cache.faults.len() <= FAULTS_MAX, "{}", cache.faults.len());
+    assert_eq!(cache.len(), 0);
 }

@@ -12,6 +12,16 @@ pub(super) const CACHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How many agents are known at once.
 pub(super) const ENTRIES_MAX: usize = 180_000;
 
+/// What weighs more is kept apart. Usual profiles weigh a hundredth; this is less than the smallest piece that the map is
+/// cut into on large machines, which nothing heavier would fit into.
+pub(super) const HEAVY_BYTES: u64 = 32 * 1024;
+
+/// How many bytes of heavy profiles are kept besides.
+pub(super) const HEAVY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// About how many these are. So few that the map of them is in one piece, into which each fits.
+pub(super) const HEAVY_ENTRIES: usize = 32;
+
 /// What the map, the allocator and the counters of an `Arc` take for one agent, about.
 const OVERHEAD_BYTES: usize = 64;
 
@@ -23,13 +33,18 @@ pub(super) struct ByBytes;
 
 impl Weighter<AgentId, Entry> for ByBytes {
     fn weight(&self, _agent: &AgentId, entry: &Entry) -> u64 {
-        let held = match entry {
-            Entry::Read(profile, _) => profile_bytes(profile),
-            Entry::Dropped { .. } => 0,
-        };
-        let bytes = size_of::<AgentId>() + size_of::<Entry>() + OVERHEAD_BYTES + held;
-        (bytes as u64).max(ENTRY_BYTES_MIN)
+        weight_of(entry)
     }
+}
+
+/// What an entry weighs.
+pub(super) fn weight_of(entry: &Entry) -> u64 {
+    let held = match entry {
+        Entry::Read(profile, _) => profile_bytes(profile),
+        Entry::Dropped { .. } => 0,
+    };
+    let bytes = size_of::<AgentId>() + size_of::<Entry>() + OVERHEAD_BYTES + held;
+    (bytes as u64).max(ENTRY_BYTES_MIN)
 }
 
 fn profile_bytes(profile: &TrustProfile) -> usize {
@@ -44,16 +59,10 @@ mod tests {
     use std::sync::Arc;
 
     use alloy::primitives::{Address, U256};
-    use quick_cache::Weighter;
 
-    use super::{ByBytes, CACHED_BYTES_MAX, ENTRIES_MAX};
+    use super::{CACHED_BYTES_MAX, ENTRIES_MAX, weight_of};
     use crate::chain::cache::{Entry, Reading, Source};
-    use crate::domain::agent_id::AgentId;
     use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
-
-    fn weight(entry: &Entry) -> u64 {
-        ByBytes.weight(&AgentId::new(U256::ONE), entry)
-    }
 
     fn read(uri: usize, organizations: usize) -> Entry {
         let organization = Organization { org_id: U256::ONE, name: "n".repeat(100), verified: true };
@@ -71,15 +80,15 @@ mod tests {
 
     #[test]
     fn an_agent_with_a_usual_uri_weighs_under_400_bytes_and_what_is_longer_by_its_length() {
-        assert!(weight(&read(50, 0)) < 400, "{}", weight(&read(50, 0)));
-        assert_eq!(weight(&read(16_384, 0)) - weight(&read(1_384, 0)), 15_000);
-        assert!(weight(&read(50, 1_000)) > 150 * 1_000);
+        assert!(weight_of(&read(50, 0)) < 400, "{}", weight_of(&read(50, 0)));
+        assert_eq!(weight_of(&read(16_384, 0)) - weight_of(&read(1_384, 0)), 15_000);
+        assert!(weight_of(&read(50, 1_000)) > 150 * 1_000);
     }
 
     #[test]
     fn what_is_cached_is_bounded_in_agents_too() {
         assert!(
-            CACHED_BYTES_MAX / weight(&Entry::Dropped { owner: Address::ZERO, latest_micros: 0 })
+            CACHED_BYTES_MAX / weight_of(&Entry::Dropped { owner: Address::ZERO, latest_micros: 0 })
                 <= ENTRIES_MAX as u64
         );
     }

@@ -42,6 +42,12 @@ use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
+/// True when another read of the same is bound to fail in the same way, whichever node is asked: what is read is at
+/// fault, and neither a node nor the configuration.
+pub(super) fn lies_in_what_is_read(error: &ReadError) -> bool {
+    blame::blame(error, At::Latest) == blame::Blame::Unclear && !matches!(error, ReadError::NoCode(_))
+}
+
 /// What a pool is made of.
 #[derive(Debug)]
 pub struct PoolSettings<'a> {

@@ -131,6 +131,34 @@ async fn a_hung_node_costs_a_poll_its_time_limit() {
 }
 
 #[tokio::test]
+async fn an_agent_that_can_not_be_read_at_the_followed_block_costs_two_calls_an_interval() {
+    let scene = Scene::new().await;
+    let mut pursuit = scene.follower.begin();
+    pursuit.poll().await;
+    for agent in [1, 2] {
+        scene.warm(&mut pursuit, agent).await;
+    }
+    let call = Registries::stakeCall { agentId: U256::from(1), amount: U256::from(1) };
+    scene.call(scene.registries.stake_vault, &call);
+    scene.tick(&mut pursuit).await;
+    scene.refuse("eth_call", -32_000, "out of gas");
+    let before = scene.node.calls("eth_call");
+    for _ in 0..1_000 {
+        scene.bench.reader.profile(id(1)).await.unwrap_err();
+    }
+    assert_eq!(scene.node.calls("eth_call"), before + 2, "at the followed block, and at the latest");
+    assert!(scene.is_cached(2).await);
+    scene.bench.clock.advance_micros(lifetime_micros());
+    scene.bench.reader.profile(id(1)).await.unwrap_err();
+    assert_eq!(scene.node.calls("eth_call"), before + 4);
+    // What it was about is mended, and a log says so.
+    scene.play(|_| None);
+    scene.call(scene.registries.stake_vault, &call);
+    scene.tick(&mut pursuit).await;
+    scene.profile(1).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_probe_asks_nobody_while_the_follower_is_answered() {
     let scene = Scene::new().await;
     let mut pursuit = scene.follower.begin();

@@ -1,5 +1,6 @@
 //! The reader against nodes over real HTTP: the development chain, and one that misbehaves on command.
 
+mod absurd;
 mod answers;
 #[cfg(feature = "dev-chain")]
 mod development;
