@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::support::case::{Case, cases};
+use crate::support::metrics::Samples;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
 use crate::support::time::{SOON, until};
@@ -15,6 +16,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_dead_node_makes_unready_and_leaves_alive,
     a_hung_node_makes_unready_within_the_time_limit,
     readiness_comes_and_goes_with_the_node,
+    nodes_of_two_chains_make_unready_and_the_log_says_so_once,
 ];
 
 fn livez_is_200_with_its_body(world: &World) {
@@ -80,4 +82,25 @@ fn readiness_comes_and_goes_with_the_node(world: &World) {
         relay.reopen();
         until("ready again", SOON, || (service.get("/readyz").status == 200).then_some(()));
     }
+}
+
+fn nodes_of_two_chains_make_unready_and_the_log_says_so_once(world: &World) {
+    // Neither is the chain that signatures are for, and none is configured.
+    let chains = ["0x1", "0x2"];
+    let relays = chains.map(|chain| {
+        let relay = Relay::new(world.chain().node);
+        relay.behave(Behaviour::Tell("eth_chainId", json!(chain)));
+        relay
+    });
+    let nodes = relays.each_ref().map(|relay| format!("http://{}", relay.address));
+    let service = Service::start_unready(world.settings().set("chain.rpc_urls", nodes.to_vec()));
+    assert_eq!(service.get("/readyz").success(503), unready());
+    service.get("/livez").success(200);
+    let line = "the nodes are on different chains (1, 2), so none is used: set chain.chain_id";
+    until("the log says why", SOON, || service.log().contains(line).then_some(()));
+    // A poll each 100 ms, and a look at the nodes each 250 ms.
+    let name = "tiergate_follower_polls_total{result=\"failed\"}";
+    until("many polls failed", SOON, || (Samples::parse(&service.metrics()).get(name) >= 20.0).then_some(()));
+    assert_eq!(service.get("/readyz").success(503), unready());
+    assert_eq!(service.log().matches(line).count(), 1, "{}", service.log());
 }

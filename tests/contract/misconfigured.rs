@@ -5,12 +5,15 @@ use serde_json::json;
 
 use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::case::{Case, cases};
+use crate::support::metrics::Samples;
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::signing::ALICE;
+use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case] = cases![
     an_address_without_code_is_503_and_not_ready_never_404,
+    an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_asks,
     without_multicall_the_profile_is_the_same_field_by_field,
     an_older_registry_says_unminted_in_its_own_words,
     a_registry_that_answers_with_no_owner_means_unminted,
@@ -49,6 +52,24 @@ fn an_address_without_code_is_503_and_not_ready_never_404(world: &World) {
         }
         assert!(service.log().contains(key), "the log says which: {}", service.log());
     }
+}
+
+/// Nothing is asked here but whether the process lives: neither readiness nor metrics, which look at the chain too.
+fn an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_asks(world: &World) {
+    let key = "chain.contracts.reputation";
+    let service = Service::start_unready(world.settings().at(key, NOWHERE));
+    let line = format!("there is no contract at the address configured as {key}");
+    until("the log says which", SOON, || service.log().contains(&line).then_some(()));
+    // It is looked for each second, and whenever somebody asks.
+    until("it was looked for several times", SOON, || {
+        service.get("/readyz").success(503);
+        let name = "tiergate_rpc_calls_total{method=\"eth_getCode\"}";
+        (Samples::parse(&service.metrics()).get(name) >= 10.0).then_some(())
+    });
+    let log = service.log();
+    // Readiness says the same in words of its own.
+    let said = log.lines().filter(|log| log.contains(&line) && !log.contains("not ready")).count();
+    assert_eq!(said, 1, "{log}");
 }
 
 fn without_multicall_the_profile_is_the_same_field_by_field(world: &World) {

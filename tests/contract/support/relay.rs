@@ -25,6 +25,8 @@ pub(crate) enum Behaviour {
     Http(u16, String),
     /// Refuses this method with this JSON-RPC error code, and answers all others as the real node does.
     Refuse(&'static str, i64),
+    /// Answers this method with this result, and all others as the real node does.
+    Tell(&'static str, Value),
     /// Answers with these members in place of `result`, with the call's own id.
     Members(Value),
 }
@@ -135,6 +137,16 @@ fn converse(
                 if asked["method"] == json!(method) {
                     let error = json!({ "code": code, "message": "refused" });
                     let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error });
+                    (200, answer.to_string().into_bytes())
+                } else {
+                    let answer = honest()?;
+                    (answer.status, answer.body)
+                }
+            }
+            Behaviour::Tell(method, result) => {
+                let asked: Value = serde_json::from_slice(&call).unwrap();
+                if asked["method"] == json!(method) {
+                    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result });
                     (200, answer.to_string().into_bytes())
                 } else {
                     let answer = honest()?;

@@ -131,6 +131,26 @@ async fn a_hung_node_costs_a_poll_its_time_limit() {
 }
 
 #[tokio::test]
+async fn touch_is_lost_with_a_node_that_hangs_and_regained_with_its_next_answer() {
+    let scene = Scene::with_timeout(Duration::from_millis(200)).await;
+    let mut pursuit = scene.follower.begin();
+    pursuit.poll().await;
+    scene.warm(&mut pursuit, 1).await;
+    scene.play(|_| Some(Reply::Hang));
+    scene.tick(&mut pursuit).await;
+    assert_eq!((scene.mode(), scene.polls("failed")), ("following", 1), "one try says nothing");
+    scene.fall_silent();
+    scene.tick(&mut pursuit).await;
+    assert_eq!((scene.mode(), scene.polls("failed")), ("lost", 2));
+    scene.play(|_| None);
+    scene.bench.clock.advance_secs(60);
+    scene.bench.pool.tick().await;
+    scene.tick(&mut pursuit).await;
+    assert_eq!(scene.mode(), "following");
+    assert!(scene.is_cached(1).await, "nothing was missed");
+}
+
+#[tokio::test]
 async fn an_agent_that_can_not_be_read_at_the_followed_block_costs_two_calls_an_interval() {
     let scene = Scene::new().await;
     let mut pursuit = scene.follower.begin();

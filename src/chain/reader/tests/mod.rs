@@ -4,6 +4,7 @@ mod absurd;
 mod answers;
 #[cfg(feature = "dev-chain")]
 mod development;
+mod dispute;
 mod failover;
 mod lanes;
 mod misbehaving;

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tracing::dispatcher::set_default;
 
 use super::agent;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, PATIENT, Reply, TestNode, aggregate, bench, cause, hex, results};
 use crate::ports::chain::Chain;
+use crate::telemetry::paper::Paper;
 
 /// A switch that a node and its test share.
 fn switch() -> (Arc<AtomicBool>, Arc<AtomicBool>) {
@@ -111,4 +113,37 @@ async fn a_node_that_has_no_registry_either_is_not_believed_that_multicall_is_ab
     is_synced.store(true, Ordering::SeqCst);
     bench.reader.profile(agent(1)).await.unwrap().unwrap();
     assert_eq!(node.last_call()["params"][0]["to"], json!(ALL.multicall));
+}
+
+#[tokio::test]
+async fn a_contract_without_code_is_named_in_the_log_by_the_first_look_of_the_watch_and_by_no_other() {
+    let (is_there, switch) = switch();
+    let missing = [ALL.stake_vault, ALL.reputation.unwrap()];
+    let node = TestNode::answering(move |request| {
+        let is_missing = missing.iter().any(|address| asks_for(request, *address));
+        code(!is_missing || switch.load(Ordering::SeqCst))
+    })
+    .await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    let paper = Paper::default();
+    let _log = set_default(&paper.dispatch());
+    let lines_about = |lines: &[String], text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(bench.reader.survey.tick().await, Some(Duration::from_secs(1)));
+    let said = paper.take();
+    for name in ["chain.contracts.stake_vault", "chain.contracts.reputation"] {
+        let text = format!("there is no contract at the address configured as {name}");
+        assert_eq!(lines_about(&said, &text), 1, "{said:?}");
+    }
+    for _ in 0..10 {
+        bench.reader.survey.tick().await;
+        bench.reader.probe().await.unwrap_err();
+        bench.clock.advance_secs(10);
+        bench.reader.probe().await.unwrap_err();
+    }
+    let said = paper.take();
+    assert_eq!(lines_about(&said, "no contract"), 0, "{said:?}");
+    is_there.store(true, Ordering::SeqCst);
+    bench.reader.survey.tick().await;
+    let said = paper.take();
+    assert_eq!(lines_about(&said, "there is a contract at the address configured as"), 2, "{said:?}");
 }
