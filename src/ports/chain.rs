@@ -29,7 +29,7 @@ pub trait Chain: Send + Sync {
     /// The agent's profile, at most as stale as the configuration allows.
     async fn profile(&self, agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault>;
 
-    /// The agent's profile from a read that began after this call.
+    /// The agent's profile from a read that began after this call. A fault may be that of a read just before.
     async fn latest_profile(&self, agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault>;
 
     /// The agent's owner at the latest block, from a read that began after this call.

@@ -74,7 +74,7 @@ pub(super) enum Why {
 pub(super) struct Trail {
     /// Oldest first, by rising number. Not every block: those that were a head when somebody looked.
     marks: VecDeque<BlockMark>,
-    /// Where the trail began: the logs up to there concern nothing that was cached since.
+    /// Where the trail began, or everybody was dropped: the logs up to there concern nothing that was cached since.
     began_at: u64,
     /// The node that told the last block.
     told_by: Arc<str>,
@@ -291,6 +291,10 @@ impl Trail {
             if self.marks.len() > MARKS_MAX {
                 self.marks.pop_front();
             }
+        }
+        if drops.everybody.is_some() {
+            // Whatever is cached from now on is read at this head or a later one.
+            self.began_at = head.number;
         }
         self.overlap.was_read(head.number, told.asked_micros);
         let oldest = self.overlap.first(0);

@@ -225,9 +225,9 @@ fn a_block_whose_logs_can_not_be_read_at_two_polls_in_a_row_drops_everybody() {
     assert_eq!(trail.too_large(), of_each(102));
     let drops = Drops { everybody: Some(Culprit::Block(102)), ..Drops::default() };
     assert_eq!(trail.too_large(), Step::Done(Outcome::Followed { head: block(102, 0), drops }));
-    assert_eq!(trail.head(block(103, 0), &node("a"), NOW), logs(101, 101));
-    trail.too_large();
-    assert_eq!(trail.too_large(), unread(101), "one in a row is no two");
+    assert_eq!(trail.head(block(103, 0), &node("a"), NOW), logs(103, 103), "it is not asked for again");
+    assert_eq!(trail.too_large(), of_each(103));
+    assert_eq!(trail.too_large(), unread(103), "one in a row is no two");
 }
 
 #[test]
