@@ -1,48 +1,30 @@
 //! Child processes that end with the test process, whatever becomes of it.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::time::{SOON, until};
+use watched::Watched;
 
-/// Runs the child beside a reader of a pipe that closes when the test process is gone, and kills it then.
-const WATCHED: &str = r#"log=$1; shift
-"$@" >>"$log" 2>&1 & child=$!
-echo $child
-cat >/dev/null
-kill -9 $child
-wait $child"#;
+#[path = "../../../src/store/redis/tests/watched.rs"]
+mod watched;
 
 /// A running program.
 pub(crate) struct Process {
-    watcher: Child,
     pub(crate) pid: u32,
     log: PathBuf,
+    /// Kills it at once, as with `kill -9`, when it is dropped.
+    _watched: Watched,
 }
 
 impl Process {
     /// Starts a program; what it writes is appended to `log`. `limits` is put before the rest of the shell's script.
     pub(crate) fn start(program: &Path, arguments: &[String], log: &Path, limits: &str) -> Self {
-        let mut watcher = Command::new("sh")
-            .arg("-c")
-            .arg(format!("{limits}\n{WATCHED}"))
-            .arg("sh")
-            .arg(log)
-            .arg(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Where the shell tells of the kill.
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(watcher.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { watcher, pid: line.trim().parse().unwrap(), log: log.to_owned() }
+        let watched = Watched::start(program.as_os_str(), arguments, log, limits);
+        Self { pid: watched.pid, log: log.to_owned(), _watched: watched }
     }
 
     /// Everything that was written so far, to standard output and standard error.
@@ -55,14 +37,6 @@ impl Process {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches("kB").trim().parse().unwrap()
-    }
-}
-
-impl Drop for Process {
-    /// Kills at once, as with `kill -9`, and waits for the end.
-    fn drop(&mut self) {
-        drop(self.watcher.stdin.take());
-        let _ = self.watcher.wait();
     }
 }
 

@@ -198,70 +198,64 @@ async fn a_replica_and_a_redis_without_memory_let_nobody_through() {
     assert!(store.probe().await.is_err());
 }
 
-/// Agent 1's window of one request a minute, used at 1,000 s by Redis' clock; then the clock steps back by so much.
-async fn window_after_a_step(
-    step_secs: u64,
-) -> Option<(RedisServer, RunningRedisStore, Arc<SimulatedClock>)> {
+/// A Redis by whose clock so many seconds have passed since the start, where agent 1 has a key.
+async fn late_redis(secs: u64) -> Option<(RedisServer, RunningRedisStore, Arc<SimulatedClock>)> {
     let server = RedisServer::start(&[])?;
-    let (early, late) = (clock(), clock());
-    late.advance_secs(1_000);
-    // The same Redis, at two times.
-    let now = open(options(&server.url()), &late);
-    ready(&now).await;
-    now.change_key(agent(1), claim(1, SIGNED_SECS + 1_000), KeyChange::Issue(key(1))).await.unwrap();
-    assert_eq!(admit_one(&now).await, Admission::Admitted { remaining: 0 });
-    early.advance_secs(1_000 - step_secs);
-    let stepped = open(options(&server.url()), &early);
-    ready(&stepped).await;
-    Some((server, stepped, early))
+    let (store, clock) = at_another_time(&server, secs).await;
+    store.change_key(agent(1), claim(1, SIGNED_SECS + secs), KeyChange::Issue(key(1))).await.unwrap();
+    Some((server, store, clock))
+}
+
+/// The same Redis, by whose clock only so many seconds have passed.
+async fn at_another_time(server: &RedisServer, secs: u64) -> (RunningRedisStore, Arc<SimulatedClock>) {
+    let clock = clock();
+    clock.advance_secs(secs);
+    let store = open(options(&server.url()), &clock);
+    ready(&store).await;
+    (store, clock)
 }
 
 async fn admit_one(store: &RunningRedisStore) -> Admission {
     store.store.enter(agent(1), &Scope::Api, ONE, &Proof::Key(digest(1))).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_clock_that_steps_back_a_little_admits_nobody_early_and_says_how_long_to_wait() {
-    let Some((_server, store, clock)) = window_after_a_step(60).await else { return };
-    for (pass, wait) in [(0, 120), (60, 60), (59, 1)] {
-        clock.advance_secs(pass);
+/// A window of one request a minute is full when the clock steps back. Each pause is followed by what is still to wait,
+/// and the last one by an admission a second later.
+async fn after_a_step_back(step_secs: u64, pauses_and_waits: [(u64, u64); 3]) {
+    let Some((server, before, _)) = late_redis(1_000).await else { return };
+    assert_eq!(admit_one(&before).await, Admission::Admitted { remaining: 0 });
+    let (store, clock) = at_another_time(&server, 1_000 - step_secs).await;
+    for (pause, wait) in pauses_and_waits {
+        clock.advance_secs(pause);
         let Admission::Limited { retry_after } = admit_one(&store).await else { panic!("{wait}") };
         assert_eq!(retry_after.seconds(), wait);
     }
     clock.advance_secs(1);
     assert_eq!(admit_one(&store).await, Admission::Admitted { remaining: 0 });
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_back_a_little_admits_nobody_early_and_says_how_long_to_wait() {
+    after_a_step_back(60, [(0, 120), (60, 60), (59, 1)]).await;
 }
 
 #[tokio::test]
 async fn a_clock_that_steps_back_far_shuts_nobody_out_for_longer_than_a_window_and_admits_nobody_early() {
-    let Some((_server, store, clock)) = window_after_a_step(1_000).await else { return };
-    for (pass, wait) in [(0, 60), (30, 30), (29, 1)] {
-        clock.advance_secs(pass);
-        let Admission::Limited { retry_after } = admit_one(&store).await else { panic!("{wait}") };
-        assert_eq!(retry_after.seconds(), wait);
-    }
-    clock.advance_secs(1);
-    assert_eq!(admit_one(&store).await, Admission::Admitted { remaining: 0 });
+    after_a_step_back(1_000, [(0, 60), (30, 30), (29, 1)]).await;
 }
 
 #[tokio::test]
 async fn after_a_far_step_back_the_whole_of_a_long_window_still_counts() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let (early, late) = (clock(), clock());
-    late.advance_secs(10_000);
-    let now = open(options(&server.url()), &late);
-    ready(&now).await;
-    now.change_key(agent(1), claim(1, SIGNED_SECS + 10_000), KeyChange::Issue(key(1))).await.unwrap();
+    let Some((server, before, late)) = late_redis(10_000).await else { return };
     for remaining in (0..2_700).rev() {
         late.advance_micros(10_000);
-        assert_eq!(by_key(&now, 1).await, Some(Admission::Admitted { remaining }));
+        assert_eq!(by_key(&before, 1).await, Some(Admission::Admitted { remaining }));
     }
-    let stepped = open(options(&server.url()), &early);
-    ready(&stepped).await;
+    let (stepped, clock) = at_another_time(&server, 0).await;
     let Some(Admission::Limited { retry_after }) = by_key(&stepped, 1).await else { panic!() };
     // 2,699 gaps of 10 ms lie between the oldest and the newest.
     assert_eq!(retry_after.seconds(), 34);
-    early.advance_micros(60_000_000 - 26_990_000);
+    clock.advance_micros(60_000_000 - 26_990_000);
     assert!(matches!(by_key(&stepped, 1).await, Some(Admission::Admitted { .. })));
     assert!(matches!(by_key(&stepped, 1).await, Some(Admission::Limited { .. })));
 }

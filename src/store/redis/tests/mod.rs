@@ -35,6 +35,7 @@ mod secured;
 mod sentinel;
 mod server;
 mod waiting;
+mod watched;
 
 /// The wall clock at the start of a test, in Unix seconds.
 const START_SECS: u64 = 1_700_000_000;

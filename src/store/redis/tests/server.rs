@@ -2,22 +2,14 @@
 //! test's process, whatever becomes of that.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
 use crate::domain::redis_url::RedisHost;
-
-/// Runs the server beside a reader of a pipe that closes when the test's process is gone, and kills it then.
-const WATCHED: &str = r#"log=$1; shift
-"$@" >>"$log" 2>&1 & child=$!
-echo $child
-cat >/dev/null
-kill -9 $child
-wait $child"#;
+use crate::store::redis::tests::watched::Watched;
 
 /// Names another program than the distribution's `redis-server`; `others.rs` runs all tests over such.
 pub(super) const PROGRAM_VARIABLE: &str = "TIERGATE_REDIS_SERVER";
@@ -27,8 +19,7 @@ pub(super) const REQUIRED_VARIABLE: &str = "TIERGATE_REQUIRE_SERVERS";
 
 /// A running server.
 pub(super) struct RedisServer {
-    watcher: Child,
-    pub(super) pid: u32,
+    process: Watched,
     pub(super) host: RedisHost,
     arguments: Vec<String>,
     folder: TempDir,
@@ -74,14 +65,14 @@ impl RedisServer {
             is_missing(&program());
             return None;
         }
-        let (watcher, pid) = run(&folder, &arguments);
-        Some(Self { watcher, pid, host, arguments, folder })
+        let process = run(&folder, &arguments);
+        Some(Self { process, host, arguments, folder })
     }
 
     /// Kills it as with `kill -9`, and starts it again on the same address and folder.
     pub(super) fn restart(&mut self) {
         self.kill();
-        (self.watcher, self.pid) = run(&self.folder, &self.arguments);
+        self.process = run(&self.folder, &self.arguments);
     }
 
     /// Starts it again with more arguments.
@@ -93,25 +84,18 @@ impl RedisServer {
 
     /// Kills it as with `kill -9`.
     pub(super) fn kill(&mut self) {
-        drop(self.watcher.stdin.take());
-        let _ = self.watcher.wait();
+        self.process.kill();
     }
 
     /// Stops its time, or lets it go on.
     pub(super) fn freeze(&self, frozen: bool) {
         let signal = if frozen { "-STOP" } else { "-CONT" };
-        let done = Command::new("kill").args([signal, &self.pid.to_string()]).status().unwrap();
+        let done = Command::new("kill").args([signal, &self.process.pid.to_string()]).status().unwrap();
         assert!(done.success());
     }
 
     pub(super) fn url(&self) -> String {
         format!("redis://{}", self.host)
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -133,22 +117,10 @@ pub(super) fn is_missing(program: &OsStr) {
     eprintln!("skipped: {program} is not installed");
 }
 
-fn run(folder: &TempDir, arguments: &[String]) -> (Child, u32) {
-    let mut watcher = Command::new("sh")
-        .args(["-c", WATCHED, "sh"])
-        .arg(folder.path().join("log"))
-        .arg(program())
-        .args(arguments)
-        .arg("--dir")
-        .arg(folder.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(watcher.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    (watcher, line.trim().parse().unwrap())
+fn run(folder: &TempDir, arguments: &[String]) -> Watched {
+    let folder = folder.path();
+    let arguments = [arguments, &["--dir".to_owned(), folder.to_str().unwrap().to_owned()]].concat();
+    Watched::start(&program(), &arguments, &folder.join("log"), "")
 }
 
 /// A loopback address that nobody else uses: no two servers race for a port on it.

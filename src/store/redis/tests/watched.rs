@@ -1,0 +1,55 @@
+//! A child process that ends with the test's process, whatever becomes of that. `tests/contract/support/process.rs` has this
+//! file too.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Runs the child beside a reader of a pipe that closes when the test's process is gone, and kills it then.
+const SCRIPT: &str = r#"log=$1; shift
+"$@" >>"$log" 2>&1 & child=$!
+echo $child
+cat >/dev/null
+kill -9 $child
+wait $child"#;
+
+/// A running child.
+pub(super) struct Watched {
+    watcher: Child,
+    pub(super) pid: u32,
+}
+
+impl Watched {
+    /// Starts a program; what it writes is appended to `log`. `limits` is put before the rest of the shell's script.
+    pub(super) fn start(program: &OsStr, arguments: &[String], log: &Path, limits: &str) -> Self {
+        let mut watcher = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{limits}\n{SCRIPT}"))
+            .arg("sh")
+            .arg(log)
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Where the shell tells of the kill.
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(watcher.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { watcher, pid: line.trim().parse().unwrap() }
+    }
+
+    /// Kills it as with `kill -9`, and waits for the end.
+    pub(super) fn kill(&mut self) {
+        drop(self.watcher.stdin.take());
+        let _ = self.watcher.wait();
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
