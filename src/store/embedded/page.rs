@@ -18,7 +18,6 @@ pub(super) struct Page<'a> {
     pub(super) ledger: Ledger<'a>,
     pub(super) forgotten_before: u64,
     pub(super) used_at_secs: u64,
-    pub(super) max_ahead_secs: u64,
     /// How many nonces were put in.
     pub(super) written: usize,
     /// Something was put in to see whether it can be.
@@ -70,10 +69,10 @@ impl Page<'_> {
         Ok(claim.signed_at.0 >= self.forgotten_before && !self.ledger.has_used(agent, claim)?)
     }
 
-    /// The time of use is never earlier than the signature allows, whatever the wall clock did since it was checked.
+    /// The row's time is never before the timestamp: whatever the wall clock did since that was checked, and however far
+    /// ahead timestamps may lie when the row is forgotten.
     fn use_up(&mut self, agent: AgentId, claim: &NonceClaim) -> Result<(), redb::Error> {
-        let earliest_secs = claim.signed_at.0.saturating_sub(self.max_ahead_secs);
-        self.ledger.use_up(agent, claim, self.used_at_secs.max(earliest_secs))?;
+        self.ledger.use_up(agent, claim, self.used_at_secs.max(claim.signed_at.0))?;
         self.written += 1;
         Ok(())
     }

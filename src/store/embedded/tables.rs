@@ -21,7 +21,7 @@ const META_FORGOTTEN_BEFORE: &str = "forgotten_before";
 /// Agent → digest of its key and the endpoint that was declared with it.
 const KEYS: TableDefinition<'_, [u8; 32], ([u8; 32], Option<&str>)> = TableDefinition::new("keys");
 
-/// Agent and nonce → Unix seconds of use.
+/// Agent and nonce → Unix seconds of use, or of the signature's timestamp if that is later.
 const NONCES: TableDefinition<'_, [u8; 64], u64> = TableDefinition::new("nonces");
 
 /// The same rows by time, for forgetting the oldest.
@@ -33,7 +33,7 @@ pub(super) struct Loaded {
     pub(super) keys: Vec<LoadedKey>,
     /// No nonce is remembered for certain of signatures made before this moment, in Unix seconds.
     pub(super) forgotten_before: u64,
-    /// When a remembered nonce was last used, in Unix seconds.
+    /// The latest time of a remembered nonce, in Unix seconds.
     pub(super) newest_use_secs: Option<u64>,
 }
 

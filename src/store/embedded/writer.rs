@@ -180,7 +180,6 @@ impl Writer {
             ledger: Ledger::open(&transaction)?,
             forgotten_before,
             used_at_secs,
-            max_ahead_secs: self.max_ahead_secs,
             written: 0,
             probed: false,
         };
@@ -189,7 +188,8 @@ impl Writer {
         let rows_max = if steps.is_empty() { IDLE_PURGE_ROWS } else { BUSY_PURGE_ROWS + 2 * page.written };
         let cutoff_secs = steady_secs.saturating_sub(self.nonce_retention_secs);
         let purged = page.ledger.forget(cutoff_secs, rows_max)?;
-        // A forgotten nonce was used before the cut-off, with a signature at most `max_ahead_secs` ahead of its use.
+        // A forgotten nonce has a timestamp before the cut-off. Rows of older builds have one that is up to
+        // `max_ahead_secs` later.
         let forgotten_before = forgotten_before.max(cutoff_secs.saturating_add(self.max_ahead_secs));
         if purged > 0 {
             page.ledger.set_forgotten_before(forgotten_before)?;

@@ -1,12 +1,16 @@
 //! Nonces are forgotten after their time, and no signature whose nonce may have been forgotten is ever accepted again.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use redb::ReadableDatabase;
 use redb::{ReadableTableMetadata, TableDefinition};
 
-use crate::ports::store::{Admission, Proof, Scope, Store};
-use crate::store::contract::{MANY, agent, claim};
-use crate::store::embedded::EmbeddedStore;
-use crate::store::embedded::tests::{DAY_SECS, START_SECS, clock, open};
+use crate::ports::simulated::SimulatedClock;
+use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::store::contract::{MANY, agent, claim, key};
+use crate::store::embedded::tests::{DAY_SECS, START_SECS, clock, open, options};
+use crate::store::embedded::{EmbeddedStore, Options};
 
 fn remembered(store: &EmbeddedStore) -> u64 {
     let guard = store.shared.database.read();
@@ -27,14 +31,14 @@ async fn a_forgotten_nonce_stays_refused_when_the_clock_is_stepped_back() {
     for nonce in 0..50 {
         admit(&store, nonce, START_SECS + 60).await;
     }
-    clock.advance_secs(DAY_SECS);
+    clock.advance_secs(DAY_SECS + 60);
     store.probe().await.unwrap();
-    assert_eq!(remembered(&store), 50, "remembered for the whole time");
+    assert_eq!(remembered(&store), 50, "remembered for the whole time from the timestamp on");
     clock.advance_secs(1);
     store.probe().await.unwrap();
     assert_eq!(remembered(&store), 0);
 
-    clock.step_wall_secs(-(DAY_SECS as i64) - 1);
+    clock.step_wall_secs(-(DAY_SECS as i64) - 61);
     for _ in 0..2 {
         for nonce in 0..50 {
             assert_eq!(admit(&store, nonce, START_SECS + 60).await, Admission::NonceUsed);
@@ -42,7 +46,7 @@ async fn a_forgotten_nonce_stays_refused_when_the_clock_is_stepped_back() {
         drop(store);
         store = open(folder.path(), &clock).unwrap();
     }
-    assert!(matches!(admit(&store, 1, START_SECS + 61).await, Admission::Admitted { .. }));
+    assert!(matches!(admit(&store, 1, START_SECS + 121).await, Admission::Admitted { .. }));
 }
 
 #[tokio::test]
@@ -53,10 +57,10 @@ async fn a_step_of_the_clock_between_check_and_use_forgets_nothing_too_early() {
     // Found fresh by a clock that was then stepped back by an hour.
     clock.step_wall_secs(-3_600);
     admit(&store, 1, START_SECS + 60).await;
-    clock.advance_secs(DAY_SECS + 3_599);
+    clock.advance_secs(DAY_SECS + 3_600 + 60);
     store.probe().await.unwrap();
     assert_eq!(remembered(&store), 1);
-    clock.advance_secs(2);
+    clock.advance_secs(1);
     store.probe().await.unwrap();
     assert_eq!(remembered(&store), 0);
     assert_eq!(admit(&store, 1, START_SECS + 60).await, Admission::NonceUsed);
@@ -91,6 +95,91 @@ async fn forgetting_keeps_pace_with_a_store_that_is_never_idle() {
         admit(&store, nonce, START_SECS + 2 * DAY_SECS).await;
     }
     assert_eq!(remembered(&store), 5);
+}
+
+/// For how long signatures are good, how far ahead they may lie, and how long nonces are kept: as settings allow it.
+#[derive(Debug, Clone, Copy)]
+struct Settings {
+    max_age_secs: u64,
+    max_ahead_secs: u64,
+    retention_secs: u64,
+}
+
+const SETTINGS: [Settings; 4] = [
+    Settings { max_age_secs: 5, max_ahead_secs: 2, retention_secs: 7 },
+    Settings { max_age_secs: 5, max_ahead_secs: 2, retention_secs: 90 },
+    Settings { max_age_secs: 30, max_ahead_secs: 10, retention_secs: 40 },
+    Settings { max_age_secs: 30, max_ahead_secs: 60, retention_secs: 90 },
+];
+
+impl Settings {
+    fn open(self, folder: &Path, clock: &Arc<SimulatedClock>) -> EmbeddedStore {
+        let options = Options {
+            nonce_retention_secs: self.retention_secs,
+            max_ahead_secs: self.max_ahead_secs,
+            ..options(folder)
+        };
+        EmbeddedStore::open(options, Arc::clone(clock) as _).unwrap()
+    }
+
+    fn is_fresh(self, signed_at_secs: u64, now_secs: u64) -> bool {
+        now_secs <= signed_at_secs + self.max_age_secs && signed_at_secs <= now_secs + self.max_ahead_secs
+    }
+}
+
+#[tokio::test]
+async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
+    // Before it is forgotten, in the moment when it is, and after.
+    for pause_secs in [0, 1, 7, 8, 20, 100] {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = clock();
+        let before = SETTINGS[0].open(folder.path(), &clock);
+        assert!(matches!(admit(&before, 1, START_SECS).await, Admission::Admitted { .. }));
+        clock.advance_secs(pause_secs);
+        before.probe().await.unwrap();
+        assert_eq!(remembered(&before), u64::from(pause_secs <= 7), "{pause_secs}");
+        drop(before);
+
+        let after = open(folder.path(), &clock).unwrap();
+        for _ in 0..20 {
+            assert_eq!(admit(&after, 1, START_SECS).await, Admission::NonceUsed, "{pause_secs}");
+            let change = KeyChange::Rotate(key(1));
+            let changed = after.change_key(agent(1), claim(1, START_SECS), change).await.unwrap();
+            assert_eq!(changed, KeyChanged::NonceUsed, "{pause_secs}");
+            clock.advance_secs(10);
+            after.probe().await.unwrap();
+        }
+        // What could not have been used under the old settings is not held against anybody.
+        let signed_at_secs = START_SECS + pause_secs + 1;
+        assert!(matches!(admit(&after, 2, signed_at_secs).await, Admission::Admitted { .. }), "{pause_secs}");
+    }
+}
+
+#[tokio::test]
+async fn a_signature_that_was_used_under_some_settings_is_never_good_again_under_others() {
+    for before in SETTINGS {
+        for after in SETTINGS {
+            for signed_at_secs in
+                [START_SECS - before.max_age_secs, START_SECS, START_SECS + before.max_ahead_secs]
+            {
+                let folder = tempfile::tempdir().unwrap();
+                let clock = clock();
+                let store = before.open(folder.path(), &clock);
+                assert!(matches!(admit(&store, 1, signed_at_secs).await, Admission::Admitted { .. }));
+                drop(store);
+                let store = after.open(folder.path(), &clock);
+                for passed_secs in (0..160).step_by(5) {
+                    store.probe().await.unwrap();
+                    if after.is_fresh(signed_at_secs, START_SECS + passed_secs) {
+                        let admission = admit(&store, 1, signed_at_secs).await;
+                        assert_eq!(admission, Admission::NonceUsed, "{passed_secs} s: {before:?}, {after:?}");
+                    }
+                    clock.advance_secs(5);
+                }
+                assert_eq!(remembered(&store), 0, "it has been forgotten: {before:?}, {after:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
