@@ -2,6 +2,7 @@
 //! and hosts may be shown.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 
 use crate::domain::secret::Secret;
 
@@ -14,10 +15,16 @@ const SENTINEL_PORT: u16 = 26_379;
 /// How many hosts one URL may name.
 pub const REDIS_HOSTS_MAX: usize = 64;
 
-/// The text is not the URL of a Redis. Says nothing of the text itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is not a redis://, redis-sentinel:// or redis+cluster:// URL, nor one of them with rediss")]
-pub struct NotARedisUrl;
+/// Why a text is not the URL of a Redis. Says nothing of the text but hosts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotARedisUrl {
+    /// It has another form.
+    #[error("it is not a redis://, redis-sentinel:// or redis+cluster:// URL, nor one of them with rediss")]
+    Malformed,
+    /// One Sentinel would have two votes.
+    #[error("it names the Sentinel {0} twice")]
+    SentinelTwice(RedisHost),
+}
 
 /// One host and its port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -37,6 +44,11 @@ impl RedisHost {
         (!host.is_empty()).then_some(())?;
         Some(Self { host: host.to_owned(), port: port.parse().ok()? })
     }
+
+    /// Whether this and the other are one host however they are spelled. Two names of one host are not known to be.
+    fn is(&self, other: &Self) -> bool {
+        self.port == other.port && in_one_spelling(&self.host) == in_one_spelling(&other.host)
+    }
 }
 
 /// How the servers are found.
@@ -46,7 +58,7 @@ pub enum RedisLayout {
     Single(RedisHost),
     /// The master that the Sentinels name.
     Sentinel {
-        /// Where the Sentinels are; at least one.
+        /// Where the Sentinels are; at least one, and none twice.
         sentinels: Vec<RedisHost>,
         /// Under which name they know the master.
         service: String,
@@ -73,11 +85,11 @@ impl RedisUrl {
     ///
     /// # Errors
     ///
-    /// [`NotARedisUrl`] when a part is missing, of another form, or more than the scheme allows.
+    /// [`NotARedisUrl`] when a part is missing, of another form, more than the scheme allows, or there twice.
     pub fn parse(text: &str) -> Result<Self, NotARedisUrl> {
-        let (scheme, rest) = text.split_once("://").ok_or(NotARedisUrl)?;
+        let (scheme, rest) = text.split_once("://").ok_or(NotARedisUrl::Malformed)?;
         if rest.bytes().any(|byte| byte <= b' ' || matches!(byte, b'\\' | b'#' | b'?' | 0x7f)) {
-            return Err(NotARedisUrl);
+            return Err(NotARedisUrl::Malformed);
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (user_info, hosts) = match authority.rsplit_once('@') {
@@ -161,31 +173,52 @@ fn layout(scheme: &str, hosts: &str, path: &str) -> Result<(RedisLayout, u32), N
             let (service, number) = path.split_once('/').unwrap_or((path, ""));
             let service = decoded(service)?;
             if service.is_empty() {
-                return Err(NotARedisUrl);
+                return Err(NotARedisUrl::Malformed);
             }
             let sentinels = all_hosts(hosts, SENTINEL_PORT)?;
-            Ok((RedisLayout::Sentinel { sentinels, service }, database(number)?))
+            let database = database(number)?;
+            match named_twice(&sentinels) {
+                Some(twice) => Err(NotARedisUrl::SentinelTwice(twice.clone())),
+                None => Ok((RedisLayout::Sentinel { sentinels, service }, database)),
+            }
         }
         // A cluster has no other database than 0.
         "redis+cluster" | "rediss+cluster" if path.is_empty() => {
             Ok((RedisLayout::Cluster { seeds: all_hosts(hosts, PORT)? }, 0))
         }
-        _ => Err(NotARedisUrl),
+        _ => Err(NotARedisUrl::Malformed),
     }
 }
 
 fn all_hosts(text: &str, default_port: u16) -> Result<Vec<RedisHost>, NotARedisUrl> {
     let hosts: Vec<RedisHost> =
         text.split(',').map(|text| host(text, default_port)).collect::<Result<_, _>>()?;
-    if hosts.len() > REDIS_HOSTS_MAX { Err(NotARedisUrl) } else { Ok(hosts) }
+    if hosts.len() > REDIS_HOSTS_MAX { Err(NotARedisUrl::Malformed) } else { Ok(hosts) }
+}
+
+/// The first host that stood in the list before.
+fn named_twice(hosts: &[RedisHost]) -> Option<&RedisHost> {
+    let stood_before = |place, host: &RedisHost| hosts.iter().take(place).any(|other| other.is(host));
+    hosts.iter().enumerate().find_map(|(place, host)| stood_before(place, host).then_some(host))
+}
+
+fn in_one_spelling(host: &str) -> String {
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().to_string(),
+        Err(_) => host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase(),
+    }
 }
 
 fn host(text: &str, default_port: u16) -> Result<RedisHost, NotARedisUrl> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or(NotARedisUrl)?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| NotARedisUrl)?;
-            let port = if port.is_empty() { None } else { Some(port.strip_prefix(':').ok_or(NotARedisUrl)?) };
+            let (host, port) = rest.split_once(']').ok_or(NotARedisUrl::Malformed)?;
+            host.parse::<Ipv6Addr>().map_err(|_| NotARedisUrl::Malformed)?;
+            let port = if port.is_empty() {
+                None
+            } else {
+                Some(port.strip_prefix(':').ok_or(NotARedisUrl::Malformed)?)
+            };
             (host, port)
         }
         None => match text.split_once(':') {
@@ -196,14 +229,14 @@ fn host(text: &str, default_port: u16) -> Result<RedisHost, NotARedisUrl> {
     let spelled_like_a_name =
         host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
     if host.is_empty() || (!text.starts_with('[') && !spelled_like_a_name) {
-        return Err(NotARedisUrl);
+        return Err(NotARedisUrl::Malformed);
     }
     let port = match port {
         None => default_port,
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            digits.parse().ok().filter(|port| *port != 0).ok_or(NotARedisUrl)?
+            digits.parse().ok().filter(|port| *port != 0).ok_or(NotARedisUrl::Malformed)?
         }
-        Some(_) => return Err(NotARedisUrl),
+        Some(_) => return Err(NotARedisUrl::Malformed),
     };
     Ok(RedisHost { host: host.to_owned(), port })
 }
@@ -213,9 +246,9 @@ fn database(path: &str) -> Result<u32, NotARedisUrl> {
         return Ok(0);
     }
     if path.len() > 5 || !path.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NotARedisUrl);
+        return Err(NotARedisUrl::Malformed);
     }
-    path.parse().map_err(|_| NotARedisUrl)
+    path.parse().map_err(|_| NotARedisUrl::Malformed)
 }
 
 /// `user:password`, `:password` or `user`, each percent-encoded where it must be.
@@ -236,130 +269,15 @@ fn decoded(text: &str) -> Result<String, NotARedisUrl> {
         match byte {
             b'%' => {
                 let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
-                let (high, low) = digit().zip(digit()).ok_or(NotARedisUrl)?;
-                bytes.push(u8::try_from(high * 16 + low).map_err(|_| NotARedisUrl)?);
+                let (high, low) = digit().zip(digit()).ok_or(NotARedisUrl::Malformed)?;
+                bytes.push(u8::try_from(high * 16 + low).map_err(|_| NotARedisUrl::Malformed)?);
             }
-            b':' | b'@' | b'/' => return Err(NotARedisUrl),
+            b':' | b'@' | b'/' => return Err(NotARedisUrl::Malformed),
             other => bytes.push(other),
         }
     }
-    String::from_utf8(bytes).map_err(|_| NotARedisUrl)
+    String::from_utf8(bytes).map_err(|_| NotARedisUrl::Malformed)
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::{any, prop_assert, proptest};
-
-    use super::{RedisHost, RedisLayout, RedisUrl};
-
-    fn host(host: &str, port: u16) -> RedisHost {
-        RedisHost { host: host.to_owned(), port }
-    }
-
-    #[test]
-    fn each_scheme_names_its_layout() {
-        let (a, b) = (host("a", 1), host("b", 2));
-        let service = "mymaster".to_owned();
-        for (text, layout, tls, database) in [
-            ("redis://a:1", RedisLayout::Single(a.clone()), false, 0),
-            ("redis://u:p@a:1/", RedisLayout::Single(a.clone()), false, 0),
-            ("rediss://a:1/3", RedisLayout::Single(a.clone()), true, 3),
-            ("redis://[::1]", RedisLayout::Single(host("::1", 6_379)), false, 0),
-            (
-                "redis-sentinel://u:p@a:1,b:2,c/mymaster/4",
-                RedisLayout::Sentinel { sentinels: vec![a.clone(), b.clone(), host("c", 26_379)], service },
-                false,
-                4,
-            ),
-            ("redis+cluster://a:1,b:2", RedisLayout::Cluster { seeds: vec![a.clone(), b.clone()] }, false, 0),
-            ("rediss+cluster://b:2", RedisLayout::Cluster { seeds: vec![b] }, true, 0),
-        ] {
-            let url = RedisUrl::parse(text).unwrap();
-            assert_eq!((url.layout(), url.tls(), url.database()), (&layout, tls, database), "{text}");
-        }
-        let secured = RedisUrl::parse("rediss-sentinel://a,b/mymaster/4").unwrap();
-        let plain = RedisUrl::parse("redis-sentinel://a,b/mymaster/4").unwrap();
-        assert_eq!((secured.layout(), secured.database()), (plain.layout(), 4));
-        assert!(secured.tls() && !plain.tls());
-    }
-
-    #[test]
-    fn user_and_password_are_decoded() {
-        for (text, user, password) in [
-            ("redis://a", None, None),
-            ("redis://user@a", Some("user"), None),
-            ("redis://:pass@a", None, Some("pass")),
-            ("redis://us%40er:p%3A%2fs@a", Some("us@er"), Some("p:/s")),
-        ] {
-            let url = RedisUrl::parse(text).unwrap();
-            assert_eq!((url.user(), url.password().map(super::Secret::reveal)), (user, password), "{text}");
-        }
-    }
-
-    #[test]
-    fn debug_and_display_show_scheme_and_hosts_only() {
-        for (text, shown) in [
-            ("redis://user:SECRET@a/1", "redis://a:6379"),
-            ("rediss://:SECRET@[::1]:7", "rediss://[::1]:7"),
-            ("redis-sentinel://SECRET:SECRET@a,b/SECRET", "redis-sentinel://a:26379,b:26379"),
-            ("rediss-sentinel://:SECRET@a/SECRET", "rediss-sentinel://a:26379"),
-            ("redis+cluster://:SECRET@a,b:2", "redis+cluster://a:6379,b:2"),
-            ("rediss+cluster://:SECRET@a", "rediss+cluster://a:6379"),
-        ] {
-            let url = RedisUrl::parse(text).unwrap();
-            assert_eq!(format!("{url} {url:?}"), format!("{shown} RedisUrl({shown})"));
-        }
-    }
-
-    #[test]
-    fn what_is_not_such_a_url_is_refused() {
-        for text in [
-            "",
-            "a:1",
-            "http://a",
-            "REDIS://a",
-            "redis:/a",
-            "redis://",
-            "redis://a:0",
-            "redis://a:65536",
-            "redis://a:+1",
-            "redis://a:",
-            "redis://a/x",
-            "redis://a/1/2",
-            "redis://a/-1",
-            "redis://a,b",
-            "redis://a?x=1",
-            "redis://a#1",
-            "redis://a b",
-            "redis://u:p:q@a",
-            "redis://u:p@q@a",
-            "redis://u:%4@a",
-            "redis://u:%zz@a",
-            "redis://u:%ff@a",
-            "redis://[::1",
-            "redis://[a]",
-            "redis://[::1]x",
-            "redis-sentinel://a",
-            "rediss-sentinel://a/",
-            "redisssentinel://a/m",
-            "redis-sentinel://a/",
-            "redis-sentinel://a,/m",
-            "redis+cluster://a/1",
-            "redis+cluster://a,,b",
-        ] {
-            assert!(RedisUrl::parse(text).is_err(), "{text:?}");
-        }
-        let many = vec!["a"; 65].join(",");
-        assert!(RedisUrl::parse(&format!("redis+cluster://{many}")).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_panics_and_nothing_but_hosts_is_shown(text in any::<String>()) {
-            for text in [text.clone(), format!("redis://{text}"), format!("redis-sentinel://{text}/s")] {
-                let shown = RedisUrl::parse(&text).map(|url| format!("{url:?}")).unwrap_or_default();
-                prop_assert!(!shown.contains('@'));
-            }
-        }
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use crate::config::duration::DurationBounds;
 use crate::config::files::{file, key_pair};
 use crate::config::reader::Reader;
 use crate::config::store::differs;
-use crate::domain::redis_url::{RedisLayout, RedisUrl};
+use crate::domain::redis_url::{NotARedisUrl, RedisLayout, RedisUrl};
 use crate::domain::rpc_url::public_part;
 use crate::domain::secret::Secret;
 use crate::domain::tenant::KeyPair;
@@ -211,12 +211,17 @@ impl PasswordKeys {
 
 /// What is wrong shows scheme and host at most.
 fn redis_url(text: &str) -> Result<RedisUrl, String> {
-    RedisUrl::parse(text).map_err(|_| {
-        let shown = public_part(text).unwrap_or_else(|| "not such a URL".to_owned());
-        format!(
-            "is {shown}; write redis://HOST:PORT/DB, redis-sentinel://HOST,HOST/SERVICE/DB, \
-             redis+cluster://HOST,HOST, or one of them with rediss for TLS; a user and password percent-encoded"
-        )
+    RedisUrl::parse(text).map_err(|error| match error {
+        NotARedisUrl::Malformed => {
+            let shown = public_part(text).unwrap_or_else(|| "not such a URL".to_owned());
+            format!(
+                "is {shown}; write redis://HOST:PORT/DB, redis-sentinel://HOST,HOST/SERVICE/DB, \
+                 redis+cluster://HOST,HOST, or one of them with rediss for TLS; a user and password percent-encoded"
+            )
+        }
+        NotARedisUrl::SentinelTwice(host) => {
+            format!("names the Sentinel {host} twice; name each once, since each has one vote")
+        }
     })
 }
 

@@ -66,10 +66,15 @@ fn what_belongs_to_redis_goes_together() {
         (&[REDIS, PLAIN, SENTINEL_TEXT], "store.sentinel_password: store.sentinel_password is for Sentinels"),
         (&[REDIS, SENTINEL_FILE], "store.sentinel_password_file: "),
         (&[REDIS, ("store.url", "\"redis+cluster://a\""), USER], "store.sentinel_username: "),
+        (
+            &[REDIS, ("store.url", "\"redis-sentinel://:SECRET@a,b,A:26379/SECRET\""), SENTINEL_TEXT],
+            "store.url: names the Sentinel A:26379 twice; name each once",
+        ),
     ] {
         let found = problems(&minimal_with(keys), &[]);
         assert_eq!(found.len(), 1, "{keys:?}: {found:?}");
         assert!(found[0].starts_with(start), "{keys:?}: {found:?}");
+        assert!(!found[0].contains("SECRET"), "{keys:?}: {found:?}");
     }
 }
 
