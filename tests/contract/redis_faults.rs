@@ -21,6 +21,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_redis_that_is_a_replica_lets_nobody_through_and_goes_on,
     a_redis_that_is_absent_at_the_start_is_waited_for,
     after_a_failover_nothing_that_replicas_have_is_undone,
+    what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret,
 ];
 
 /// What the limited agent may ask for in a minute, which is longer than a case lasts.
@@ -268,4 +269,27 @@ fn after_a_failover_nothing_that_replicas_have_is_undone(world: &World) {
     // No replica is left that could acknowledge: nothing is promised that could be undone.
     let signed = scene.agent.signed();
     assert!(matches!(scene.services[0].rotate(&signed).status, 400 | 500));
+}
+
+fn what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret(world: &World) {
+    let keeps = ["--appendonly", "yes", "--appendfsync", "everysec"];
+    let redis = Redis::start(&[&keeps[..], &["--maxmemory-policy", "allkeys-lru"]].concat());
+    redis.command(&["ACL", "SETUSER", "tiergate", "on", ">SECRET", "~tg1:*", "+@all"]);
+    let url = redis.url(0).replace("redis://", "redis://tiergate:SECRET@");
+    let service = Service::start(world.settings().set("store.url", url).set("store.wait_replicas", 1));
+    for connections in 1..=3 {
+        until("it is connected", SOON, || {
+            (service.log().matches("connected to Redis").count() >= connections).then_some(())
+        });
+        redis.command(&["CLIENT", "KILL", "USER", "tiergate"]);
+    }
+    let log = service.log();
+    assert!(!log.contains("SECRET"), "{log}");
+    let named = format!("server={redis}");
+    for finding in
+        ["its maxmemory-policy is allkeys-lru", "appendfsync is everysec", "store.wait_replicas is 1"]
+    {
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(finding)).collect();
+        assert!(lines.len() == 1 && lines[0].contains(&named) && lines[0].contains("WARN"), "{lines:?}");
+    }
 }

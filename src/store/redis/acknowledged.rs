@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
 
+use crate::domain::redis_url::RedisHost;
 use crate::store::redis::trouble::Trouble;
 
 /// The connection, or nothing while it is being made anew.
@@ -43,10 +44,10 @@ impl Acknowledged {
     }
 
     /// Gives this connection up, if it is still the current one.
-    pub(super) fn give_up(&self, waiting: &Arc<Waiting>) {
+    pub(super) fn give_up(&self, waiting: &Arc<Waiting>, server: &RedisHost) {
         let given_up = self.current.compare_and_swap(waiting, None);
         if given_up.as_ref().is_some_and(|current| Arc::ptr_eq(current, waiting)) {
-            tracing::warn!("replicas keep a connection to Redis waiting for too long; it is made anew");
+            tracing::warn!(%server, "replicas keep a connection to Redis waiting for too long; it is made anew");
         }
     }
 }

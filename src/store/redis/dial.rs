@@ -12,6 +12,7 @@ use redis::{
 
 use crate::domain::redis_url::{RedisHost, RedisLayout};
 use crate::store::redis::acknowledged::Acknowledged;
+use crate::store::redis::findings;
 use crate::store::redis::gathered;
 use crate::store::redis::house;
 use crate::store::redis::link::Line;
@@ -62,7 +63,7 @@ pub(super) async fn dial(shared: &Arc<Shared>, address: &Address, shards: &[Shar
     for begun in begin_epochs(shared, &mut plain, &identity, shards).await? {
         passes(shared, begun)?;
     }
-    house::complain(&mut plain, &info, shared.options.wait_replicas).await;
+    findings::complain(&mut plain, &host, &info, shared).await;
     let acknowledged = match shared.options.wait_replicas {
         0 => None,
         _ => Some(Acknowledged::new(connect_again(shared, &host, &identity).await?)),

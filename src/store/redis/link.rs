@@ -113,7 +113,7 @@ impl Link {
         if is_write(&value) {
             let waited = self.wait(line, &waiting).await;
             if let Err(Trouble::Silent(_)) = waited {
-                acknowledged.give_up(&waiting);
+                acknowledged.give_up(&waiting, &line.host);
             }
             waited?;
         }

@@ -33,6 +33,7 @@ use crate::sharded::meters::Meters;
 use crate::store::redis::answers::{Answer, bytes};
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::dial::Address;
+use crate::store::redis::findings::Told;
 use crate::store::redis::link::Link;
 use crate::store::redis::meters::{METERS_MAX, lesser};
 use crate::store::redis::names::Shard;
@@ -49,6 +50,7 @@ mod cluster;
 mod custody;
 mod dial;
 mod gathered;
+mod findings;
 mod house;
 mod link;
 mod meters;
@@ -114,6 +116,7 @@ impl RunningRedisStore {
             clock,
             metrics,
             scripts: Scripts::new(),
+            told: Told::default(),
             #[cfg(test)]
             simulated_from_micros: None,
         };

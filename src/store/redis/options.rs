@@ -9,6 +9,7 @@ use redis::TlsCertificates;
 use crate::domain::redis_url::RedisUrl;
 use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
+use crate::store::redis::findings::Told;
 use crate::store::redis::scripts::{Request, Scripts};
 use crate::telemetry::metrics::Metrics;
 
@@ -60,6 +61,8 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     pub(super) scripts: Scripts,
+    /// What operators have heard of the servers.
+    pub(super) told: Told,
     /// Scripts are told the time instead of asking for it: this, in microseconds, and what the clock has counted.
     #[cfg(test)]
     pub(super) simulated_from_micros: Option<u64>,

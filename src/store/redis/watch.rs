@@ -50,7 +50,7 @@ impl Link {
                     let ping = redis::cmd("PING");
                     let tried = self.send_within(self.wait_time_max(), line, Route::waiting(&waiting), &ping);
                     if let Err(Trouble::Silent(_)) = tried.await {
-                        acknowledged.give_up(&waiting);
+                        acknowledged.give_up(&waiting, &line.host);
                     }
                 }
                 // Whoever waits finds out.

@@ -33,7 +33,7 @@ async fn admits(store: &RunningRedisStore, number: u64) -> bool {
 }
 
 /// A connection to a server, which may only be starting.
-async fn connected(server: &RedisServer) -> MultiplexedConnection {
+pub(super) async fn connected(server: &RedisServer) -> MultiplexedConnection {
     let client = Client::open(server.url()).unwrap();
     let connected = async {
         loop {
@@ -46,7 +46,7 @@ async fn connected(server: &RedisServer) -> MultiplexedConnection {
 }
 
 /// A replica of it, which has everything.
-async fn replica_of(master: &RedisServer) -> RedisServer {
+pub(super) async fn replica_of(master: &RedisServer) -> RedisServer {
     let more = ["--replicaof", &master.host.host, "6379", "--repl-diskless-sync-delay", "0"];
     let replica = RedisServer::start(&more).unwrap();
     let attached = async {

@@ -13,6 +13,7 @@ use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::Store;
 use crate::store::contract::{Bench, store_contract};
+use crate::store::redis::findings::Told;
 use crate::store::redis::options::{Options, SentinelLogin, Shared, TlsFiles};
 use crate::store::redis::scripts::Scripts;
 use crate::store::redis::tests::server::RedisServer;
@@ -25,6 +26,7 @@ mod cluster_faults;
 mod crashes;
 mod differential;
 mod faults;
+mod findings;
 mod meters;
 mod nearby;
 mod others;
@@ -70,6 +72,7 @@ fn open(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         metrics: Metrics::new().unwrap(),
         scripts: Scripts::simulated(),
+        told: Told::default(),
         simulated_from_micros: Some(START_SECS * 1_000_000),
     };
     RunningRedisStore::on(shared).unwrap()
