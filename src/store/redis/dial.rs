@@ -68,7 +68,8 @@ pub(super) async fn dial(shared: &Arc<Shared>, address: &Address, shards: &[Shar
         0 => None,
         _ => Some(Acknowledged::new(connect_again(shared, &host, &identity).await?)),
     };
-    Ok(Line { plain, acknowledged, identity, host, nearby: Nearby::default(), lease })
+    let promotion = info.promotion();
+    Ok(Line { plain, acknowledged, identity, promotion, host, nearby: Nearby::default(), lease })
 }
 
 /// Makes another connection to a server: to the same process in the same life, or not at all.

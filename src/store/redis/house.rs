@@ -2,12 +2,20 @@
 
 use std::collections::HashMap;
 
+use redis::Cmd;
 use redis::aio::MultiplexedConnection;
 
 use crate::store::redis::trouble::Trouble;
 
 /// What `INFO` says.
 pub(super) struct Info(HashMap<String, String>);
+
+/// The question for its replication alone.
+pub(super) fn of_replication() -> Cmd {
+    let mut command = redis::cmd("INFO");
+    command.arg("REPLICATION");
+    command
+}
 
 /// Asks a server about itself.
 pub(super) async fn info(connection: &mut MultiplexedConnection) -> Result<Info, Trouble> {
@@ -42,6 +50,19 @@ impl Info {
         }
         Ok(format!("{process}:{life}"))
     }
+
+    /// The life before this one, which ended when it was promoted, if it ever was.
+    pub(super) fn promotion(&self) -> String {
+        format!("{}:{}", self.value("master_replid2"), self.value("second_repl_offset"))
+    }
+
+    /// Whether it is a master, and has not been promoted since it said `promotion`.
+    ///
+    /// Its first replica, and the loss of the last one, make it forget that it ever was; they cost nothing.
+    pub(super) fn has_stayed_master(&self, promotion: &str) -> bool {
+        let forgot = self.value("master_replid2").bytes().all(|digit| digit == b'0');
+        self.value("role") == "master" && (forgot || self.promotion() == promotion)
+    }
 }
 
 #[cfg(test)]
@@ -62,5 +83,20 @@ mod tests {
         ] {
             assert!(Info::read(&MASTER.replace(what, instead)).identity().is_err(), "{instead}");
         }
+    }
+
+    #[test]
+    fn a_promotion_since_is_seen_and_a_first_replica_is_none() {
+        let info = |role: &str, before: &str, offset: &str| {
+            Info::read(&format!("role:{role}\r\nmaster_replid2:{before}\r\nsecond_repl_offset:{offset}\r\n"))
+        };
+        let (never, promoted) = (info("master", "0000", "-1"), info("master", "a0", "7"));
+        assert!(never.has_stayed_master(&never.promotion()));
+        assert!(promoted.has_stayed_master(&promoted.promotion()));
+        assert!(never.has_stayed_master(&promoted.promotion()), "a first replica");
+        assert!(!promoted.has_stayed_master(&never.promotion()));
+        assert!(!info("master", "b0", "7").has_stayed_master(&promoted.promotion()));
+        assert!(!info("master", "a0", "8").has_stayed_master(&promoted.promotion()));
+        assert!(!info("slave", "0000", "-1").has_stayed_master(&never.promotion()));
     }
 }

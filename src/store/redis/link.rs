@@ -35,6 +35,8 @@ pub(super) struct Line {
     pub(super) acknowledged: Option<Acknowledged>,
     /// Which process of Redis this is, and in which of its lives as a master.
     pub(super) identity: String,
+    /// What it said of its last promotion.
+    pub(super) promotion: String,
     /// Where it is.
     pub(super) host: RedisHost,
     /// Further connections to it, for whoever asks from elsewhere.

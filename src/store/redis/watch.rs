@@ -9,7 +9,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::store::redis::acknowledged::Acknowledged;
+use crate::store::redis::answers::bytes;
 use crate::store::redis::dial::{Address, connect_again};
+use crate::store::redis::house::{self, Info};
 use crate::store::redis::link::{DIAL_TIME_MAX, Line, Link, Route};
 use crate::store::redis::sentinels::{ASK_EVERY, Belief, Heard, master};
 use crate::store::redis::trouble::Trouble;
@@ -28,14 +30,28 @@ impl Link {
         loop {
             sleep(HEARTBEAT).await;
             let mut tried = JoinSet::new();
-            for connection in line.nearby.all().into_iter().chain([line.plain.clone()]) {
+            for connection in line.nearby.all() {
                 let (link, line) = (Arc::clone(self), Arc::clone(line));
                 tried.spawn(async move {
-                    link.send(&line, Route::telling(&connection), &redis::cmd("PING")).await
+                    // What is wrong is noted.
+                    let _ = link.send(&line, Route::telling(&connection), &redis::cmd("PING")).await;
                 });
             }
-            // What is wrong has been noted.
+            self.ask_whether_master(line).await;
             while tried.join_next().await.is_some() {}
+        }
+    }
+
+    /// A master that is made a replica, and a master again, has lost what its new master lacked, and keeps its
+    /// connections. Where nobody writes meanwhile nothing else tells of it.
+    async fn ask_whether_master(&self, line: &Arc<Line>) {
+        let asked = self.send(line, Route::telling(&line.plain), &house::of_replication()).await;
+        let Ok(Ok(said)) = asked else { return };
+        let has_stayed = bytes(&said)
+            .and_then(|said| std::str::from_utf8(said).ok())
+            .is_some_and(|said| Info::read(said).has_stayed_master(&line.promotion));
+        if !has_stayed {
+            self.fall(line, "it is a replica, or was one in between".to_owned());
         }
     }
 

@@ -33,6 +33,7 @@ mod others;
 mod real;
 mod replicas;
 mod retention;
+mod roles;
 mod secured;
 mod sentinel;
 mod server;
