@@ -4,16 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
-    TlsCertificates, Value,
+    Value,
 };
 
 use crate::domain::redis_url::{RedisHost, RedisLayout};
 use crate::store::redis::acknowledged::Acknowledged;
 use crate::store::redis::findings;
-use crate::store::redis::gathered;
 use crate::store::redis::house;
 use crate::store::redis::link::Line;
 use crate::store::redis::names::{self, Shard};
@@ -171,30 +169,20 @@ pub(super) async fn connect(
     login: Login,
 ) -> Result<MultiplexedConnection, Trouble> {
     let options = &shared.options;
-    let account = login.account(options);
-    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let connected = if options.url.tls() {
-        let RedisHost { host, port } = host.clone();
-        let address = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
-        over_tls(address, account, shared.certificates.as_ref(), &config).await
+    let RedisHost { host, port } = host.clone();
+    let address = if options.url.tls() {
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
     } else {
-        gathered::connect((&host.host, host.port), &account, config).await
+        ConnectionAddr::Tcp(host, port)
     };
-    connected.map_err(|error| Trouble::of(&error))
-}
-
-/// The library's own way: it alone can make its TLS, and then it drives the connection, too.
-async fn over_tls(
-    address: ConnectionAddr,
-    account: RedisConnectionInfo,
-    certificates: Option<&TlsCertificates>,
-    config: &AsyncConnectionConfig,
-) -> RedisResult<MultiplexedConnection> {
-    let tcp = TcpSettings::default().set_nodelay(true);
-    let info = address.into_connection_info()?.set_redis_settings(account).set_tcp_settings(tcp);
-    let client = match certificates {
-        Some(certificates) => Client::build_with_tls(info, certificates.clone()),
-        None => Client::open(info),
+    let account = login.account(options);
+    let info =
+        address.into_connection_info().map_err(|error| Trouble::of(&error))?.set_redis_settings(account);
+    let client = match &shared.certificates {
+        Some(certificates) if options.url.tls() => Client::build_with_tls(info, certificates.clone()),
+        _ => Client::open(info),
     };
-    client?.get_multiplexed_async_connection_with_config(config).await
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let client = client.map_err(|error| Trouble::of(&error))?;
+    client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| Trouble::of(&error))
 }

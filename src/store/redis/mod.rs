@@ -50,7 +50,6 @@ mod cluster;
 mod custody;
 mod dial;
 mod findings;
-mod gathered;
 mod house;
 mod link;
 mod meters;
