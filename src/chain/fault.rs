@@ -63,7 +63,7 @@ pub enum ReadError {
     #[error("the node has not said which chain it is on")]
     Unvetted,
     /// The node is too far behind the others.
-    #[error("the node is at block {head}, too far behind block {best} of another node")]
+    #[error("the node is at block {head}, behind block {best} which is known already")]
     Behind {
         /// The node's latest block.
         head: u64,

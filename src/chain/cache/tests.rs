@@ -1,12 +1,13 @@
 //! What is kept, for how long it serves, and that a read which was under way while its agent was dropped is not kept.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256, U256};
 
 use super::faults::FAULTS_MAX;
-use super::{BACKSTOP_MICROS, Lifetimes, Plan, ProfileCache, Source};
+use super::{BACKSTOP_MICROS, Lifetimes, Plan, ProfileCache, Reading, Source, backstop_micros};
 use crate::chain::cache::weight::{CACHED_BYTES_MAX, ENTRIES_MAX};
 use crate::chain::follower::events::{Culprit, Drops};
 use crate::chain::rpc::lead::BlockMark;
@@ -234,10 +235,26 @@ fn without_a_follower_everything_is_read_at_the_latest_block_and_serves_for_one_
 #[test]
 fn what_no_log_ever_drops_is_read_again_after_ten_minutes() {
     let cache = warm(AGENT);
-    let end = 11 * SECOND + BACKSTOP_MICROS;
+    let (begun, end) = (11 * SECOND, 11 * SECOND + BACKSTOP_MICROS);
+    cache.advance(block(101), &Drops::default(), begun + BACKSTOP_MICROS * 3 / 4);
+    assert!(serves(&cache, AGENT, begun + BACKSTOP_MICROS * 3 / 4 - 1));
     cache.advance(block(101), &Drops::default(), end);
-    assert!(serves(&cache, AGENT, end - 1) && !serves(&cache, AGENT, end));
+    assert!(!serves(&cache, AGENT, end));
     assert_eq!(cache.begin(id(AGENT), end).0, Plan::Pinned(block(101)));
+}
+
+#[test]
+fn what_was_read_within_a_moment_is_not_read_again_within_one() {
+    let lapses: BTreeSet<u64> = (0..1_000)
+        .map(|millis| {
+            let began_micros = 11 * SECOND + millis * 1_000;
+            let reading = Reading { from: Source::Followed, generation: 0, began_micros, ended_micros: 0 };
+            began_micros + backstop_micros(&reading)
+        })
+        .collect();
+    let widest = lapses.iter().zip(lapses.iter().skip(1)).map(|(one, next)| next - one).max().unwrap();
+    assert!(lapses.last().unwrap() - lapses.first().unwrap() > BACKSTOP_MICROS / 5, "{lapses:?}");
+    assert!(widest < 2 * SECOND, "{widest}");
 }
 
 #[test]

@@ -45,7 +45,9 @@ use crate::telemetry::metrics::Metrics;
 /// True when another read of the same is bound to fail in the same way, whichever node is asked: what is read is at
 /// fault, and neither a node nor the configuration.
 pub(super) fn lies_in_what_is_read(error: &ReadError) -> bool {
-    blame::blame(error, At::Latest) == blame::Blame::Unclear && !matches!(error, ReadError::NoCode(_))
+    // Nor is it said of what took too long: that may have been the node.
+    let is_open = matches!(error, ReadError::NoCode(_) | ReadError::TimedOut(_));
+    blame::blame(error, At::Latest) == blame::Blame::Unclear && !is_open
 }
 
 /// What a pool is made of.

@@ -17,6 +17,7 @@ use crate::chain::rpc::breaker::Class;
 use crate::chain::rpc::call::{At, CallOutcome, call_params, outcome};
 use crate::chain::rpc::deadline::Deadline;
 use crate::chain::rpc::health::Gap;
+use crate::chain::rpc::lead::latest_seen;
 use crate::chain::rpc::places::Lane;
 use crate::chain::rpc::transport::{Node, NodeAnswer};
 use crate::ports::chain::ChainFault;
@@ -86,7 +87,15 @@ impl Pool {
         understand: impl Fn(Bytes) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
         let read = Read { method: "eth_getCode", params: json!([address, terms.at.param()]), terms };
-        self.read(&read, |node, _, answer| understand(node.result(answer)?)).await
+        // A contract may stand in the block that is missing, too.
+        let understand = |node: &Node, gap: Option<Gap>, answer| match (understand(node.result(answer)?), gap)
+        {
+            (Err(ReadError::NoCode(_)), Some(Gap { head, best, .. })) => {
+                Err(ReadError::Behind { head, best })
+            }
+            (understood, _) => understood,
+        };
+        self.read(&read, understand).await
     }
 
     /// `eth_blockNumber`: any fit node's word that it is up.
@@ -133,17 +142,21 @@ impl Pool {
         let mut queue: VecDeque<(usize, Option<Gap>)> = fit.into_iter().map(|place| (place, None)).collect();
         while let Some((place, gap)) = queue.pop_front() {
             let Some(node) = self.nodes.get(place) else { continue };
+            let is_unfit = || self.health.lock().complaint(place).is_some();
             // It may have been given up while this read waited for another node.
-            if self.health.lock().complaint(place).is_some() {
+            if is_unfit() {
                 continue;
             }
             trouble.asking = Some(place);
-            if of_latest
-                && gap.is_none()
-                && let Some(gap) = self.gap(place, node).await
-            {
-                queue.push_back((place, Some(gap)));
-                continue;
+            if of_latest && gap.is_none() {
+                let gap = self.gap(place, node).await;
+                if gap.is_some() {
+                    queue.push_back((place, gap));
+                }
+                // What it said of its latest block may speak against it.
+                if gap.is_some() || is_unfit() {
+                    continue;
+                }
             }
             let answer = self.ask(node, read.method, read.params.clone()).await;
             match answer.and_then(|answer| understand(node, gap, answer)) {
@@ -157,17 +170,18 @@ impl Pool {
         None
     }
 
-    /// What this node lacks of the latest block. Where it may have got on since it told its head, it is asked again.
+    /// What this node lacks of the latest block. Where it may have got on since it told its head, it is asked again; when
+    /// it does not say, what is known stands.
     async fn gap(&self, place: usize, node: &Node) -> Option<Gap> {
         let gap = self.health.lock().gap(place, self.clock.monotonic_micros())?;
         if gap.is_fresh {
             return Some(gap);
         }
-        // If it fails, the read will tell.
-        let answer = self.ask(node, "eth_blockNumber", json!([])).await.ok()?;
-        let head: U64 = node.result(answer).ok()?;
+        let answer = self.ask(node, "eth_getBlockByNumber", json!(["latest", false])).await;
+        let seen = answer.and_then(|answer| latest_seen(node, answer, self.clock.unix_millis()));
+        let Ok(seen) = seen else { return Some(gap) };
         let now = self.clock.monotonic_micros();
-        self.note(|health| health.got_on(place, head.to(), now));
+        self.note(|health| health.sampled(place, seen, now));
         self.health.lock().gap(place, now)
     }
 

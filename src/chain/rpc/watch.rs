@@ -50,7 +50,8 @@ impl Pool {
 
     /// Only one at a time: the caller holds `watching`.
     async fn examine(&self) {
-        let due = self.health.lock().due(self.clock.monotonic_micros());
+        let begun = self.clock.monotonic_micros();
+        let due = self.health.lock().due(begun);
         let mut probes = JoinSet::new();
         for checkup in due.iter().copied() {
             let Some(node) = self.nodes.get(checkup.node).cloned() else { continue };
@@ -70,13 +71,13 @@ impl Pool {
                 self.note(|health| health.examined(checkup.node, said.as_ref().copied(), now, grain));
             }
         }
-        let now = self.clock.monotonic_micros();
         self.note(|health| {
             health.all_were_asked();
-            // Those that answered first were compared with what the others said the last time.
+            // Those that answered first were compared with what the others said the last time. Not with what was to be
+            // known by now: the last answer may have taken long.
             due.iter()
                 .filter(|checkup| checkup.wants_head)
-                .for_each(|checkup| health.compare_head(checkup.node, now));
+                .for_each(|checkup| health.compare_head(checkup.node, begun));
         });
     }
 

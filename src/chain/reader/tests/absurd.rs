@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -137,9 +138,10 @@ async fn what_lies_in_the_node_or_the_configuration_is_asked_again_at_each_reque
     for (error, reply) in [
         (ReadError::NoCode("chain.contracts.stake_vault"), Reply::Result(hex(aggregate(&no_vault)))),
         (ReadError::HttpStatus(502), Reply::Http(502, String::new())),
+        (ReadError::TimedOut(700), Reply::Hang),
     ] {
         let node = node(reply).await;
-        let bench = bench(&[node.url()], ALL, PATIENT);
+        let bench = bench(&[node.url()], ALL, Duration::from_millis(700));
         for calls in 1..=2 {
             let fault = bench.reader.profile(absurd(1)).await.unwrap_err();
             assert_eq!((cause(&fault), node.calls("eth_call")), (&error, calls));

@@ -49,14 +49,6 @@ impl Health {
         self.compare_head(node, now_micros);
     }
 
-    /// A node told a later head, and nothing of that block's time.
-    pub(in crate::chain::rpc) fn got_on(&mut self, node: usize, head: u64, now_micros: u64) {
-        if let Some(condition) = self.nodes.get_mut(node) {
-            condition.head.told(head, now_micros, &self.bounds);
-        }
-        self.compare_head(node, now_micros);
-    }
-
     /// Compares a node's head, as it was last seen, with the others', after looking which heads are made up.
     pub(in crate::chain::rpc) fn compare_head(&mut self, node: usize, now_micros: u64) {
         for each in 0..self.nodes.len() {
@@ -76,7 +68,7 @@ impl Health {
     }
 
     /// The heads of the others that count. Nodes of other chains, those that are given up, those that were not heard for
-    /// a while and those that make heads up say nothing about a node.
+    /// a while, those that make heads up and those that stand still say nothing about a node.
     fn other_heads(&self, node: usize, now_micros: u64) -> Vec<u64> {
         self.witnesses(node).filter_map(|condition| condition.head.recent(now_micros)).collect()
     }
@@ -95,6 +87,7 @@ impl Health {
                 && condition.chain == self.chain
                 && condition.breaker.cause().is_none()
                 && condition.leapt.is_none()
+                && condition.aged.is_none()
         });
         others.map(|(_, condition)| condition)
     }

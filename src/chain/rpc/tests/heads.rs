@@ -28,6 +28,8 @@ struct State {
     made_at: u64,
     owner: Option<Address>,
     is_dead: bool,
+    /// It answers contract calls, and refuses to say where it is.
+    is_secretive: bool,
 }
 
 /// A node that gets on when it is told to.
@@ -38,7 +40,13 @@ struct Sluggard {
 
 impl Sluggard {
     async fn at(head: u64, owner: Option<Address>) -> Self {
-        let state = Arc::new(Mutex::new(State { head, made_at: BEGINNING, owner, is_dead: false }));
+        let state = Arc::new(Mutex::new(State {
+            head,
+            made_at: BEGINNING,
+            owner,
+            is_dead: false,
+            is_secretive: false,
+        }));
         let shared = Arc::clone(&state);
         let node = TestNode::start(move |request| answer(*shared.lock(), request)).await;
         Self { node, state }
@@ -66,6 +74,9 @@ fn answer(state: State, request: &Value) -> Reply {
     match request["method"].as_str() {
         Some("eth_chainId") => Reply::Result(json!(format!("{CHAIN_ID:#x}"))),
         Some("eth_blockNumber") => Reply::Result(number),
+        Some("eth_getBlockByNumber") if state.is_secretive => {
+            Reply::Error(-32_601, "the method does not exist".to_owned(), None)
+        }
         Some("eth_getBlockByNumber") => {
             let (hash, timestamp) = (B256::repeat_byte(1), format!("{:#x}", state.made_at));
             let block = json!({"number": number, "hash": hash, "parentHash": hash, "timestamp": timestamp});
@@ -158,6 +169,16 @@ async fn an_agent_that_the_last_node_lacks_is_a_fault_and_not_unminted() {
 }
 
 #[tokio::test]
+async fn what_a_node_does_not_say_of_its_head_does_not_make_it_one_that_has_it() {
+    let (first, second) = (Sluggard::at(105, Some(OWNER)).await, Sluggard::at(100, None).await);
+    let bench = pair(&first, &second).await;
+    bench.clock.advance_secs(1);
+    second.state.lock().is_secretive = true;
+    first.dies();
+    assert_eq!(cause(&owner(&bench).await.unwrap_err()).kind(), "behind");
+}
+
+#[tokio::test]
 async fn a_node_that_has_got_on_since_it_was_looked_at_is_believed() {
     let (first, second) = (Sluggard::at(105, Some(OWNER)).await, Sluggard::at(100, None).await);
     let bench = pair(&first, &second).await;
@@ -171,7 +192,7 @@ async fn a_node_that_has_got_on_since_it_was_looked_at_is_believed() {
 async fn a_healthy_lead_costs_a_read_one_call() {
     let (first, second) = (Sluggard::at(105, Some(OWNER)).await, Sluggard::at(100, None).await);
     let bench = pair(&first, &second).await;
-    let heads = || first.node.calls("eth_blockNumber") + second.node.calls("eth_blockNumber");
+    let heads = || [&first, &second].map(|node| node.node.calls("eth_getBlockByNumber"));
     let before = heads();
     for _ in 0..10 {
         bench.clock.advance_secs(1);

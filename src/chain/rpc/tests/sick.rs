@@ -331,7 +331,7 @@ async fn a_node_with_an_old_head() {
 }
 
 #[tokio::test]
-async fn a_node_that_says_for_how_long_is_left_alone_for_so_long() {
+async fn a_node_that_asks_for_time_is_left_alone_for_five_seconds_where_there_is_no_other() {
     let patient = Patient::healthy().await;
     let bench = bench(&[patient.node.url()], ALL, PATIENT);
     read(&bench).await.unwrap();

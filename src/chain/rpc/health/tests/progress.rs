@@ -52,6 +52,14 @@ fn a_node_whose_latest_block_is_too_old_is_unfit_also_when_there_is_no_other() {
 }
 
 #[test]
+fn a_node_that_stands_still_does_not_take_out_one_that_goes_on_below() {
+    let mut health = met(&[Some(OURS), Some(OURS)]);
+    health.sampled(1, Seen { number: 10_000, age_secs: Some(601) }, 1);
+    health.sampled(0, Seen { number: 9_900, age_secs: Some(1) }, 10_000_000);
+    assert_eq!((health.fit(), health.gap(0, 10_000_000)), (vec![0], None));
+}
+
+#[test]
 fn reads_of_the_latest_block_ask_those_first_that_have_it() {
     let mut health = met(&[Some(OURS), Some(OURS), Some(OURS)]);
     assert_eq!(health.order(true, 1), [0, 1, 2]);
