@@ -30,3 +30,4 @@ pub mod tls;
 pub mod domain;
 pub mod os;
 pub mod sharded;
+pub mod within;

@@ -10,14 +10,15 @@ use std::path::{Path, PathBuf};
 /// Which modules of ours a module may use. The order is that of the layers; `*` is everything.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
+    ("within", &[]),
     ("sharded", &["domain"]),
     ("ports", &["domain"]),
     ("os", &["domain", "ports"]),
     ("telemetry", &["domain", "ports"]),
-    ("pipeline", &["domain", "sharded", "ports"]),
+    ("pipeline", &["domain", "within", "sharded", "ports"]),
     ("config", &["domain"]),
-    ("chain", &["domain", "ports", "telemetry"]),
-    ("store", &["domain", "sharded", "ports", "telemetry"]),
+    ("chain", &["domain", "within", "ports", "telemetry"]),
+    ("store", &["domain", "within", "sharded", "ports", "telemetry"]),
     ("tls", &["domain", "ports", "telemetry"]),
     ("wire", &["domain", "ports", "pipeline"]),
     ("serve", &["ports", "telemetry", "wire"]),

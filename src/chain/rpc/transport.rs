@@ -14,7 +14,6 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderVal
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::time::timeout;
 use url::Url;
 
 use crate::chain::fault::ReadError;
@@ -24,6 +23,7 @@ use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
+use crate::within::within;
 
 /// The longest answer that is read, in bytes. A profile has a few KiB, a large one half of it; a hostile node would have no
 /// end. With all places taken, answers need 128 MiB at most.
@@ -125,7 +125,7 @@ impl Node {
         clock: &dyn Clock,
         metrics: &Metrics,
     ) -> Result<NodeAnswer, ReadError> {
-        let limited = timeout(limit, async {
+        let limited = within(limit, async {
             metrics.rpc_calls.with_label_values(&[method]).inc();
             let begun = clock.monotonic_micros();
             let answer = self.ask(method, params).await;

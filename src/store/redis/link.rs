@@ -24,6 +24,7 @@ use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
 use crate::store::redis::sentinels::Lease;
 use crate::store::redis::trouble::Trouble;
+use crate::within::within;
 
 /// How long connecting and looking at a server may take, in all; at least four requests' time.
 pub(super) const DIAL_TIME_MAX: Duration = Duration::from_secs(3);
@@ -273,15 +274,15 @@ impl Link {
         command: &Cmd,
     ) -> Result<Result<Value, RedisError>, Trouble> {
         let mut connection = route.connection.clone();
-        match timeout(time_max, command.query_async::<Value>(&mut connection)).await {
-            Err(_) if !route.tells => Err(Trouble::Silent(time_max)),
-            Err(_) => Err(self.silent(line, time_max)),
-            Ok(Err(error)) if !matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
+        match within(time_max, command.query_async::<Value>(&mut connection)).await {
+            None if !route.tells => Err(Trouble::Silent(time_max)),
+            None => Err(self.silent(line, time_max)),
+            Some(Err(error)) if !matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
                 let trouble = Trouble::Broken(Trouble::said(&error));
                 self.fall(line, trouble.to_string());
                 Err(trouble)
             }
-            Ok(answer) => {
+            Some(answer) => {
                 if route.tells && self.was_silent.swap(false, Ordering::Relaxed) {
                     self.breaker.lock().answered();
                 }
