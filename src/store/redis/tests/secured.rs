@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::domain::redis_url::RedisUrl;
+use crate::domain::redis_url::{RedisHost, RedisUrl};
 use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
 use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store};
@@ -163,6 +163,30 @@ fn login(user: &str, password: &str) -> SentinelLogin {
     SentinelLogin { user: Some(user.to_owned()), password: Some(Secret::new(password)) }
 }
 
+/// Asks a server as its administrator, again and again until it says what is wanted.
+async fn until_said(
+    files: &TlsFiles,
+    (host, port): (&str, u16),
+    password: &str,
+    words: &[&str],
+    is_wanted: impl Fn(&[u8]) -> bool,
+) {
+    let (cert, key) = files.identity.as_ref().unwrap();
+    let asked = async {
+        loop {
+            let mut command = Command::new("redis-cli");
+            command.args(["-h", host, "-p", &port.to_string(), "-a", password, "--tls"]);
+            command.arg("--cacert").arg(files.ca.as_ref().unwrap()).arg("--cert").arg(cert);
+            let output = command.arg("--key").arg(key).args(words).output().unwrap();
+            if is_wanted(&output.stdout) {
+                return;
+            }
+            yield_now().await;
+        }
+    };
+    timeout(PATIENCE, asked).await.unwrap();
+}
+
 /// Changes the agent's key, again and again until that succeeds and the key is good; gives the key's number.
 async fn changed(store: &RunningRedisStore, first: u64) -> u64 {
     let tried = async {
@@ -187,6 +211,10 @@ async fn sentinels_and_servers_with_tls_and_logins_are_followed_through_a_failov
     let sound = guarded.options(&files);
     let store = open(Options { wait_replicas: 1, ..sound.clone() });
     ready(&store).await;
+    // Without it Sentinel could name nobody: of replicas it hears from the master, every ten seconds.
+    let RedisHost { host, port } = &guarded.sentinel.host;
+    let known = ["SENTINEL", "REPLICAS", "service"];
+    until_said(&files, (host, *port), "of-sentinel-admins", &known, |said| said.starts_with(b"name")).await;
     // With a replica's word for it, so that the replica is in sync, and the failover loses nothing.
     let number = changed(&store, 1).await;
 
@@ -238,21 +266,8 @@ async fn a_cluster_with_tls_is_found_and_followed_by_a_user_with_no_more_rights_
     let url = format!("rediss+cluster://tiergate:of-servers@{ip}");
     let store = open(Options { tls: files.clone(), ..options(&url) });
     assert!(store.has_key(agent(1)).await.is_err(), "a cluster without slots serves nothing");
-    let (cert, key_file) = files.identity.clone().unwrap();
-    let assigned = async {
-        loop {
-            let mut command = Command::new("redis-cli");
-            command.args(["-h", &ip.to_string(), "-a", "of-admins", "--tls"]);
-            command.arg("--cacert").arg(files.ca.as_ref().unwrap());
-            command.arg("--cert").arg(&cert).arg("--key").arg(&key_file);
-            let output = command.args(["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).output().unwrap();
-            if output.stdout.starts_with(b"OK") {
-                return;
-            }
-            yield_now().await;
-        }
-    };
-    timeout(PATIENCE, assigned).await.unwrap();
+    let assign = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
+    until_said(&files, (&ip.to_string(), 6_379), "of-admins", &assign, |said| said.starts_with(b"OK")).await;
     ready(&store).await;
     let number = changed(&store, 1).await;
     let proof = Proof::Key(digest(number));
