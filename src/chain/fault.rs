@@ -62,12 +62,13 @@ pub enum ReadError {
     /// The node has not said yet which chain it is on.
     #[error("the node has not said which chain it is on")]
     Unvetted,
-    /// The node is too far behind the others.
+    /// The node lacks a block that is known already: it is too far behind to be used, or what it does not know may stand in
+    /// that block.
     #[error("the node is at block {head}, behind block {best} which is known already")]
     Behind {
         /// The node's latest block.
         head: u64,
-        /// The highest block that another node reported.
+        /// The highest block that another node told, or that was followed.
         best: u64,
     },
     /// The node's latest block is further above the others' than a chain can grow.

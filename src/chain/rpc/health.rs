@@ -55,7 +55,7 @@ struct Condition {
     agreed: bool,
     vetted_at: Option<u64>,
     head: Head,
-    /// The block of another node, when the head was too far behind it at the last look.
+    /// The block of another node, when the head was too far behind it at the last look, or lacked it for too long.
     behind: Option<u64>,
     /// The highest block of the others, when the head is so far above it that it is made up.
     leapt: Option<u64>,
