@@ -10,6 +10,8 @@
     reason = "what a test does not find where it should be is its failure"
 )]
 
+#[path = "../support/corpus/heads.rs"]
+mod heads;
 mod rig;
 #[path = "../contract/support/mod.rs"]
 #[expect(
