@@ -263,7 +263,7 @@ fn exceptions(source: &Source) -> Vec<String> {
 }
 
 /// The one place that pauses: between two looks at a condition of another process, up to a limit.
-const POLLING: &str = "contract/support/time.rs";
+const POLLING: &str = "support/time.rs";
 
 fn patience(path: &str, test_code: &str) -> Vec<String> {
     if path != POLLING && test_code.contains(concat!("sle", "ep(")) {

@@ -13,11 +13,13 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::Value;
+
+#[path = "support/loopback.rs"]
+mod loopback;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
 
@@ -48,14 +50,9 @@ fn failure(output: &Output, code: i32) -> String {
     text
 }
 
-/// An address that no other process picks: its own loopback IP for each process and call.
+/// An address that nobody else uses.
 fn free_address() -> String {
-    static CALLS: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let ip = format!("127.{}.{}.{}", 128 | (high & 0x3f), low, CALLS.fetch_add(1, Ordering::Relaxed));
-    let listener =
-        TcpListener::bind(format!("{ip}:0")).or_else(|_| TcpListener::bind("127.0.0.1:0")).unwrap();
-    listener.local_addr().unwrap().to_string()
+    TcpListener::bind((loopback::own_ip(), 0)).unwrap().local_addr().unwrap().to_string()
 }
 
 /// `tiergate dev` and what it printed. It dies with this process, however that ends: its shell waits for a pipe that

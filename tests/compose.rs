@@ -7,7 +7,7 @@
     reason = "what a test does not find where it should be is its failure; what it skips it says"
 )]
 
-#[path = "contract/support"]
+#[path = "support"]
 #[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
 mod support {
     pub(crate) mod client;
@@ -15,6 +15,7 @@ mod support {
     pub(crate) mod process;
     pub(crate) mod signing;
     pub(crate) mod time;
+    pub(crate) mod wire;
 }
 #[path = "compose/composition.rs"]
 mod composition;

@@ -8,13 +8,14 @@
 
 #[path = "reload/gateway.rs"]
 mod gateway;
-#[path = "contract/support"]
+#[path = "support"]
 #[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
 mod support {
     pub(crate) mod client;
     pub(crate) mod metrics;
     pub(crate) mod process;
     pub(crate) mod time;
+    pub(crate) mod wire;
 }
 #[path = "reload/tables.rs"]
 mod tables;

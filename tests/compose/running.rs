@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use alloy::primitives::{Address, U256, address};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpSocket;
 
 use crate::composition::{Composition, Service};
 use crate::support::client::{Answer, Connection};
@@ -172,8 +171,8 @@ impl Running {
 
     /// The same, or why it can't be connected.
     pub(crate) fn try_client(&self, ip: IpAddr, service: &str, port: u16) -> io::Result<Client> {
-        let stream = connect(ip, (self.addresses[service], port).into())?;
-        Ok(Client { connection: Connection::over(stream)?, identity: self.identity })
+        let connection = Connection::open_from(ip, (self.addresses[service], port).into())?;
+        Ok(Client { connection, identity: self.identity })
     }
 
     /// Generates an agent's key and gives it.
@@ -255,17 +254,6 @@ pub(crate) fn is_installed(program: &str) -> bool {
         eprintln!("skipped: {program} is not installed");
     }
     found
-}
-
-fn connect(source: IpAddr, address: SocketAddr) -> io::Result<std::net::TcpStream> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let stream = runtime.block_on(async {
-        let socket = TcpSocket::new_v4()?;
-        socket.bind((source, 0).into())?;
-        socket.connect(address).await?.into_std()
-    })?;
-    stream.set_nonblocking(false)?;
-    Ok(stream)
 }
 
 /// `name:PORT` as `ip:PORT`, wherever it stands as a whole.

@@ -5,14 +5,14 @@ use alloy::sol_types::Eip712Domain;
 use serde_json::{Value, json};
 
 use crate::support::agents::Agent;
-use crate::support::case::{Case, cases};
 use crate::support::client::with;
+use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::signing::{ALICE, BOB, Draft};
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     rule_1_a_strangers_signature_is_401_and_names_owner_and_signer,
     rule_1_after_a_transfer_only_the_new_owners_signature_counts,
     rule_1_a_transfer_counts_for_verification_by_signature_at_once,

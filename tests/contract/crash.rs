@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 
 use crate::support::agents::{Agent, key_of};
-use crate::support::case::{Case, cases};
 use crate::support::client::Connection;
+use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
-    whatever_was_answered_before_a_kill_is_true_after_it,
-    keys_and_nonces_outlive_a_restart,
-    a_second_process_on_the_same_folder_is_refused,
-    a_full_disk_is_500_and_loses_nothing,
-];
+pub(crate) const CASES: &[Case<World>] =
+    cases![whatever_was_answered_before_a_kill_is_true_after_it, keys_and_nonces_outlive_a_restart,];
+
+/// About the embedded store's file.
+pub(crate) const ON_A_DISK: &[Case<World>] =
+    cases![a_second_process_on_the_same_folder_is_refused, a_full_disk_is_500_and_loses_nothing];
 
 /// How often the service is killed.
 const ROUNDS: u32 = 20;

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::service::SIGNED_ENDPOINTS;
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     an_unknown_path_is_404_with_the_same_body,
     a_wrong_method_is_405_with_what_is_allowed,
     a_body_of_16_kib_is_read_and_one_byte_more_is_413,

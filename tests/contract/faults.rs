@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::agents::Agent;
-use crate::support::case::{Case, cases};
 use crate::support::client::Answer;
+use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::settings::Settings;
@@ -12,7 +12,7 @@ use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     a_node_that_answers_anything_but_the_truth_is_503_and_recovers,
     a_dead_node_is_503_everywhere_and_comes_back_at_the_same_address,
     a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else,

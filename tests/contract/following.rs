@@ -6,9 +6,9 @@ use alloy::primitives::{I256, U256};
 use serde_json::{Value, json};
 
 use crate::support::agents::{Agent, THRESHOLDS};
-use crate::support::case::{Case, cases};
 use crate::support::chain::Chain;
 use crate::support::client::Answer;
+use crate::support::harness::{Case, cases};
 use crate::support::metrics::Samples;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
@@ -17,7 +17,7 @@ use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     stake_shows_within_two_polls,
     unstake_shows_within_two_polls,
     a_transfer_shows_within_two_polls,
@@ -36,7 +36,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// What the development chain can't do.
-pub(crate) const ON_A_REAL_NODE: &[Case] =
+pub(crate) const ON_A_REAL_NODE: &[Case<World>] =
     cases![a_reorganization_that_takes_stake_and_ownership_back_is_followed];
 
 /// Many requests for one agent, which is what a case is made of.

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::metrics::Samples;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     livez_is_200_with_its_body,
     readyz_is_200_with_every_check_ok,
     head_has_the_headers_and_no_body,

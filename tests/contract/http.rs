@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::heads::ambiguous;
-use crate::support::case::{Case, cases};
 use crate::support::client::{Connection, request_bytes};
+use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     a_body_that_stops_arriving_is_408_and_closed,
     ambiguous_requests_are_400_and_what_is_smuggled_behind_is_not_answered,
     a_target_with_forbidden_bytes_is_escaped_and_reaches_no_endpoint,
@@ -349,7 +349,7 @@ fn a_client_that_waits_to_be_told_to_continue_is_told(world: &World) {
     let head = "POST /verify/signature HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n";
     let mut connection = service.connect();
     connection.write(format!("{head}Content-Length: {}\r\n\r\n", body.len()).as_bytes()).unwrap();
-    assert_eq!(connection.read(false).unwrap().status, 100);
+    assert_eq!(connection.read(true).unwrap().status, 100);
     connection.write(body.as_bytes()).unwrap();
     connection.read(false).unwrap().success(200);
 }

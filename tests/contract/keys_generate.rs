@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use crate::support::agents::key_of;
-use crate::support::case::{Case, cases};
 use crate::support::client::with;
+use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     a_key_is_made_and_shown_once,
     an_agent_that_has_a_key_is_409_and_keeps_it,
     a_refused_generate_burns_no_nonce,

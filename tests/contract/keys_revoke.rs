@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     the_key_is_invalid_at_once_and_for_good,
     revoking_when_there_is_no_key_is_200,
     revoking_again_is_200_with_a_fresh_nonce_and_a_replay_without,

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use crate::support::agents::key_of;
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     the_old_key_is_invalid_at_once,
     without_a_key_one_is_made,
     every_rotation_leaves_exactly_one_key,

@@ -3,10 +3,10 @@
 use alloy::primitives::U256;
 use serde_json::{Value, json};
 
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     status_follows_the_key,
     status_of_an_agent_that_does_not_exist_is_false,
     leading_zeros_name_the_same_agent,

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::support::agents::{Agent, LIMITS};
-use crate::support::case::{Case, cases};
 use crate::support::client::{Answer, Connection, with};
+use crate::support::harness::{Case, cases};
 use crate::support::service::{KEY_ENDPOINTS, Service};
 use crate::support::signing::BOB;
 use crate::support::time::{SOON, Stopwatch, unix_seconds, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     who_waits_as_long_as_retry_after_says_passes_and_nobody_before,
     tier_1_passes_once_a_minute,
     tier_2_passes_16_times_a_minute,

@@ -4,15 +4,15 @@ use alloy::primitives::U256;
 use serde_json::json;
 
 use crate::support::agents::{THRESHOLDS, unknown_key};
-use crate::support::case::{Case, cases};
 use crate::support::client::Connection;
+use crate::support::harness::{Case, cases};
 use crate::support::metrics::Samples;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     requests_denials_and_limiter_decisions_are_counted,
     rpc_store_and_cache_series_move,
     readiness_is_shown_as_a_gauge,

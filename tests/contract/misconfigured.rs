@@ -4,14 +4,14 @@ use alloy::primitives::{Address, U256, address};
 use serde_json::json;
 
 use crate::support::agents::{Agent, THRESHOLDS};
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::metrics::Samples;
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     an_address_without_code_is_503_and_not_ready_never_404,
     an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_asks,
     without_multicall_the_profile_is_the_same_field_by_field,

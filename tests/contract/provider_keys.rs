@@ -12,13 +12,13 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use toml::Table;
 
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::process::own_ip;
 use crate::support::service::Service;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     a_node_behind_tls_is_believed_by_the_systems_authorities_alone,
     keys_go_to_their_node_and_are_nowhere_else,
 ];

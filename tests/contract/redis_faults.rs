@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use serde_json::{Value, json};
 
 use crate::support::agents::{Agent, key_of};
-use crate::support::case::{Case, cases};
 use crate::support::client::Connection;
+use crate::support::harness::{Case, cases};
 use crate::support::redis::Redis;
 use crate::support::service::Service;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     a_redis_that_is_killed_and_started_again_lets_nobody_through_wrongly,
     a_redis_that_comes_back_empty_knows_no_key_and_no_older_signature,
     a_redis_that_hangs_lets_nobody_through_and_goes_on,

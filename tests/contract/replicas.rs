@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::support::agents::{Agent, key_of};
-use crate::support::case::{Case, cases};
 use crate::support::client::Connection;
+use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     a_key_that_one_replica_replaced_is_refused_by_the_other_on_the_very_next_request,
     a_nonce_that_one_replica_took_is_used_at_the_other,
     at_once_exactly_the_limit_passes_at_both_together,

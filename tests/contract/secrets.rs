@@ -3,17 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::support::agents::{key_of, unknown_key};
-use crate::support::case::{Case, cases};
 use crate::support::client::with;
+use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::signing::BOB;
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
-    neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven,
-    the_stores_file_holds_no_key,
-];
+pub(crate) const CASES: &[Case<World>] =
+    cases![neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven,];
+
+/// About the embedded store's file.
+pub(crate) const ON_A_DISK: &[Case<World>] = cases![the_stores_file_holds_no_key];
 
 fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: &World) {
     let relay = Relay::new(world.chain().node);

@@ -4,13 +4,13 @@ use alloy::primitives::U256;
 use serde_json::json;
 
 use crate::support::agents::{THRESHOLDS, unknown_key};
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
 use crate::support::signing::ALICE;
 use crate::support::time::{SOON, Stopwatch, unix_seconds};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     fifty_thousand_unknown_keys_leave_memory_flat_and_a_good_agent_passes,
     unminted_agents_leave_memory_flat_and_a_good_agent_passes,
     a_key_made_right_after_a_failed_look_up_works,

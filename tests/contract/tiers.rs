@@ -4,12 +4,12 @@ use alloy::primitives::U256;
 use serde_json::{Value, json};
 
 use crate::support::agents::{LIMITS, THRESHOLDS};
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     each_threshold_opens_its_tier_and_one_unit_less_does_not,
     stake_is_followed_up_and_down_through_every_tier,
     a_tier_change_is_not_a_fresh_budget,

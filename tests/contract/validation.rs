@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::support::agents::Agent;
-use crate::support::case::{Case, cases};
 use crate::support::client::with;
+use crate::support::harness::{Case, cases};
 use crate::support::service::SIGNED_ENDPOINTS;
 use crate::support::signing::ALICE;
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     agent_ids_and_nonces_are_numeric_strings,
     signatures_are_0x_and_130_hex_characters,
     timestamps_are_numbers_that_are_not_negative,

@@ -7,13 +7,13 @@ use alloy::primitives::{I256, U256};
 use serde_json::{Value, json};
 
 use crate::support::agents::{THRESHOLDS, unknown_key};
-use crate::support::case::{Case, cases};
+use crate::support::harness::{Case, cases};
 use crate::support::process::own_ip;
 use crate::support::signing::{ALICE, BOB, DEPLOYER};
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     a_fresh_agent_has_every_field_with_zeros_and_nulls,
     a_profile_shows_what_every_registry_says,
     a_negative_score_has_its_sign_and_a_fractional_average,

@@ -4,13 +4,13 @@ use alloy::primitives::U256;
 use serde_json::json;
 
 use crate::support::agents::{Agent, THRESHOLDS};
-use crate::support::case::{Case, cases};
 use crate::support::client::{Answer, Connection, request_bytes, with};
+use crate::support::harness::{Case, cases};
 use crate::support::signing::{Draft, fresh_nonce};
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![
     the_result_is_that_of_a_key,
     a_nonce_is_used_once,
     a_nonce_of_one_agent_is_free_for_another,

@@ -11,9 +11,9 @@ use crate::rig::scripts::{self, script};
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Script, Then, Upstream};
-use crate::rig::wire::Request;
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     an_upstream_that_was_ejected_comes_back_after_its_time_and_not_before,

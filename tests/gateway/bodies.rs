@@ -3,7 +3,7 @@
 use crate::rig::case::{Case, cases};
 use crate::rig::refusals::{is_malformed, is_unseen};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::wire::{Request, Wire};
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     well_framed_requests_are_seen_as_they_were_meant_and_so_is_the_next,

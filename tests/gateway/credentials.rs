@@ -7,11 +7,11 @@ use crate::rig::case::{Case, cases};
 use crate::rig::credentials::{SIGNATURE_HEADERS, signed, signed_with, without};
 use crate::rig::refusals::{is_unauthenticated, is_unseen};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::wire::Request;
 use crate::support::agents::unknown_key;
 use crate::support::client::Answer;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::unix_seconds;
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     a_key_may_come_as_bearer_token_or_in_a_header_of_its_own,

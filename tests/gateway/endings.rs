@@ -10,7 +10,7 @@ use crate::rig::scripts;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Then, Upstream};
-use crate::rig::wire::Request;
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     a_body_of_http_2_that_ends_with_an_empty_frame_ends_once,

@@ -14,23 +14,27 @@ use crate::rig::refusals::{is_unauthenticated, is_unseen};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
-use crate::rig::wire::Request;
 use crate::support::agents::{Agent, key_of};
 use crate::support::client::Answer;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::settings::Settings;
 use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
-    a_full_disk_is_500_for_signatures_and_heals_by_itself,
-    a_500_spends_neither_nonce_nor_budget,
-    what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not,
     a_rotated_or_revoked_key_is_refused_on_the_very_next_request,
     a_dead_chain_is_503_for_agents_and_nothing_to_the_public,
     a_chain_that_answers_anything_but_the_truth_lets_nobody_through,
     a_503_spends_neither_nonce_nor_budget,
     a_chain_that_hangs_delays_nobody_who_does_not_need_it,
     a_denied_endpoint_mismatch_spends_nothing,
+];
+
+/// About the embedded store's file.
+pub(crate) const ON_A_DISK: &[Case] = cases![
+    a_full_disk_is_500_for_signatures_and_heals_by_itself,
+    a_500_spends_neither_nonce_nor_budget,
+    what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not,
 ];
 
 /// How often keys are changed while requests with them run.

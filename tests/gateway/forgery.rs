@@ -13,7 +13,7 @@ use crate::rig::identity::{expected, identity, identity_of, normal, told};
 use crate::rig::refusals::is_unseen;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
-use crate::rig::wire::Request;
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     no_random_header_is_read_by_the_upstream_as_an_identity,

@@ -9,8 +9,8 @@ use crate::rig::scripts;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Seen, Then, Upstream};
-use crate::rig::wire::{Request, Wire};
 use crate::support::client::Answer;
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     a_strangers_forwarding_headers_are_replaced,

@@ -5,7 +5,7 @@ use crate::rig::credentials::signed;
 use crate::rig::identity::{expected, identity, told};
 use crate::rig::refusals::{is_unseen, refused};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::wire::Request;
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     an_upstream_is_told_of_the_agent_what_the_chain_says,

@@ -9,9 +9,9 @@ use crate::rig::scripts;
 use crate::rig::stage::{ACME, Stage, TRUSTED, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Then, Upstream};
-use crate::rig::wire::{Request, Wire};
 use crate::support::agents::{LIMITS, unknown_key};
 use crate::support::client::Answer;
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     each_tier_has_its_budget_and_the_headers_say_so,

@@ -8,9 +8,9 @@ use crate::rig::scripts::{self, Cue, script};
 use crate::rig::stage::{ACME, Stage, public_path, unique};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Then, Upstream};
-use crate::rig::wire::Request;
 use crate::support::metrics::Samples;
 use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     every_request_is_counted_once_and_as_what_it_was,

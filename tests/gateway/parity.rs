@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::{replaced, signed, signed_with};
 use crate::rig::stage::{ACME, Stage, agents_path};
-use crate::rig::wire::Request;
 use crate::support::agents::{LIMITS, unknown_key};
 use crate::support::client::Answer;
 use crate::support::signing::{ALICE, BOB, Draft};
 use crate::support::time::unix_seconds;
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     keys_of_every_form_are_judged_alike,

@@ -5,7 +5,7 @@ use crate::rig::gateway::Gateway;
 use crate::rig::stage::{ACME, Stage, unique};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
-use crate::rig::wire::Request;
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     an_ambiguous_path_is_never_public,

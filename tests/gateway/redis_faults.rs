@@ -9,10 +9,10 @@ use crate::rig::gateway::Gateway;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
-use crate::rig::wire::Request;
 use crate::support::agents::Agent;
 use crate::support::redis::Redis;
 use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     a_redis_that_fails_is_500_for_agents_and_nothing_to_the_public,

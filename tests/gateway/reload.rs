@@ -12,8 +12,8 @@ use crate::rig::scripts::{self, Cue};
 use crate::rig::stage::{Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
-use crate::rig::wire::Request;
 use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     a_file_that_comes_changes_and_goes_counts_without_a_signal,

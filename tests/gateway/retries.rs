@@ -9,8 +9,8 @@ use crate::rig::scripts::{self, script};
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Script, Then, Upstream};
-use crate::rig::wire::Request;
 use crate::support::process::{free_port, own_ip};
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     connections_to_the_upstream_are_used_again,

@@ -8,8 +8,8 @@ use crate::rig::refusals::{is_unauthenticated, is_unseen, refused};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
-use crate::rig::wire::Request;
 use crate::support::agents::THRESHOLDS;
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     the_exact_host_comes_before_the_longest_wildcard_and_that_before_any,

@@ -8,8 +8,8 @@ use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
-use crate::rig::wire::Request;
 use crate::support::process::{free_port, own_ip};
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     no_credential_is_written_to_log_or_metrics,

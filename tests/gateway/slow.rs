@@ -17,8 +17,8 @@ use crate::rig::secure::{LISTENER, SecureGateway};
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Then, Upstream};
-use crate::rig::wire::{Request, Wire};
 use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     a_body_that_stops_arriving_is_given_up,

@@ -5,7 +5,7 @@ use crate::heads::ambiguous;
 use crate::rig::case::{Case, cases};
 use crate::rig::refusals::{is_malformed, is_unseen};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::wire::{Request, Wire};
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     ambiguous_heads_are_400_and_closed_and_nothing_behind_them_is_forwarded,

@@ -12,8 +12,8 @@ use crate::rig::scripts::{self, Cue, script};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Exchange, Script, Then, Upstream};
-use crate::rig::wire::{Request, Wire};
 use crate::support::time::{SOON, until};
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     megabytes_both_ways_leave_memory_flat,

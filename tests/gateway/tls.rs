@@ -14,8 +14,8 @@ use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::{Greeting, Tunnel};
 use crate::rig::upstream::Upstream;
-use crate::rig::wire::{Request, Wire};
 use crate::support::time::{SOON, until};
+use crate::support::wire::{Request, Wire};
 use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![

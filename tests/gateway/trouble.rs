@@ -11,9 +11,9 @@ use crate::rig::scripts::{self, Cue, script};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Then, Upstream};
-use crate::rig::wire::Request;
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::Stopwatch;
+use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     an_upstream_that_refuses_connections_is_502,

@@ -17,11 +17,11 @@ use crate::rig::refusals::is_unauthenticated;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
-use crate::rig::wire::{Request, Wire};
 use crate::support::agents::unknown_key;
 use crate::support::client::Answer;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::Stopwatch;
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     a_flood_of_unknown_keys_leaves_memory_flat_and_a_good_agent_is_served,

@@ -14,11 +14,11 @@ use crate::rig::scripts::{self, script};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Exchange, Script, Then, Upstream};
-use crate::rig::wire::{Patient, Request, Wire};
 use crate::support::agents::unknown_key;
 use crate::support::client::Answer;
 use crate::support::signing::BOB;
 use crate::support::time::{SOON, until};
+use crate::support::wire::{Patient, Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     every_refusal_is_the_same_with_an_upgrade,

@@ -13,8 +13,8 @@ use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::Terminator;
 use crate::rig::upstream::Upstream;
-use crate::rig::wire::Request;
 use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
 use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::{Shutdown, SocketAddr};
 
 use crate::rig::frames::{GOAWAY, PREFACE, SETTINGS, frame};
-use crate::rig::wire::Wire;
+use crate::support::wire::Wire;
 
 /// The most that is remembered of what the gateway said.
 const KEPT_BYTES_MAX: usize = 1 << 20;

@@ -9,9 +9,9 @@ use crate::rig::h2c::{self, Message};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
-use crate::rig::wire::{Request, Wire};
 use crate::support::settings::Settings;
 use crate::support::time::Stopwatch;
+use crate::support::wire::{Request, Wire};
 
 /// How long a good request may take on a machine that is busy with other things.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);

@@ -1,19 +1,9 @@
-//! A case: a name that states a guarantee, and what shows that it is kept.
+//! A case of the gateway.
 
 use crate::rig::stage::Stage;
+use crate::support::harness;
 
-/// One guarantee.
-#[derive(Clone, Copy)]
-pub(crate) struct Case {
-    pub(crate) name: &'static str,
-    pub(crate) run: fn(&Stage),
-}
+/// One guarantee, to be shown on a stage.
+pub(crate) type Case = harness::Case<Stage>;
 
-/// The cases of a module. A function that is not listed is dead code, and the compiler says so.
-macro_rules! cases {
-    ($($name:ident),* $(,)?) => {
-        &[$($crate::rig::case::Case { name: stringify!($name), run: $name }),*]
-    };
-}
-
-pub(crate) use cases;
+pub(crate) use crate::support::harness::cases;

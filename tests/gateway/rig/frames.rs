@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::rig::wire::Wire;
+use crate::support::wire::Wire;
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

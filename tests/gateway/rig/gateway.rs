@@ -6,12 +6,12 @@ use std::process::Command;
 
 use crate::rig::stage::Stage;
 use crate::rig::tenants::Tenant;
-use crate::rig::wire::{Request, Wire};
 use crate::support::client::Answer;
 use crate::support::process::{free_port, own_ip};
 use crate::support::service::Service;
 use crate::support::settings::Settings;
 use crate::support::time::{SOON, until};
+use crate::support::wire::{Request, Wire};
 
 /// A running gateway.
 pub(crate) struct Gateway {

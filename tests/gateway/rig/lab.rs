@@ -6,8 +6,8 @@ use crate::rig::gateway::Gateway;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Script, Upstream};
-use crate::rig::wire::{Request, Wire};
 use crate::support::client::Answer;
+use crate::support::wire::{Request, Wire};
 
 /// A gateway with short time limits in front of an upstream of the case's own.
 pub(crate) struct Lab {

@@ -18,4 +18,3 @@ pub(crate) mod stage;
 pub(crate) mod tenants;
 pub(crate) mod tunnels;
 pub(crate) mod upstream;
-pub(crate) mod wire;

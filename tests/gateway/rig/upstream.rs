@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use crate::rig::framing::{self, Body};
 use crate::rig::scripts;
-use crate::rig::wire::Patient;
 use crate::support::process::own_ip;
 use crate::support::time::{SOON, until};
+use crate::support::wire::Patient;
 
 /// How long a connection that says nothing is kept; longer than any case takes.
 const SILENCE_MAX: Duration = Duration::from_secs(120);

@@ -4,12 +4,14 @@
 use std::ffi::{OsStr, OsString};
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
 use crate::domain::redis_url::RedisHost;
 use crate::store::redis::tests::watched::Watched;
+
+#[path = "../../../../tests/support/loopback.rs"]
+mod loopback;
 
 /// Names another program than the distribution's `redis-server`; `others.rs` runs all tests over such.
 pub(super) const PROGRAM_VARIABLE: &str = "TIERGATE_REDIS_SERVER";
@@ -123,12 +125,7 @@ fn run(folder: &TempDir, arguments: &[String]) -> Watched {
     Watched::start(&program(), &arguments, &folder.join("log"), "")
 }
 
-/// A loopback address that nobody else uses: no two servers race for a port on it.
+/// A loopback address that nobody else uses.
 pub(super) fn own_ip() -> Ipv4Addr {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let pid = std::process::id();
-    let octet = |number: u32, modulus: u32| u8::try_from(number % modulus).unwrap();
-    // The upper half; other tests that start servers take the lower one.
-    Ipv4Addr::new(127, 216 + octet(pid >> 8, 39), octet(pid, 256), 1 + octet(count, 250))
+    loopback::own_ip()
 }

@@ -1,5 +1,5 @@
-//! A child process that ends with the test's process, whatever becomes of that. `tests/contract/support/process.rs` has this
-//! file too.
+//! A child process that ends with the test's process, whatever becomes of that. `tests/support/process.rs` has this file
+//! too.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};

@@ -1,15 +1,16 @@
 //! Child processes that end with the test process, whatever becomes of it.
 
 use std::fs::{self, File};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::time::{SOON, until};
 use watched::Watched;
 
-#[path = "../../../src/store/redis/tests/watched.rs"]
+#[path = "loopback.rs"]
+mod loopback;
+#[path = "../../src/store/redis/tests/watched.rs"]
 mod watched;
 
 /// A running program.
@@ -60,13 +61,9 @@ pub(crate) fn run_to_end(program: &Path, arguments: &[String], folder: &Path) ->
     Output { status, stdout: fs::read(out).unwrap(), stderr: fs::read(err).unwrap() }
 }
 
-/// A loopback address that nobody else uses: no two processes race for a port on it.
+/// A loopback address that nobody else uses.
 pub(crate) fn own_ip() -> IpAddr {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let pid = std::process::id();
-    let octet = |number: u32, modulus: u32| u8::try_from(number % modulus).unwrap();
-    Ipv4Addr::new(127, 16 + octet(pid >> 8, 200), octet(pid, 256), 1 + octet(count, 250)).into()
+    loopback::own_ip().into()
 }
 
 /// A port that is free on an address.

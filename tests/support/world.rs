@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::support::chain::Chain;
-use crate::support::redis::Redis;
+use crate::support::redis::{Redis, redis_server};
 use crate::support::service::Service;
 use crate::support::settings::Settings;
 
@@ -17,6 +17,36 @@ pub(crate) enum Kind {
     Anvil,
     /// The product's own development chain, and a real Redis.
     Redis,
+}
+
+/// For topics about the chain.
+pub(crate) const CHAINS: &[Kind] = &[Kind::Dev, Kind::Anvil];
+
+/// For topics about keys, nonces and limits.
+pub(crate) const STORES: &[Kind] = &[Kind::Dev, Kind::Redis];
+
+/// For everything else.
+pub(crate) const ONCE: &[Kind] = &[Kind::Dev];
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Dev, Self::Anvil, Self::Redis];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Anvil => "anvil",
+            Self::Redis => "redis",
+        }
+    }
+
+    /// Why a world of this kind can't be, if its server is not there.
+    pub(crate) fn missing(self) -> Option<String> {
+        match self {
+            Self::Dev => None,
+            Self::Anvil => anvil().err(),
+            Self::Redis => redis_server().err(),
+        }
+    }
 }
 
 /// A chain, a store and a service.
@@ -36,14 +66,6 @@ impl World {
     /// A world of the same kind, with a chain of its own.
     pub(crate) const fn another(&self) -> Self {
         Self::new(self.kind)
-    }
-
-    pub(crate) const fn name(&self) -> &'static str {
-        match self.kind {
-            Kind::Dev => "dev",
-            Kind::Anvil => "anvil",
-            Kind::Redis => "redis",
-        }
     }
 
     /// Whether keys, nonces and limits are in a Redis.

@@ -1,9 +1,9 @@
 //! What the cases stand on: processes, a driver for the chain, an HTTP client and a signer, none of them the product's.
 
 pub(crate) mod agents;
-pub(crate) mod case;
 pub(crate) mod chain;
 pub(crate) mod client;
+pub(crate) mod harness;
 pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod redis;
@@ -12,4 +12,5 @@ pub(crate) mod service;
 pub(crate) mod settings;
 pub(crate) mod signing;
 pub(crate) mod time;
+pub(crate) mod wire;
 pub(crate) mod world;

@@ -1,4 +1,4 @@
-//! A connection to the gateway on which a case writes what it wants, byte for byte, and reads what comes.
+//! A connection on which a case writes what it wants, byte for byte, and reads what comes; and requests as bytes.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::client::Answer;
 
-/// How long anything is waited for; longer than the time limits of the gateway that cases run into.
+/// How long an answer is waited for: longer than any time limit of the service.
 const ANSWER_WITHIN: Duration = Duration::from_secs(40);
 
 /// A stream whose reads a signal does not end: those with a time limit are not started again by the system.
@@ -45,30 +45,23 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn open(gateway: SocketAddr) -> Self {
-        Self::over(TcpStream::connect(gateway).unwrap())
+    pub(crate) fn open(server: SocketAddr) -> Self {
+        Self::over(TcpStream::connect(server).unwrap()).unwrap()
     }
 
     /// A connection from this address of the loopback network.
-    pub(crate) fn open_from(from: IpAddr, gateway: SocketAddr) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-        let stream = runtime.block_on(async {
-            let socket = tokio::net::TcpSocket::new_v4().unwrap();
-            socket.bind((from, 0).into()).unwrap();
-            socket.connect(gateway).await.unwrap().into_std().unwrap()
-        });
-        stream.set_nonblocking(false).unwrap();
-        Self::over(stream)
+    pub(crate) fn open_from(from: IpAddr, server: SocketAddr) -> Self {
+        connect_from(from, server).and_then(Self::over).unwrap()
     }
 
-    fn over(stream: TcpStream) -> Self {
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(ANSWER_WITHIN)).unwrap();
-        stream.set_write_timeout(Some(ANSWER_WITHIN)).unwrap();
-        Self { stream: Patient(stream), buffer: Vec::new() }
+    pub(crate) fn over(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+        Ok(Self { stream: Patient(stream), buffer: Vec::new() })
     }
 
-    /// Who the gateway sees as its peer.
+    /// Who the server sees as its peer.
     pub(crate) fn own_address(&self) -> SocketAddr {
         self.stream.0.local_addr().unwrap()
     }
@@ -165,7 +158,7 @@ impl Wire {
         Ok(self.buffer.drain(..count).collect())
     }
 
-    /// What still comes until the gateway closes, which it must do.
+    /// What still comes until the server closes, which it must do.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         loop {
@@ -202,6 +195,18 @@ impl Wire {
     fn shown(&self) -> String {
         String::from_utf8_lossy(&self.buffer).into_owned()
     }
+}
+
+/// Connects from this address of the loopback network.
+pub(crate) fn connect_from(from: IpAddr, server: SocketAddr) -> io::Result<TcpStream> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind((from, 0).into())?;
+        socket.connect(server).await?.into_std()
+    })?;
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// A request of HTTP/1.1, as it goes over the wire.
@@ -253,8 +258,8 @@ impl Request {
 
     /// Sends it on a connection of its own and reads the answer.
     #[track_caller]
-    pub(crate) fn ask(&self, gateway: SocketAddr) -> Answer {
-        self.ask_on(&mut Wire::open(gateway))
+    pub(crate) fn ask(&self, server: SocketAddr) -> Answer {
+        self.ask_on(&mut Wire::open(server))
     }
 
     #[track_caller]

@@ -66,8 +66,14 @@ impl Redis {
     pub(crate) fn start_again(&mut self) {
         let program = redis_server().unwrap();
         let log = self.folder.path().join("log");
-        self.process = Some(Process::start(&program, &self.arguments, &log, ""));
-        until("Redis answers", SOON, || self.connect(0));
+        let process = Process::start(&program, &self.arguments, &log, "");
+        until("Redis answers", SOON, || {
+            let info: String = redis::cmd("INFO").arg("server").query(&mut self.connect(0)?).ok()?;
+            // Another server may have the port, and ours has ended then.
+            assert!(info.contains(&format!("process_id:{}\r", process.pid)), "another Redis: {info}");
+            Some(())
+        });
+        self.process = Some(process);
     }
 
     /// `kill -9`.

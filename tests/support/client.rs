@@ -1,15 +1,12 @@
-//! An HTTP/1.1 client that shows everything and repairs nothing.
+//! An HTTP/1.1 client for whole requests, and what answers have in common.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use serde_json::{Map, Value, json};
 
 use crate::support::time::unix_millis;
-
-/// How long an answer is waited for: longer than any time limit of the service.
-const ANSWER_WITHIN: Duration = Duration::from_secs(40);
+use crate::support::wire::{Wire, connect_from};
 
 /// What the service answered.
 #[derive(Debug, Clone)]
@@ -116,21 +113,18 @@ impl Answer {
 
 /// A kept-alive connection.
 pub(crate) struct Connection {
-    stream: BufReader<TcpStream>,
+    wire: Wire,
     host: SocketAddr,
 }
 
 impl Connection {
-    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        Self::over(TcpStream::connect(address)?)
+    pub(crate) fn open(server: SocketAddr) -> io::Result<Self> {
+        Ok(Self { wire: Wire::over(TcpStream::connect(server)?)?, host: server })
     }
 
-    /// Over a stream that is open.
-    pub(crate) fn over(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
-        Ok(Self { host: stream.peer_addr()?, stream: BufReader::new(stream) })
+    /// A connection from this address of the loopback network.
+    pub(crate) fn open_from(from: IpAddr, server: SocketAddr) -> io::Result<Self> {
+        Ok(Self { wire: Wire::over(connect_from(from, server)?)?, host: server })
     }
 
     /// Sends a request and reads its answer.
@@ -150,49 +144,18 @@ impl Connection {
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.get_mut().write_all(bytes)
+        self.wire.write(bytes)
     }
 
     /// Reads one answer; `head_only` for the answer to HEAD, which announces a body that does not come.
     pub(crate) fn read(&mut self, head_only: bool) -> io::Result<Answer> {
-        let status_line = self.line()?;
-        let status = status_line.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| io::Error::other(format!("no status line: {status_line:?}")))?;
-        let mut headers = Vec::new();
-        loop {
-            let line = self.line()?;
-            if line.is_empty() {
-                break;
-            }
-            let (name, value) = line.split_once(':').ok_or_else(|| io::Error::other("no header"))?;
-            headers.push((name.to_owned(), value.trim().to_owned()));
-        }
-        let mut answer = Answer { status, headers, body: Vec::new() };
-        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
-        if !head_only {
-            answer.body = vec![0; length];
-            self.stream.read_exact(&mut answer.body)?;
-        }
-        Ok(answer)
+        if head_only { self.wire.head() } else { self.wire.try_answer() }
     }
 
     /// What still comes until the other side closes.
+    #[track_caller]
     pub(crate) fn rest(&mut self) -> Vec<u8> {
-        let mut rest = Vec::new();
-        match self.stream.read_to_end(&mut rest) {
-            Ok(_) => rest,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => rest,
-            Err(error) => panic!("the connection is not closed: {error}; {}", String::from_utf8_lossy(&rest)),
-        }
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        self.stream.read_line(&mut line)?;
-        match line.strip_suffix("\r\n") {
-            Some(line) => Ok(line.to_owned()),
-            None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("cut off: {line:?}"))),
-        }
+        self.wire.rest()
     }
 }
 

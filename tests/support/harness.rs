@@ -1,0 +1,132 @@
+//! Runs cases: each in every world of its topic, on a thread of its own, within one time limit.
+//!
+//! A case is named after the world, the topic and the guarantee. Cases share what a world holds and bring agents of their
+//! own. A case whose world lacks a server is ignored, or fails where servers are required.
+
+use std::any::Any;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::support::world::Kind;
+
+/// Set to 1 where a missing server is a failure, not a reason to skip.
+pub(crate) const REQUIRE_SERVERS: &str = "TIERGATE_REQUIRE_SERVERS";
+
+/// Cases mostly wait for other processes.
+const CASES_AT_ONCE: usize = 8;
+
+/// A case that is not done then has hung.
+const CASE_WITHIN: Duration = Duration::from_secs(300);
+
+/// One guarantee, to be shown in a world.
+pub(crate) struct Case<W> {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(&W),
+}
+
+/// The cases of a module. A function that is not listed is dead code, and the compiler says so.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        &[$($crate::support::harness::Case { name: stringify!($name), run: $name }),*]
+    };
+}
+
+pub(crate) use cases;
+
+/// Cases of one subject, and the worlds that they run in.
+pub(crate) type Topic<W> = (&'static str, &'static [Kind], &'static [Case<W>]);
+
+/// Runs the cases that the command line asks for, and ends the process. `together` run side by side, in their order: slow
+/// ones come first. `alone` run after them, one at a time.
+pub(crate) fn run<W: Send + Sync + 'static>(
+    world: fn(Kind) -> W,
+    together: &[Topic<W>],
+    alone: &[Topic<W>],
+) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(CASES_AT_ONCE);
+    let worlds = Kind::ALL.map(|kind| Ground { kind, world: Arc::new(world(kind)), missing: kind.missing() });
+    if !arguments.list {
+        say_what_is_missing(&worlds);
+    }
+    let trials = [(together, false), (alone, true)].into_iter().flat_map(|(topics, is_alone)| {
+        let worlds = &worlds;
+        topics.iter().flat_map(move |(topic, kinds, cases)| {
+            cases.iter().flat_map(move |case| {
+                let grounds = worlds.iter().filter(|ground| kinds.contains(&ground.kind));
+                grounds.map(move |ground| trial(ground, topic, case, is_alone))
+            })
+        })
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    if HUNG.load(Ordering::SeqCst) {
+        // A hung case still holds its world. The servers end with the process.
+        conclusion.exit();
+    }
+    // Servers end and folders go before the process does.
+    drop(worlds);
+    conclusion.exit_code()
+}
+
+/// A world that cases share, and why its server is not there.
+struct Ground<W> {
+    kind: Kind,
+    world: Arc<W>,
+    missing: Option<String>,
+}
+
+/// Set when a case has hung.
+static HUNG: AtomicBool = AtomicBool::new(false);
+
+/// Taken for reading by cases that run side by side, for writing by those that run alone.
+static TURN: RwLock<()> = RwLock::new(());
+
+fn trial<W: Send + Sync + 'static>(ground: &Ground<W>, topic: &str, case: &Case<W>, is_alone: bool) -> Trial {
+    let name = format!("{}::{topic}::{}", ground.kind.name(), case.name);
+    if let Some(why) = ground.missing.clone() {
+        let is_required = std::env::var(REQUIRE_SERVERS).is_ok_and(|value| value == "1");
+        return Trial::test(name, move || Err(Failed::from(why))).with_ignored_flag(!is_required);
+    }
+    let (world, run, thread_name) = (Arc::clone(&ground.world), case.run, name.clone());
+    Trial::test(name, move || {
+        if is_alone {
+            let _turn = TURN.write().unwrap_or_else(PoisonError::into_inner);
+            within(CASE_WITHIN, thread_name, move || run(&world))
+        } else {
+            let _turn = TURN.read().unwrap_or_else(PoisonError::into_inner);
+            within(CASE_WITHIN, thread_name, move || run(&world))
+        }
+    })
+}
+
+/// Runs a case on a thread of its own, and fails when it panics or is not done in time.
+fn within(limit: Duration, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Failed> {
+    let (done, is_done) = mpsc::channel();
+    let case = thread::Builder::new().name(name).spawn(move || {
+        // Dropped when the case ends, and when it panics.
+        let _done: mpsc::Sender<()> = done;
+        run();
+    })?;
+    if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+        HUNG.store(true, Ordering::SeqCst);
+        return Err(format!("not done within {limit:?}").into());
+    }
+    case.join().map_err(|panic| message(panic.as_ref()).into())
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("panicked").to_owned()
+}
+
+#[expect(clippy::print_stderr, reason = "lines that say why some of the cases do not run")]
+fn say_what_is_missing<W>(worlds: &[Ground<W>]) {
+    for why in worlds.iter().filter_map(|ground| ground.missing.as_deref()) {
+        eprintln!("{why}");
+    }
+}
