@@ -32,13 +32,14 @@ class Frame:
 class Client:
     """One connection."""
 
-    def __init__(self, port, settings=(), handshake=True, timeout=5):
+    def __init__(self, port, settings=(), handshake=True, timeout=20):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.encoder, self.decoder = Encoder(), Decoder()
         self.buffer = b""
         self.settings = {}
-        self.events = []
+        # How much the other side takes on all streams together, in bytes.
+        self.window = 65_535
         if handshake:
             self.send(PREFACE)
             self.frame(SETTINGS, payload=b"".join(struct.pack(">HI", *item) for item in settings))
@@ -59,6 +60,8 @@ class Client:
                     name, value = struct.unpack(">HI", frame.payload[at : at + 6])
                     self.settings[name] = value
                 self.frame(SETTINGS, ACK)
+            elif frame.kind == WINDOW_UPDATE and frame.stream == 0:
+                self.window += struct.unpack(">I", frame.payload)[0]
 
     def send(self, octets):
         """Sends bytes; whether the other side still takes them is seen when reading."""
@@ -104,7 +107,7 @@ class Client:
             pass
         return frame
 
-    def outcome(self, stream=None, within=5):
+    def outcome(self, stream=None, within=20):
         """What becomes of a violation: ("connection", code), ("stream", code), ("closed", None), or ("status", code)
         when a request is answered; a refusal of a stream that follows an answer counts as the refusal."""
         end = time.monotonic() + within
@@ -130,7 +133,7 @@ class Client:
                 break
         return ("status", status) if status else ("silence", None)
 
-    def response(self, stream=1, within=10):
+    def response(self, stream=1, within=20):
         """The status, fields and body of an answer; reads on until its end."""
         self.socket.settimeout(within)
         fields, body = None, b""

@@ -10,9 +10,9 @@ from http2 import BOTH, OPEN, post, violation
 KNOWN["h2 8.1.2.1: a pseudo-header in trailers"] = "the library drops it instead; it reaches no upstream"
 
 
-def malformed(name):
-    """A request that must not be forwarded: its stream is reset, or it is answered with 400."""
-    return violation(name, ["PROTOCOL_ERROR"], True, 1, "400")
+def malformed(name, unseen=None):
+    """A malformed request: its stream is reset, or it is answered with 400."""
+    return violation(name, ["PROTOCOL_ERROR"], True, 1, "400", unseen)
 
 
 def put(head, name, value):
@@ -55,17 +55,17 @@ MALFORMED = {
     "8.3.1 (RFC 9113): :authority twice": lambda head: [head[3], *head],
     "8.3.1 (RFC 9113): Host other than :authority": lambda head: [*head, ("host", "ws.example")],
     "8.3.1 (RFC 9113): Host twice": lambda head: [*head[:3], ("host", "http.example"), ("host", "ws.example")],
-    "8.3.1 (RFC 9113): :path that is a word": lambda head: put(head, ":path", "public"),
-    "8.3.1 (RFC 9113): :path with a space": lambda head: put(head, ":path", "/public/a b"),
-    "8.3.1 (RFC 9113): :path with CR and LF": lambda head: put(head, ":path", "/public/a HTTP/1.1\r\nx: y"),
+    "8.3.1 (RFC 9113): :path that is a word": lambda head: put(head, ":path", "public/malformed"),
+    "8.3.1 (RFC 9113): :path with a space": lambda head: put(head, ":path", "/public/malformed b"),
+    "8.3.1 (RFC 9113): :path with CR and LF": lambda head: put(head, ":path", "/public/malformed HTTP/1.1\r\nx: y"),
     "8.3.1 (RFC 9113): user info in :authority": lambda head: put(head, ":authority", "a@http.example"),
 }
 
 for title, change in MALFORMED.items():
 
-    @malformed(title)
+    @malformed(title, unseen="malformed")
     def _(client, change=change):
-        client.request(1, fields=change(client.head()))
+        client.request(1, fields=change(client.head(path="/public/malformed")))
 
 
 @malformed("8.1.2.1: a pseudo-header in trailers")

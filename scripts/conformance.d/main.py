@@ -1,4 +1,4 @@
-"""Checks of the gateway with clients and servers that others have written: main.py PROGRAM FOLDER [PART OF A NAME]"""
+"""Checks of the gateway with clients and servers that others have written: main.py PROGRAM FOLDER [WORD...]"""
 
 import importlib
 import sys
@@ -6,29 +6,33 @@ import sys
 import harness
 from world import World
 
-# Each registers its checks, in this order.
-for module in (
-    "http1",
-    "http2",
-    "http2_flow",
-    "http2_messages",
-    "tools",
-    "upstreams_h2",
-    "grpc_calls",
-    "websocket",
-    "streams",
-    "abuse",
-):
-    importlib.import_module(module)
+# Modules in the order of their checks, each with the parts that its checks belong to.
+MODULES = (
+    ("http1", "curl openssl sockets"),
+    ("http2", "h2"),
+    ("http2_flow", "h2"),
+    ("http2_messages", "h2"),
+    ("tools", "nghttp h2load"),
+    ("upstreams_h2", "h2c curl"),
+    ("grpc_calls", "grpc"),
+    ("websocket", "websocket"),
+    ("streams", "sse mcp"),
+    ("abuse", "abuse"),
+)
 
 
 def main():
     program, folder = sys.argv[1:3]
+    words = [word for word in sys.argv[3:] if word]
+    parts = {part for _, named in MODULES for part in named.split()}
+    only_parts = words and parts.issuperset(words)
+    for module, named in MODULES:
+        # The libraries of a part that is not asked for need not be installed.
+        if not only_parts or not set(words).isdisjoint(named.split()):
+            importlib.import_module(module)
     world = World(program, folder)
-    if world.tls_problem:
-        print(world.tls_problem)
     try:
-        return harness.run_all(world, *sys.argv[3:4])
+        return harness.run_all(world, parts.intersection(words), set(words) - parts)
     finally:
         world.stop()
 

@@ -3,16 +3,23 @@
 import asyncio
 import hashlib
 import json
+import socket
 import threading
 import urllib.parse
 
 
+# The bytes of bodies repeat after 251 of them.
+PATTERN = bytes(range(251)) * 256
+
+
 class Upstream:
-    """Runs in a thread of its own until the process ends; `seen` has every request, in order."""
+    """Runs in a thread of its own until the process ends; `seen` has every request, in order, and `sent` the number of
+    bytes of bodies that its system has taken."""
 
     def __init__(self, port):
         self.port = port
         self.seen = []
+        self.sent = 0
         self.cut_off = 0
         self.loop = asyncio.new_event_loop()
         started = threading.Event()
@@ -83,16 +90,26 @@ class Upstream:
 
     async def answer_bytes(self, request, query, named, writer):
         """`count` bytes, or the range of them that is asked for."""
-        body = bytes(at % 251 for at in range(min(int(query["count"]), 251))) * (int(query["count"]) // 251 + 1)
-        body = body[: int(query["count"])]
+        count = int(query["count"])
+        first, last, head = 0, count - 1, "200 OK\r\nAccept-Ranges: bytes"
         asked = named.get("range", "")
         if asked.startswith("bytes="):
-            first, last = asked[6:].split("-")
-            last = min(int(last or len(body) - 1), len(body) - 1)
-            extent = f"Content-Range: bytes {first}-{last}/{len(body)}\r\n"
-            self.whole(writer, body[int(first) : last + 1], "206 Partial Content", extent)
-        else:
-            self.whole(writer, body, headers="Accept-Ranges: bytes\r\n", head_only=request["method"] == "HEAD")
+            first, end = asked[6:].split("-")
+            first, last = int(first), min(int(end or last), last)
+            head = f"206 Partial Content\r\nContent-Range: bytes {first}-{last}/{count}"
+        writer.write(f"HTTP/1.1 {head}\r\nContent-Length: {last + 1 - first}\r\n\r\n".encode())
+        if request["method"] == "HEAD":
+            return
+        # No bytes wait in this process, and few in the system, so that `sent` is close to what the gateway has taken.
+        writer.transport.set_write_buffer_limits(0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+        while first <= last:
+            at = first % 251
+            piece = PATTERN[at : at + last + 1 - first]
+            writer.write(piece)
+            await writer.drain()
+            first += len(piece)
+            self.sent += len(piece)
 
     async def answer_slow(self, request, query, _named, writer):
         await asyncio.sleep(float(query.get("seconds", "0.5")))

@@ -80,10 +80,7 @@ def _faults(world):
     equal(out, "200", "the next")
 
 
-SLOWLY = "h2c upstream: a steady upload may take longer than the time limit of reads"
-
-
-@check(SLOWLY)
+@check("curl: a steady upload to an h2c upstream may take longer than the time limit of reads")
 def _slowly(world):
     upload_slowly(world, HOST)
 

@@ -1,5 +1,6 @@
 """The gateway under test, twice: in the clear and with TLS, each as `tiergate dev` with tenants of our own added."""
 
+import functools
 import json
 import os
 import subprocess
@@ -110,7 +111,7 @@ class Gateway:
         """Runs curl against the gateway under a tenant's name; gives its status, output and error output."""
         resolve = ["--resolve", f"{host}:{self.port}:127.0.0.1"]
         ca = ["--cacert", self.ca] if self.ca else []
-        return run(["curl", "-sS", "-m", "20", *ca, *resolve, *options, f"{self.scheme}://{host}:{self.port}{path}"])
+        return run(["curl", "-sS", "-m", "50", *ca, *resolve, *options, f"{self.scheme}://{host}:{self.port}{path}"])
 
 
 class World:
@@ -122,13 +123,18 @@ class World:
         self.upstream = Upstream(self.ports["http"])
         self.h2_upstream = H2Upstream(self.ports["h2c"])
         self.clear = Gateway(program, folder, "clear", self.ports)
-        self.tls = None
         self.tls_problem = None
         self.others = []
+
+    @functools.cached_property
+    def tls(self):
+        """The gateway with TLS, started when it is first asked for; `None` where it can't be."""
         try:
-            self.tls = self._with_tls(program)
+            return self._with_tls(self.clear.program)
         except (AssertionError, OSError) as error:
             self.tls_problem = f"no gateway with TLS: {str(error)[-200:]}"
+            print(self.tls_problem)
+            return None
 
     def _with_tls(self, program):
         cert, key = (os.path.join(self.folder, name) for name in ("tls.crt", "tls.key"))
@@ -156,7 +162,8 @@ class World:
         return self.clear.process.is_alive()
 
     def stop(self):
-        for gateway in (self.clear, self.tls):
+        # Not `self.tls`, which would start it.
+        for gateway in (self.clear, self.__dict__.get("tls")):
             if gateway:
                 gateway.process.stop()
         for other in self.others:

@@ -1,0 +1,109 @@
+//! `docs/threats.md` names the tests that hold each row. Every name there must be the name of a test.
+#![expect(clippy::expect_used, reason = "a file that can't be read can't be judged")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// Everything that is wrong with the rows of a page, and how many names it has.
+fn problems(page: &str) -> (Vec<String>, usize) {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for row in page.lines().filter(|line| line.starts_with("| **")) {
+        let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+        let [threat, _, proof] = cells.as_slice() else {
+            wrong.push(format!("not three cells: {row}"));
+            continue;
+        };
+        let names: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() && !proof.starts_with("none") {
+            wrong.push(format!("{threat}: neither a test nor \"none\""));
+        }
+        let mut file = None;
+        for name in &names {
+            count += 1;
+            if !exists(name, &mut file) {
+                wrong.push(format!("{threat}: no test is called {name}"));
+            }
+        }
+    }
+    (wrong, count)
+}
+
+/// True when a test has this name. One without a file is in the file of the name before it.
+fn exists(name: &str, file: &mut Option<String>) -> bool {
+    if let Some(check) = name.strip_prefix("conformance: ") {
+        return is_check(check);
+    }
+    let function = match name.rsplit_once("::") {
+        Some((path, function)) => {
+            *file = source(path);
+            function
+        }
+        None => name,
+    };
+    let head = format!("fn {function}(");
+    let lines = file.as_deref().unwrap_or_default().lines();
+    lines.map(str::trim_start).any(|line| !line.starts_with("//") && line.contains(&head))
+}
+
+/// The text of the file that a path of modules leads to: below `tests` where there is such a suite, else below `src`,
+/// which may be said where both have it.
+fn source(path: &str) -> Option<String> {
+    let (first, rest) = path.split_once("::").unwrap_or((path, ""));
+    let suites = root().join("tests");
+    let is_suite = suites.join(first).is_dir() || suites.join(format!("{first}.rs")).is_file();
+    let (folder, path) = match first {
+        "src" => ("src", rest),
+        _ if is_suite => ("tests", path),
+        _ => ("src", path),
+    };
+    // A module for tests may stand in the file that it tests.
+    [path, path.strip_suffix("::tests").unwrap_or(path)].iter().find_map(|path| {
+        let base = root().join(folder).join(path.replace("::", "/"));
+        read(&base.with_extension("rs")).or_else(|| read(&base.join("mod.rs")))
+    })
+}
+
+/// True when a check of `scripts/conformance` has a name that begins so.
+fn is_check(name: &str) -> bool {
+    let folder = root().join("scripts/conformance.d");
+    let mut files =
+        fs::read_dir(folder).expect("the folder can be read").map(|entry| entry.expect("an entry"));
+    files.any(|file| {
+        let text = fs::read_to_string(file.path()).expect("a script is text");
+        text.contains(&format!("\"{name}"))
+    })
+}
+
+#[test]
+fn every_test_that_the_list_of_threats_names_exists() {
+    let page = fs::read_to_string(root().join("docs/threats.md")).expect("the page can be read");
+    let (wrong, count) = problems(&page);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 250, "{count} names were found");
+}
+
+#[test]
+fn a_name_that_no_test_has_is_found() {
+    let known = "| **a** | b | `gateway::floods::rapid_resets_end_the_connection`; `conformance: abuse:`; `threats::a_name_that_no_test_has_is_found`, `every_test_that_the_list_of_threats_names_exists` |";
+    assert_eq!(problems(known), (vec![], 4));
+    for row in [
+        "| **a** | b | `gateway::floods::no_such_case` |",
+        "| **a** | b | `gateway::no_such_topic::rapid_resets_end_the_connection` |",
+        "| **a** | b | `gateway::floods::rapid_resets_end_the_connection`, `no_such_case` |",
+        "| **a** | b | `no_file_before_it` |",
+        "| **a** | b | `conformance: abuse: no such check` |",
+        "| **a** | b | it holds |",
+        "| **a** | `gateway::floods::rapid_resets_end_the_connection` |",
+    ] {
+        assert_eq!(problems(row).0.len(), 1, "{row}");
+    }
+}
