@@ -38,6 +38,7 @@ use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
 use crate::app::store::StoreError;
 use crate::app::tenants::Tenants;
+use crate::chain::reader::ChainReader;
 use crate::config::Settings;
 use crate::domain::eip712::SigningDomain;
 use crate::domain::tier::Tier;
@@ -144,13 +145,16 @@ impl App {
         let nodes = Arc::new(nodes::pool(settings, &clock, &metrics)?);
         let reader = chain::reader(&settings.chain, &nodes, &clock, &metrics);
         let follow = Follow { follower: Arc::new(reader.follower()), metrics: metrics.clone() };
-        let chain: Arc<dyn Chain> = Arc::new(reader);
+        let reader = Arc::new(reader);
+        metrics.count_entries("profiles", &reader, ChainReader::cached_agents)?;
+        let chain: Arc<dyn Chain> = reader;
         let store = store::open(settings, &clock, &metrics)?;
         let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
         let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
         let pipeline = Arc::new(Pipeline::new(ports, rules(settings)));
+        metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients)?;
 
         let mut app = Self {
             server: Server::new_with_opt_and_conf(None, server_conf()),

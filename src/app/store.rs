@@ -26,6 +26,9 @@ pub(crate) enum StoreError {
     /// Files that its settings name, each problem with its key.
     #[error("files of the store can't be used:\n  {}", .0.join("\n  "))]
     Files(Vec<String>),
+    /// Two metrics of one name.
+    #[error("cannot register the metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
 }
 
 /// Opens the store. One that is on other machines need not answer yet.
@@ -42,11 +45,17 @@ pub(super) fn open(
                 nonce_retention_secs: settings.signature.nonce_retention.as_secs(),
                 max_ahead_secs: settings.signature.freshness.max_ahead_secs,
             };
-            Arc::new(EmbeddedStore::open(options, clock)?)
+            let store = Arc::new(EmbeddedStore::open(options, clock)?);
+            metrics.count_entries("agents", &store, EmbeddedStore::agents)?;
+            metrics.count_entries("key_managers", &store, EmbeddedStore::key_managers)?;
+            store
         }
         StoreSettings::Redis(redis) => {
             let options = redis_options(settings, redis, &clock)?;
-            Arc::new(RunningRedisStore::open(options, clock, metrics.clone())?)
+            let store = Arc::new(RunningRedisStore::open(options, clock, metrics.clone())?);
+            metrics.count_entries("known_keys", &store, RunningRedisStore::known_keys)?;
+            metrics.count_entries("key_managers", &store, RunningRedisStore::key_managers)?;
+            store
         }
     })
 }

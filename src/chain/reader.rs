@@ -96,6 +96,12 @@ impl ChainReader {
         })
     }
 
+    /// How many agents are cached.
+    #[must_use]
+    pub fn cached_agents(&self) -> usize {
+        self.cache.len()
+    }
+
     async fn in_time<T>(&self, read: impl Future<Output = Read<T>>) -> Read<T> {
         let read = tokio::time::timeout(READ_TIME_MAX + TELLING_TIME, read).await;
         read.unwrap_or_else(|_| Err(self.rpc.out_of_time(READ_TIME_MAX)))

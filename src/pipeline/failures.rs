@@ -56,6 +56,11 @@ impl FailureBudget {
         }
     }
 
+    /// How many clients are counted.
+    pub(super) fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
     pub(super) fn sweep(&self) {
         if let Some(quota) = self.limit {
             self.clients.sweep(quota.window_micros, self.clock.monotonic_micros());

@@ -145,6 +145,12 @@ impl Pipeline {
         self.failures.sweep();
     }
 
+    /// How many clients are counted for bad credentials.
+    #[must_use]
+    pub fn failing_clients(&self) -> usize {
+        self.failures.clients()
+    }
+
     /// What API keys look like here.
     #[must_use]
     pub fn key_format(&self) -> &ApiKeyFormat {

@@ -1,9 +1,13 @@
 //! Every metric of the product, by name. No label ever holds an agent, a key or an IP: labels come from closed sets.
 
+use std::sync::Arc;
+
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
     core::Collector,
 };
+
+use crate::telemetry::entries::Entries;
 
 /// Seconds; from what a cached verification takes to what a time-out takes.
 const REQUEST_BUCKETS: &[f64] = &[
@@ -178,6 +182,20 @@ impl Metrics {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
+    /// Shows how many entries a map holds, as `tiergate_entries{kind}`, for as long as there is the map.
+    ///
+    /// # Errors
+    ///
+    /// Only when this kind is counted already.
+    pub fn count_entries<T: Send + Sync + 'static>(
+        &self,
+        kind: &str,
+        map: &Arc<T>,
+        len: fn(&T) -> usize,
+    ) -> Result<(), prometheus::Error> {
+        self.registry.register(Box::new(Entries::of(kind, map, len)?))
+    }
+
     /// Drops the series of a tenant that is no longer configured.
     pub fn forget_tenant(&self, tenant: &str) {
         for outcome in ["forwarded", "refused", "failed", "abandoned"] {
@@ -253,6 +271,9 @@ fn histogram(
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::Metrics;
 
@@ -287,6 +308,25 @@ mod tests {
             }
         }
         assert_eq!(labels.iter().map(String::as_str).collect::<Vec<_>>(), LABELS);
+    }
+
+    #[test]
+    fn entries_are_counted_at_each_scrape_and_a_map_that_is_gone_has_none() {
+        let metrics = Metrics::new().unwrap();
+        let maps = [Arc::new(Mutex::new(vec![1])), Arc::default()];
+        metrics.count_entries("one", &maps[0], |map| map.lock().len()).unwrap();
+        metrics.count_entries("other", &maps[1], |map| map.lock().len()).unwrap();
+        assert!(metrics.count_entries("one", &maps[1], |map| map.lock().len()).is_err());
+        let shows = |kind, count| {
+            let text = metrics.render().unwrap();
+            assert!(text.contains(&format!("tiergate_entries{{kind=\"{kind}\"}} {count}\n")), "{text}");
+        };
+        shows("one", 1);
+        shows("other", 0);
+        maps[1].lock().extend([1, 2]);
+        shows("other", 2);
+        drop(maps);
+        shows("one", 0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows an agent, a key or an address of a client.
 
+mod entries;
 pub mod faults;
 pub mod log;
 pub mod metered_store;

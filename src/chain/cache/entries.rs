@@ -60,6 +60,10 @@ impl Entries {
         self.heavy.remove(&agent);
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.light.len() + self.heavy.len()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (AgentId, Entry)> + '_ {
         self.light.iter().chain(self.heavy.iter())
     }
@@ -67,10 +71,6 @@ impl Entries {
 
 #[cfg(test)]
 impl Entries {
-    pub(super) fn len(&self) -> usize {
-        self.light.len() + self.heavy.len()
-    }
-
     pub(super) fn weights(&self) -> [u64; 2] {
         [self.light.weight(), self.heavy.weight()]
     }

@@ -226,7 +226,6 @@ impl ProfileCache {
     }
 
     /// How many agents are known.
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

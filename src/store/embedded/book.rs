@@ -212,13 +212,17 @@ impl Book {
         }
     }
 
+    /// How many agents have a slot.
+    pub(super) fn len(&self) -> usize {
+        self.slots.iter().map(|shard| shard.lock().slots.len()).sum()
+    }
+
     /// How many agents have a slot, how many digests are listed, and how many nonces are in flight.
     #[cfg(test)]
     pub(super) fn census(&self) -> (usize, usize, usize) {
-        let slots = self.slots.iter().map(|shard| shard.lock().slots.len()).sum();
         let digests = self.index.iter().map(|shard| shard.lock().len()).sum();
         let in_flight = self.slots.iter().map(|shard| shard.lock().in_flight.len()).sum();
-        (slots, digests, in_flight)
+        (self.len(), digests, in_flight)
     }
 
     /// What the slots and the index take, their tables' free places included, but not the windows and origins.

@@ -88,6 +88,18 @@ impl EmbeddedStore {
         Self::on(Box::new(folder), options, clock)
     }
 
+    /// How many agents have a key or a window.
+    #[must_use]
+    pub fn agents(&self) -> usize {
+        self.shared.book.len()
+    }
+
+    /// How many pairs of client and agent are counted for their requests to manage keys.
+    #[must_use]
+    pub fn key_managers(&self) -> usize {
+        self.shared.meters.len()
+    }
+
     fn on(disk: Box<dyn Disk>, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let (database, loaded) = disk.open()?;
         let book = Book::new();

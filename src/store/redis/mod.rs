@@ -149,6 +149,20 @@ impl RunningRedisStore {
     }
 }
 
+impl RunningRedisStore {
+    /// How many keys' owners are remembered.
+    #[must_use]
+    pub fn known_keys(&self) -> usize {
+        self.store.known.len()
+    }
+
+    /// How many pairs of client and agent are counted in this process for their requests to manage keys.
+    #[must_use]
+    pub fn key_managers(&self) -> usize {
+        self.store.meters.len()
+    }
+}
+
 impl Drop for RunningRedisStore {
     /// Closes the connections without waiting: this may happen inside another runtime.
     fn drop(&mut self) {
