@@ -6,13 +6,15 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
-use crate::rig::frames::{End, Frames};
+use crate::rig::frames::{
+    CALM, END_HEADERS, END_STREAM, End, Frames, HEADERS, REFUSED, RST_STREAM, WINDOW_UPDATE, block, frame,
+};
 use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::refusals::is_unseen;
-use crate::rig::scripts::{self, Cue};
+use crate::rig::scripts::{self, Cue, script};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::tenants::Tenant;
+use crate::rig::upstream::Then;
 use crate::support::agents::unknown_key;
 
 pub(crate) const CASES: &[Case] = cases![
@@ -24,10 +26,26 @@ pub(crate) const CASES: &[Case] = cases![
     many_streams_of_one_connection_get_their_own_answers,
     events_arrive_one_by_one_over_http_2,
     an_authority_and_a_host_that_differ_are_not_routed_apart,
+    connect_and_trace_are_405_over_http_2,
     headers_that_http_2_forbids_reach_no_upstream,
     a_body_of_another_length_than_announced_is_never_whole,
     ambiguous_paths_of_http_2_are_not_public,
+    headers_below_32_kib_pass_and_those_of_32_kib_are_431,
+    one_hundred_and_twenty_eight_streams_are_served_and_one_more_is_refused,
+    sixty_four_pending_resets_are_borne_and_one_more_ends_the_connection,
+    sixty_four_provoked_resets_are_borne_and_one_more_ends_the_connection,
 ];
+
+/// `PROTOCOL_ERROR` (RFC 9113, section 7).
+const PROTOCOL_ERROR: u32 = 1;
+
+/// How many bytes and headers a head may have.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+const HEADERS_MAX: usize = 128;
+
+/// How many streams one connection may have at a time, and how many resets of each kind.
+const STREAMS_MAX: u32 = 128;
+const RESETS_MAX: u32 = 64;
 
 /// As gRPC servers answer, with what the request said.
 fn grpc(request: &Message) -> Message {
@@ -143,7 +161,7 @@ fn refusals_are_the_same_over_http_2(stage: &Stage) {
         assert_eq!(answer.header("www-authenticate").is_some(), status == 401);
     }
     assert_eq!(ask(&at(ACME, "/denied/x")).status, 403);
-    is_unseen(&house.upstream, &path);
+    house.is_unseen(&path);
 }
 
 fn the_same_credential_twice_is_401_over_http_2(stage: &Stage) {
@@ -160,7 +178,7 @@ fn the_same_credential_twice_is_401_over_http_2(stage: &Stage) {
     ] {
         assert_eq!(h2c::ask(house.gateway.address, &request).unwrap().status, 401, "{request:?}");
     }
-    is_unseen(&house.upstream, &path);
+    house.is_unseen(&path);
 }
 
 fn many_streams_of_one_connection_get_their_own_answers(stage: &Stage) {
@@ -212,131 +230,253 @@ fn events_arrive_one_by_one_over_http_2(stage: &Stage) {
     });
 }
 
-/// What must stand first, for a path of acme.test.
+/// The pseudo-headers of a request for a path of acme.test.
 fn pseudo(path: &str) -> [(&str, &str); 4] {
     [(":method", "POST"), (":scheme", "http"), (":authority", ACME), (":path", path)]
 }
 
 fn an_authority_and_a_host_that_differ_are_not_routed_apart(stage: &Stage) {
     let house = stage.house();
-    for (authority, host) in
-        [(ACME, "golden.test"), ("golden.test", ACME), ("unknown.test", ACME), (ACME, "unknown.test")]
-    {
-        let path = public_path();
-        let mut frames = Frames::open(house.gateway.address);
-        let fields = [
-            (":method", "GET"),
-            (":scheme", "http"),
-            (":authority", authority),
-            (":path", &path),
-            ("host", host),
-        ];
-        frames.headers(&fields, true);
-        frames.end();
-        for seen in house.upstream.seen_at(&path) {
-            assert_eq!(seen.all("host"), [authority], "who was routed by one name is forwarded under it");
-            assert_ne!(authority, "unknown.test");
+    let path = public_path();
+    let ask = |authority: &str, host: &str, path: &str| {
+        let request = Message::request(Method::GET, authority, path).with("host", host);
+        h2c::ask(house.gateway.address, &request).unwrap().status
+    };
+    for (authority, host) in [
+        (ACME, "golden.test"),
+        ("golden.test", ACME),
+        ("unknown.test", ACME),
+        (ACME, "unknown.test"),
+        (ACME, "ACME.test"),
+        (ACME, "acme.test:80"),
+    ] {
+        assert_eq!(ask(authority, host, &path), 400, "{authority} and {host}");
+    }
+    house.is_unseen(&path);
+    assert_eq!(ask(ACME, ACME, &path), 200);
+    assert_eq!(house.upstream.only(&path).all("host"), [ACME]);
+}
+
+fn connect_and_trace_are_405_over_http_2(stage: &Stage) {
+    let (_, key) = stage.agent(4);
+    let house = stage.house();
+    let path = public_path();
+    let ask = |request: &Message| h2c::ask(house.gateway.address, request).unwrap();
+    let mut connect = Message::request(Method::CONNECT, ACME, "");
+    connect.uri = ACME.parse().unwrap();
+    for request in [Message::request(Method::TRACE, ACME, &path), connect] {
+        for request in [request.clone(), request.with("x-api-key", &key)] {
+            let answer = ask(&request);
+            let body: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(
+                (answer.status, &body["errorType"]),
+                (405, &json!("METHOD_NOT_ALLOWED")),
+                "{request:?}"
+            );
         }
     }
+    let mut frames = Frames::open(house.gateway.address);
+    let mut extended = pseudo(&path).to_vec();
+    extended[0].1 = "CONNECT";
+    extended.insert(1, (":protocol", "websocket"));
+    frames.headers(&extended, true);
+    assert_eq!(frames.end(), End::Reset(PROTOCOL_ERROR), "no setting allows an extended CONNECT");
+    house.is_unseen(&path);
 }
 
 fn headers_that_http_2_forbids_reach_no_upstream(stage: &Stage) {
     let house = stage.house();
-    let odd: &[&[(&str, &str)]] = &[
-        &[("X-Upper", "x")],
-        &[("X-Agent-Id", "1")],
-        &[("connection", "close")],
-        &[("keep-alive", "x")],
-        &[("proxy-connection", "x")],
-        &[("transfer-encoding", "chunked")],
-        &[("upgrade", "websocket")],
-        &[("te", "gzip")],
-        &[("", "x")],
-        &[("x y", "x")],
-        &[("x:y", "x")],
-        &[("x\r\nx-agent-id", "1")],
-        &[("x\0", "x")],
-        &[("x", "a\r\nx-agent-id: 1")],
-        &[("x", "a\nb")],
-        &[("x", "a\rb")],
-        &[("x", "a\0b")],
-        &[("host", "a"), ("host", "b")],
-        &[(":path", "/public/other")],
-        &[(":agent", "x")],
-        &[("x", "1"), (":method", "GET")],
-        &[("content-length", "x")],
-        &[("content-length", "0"), ("content-length", "4")],
+    let malformed = End::Reset(PROTOCOL_ERROR);
+    let broken = End::Closed(Some(PROTOCOL_ERROR));
+    let odd: &[(&[(&str, &str)], End)] = &[
+        (&[("X-Upper", "x")], broken),
+        (&[("X-Agent-Id", "1")], broken),
+        (&[("connection", "close")], malformed),
+        (&[("keep-alive", "x")], malformed),
+        (&[("proxy-connection", "x")], malformed),
+        (&[("transfer-encoding", "chunked")], malformed),
+        (&[("upgrade", "websocket")], malformed),
+        (&[("te", "gzip")], malformed),
+        (&[("", "x")], broken),
+        (&[("x y", "x")], broken),
+        (&[("x:y", "x")], broken),
+        (&[("x\r\nx-agent-id", "1")], broken),
+        (&[("x\0", "x")], broken),
+        (&[("x", "a\r\nx-agent-id: 1")], broken),
+        (&[("x", "a\nb")], broken),
+        (&[("x", "a\rb")], broken),
+        (&[("x", "a\0b")], broken),
+        (&[("host", "a"), ("host", "b")], End::Answered),
+        (&[(":path", "/public/other")], malformed),
+        (&[(":agent", "x")], broken),
+        (&[("x", "1"), (":method", "GET")], malformed),
+        (&[("content-length", "x")], malformed),
+        (&[("content-length", "0"), ("content-length", "4")], malformed),
     ];
-    for fields in odd {
-        let path = public_path();
+    let path = public_path();
+    let ends = |fields: &[(&str, &str)]| {
         let mut frames = Frames::open(house.gateway.address);
-        frames.headers(&[pseudo(&path).as_slice(), fields].concat(), true);
-        frames.end();
-        is_unseen(&house.upstream, &path);
+        frames.headers(fields, true);
+        frames.end()
+    };
+    let mut wrong = Vec::new();
+    for (fields, end) in odd {
+        let ended = ends(&[pseudo(&path).as_slice(), fields].concat());
+        wrong.extend((ended != *end).then(|| format!("{fields:?}: {ended:?}, not {end:?}")));
     }
     for missing in [":method", ":path", ":scheme"] {
-        let path = public_path();
-        let mut frames = Frames::open(house.gateway.address);
         let fields: Vec<_> = pseudo(&path).into_iter().filter(|(name, _)| *name != missing).collect();
-        frames.headers(&fields, true);
-        frames.end();
-        is_unseen(&house.upstream, &path);
+        let ended = ends(&fields);
+        wrong.extend((ended != malformed).then(|| format!("without {missing}: {ended:?}")));
     }
-    let path = public_path();
-    let mut frames = Frames::open(house.gateway.address);
-    frames.headers(&[pseudo(&path).as_slice(), &[("x-plain", "x")]].concat(), true);
-    assert_eq!(frames.end(), End::Answered, "the frames are well made");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    house.is_unseen(&path);
+    assert_eq!(ends(&[pseudo(&path).as_slice(), &[("x-plain", "x")]].concat()), End::Answered);
     house.upstream.only(&path);
-    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
 }
 
 fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
     let house = stage.house();
-    for (announced, sent) in [("4", "hello"), ("6", "hello"), ("0", "hello"), ("5", "")] {
-        let path = public_path();
+    let send = |path: &str, announced: &str, sent: &str| {
         let mut frames = Frames::open(house.gateway.address);
         frames
-            .headers(&[pseudo(&path).as_slice(), &[("content-length", announced)]].concat(), sent.is_empty());
+            .headers(&[pseudo(path).as_slice(), &[("content-length", announced)]].concat(), sent.is_empty());
         if !sent.is_empty() {
             frames.data(sent.as_bytes(), true);
         }
-        frames.end();
-        for seen in house.upstream.seen_at(&path) {
+        frames.end()
+    };
+    let wrong = [("4", "hello"), ("6", "hello"), ("0", "hello"), ("5", "")];
+    let paths = wrong.map(|(announced, sent)| {
+        let path = public_path();
+        assert_eq!(send(&path, announced, sent), End::Reset(PROTOCOL_ERROR), "{announced}: {sent:?}");
+        path
+    });
+    let path = public_path();
+    assert_eq!(send(&path, "5", "hello"), End::Answered);
+    assert_eq!(house.upstream.whole(&path).body, b"hello");
+    for (path, (announced, sent)) in paths.iter().zip(wrong) {
+        for seen in house.upstream.seen_at(path) {
             // A head that announces nothing is a whole request before anything else is seen of it.
             let as_announced = announced == "0" && seen.body.is_empty();
             assert!(!seen.whole || as_announced, "{announced} announced, {sent:?} sent: {seen:?}");
         }
     }
-    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+    house.are_unseen(&[]);
 }
 
 fn ambiguous_paths_of_http_2_are_not_public(stage: &Stage) {
     let house = stage.house();
-    let mut wrong = Vec::new();
-    for pattern in [
-        "/public/../{}",
-        "/public/%2e%2e/{}",
-        "/public//{}",
-        "/public/..%2f{}",
-        "/public/\\..\\{}",
-        "/public/..;/{}",
-        "public/{}",
-        "http://acme.test/public/{}",
-        "/public/{} HTTP/1.1\r\nX-Agent-Id: 1\r\nX: ",
-        "/public/{}\0",
-        "/public/{} x",
-        "*",
-        "",
+    let malformed = End::Reset(PROTOCOL_ERROR);
+    let (mut wrong, mut words) = (Vec::new(), Vec::new());
+    for (pattern, end) in [
+        ("/public/../{}", End::Answered),
+        ("/public/%2e%2e/{}", End::Answered),
+        ("/public//{}", End::Answered),
+        ("/public/..%2f{}", End::Answered),
+        ("/public/\\..\\{}", End::Answered),
+        ("/public/..;/{}", End::Answered),
+        ("public/{}", malformed),
+        ("http://acme.test/public/{}", malformed),
+        ("/public/{} HTTP/1.1\r\nX-Agent-Id: 1\r\nX: ", malformed),
+        ("/public/{}\0", malformed),
+        ("/public/{} x", malformed),
+        ("*", End::Answered),
+        ("", malformed),
     ] {
         let word = unique();
-        let path = pattern.replace("{}", &word);
         let mut frames = Frames::open(house.gateway.address);
-        frames.headers(&pseudo(&path), true);
-        frames.end();
-        for seen in house.upstream.seen_with(&word) {
-            wrong.push(format!("{path:?} came as {}", seen.target));
-        }
+        frames.headers(&pseudo(&pattern.replace("{}", &word)), true);
+        let ended = frames.end();
+        wrong.extend((ended != end).then(|| format!("{pattern:?}: {ended:?}, not {end:?}")));
+        words.push(word);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(house.upstream.broken().is_empty(), "{:?}", house.upstream.broken());
+    house.are_unseen(&words);
+}
+
+/// RFC 9113, section 6.5.2: names and values, and 32 bytes for each field.
+fn headers_below_32_kib_pass_and_those_of_32_kib_are_431(stage: &Stage) {
+    let house = stage.house();
+    let (path, next) = (public_path(), public_path());
+    let size = |fields: &[(&str, &str)]| -> usize {
+        fields.iter().map(|(name, value)| name.len() + value.len() + 32).sum()
+    };
+    let ask = |path: &str, bytes: usize| {
+        let head = size(&[(":method", "GET"), (":scheme", "http"), (":authority", ACME), (":path", path)]);
+        let rest = bytes - head - size(&[("x-long", "")]);
+        let request = Message::request(Method::GET, ACME, path).with("x-long", &"x".repeat(rest));
+        h2c::ask(house.gateway.address, &request).unwrap().status
+    };
+    assert_eq!(ask(&path, HEAD_BYTES_MAX - 1), 200);
+    assert_eq!(ask(&next, HEAD_BYTES_MAX), 431);
+    house.is_unseen(&next);
+    let many = |count: usize| {
+        let request = Message::request(Method::GET, ACME, &next);
+        (0..count).fold(request, |request, at| request.with(&format!("x-{at}"), "x"))
+    };
+    assert_eq!(h2c::ask(house.gateway.address, &many(HEADERS_MAX + 1)).unwrap().status, 431);
+    house.is_unseen(&next);
+    assert_eq!(h2c::ask(house.gateway.address, &many(HEADERS_MAX)).unwrap().status, 200);
+}
+
+/// The number of the stream that a client opens as its `at`-th, from 0.
+fn stream(at: u32) -> u32 {
+    2 * at + 1
+}
+
+/// What opens a stream; the request ends with it.
+fn opened(at: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | END_STREAM, stream(at), &block(&pseudo(path)))
+}
+
+fn one_hundred_and_twenty_eight_streams_are_served_and_one_more_is_refused(stage: &Stage) {
+    let house = stage.house();
+    let path = public_path();
+    let cue = Cue::new();
+    let awaited = Arc::clone(&cue);
+    house.upstream.on(
+        &path,
+        script(move |exchange| {
+            awaited.wait()?;
+            exchange.write(&scripts::answer("200 OK", &[], b""))?;
+            Ok(Then::Goes)
+        }),
+    );
+    let mut frames = Frames::open(house.gateway.address);
+    frames.write(&(0..=STREAMS_MAX).flat_map(|at| opened(at, &path)).collect::<Vec<u8>>());
+    assert_eq!(frames.end_of(stream(STREAMS_MAX)), End::Reset(REFUSED));
+    cue.give();
+    for at in 0..STREAMS_MAX {
+        assert_eq!(frames.end_of(stream(at)), End::Answered);
+    }
+    assert_eq!(house.upstream.seen_at(&path).len(), 128);
+    frames.write(&opened(STREAMS_MAX + 1, &path));
+    assert_eq!(frames.end_of(stream(STREAMS_MAX + 1)), End::Answered, "there is room again");
+}
+
+/// Sends so many streams with what follows each of them, and one more, in one piece; says how that one ends.
+fn ends_behind(stage: &Stage, count: u32, flags: u8, then: impl Fn(u32) -> Vec<u8>) -> End {
+    let house = stage.house();
+    let path = public_path();
+    let headers = block(&pseudo(&path));
+    let spoilt = (0..count).flat_map(|at| {
+        [frame(HEADERS, END_HEADERS | flags, stream(at), &headers), then(stream(at))].concat()
+    });
+    let mut frames = Frames::open(house.gateway.address);
+    frames.write(&[spoilt.collect(), opened(count, &path)].concat());
+    frames.end_of(stream(count))
+}
+
+fn sixty_four_pending_resets_are_borne_and_one_more_ends_the_connection(stage: &Stage) {
+    let cancelled = |stream: u32| frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes());
+    assert_eq!(ends_behind(stage, RESETS_MAX, END_STREAM, cancelled), End::Answered);
+    assert_eq!(ends_behind(stage, RESETS_MAX + 1, END_STREAM, cancelled), End::Closed(Some(CALM)));
+}
+
+/// The client breaks a rule on each stream, so that the gateway is the one who resets it.
+fn sixty_four_provoked_resets_are_borne_and_one_more_ends_the_connection(stage: &Stage) {
+    let overflown = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes());
+    assert_eq!(ends_behind(stage, RESETS_MAX, 0, overflown), End::Answered);
+    assert_eq!(ends_behind(stage, RESETS_MAX + 1, 0, overflown), End::Closed(Some(CALM)));
 }

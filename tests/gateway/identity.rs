@@ -2,9 +2,12 @@
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
-use crate::rig::identity::{expected, identity, told};
-use crate::rig::refusals::{is_unseen, refused};
+use crate::rig::gateway::Gateway;
+use crate::rig::h2c::{self, H2Upstream, Message};
+use crate::rig::identity::{expected, identity, identity_of, told};
+use crate::rig::refusals::{is_malformed, refused};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::tenants::Tenant;
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
@@ -13,6 +16,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_mismatch_is_told_and_a_tenant_may_refuse_it,
     an_origin_that_is_no_url_is_refused,
     forged_identity_is_gone_on_every_route,
+    forged_identity_is_gone_over_http_2,
+    forged_identity_in_trailers_is_gone,
     forged_identity_named_in_connection_is_ours_still,
 ];
 
@@ -53,6 +58,7 @@ fn a_mismatch_is_told_and_a_tenant_may_refuse_it(stage: &Stage) {
         let answer = house.gateway.ask(&with_origin("declared.test"));
         if mismatch == "true" {
             refused(&answer, 403);
+            house.are_unseen(&[]);
             assert_eq!(house.upstream.seen_at(&path).len(), 1);
         } else {
             assert_eq!(answer.status, 200);
@@ -65,18 +71,14 @@ fn an_origin_that_is_no_url_is_refused(stage: &Stage) {
     let agent = stage.world().agent(4);
     let house = stage.house();
     let key = agent.generate_for(&house.gateway.service, "https://app.test/agent");
-    for origin in ["", "app.test", "https://app.test https://evil.test", "file://", "https://"] {
-        let path = agents_path();
-        let answer =
-            house.gateway.ask(&Request::get("declared.test", &path).key(&key).with("Origin", origin));
-        assert!(matches!(answer.status, 400 | 403), "{origin:?}: {} {}", answer.status, answer.text());
-        is_unseen(&house.upstream, &path);
-    }
     let path = agents_path();
-    let twice = Request::get("declared.test", &path).key(&key);
-    let twice = twice.with("Origin", "https://app.test").with("Origin", "https://evil.test");
-    assert!(matches!(house.gateway.ask(&twice).status, 400 | 403), "two origins are no match");
-    is_unseen(&house.upstream, &path);
+    let request = || Request::get("declared.test", &path).key(&key);
+    for origin in ["", "app.test", "https://app.test https://evil.test", "file://", "https://"] {
+        house.gateway.ask(&request().with("Origin", origin)).error(400, "VALIDATION_ERROR");
+    }
+    let twice = request().with("Origin", "https://app.test").with("Origin", "https://evil.test");
+    house.gateway.ask(&twice).error(400, "VALIDATION_ERROR");
+    house.is_unseen(&path);
 }
 
 const FORGED: &[&str] = &[
@@ -119,27 +121,63 @@ fn forged_identity_is_gone_on_every_route(stage: &Stage) {
     assert_eq!(identity(&stage.house().upstream.only(&path)), []);
 }
 
+fn forged_identity_is_gone_over_http_2(stage: &Stage) {
+    let upstream = H2Upstream::start(H2Upstream::ok);
+    let tenant = Tenant::of("t", &["t.test"], &[&format!("h2c://{}", upstream.address)]).public();
+    let gateway = Gateway::start(stage, &[tenant]);
+    let agent = stage.world().agent(4);
+    let key = agent.generate(&gateway.service);
+    for (path, wanted) in [(agents_path(), expected(&agent, 4)), (public_path(), Vec::new())] {
+        let request = Message::request(http::Method::POST, "t.test", &path).body(b"hello");
+        let request = if wanted.is_empty() { request } else { request.with("x-api-key", &key) };
+        let request = FORGED.iter().fold(request, |request, name| {
+            let name = name.to_lowercase();
+            request.with(&name, "forged").trailer(&name, "forged")
+        });
+        let answer = h2c::ask(gateway.address, &request.with("x-note", "stays")).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let seen = upstream.only(&path);
+        assert_eq!((identity_of(&seen), seen.header("x-note")), (wanted, Some("stays")));
+    }
+}
+
+fn forged_identity_in_trailers_is_gone(stage: &Stage) {
+    let (agent, key) = stage.agent(4);
+    let house = stage.house();
+    let trailers: String =
+        FORGED.iter().chain(&["X-Agent-Id"]).map(|name| format!("{name}: forged\r\n")).collect();
+    for (path, key, wanted) in [
+        (agents_path(), format!("X-API-Key: {key}\r\n"), expected(&agent, 4)),
+        (public_path(), String::new(), Vec::new()),
+    ] {
+        let names = FORGED.join(", ");
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {ACME}\r\nTransfer-Encoding: chunked\r\nTrailer: {names}\r\n{key}\r\n5\r\nhello\r\n0\r\n{trailers}\r\n"
+        );
+        assert_eq!(house.gateway.ask_raw(request.as_bytes()).status, 200);
+        let seen = house.upstream.whole(&path);
+        assert_eq!((told(&seen), seen.body.as_slice()), (wanted, b"hello".as_slice()));
+    }
+}
+
 /// A client may have hop-by-hop headers removed; ours are not among what it may name.
 fn forged_identity_named_in_connection_is_ours_still(stage: &Stage) {
     let (agent, key) = stage.agent(3);
     let house = stage.house();
+    let request = |path: &str, options: &str| {
+        Request::get(ACME, path).key(&key).with("Connection", options).with("X-Agent-Tier", "4")
+    };
     for options in [
         "x-agent-id, x-agent-owner, x-agent-tier, x-agent-staked-amount, x-agent-endpoint-mismatch",
         "X-Agent-Tier",
-        "x-api-key, authorization, x-forwarded-for, host",
         "keep-alive, X_Agent_Id",
     ] {
         let path = agents_path();
-        let request =
-            Request::get(ACME, &path).key(&key).with("Connection", options).with("X-Agent-Tier", "4");
-        let answer = house.gateway.ask(&request);
-        if answer.status == 200 {
-            let seen = house.upstream.only(&path);
-            assert_eq!(told(&seen), expected(&agent, 3), "{options}");
-            assert!(seen.header("x-forwarded-for").is_some() && seen.header("host").is_some(), "{options}");
-        } else {
-            assert_eq!(answer.status, 400, "{options}: {}", answer.text());
-            is_unseen(&house.upstream, &path);
-        }
+        assert_eq!(house.gateway.ask(&request(&path, options)).status, 200, "{options}");
+        let seen = house.upstream.only(&path);
+        assert_eq!(told(&seen), expected(&agent, 3), "{options}");
     }
+    let path = agents_path();
+    is_malformed(&house.gateway.ask(&request(&path, "x-api-key, authorization, x-forwarded-for, host")));
+    house.is_unseen(&path);
 }

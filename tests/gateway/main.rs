@@ -22,11 +22,11 @@ mod credentials;
 mod endings;
 mod faults;
 mod floods;
-mod forgery;
 mod forwarding;
 mod http2;
 mod identity;
 mod limits;
+mod operations;
 mod outcomes;
 mod parity;
 mod paths;
@@ -58,14 +58,14 @@ const TOPICS: &[Topic<Stage>] = &[
     ("faults", STORES, faults::CASES),
     ("faults", ONCE, faults::ON_A_DISK),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
+    ("operations", ONCE, operations::CASES),
     ("balancing", ONCE, balancing::CASES),
     ("outcomes", ONCE, outcomes::CASES),
     ("trouble", ONCE, trouble::CASES),
     ("streaming", ONCE, streaming::CASES),
     ("reload", ONCE, reload::CASES),
     ("retries", ONCE, retries::CASES),
-    ("forgery", ONCE, forgery::CASES),
-    ("identity", STORES, identity::CASES),
+    ("identity", ONCE, identity::CASES),
     ("limits", STORES, limits::CASES),
     ("endings", ONCE, endings::CASES),
     ("upgrades", ONCE, upgrades::CASES),
@@ -74,9 +74,11 @@ const TOPICS: &[Topic<Stage>] = &[
     ("http2", ONCE, http2::CASES),
     ("routing", ONCE, routing::CASES),
     ("paths", ONCE, paths::CASES),
-    ("credentials", STORES, credentials::CASES),
-    ("secrets", STORES, secrets::CASES),
-    ("parity", STORES, parity::CASES),
+    ("credentials", ONCE, credentials::CASES),
+    ("credentials", STORES, credentials::STORED),
+    ("secrets", ONCE, secrets::CASES),
+    ("parity", ONCE, parity::CASES),
+    ("parity", STORES, parity::STORED),
     ("forwarding", ONCE, forwarding::CASES),
 ];
 

@@ -6,73 +6,139 @@ use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
 use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::lab::is_upstream_error;
+use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::tenants::Tenant;
+use crate::rig::upstream::Upstream;
 use crate::support::process::{free_port, own_ip};
+use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     no_credential_is_written_to_log_or_metrics,
+    the_access_log_holds_no_query,
     credentials_never_reach_the_upstream,
     credentials_never_reach_the_upstream_over_http_2,
 ];
 
+/// The host of a tenant whose upstream is not there.
+const GONE: &str = "gone.test";
+
+/// A gateway that logs all that it can log.
+fn talkative(stage: &Stage, upstream: &Upstream) -> Gateway {
+    let tenants = [
+        Tenant::new("t", ACME, upstream.address).public(),
+        Tenant::new("gone", GONE, free_port(own_ip())).public(),
+    ];
+    let mut gateway = Gateway::prepare(stage.settings(), &tenants, &[]);
+    gateway.launch("export TIERGATE_LOG=trace,access=info");
+    gateway
+}
+
+/// The log, once the requests with these ids stand there.
+fn log_of(gateway: &Gateway, ids: &[String]) -> String {
+    until("every request is in the access log", SOON, || {
+        let log = gateway.service.log();
+        ids.iter().all(|id| log.contains(&format!("request_id=\"{id}\""))).then_some(log)
+    })
+}
+
 fn no_credential_is_written_to_log_or_metrics(stage: &Stage) {
-    let settings = stage.settings();
-    let tenant = Tenant::new("t", ACME, free_port(own_ip())).public();
-    let gateway = Gateway::start_with(settings, &[tenant], &[]);
+    let upstream = Upstream::start();
+    let gateway = talkative(stage, &upstream);
     let agent = stage.world().agent(4);
     let key = agent.generate(&gateway.service);
     let (draft, bearer) = (agent.draft(), format!("Bearer {key}"));
-    let signature = hex::encode(draft.signature());
-    for path in [agents_path(), public_path(), "/denied\0".to_owned(), "/%zz".to_owned()] {
-        let request = Request::get(ACME, &path);
+    let mut ids = Vec::new();
+    let mut named = |request: Request| {
+        ids.push(unique());
+        request.with("X-Request-Id", &ids[ids.len() - 1])
+    };
+    for (host, path) in
+        [(ACME, agents_path()), (ACME, public_path()), (ACME, "/%zz".to_owned()), (GONE, public_path())]
+    {
+        let request = Request::get(host, &path);
         for request in [
             request.clone().key(&key),
             request.clone().with("Authorization", &bearer),
             request.clone().key(&key).key(&key),
             request.clone().key(&format!("{key}0")),
-            request.clone().with_all(&signed(&draft)),
-            request.clone().with_all(&signed(&draft)).with("Content-Length", "x"),
-            request.key(&key).with("Transfer-Encoding", "x"),
+            request.with_all(&signed(&draft)),
         ] {
-            assert!(gateway.ask(&request).status >= 400, "there is no upstream");
+            gateway.ask(&named(request));
         }
     }
-    let mut wire = gateway.connect();
-    wire.send(format!("GET / HTTP/9\r\nX-API-Key: {key}\r\n\r\n").as_bytes());
-    wire.rest();
-    let told = gateway.service.log() + &gateway.service.metrics();
-    let secret = key.rsplit('_').next().unwrap();
-    assert!(!told.contains(&secret[..16]) && !told.contains(&signature[..16]), "{told}");
-    assert!(told.contains("tiergate"), "there is something to look at");
+    is_upstream_error(&gateway.ask(&named(Request::get(GONE, &public_path()).key(&key))));
+    ids.push(unique());
+    let request = Message::request(http::Method::GET, ACME, &agents_path()).with("x-api-key", &key);
+    let answer = h2c::ask(gateway.address, &request.with("x-request-id", &ids[ids.len() - 1])).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    for malformed in [
+        Request::get(ACME, "/").with_all(&signed(&draft)).with("Content-Length", "x"),
+        Request::get(ACME, "/").key(&key).with("Transfer-Encoding", "x"),
+        Request::get(ACME, "/\0").key(&key),
+    ] {
+        assert_eq!(gateway.ask(&malformed).status, 400);
+    }
+    let log = log_of(&gateway, &ids);
+    assert!(log.contains("failed at"), "the fault of the upstream that is gone: {log}");
+    let metrics = gateway.service.metrics();
+    assert!(metrics.contains("tiergate_malformed_requests_total{door=\"gateway\"} 3"), "{metrics}");
+    let told = (log + &metrics).to_lowercase();
+    for secret in [key.rsplit('_').next().unwrap(), &hex::encode(draft.signature())] {
+        assert!(!told.contains(&secret[..16]), "{told}");
+    }
+}
+
+fn the_access_log_holds_no_query(stage: &Stage) {
+    let upstream = Upstream::start();
+    let gateway = talkative(stage, &upstream);
+    let (secret, mut ids) = (unique(), Vec::new());
+    for (host, path, status) in [
+        (ACME, public_path(), 200),
+        (ACME, agents_path(), 401),
+        (GONE, public_path(), 502),
+        ("unknown.test", public_path(), 404),
+    ] {
+        let id = unique();
+        let target = format!("{path}?token={secret}&{secret}");
+        let answer = gateway.ask(&Request::get(host, &target).with("X-Request-Id", &id));
+        assert_eq!(answer.status, status);
+        let log = log_of(&gateway, std::slice::from_ref(&id));
+        let line = log.lines().find(|line| line.contains(&format!("request_id=\"{id}\""))).unwrap();
+        assert!(line.contains(&format!(" path={path} status={status} ")), "{line}");
+        ids.push(id);
+    }
+    let log = log_of(&gateway, &ids);
+    assert!(log.contains("failed at") && !log.contains(&secret), "{log}");
 }
 
 fn credentials_never_reach_the_upstream(stage: &Stage) {
     let (agent, key) = stage.agent(4);
     let house = stage.house();
-    let secret = key.rsplit('_').next().unwrap();
     let draft = agent.draft();
-    let signature = hex::encode(draft.signature());
+    let secrets = [key.rsplit('_').next().unwrap().to_owned(), hex::encode(draft.signature())];
     let bearer = format!("Bearer {key}");
-    for (path, request) in [agents_path(), public_path()].into_iter().flat_map(|path| {
-        let request = Request::get(ACME, &path);
-        [
-            (path.clone(), request.clone().key(&key)),
-            (path.clone(), request.clone().with("Authorization", &bearer)),
-            (path.clone(), request.clone().with("authorization", &bearer.to_lowercase())),
-            (path.clone(), request.clone().with_all(&signed(&draft))),
-            (path, request.key(&key).with("X-Api-Key", &key).with("Authorization", &bearer)),
-        ]
-    }) {
-        let answer = house.gateway.ask(&request);
-        assert!(matches!(answer.status, 200 | 400 | 401), "{path}: {}", answer.text());
-    }
-    let seen = house.upstream.seen();
-    assert!(!seen.is_empty());
-    for seen in seen {
-        let head = String::from_utf8_lossy(&seen.head).to_lowercase();
-        assert!(!head.contains(secret) && !head.contains(&signature), "{head}");
+    for (new_path, status_of_two) in [(agents_path as fn() -> String, 401), (public_path, 200)] {
+        let request = |path: &str| Request::get(ACME, path).with("X-Note", "stays");
+        for (request, status) in [
+            ((&|path: &str| request(path).key(&key)) as &dyn Fn(&str) -> Request, 200),
+            (&|path| request(path).with("Authorization", &bearer), 200),
+            (&|path| request(path).with("authorization", &bearer.to_lowercase()), 200),
+            (&|path| request(path).with_all(&signed(&draft)), 200),
+            (&|path| request(path).key(&key).key(&key).with("Authorization", &bearer), status_of_two),
+        ] {
+            let path = new_path();
+            let answer = house.gateway.ask(&request(&path));
+            assert_eq!(answer.status, status, "{path}: {}", answer.text());
+            if status != 200 {
+                house.is_unseen(&path);
+                continue;
+            }
+            let head = String::from_utf8_lossy(&house.upstream.only(&path).head).to_lowercase();
+            assert!(head.contains("\r\nx-note: stays\r\n"), "{head}");
+            assert!(!secrets.iter().any(|secret| head.contains(secret)), "{head}");
+        }
     }
 }
 
@@ -83,7 +149,7 @@ fn credentials_never_reach_the_upstream_over_http_2(stage: &Stage) {
     let agent = stage.world().agent(4);
     let key = agent.generate(&gateway.service);
     for path in [agents_path(), public_path()] {
-        let request = Message::request(http::Method::GET, "t.test", &path);
+        let request = Message::request(http::Method::GET, "t.test", &path).with("x-note", "stays");
         for request in [
             request.clone().with("x-api-key", &key),
             request.clone().with("authorization", &format!("Bearer {key}")),
@@ -99,6 +165,7 @@ fn credentials_never_reach_the_upstream_over_http_2(stage: &Stage) {
     let seen = upstream.seen();
     assert_eq!(seen.len(), 6);
     for seen in seen {
+        assert_eq!(seen.header("x-note"), Some("stays"));
         assert!(!format!("{:?} {:?}", seen.headers, seen.trailers).contains(&key), "{seen:?}");
     }
 }

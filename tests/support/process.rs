@@ -24,13 +24,20 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a program; what it writes is appended to `log`. `limits` is put before the rest of the shell's script.
     pub(crate) fn start(program: &Path, arguments: &[String], log: &Path, limits: &str) -> Self {
+        // There is a log from the beginning on.
+        File::options().create(true).append(true).open(log).unwrap();
         let watched = Watched::start(program.as_os_str(), arguments, log, limits);
         Self { pid: watched.pid, log: log.to_owned(), _watched: watched }
     }
 
     /// Everything that was written so far, to standard output and standard error.
     pub(crate) fn log(&self) -> String {
-        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap()).into_owned()
+    }
+
+    /// The exit code, once the process has ended.
+    pub(crate) fn exit_code(&self) -> Option<i32> {
+        fs::read_to_string(self.log.with_extension("status")).ok()?.trim().parse().ok()
     }
 
     /// Resident memory, in KiB.

@@ -1,5 +1,7 @@
 //! HTTP/2 frames made by hand (RFC 9113; RFC 7541 without compression), for headers that no library would send.
 
+use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 
 use crate::support::wire::Wire;
@@ -21,25 +23,32 @@ pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
+/// `REFUSED_STREAM` and `ENHANCE_YOUR_CALM` (RFC 9113, section 7).
+pub(crate) const REFUSED: u32 = 7;
+pub(crate) const CALM: u32 = 11;
+
 /// How a stream ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// With an answer, whose HPACK block is not read.
     Answered,
     /// With RST_STREAM and this error code.
     Reset(u32),
-    /// With the whole connection.
-    Closed,
+    /// With the whole connection, and this error code where the gateway said goodbye.
+    Closed(Option<u32>),
 }
 
-/// A connection on which the first stream is used.
-pub(crate) struct Frames(Wire);
+/// A connection on which frames are written as they are.
+pub(crate) struct Frames {
+    wire: Wire,
+    ended: HashMap<u32, End>,
+}
 
 impl Frames {
     pub(crate) fn open(gateway: SocketAddr) -> Self {
         let mut wire = Wire::open(gateway);
         wire.send(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
-        Self(wire)
+        Self { wire, ended: HashMap::new() }
     }
 
     /// Sends a block of headers on stream 1.
@@ -54,27 +63,38 @@ impl Frames {
 
     /// Reads until stream 1 ends.
     pub(crate) fn end(&mut self) -> End {
+        self.end_of(1)
+    }
+
+    /// Reads until a stream ends.
+    pub(crate) fn end_of(&mut self, stream: u32) -> End {
         loop {
-            let Ok(head) = self.0.take(9) else { return End::Closed };
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-            let (kind, flags) = (head[3], head[4]);
-            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-            let Ok(payload) = self.0.take(usize::try_from(length).unwrap()) else { return End::Closed };
-            match (kind, stream) {
+            if let Some(end) = self.ended.get(&stream) {
+                return *end;
+            }
+            let Ok((kind, flags, of, payload)) = self.read() else { return End::Closed(None) };
+            let code = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().unwrap());
+            match (kind, of) {
                 (SETTINGS, 0) if flags & ACK == 0 => self.write(&frame(SETTINGS, ACK, 0, &[])),
-                (GOAWAY, 0) => return End::Closed,
-                (RST_STREAM, 1) => {
-                    return End::Reset(u32::from_be_bytes(payload.try_into().unwrap()));
-                }
-                (HEADERS | DATA, 1) if flags & END_STREAM != 0 => return End::Answered,
+                // Without an error it announces the end only.
+                (GOAWAY, 0) if code(4) != 0 => return End::Closed(Some(code(4))),
+                (RST_STREAM, _) => drop(self.ended.entry(of).or_insert(End::Reset(code(0)))),
+                (HEADERS | DATA, _) if flags & END_STREAM != 0 => drop(self.ended.insert(of, End::Answered)),
                 _ => {}
             }
         }
     }
 
     /// The gateway may have closed in the meantime, which is for the reader to see.
-    fn write(&mut self, bytes: &[u8]) {
-        let _ = self.0.write(bytes);
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        let _ = self.wire.write(bytes);
+    }
+
+    fn read(&mut self) -> io::Result<(u8, u8, u32, Vec<u8>)> {
+        let head = self.wire.take(9)?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        Ok((head[3], head[4], stream, self.wire.take(usize::try_from(length).unwrap())?))
     }
 }
 

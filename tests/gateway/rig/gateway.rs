@@ -68,8 +68,13 @@ impl Gateway {
 
     /// Asks the process to read its configuration again.
     pub(crate) fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    /// Sends the process a signal: `HUP`, `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.service.process.as_ref().unwrap().pid.to_string();
-        let status = Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap();
+        let status = Command::new("kill").args(["-s", name, &pid]).status().unwrap();
         assert!(status.success(), "the process takes signals");
     }
 

@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
+use crate::rig::gateway::Gateway;
+use crate::rig::stage::public_path;
 use crate::rig::upstream::Upstream;
 use crate::support::client::Answer;
+use crate::support::wire::Request;
 
 /// Checks that an answer is the gateway's own refusal with this status, and gives its `errorType`.
 #[track_caller]
@@ -33,4 +36,18 @@ pub(crate) fn is_malformed(answer: &Answer) {
 pub(crate) fn is_unseen(upstream: &Upstream, word: &str) {
     let seen = upstream.seen_with(word);
     assert!(seen.is_empty(), "the upstream has seen {seen:?}");
+}
+
+/// Checks that no request whose target holds one of these words came to the upstream, and nothing that can't be read as
+/// a request. A later request has arrived there before that is looked at. Its host has a public folder.
+#[track_caller]
+pub(crate) fn never_arrived(gateway: &Gateway, host: &str, upstream: &Upstream, words: &[String]) {
+    let later = public_path();
+    assert_eq!(gateway.ask(&Request::get(host, &later)).status, 200);
+    upstream.only(&later);
+    for word in words {
+        let seen = upstream.seen_with(word);
+        assert!(seen.is_empty(), "the upstream has seen {seen:?}");
+    }
+    assert_eq!(upstream.broken(), Vec::<String>::new());
 }

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::rig::gateway::Gateway;
+use crate::rig::refusals::never_arrived;
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
 use crate::support::agents::Agent;
@@ -27,6 +28,19 @@ pub(crate) struct Stage {
 pub(crate) struct House {
     pub(crate) gateway: Gateway,
     pub(crate) upstream: Upstream,
+}
+
+impl House {
+    /// Checks that no request whose target holds this word came to the upstream.
+    #[track_caller]
+    pub(crate) fn is_unseen(&self, word: &str) {
+        self.are_unseen(&[word.to_owned()]);
+    }
+
+    #[track_caller]
+    pub(crate) fn are_unseen(&self, words: &[String]) {
+        never_arrived(&self.gateway, ACME, &self.upstream, words);
+    }
 }
 
 impl Stage {

@@ -6,13 +6,16 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Runs the child beside a reader of a pipe that closes when the test's process is gone, and kills it then.
+/// Runs the child beside a reader of a pipe that closes when the test's process is gone, and kills it then. How the child
+/// ended stands beside its log.
 const SCRIPT: &str = r#"log=$1; shift
 "$@" >>"$log" 2>&1 & child=$!
 echo $child
-cat >/dev/null
-kill -9 $child
-wait $child"#;
+exec 3<&0
+{ cat <&3 >/dev/null; kill -9 $child; } & reader=$!
+wait $child
+echo $? >"$log.status"
+kill $reader"#;
 
 /// A running child.
 pub(super) struct Watched {

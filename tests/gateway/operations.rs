@@ -1,0 +1,253 @@
+//! What operators see and do: counters of requests, the log's queue, and the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use alloy::primitives::U256;
+
+use crate::rig::case::{Case, cases};
+use crate::rig::credentials::signed;
+use crate::rig::frames::{End, Frames};
+use crate::rig::gateway::Gateway;
+use crate::rig::h2c::{self, Message};
+use crate::rig::scripts::{self, Cue, script};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::tenants::Tenant;
+use crate::rig::upstream::{Then, Upstream};
+use crate::support::metrics::Samples;
+use crate::support::process::{free_port, own_ip};
+use crate::support::relay::Relay;
+use crate::support::signing::{ALICE, BOB, Draft};
+use crate::support::time::{SOON, until};
+use crate::support::wire::{Request, Wire};
+
+pub(crate) const CASES: &[Case] = cases![
+    requests_under_way_at_sigterm_end_whole_and_no_connection_is_taken_any_more,
+    each_outcome_and_error_of_a_request_is_counted_exactly_once,
+    each_decision_about_an_agent_is_counted_exactly_once_and_names_nobody,
+    a_full_log_queue_delays_nobody,
+];
+
+fn requests_under_way_at_sigterm_end_whole_and_no_connection_is_taken_any_more(stage: &Stage) {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(stage, &[Tenant::new("t", ACME, upstream.address).public()]);
+    let (whole, streamed, over_http_2) = (public_path(), public_path(), public_path());
+    let cue = Cue::new();
+    for path in [&whole, &over_http_2] {
+        let cue = Arc::clone(&cue);
+        let answer = script(move |exchange| {
+            cue.wait()?;
+            exchange.write(&scripts::answer("200 OK", &[], b"whole"))?;
+            Ok(Then::Goes)
+        });
+        upstream.on(path, answer);
+    }
+    let pieces = &["before", "after"];
+    upstream.on(&streamed, scripts::chunks_on_cue("HTTP/1.1 200 OK\r\n", pieces, &[Arc::clone(&cue)]));
+    let mut plain = gateway.connect();
+    plain.send(&Request::get(ACME, &whole).bytes());
+    let mut frames = Frames::open(gateway.address);
+    let pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", ACME), (":path", &over_http_2)];
+    frames.headers(&pseudo, true);
+    let mut stream = gateway.connect();
+    stream.send(&Request::get(ACME, &streamed).bytes());
+    assert_eq!(stream.head().unwrap().status, 200);
+    assert_eq!(stream.chunk().unwrap().unwrap(), b"before");
+    until("all requests are under way", SOON, || (upstream.seen().len() == 3).then_some(()));
+    gateway.signal("TERM");
+    for address in [gateway.address, gateway.service.api] {
+        until("no connection is taken", SOON, || TcpStream::connect(address).err());
+    }
+    cue.give();
+    let answer = plain.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "whole"));
+    assert_eq!(stream.chunk().unwrap().unwrap(), b"after");
+    assert_eq!(stream.chunk().unwrap(), None);
+    assert_eq!(frames.end(), End::Answered);
+    let process = gateway.service.process.as_ref().unwrap();
+    assert_eq!(until("the process ends", SOON, || process.exit_code()), 0, "{}", gateway.service.log());
+    assert!(gateway.service.log().contains("stopped"), "{}", gateway.service.log());
+}
+
+/// Every series that a request at the gateway may change, by the sum of its counts.
+fn counted(gateway: &Gateway) -> BTreeMap<String, f64> {
+    let samples = Samples::parse(&gateway.service.metrics());
+    let of_gateway = |series: &&str| {
+        let name = series.split('{').next().unwrap_or_default();
+        ["tiergate_gateway_requests_total", "tiergate_limiter_decisions_total"].contains(&name)
+            || (!name.ends_with("_bucket") && !name.ends_with("_sum") && series.contains("door=\"gateway\""))
+    };
+    samples.series().filter(of_gateway).map(|series| (series.to_owned(), samples.get(series))).collect()
+}
+
+/// Waits until exactly these series are counted once more, and nothing else is.
+fn until_counted(gateway: &Gateway, before: &BTreeMap<String, f64>, expected: &[String]) {
+    let expected: BTreeMap<String, f64> = expected.iter().map(|series| (series.clone(), 1.0)).collect();
+    until(&format!("counted once: {expected:#?}"), SOON, || {
+        let mut more = counted(gateway);
+        for (series, count) in before {
+            *more.entry(series.clone()).or_default() -= count;
+        }
+        more.retain(|_, count| *count != 0.0);
+        assert!(more.len() <= expected.len(), "{more:#?}, not {expected:#?}");
+        (more == expected).then_some(())
+    });
+}
+
+/// The series of a request by tenant and outcome, and some more.
+fn of(tenant: &str, outcome: &str, more: &[String]) -> Vec<String> {
+    let request = format!("tiergate_gateway_requests_total{{outcome=\"{outcome}\",tenant=\"{tenant}\"}}");
+    let duration = "tiergate_request_duration_seconds_count{door=\"gateway\",endpoint=\"all\"}".to_owned();
+    [&[request, duration], more].concat()
+}
+
+fn denied(error_type: &str) -> String {
+    format!("tiergate_denials_total{{door=\"gateway\",error_type=\"{error_type}\"}}")
+}
+
+fn refused(error_type: &str) -> Vec<String> {
+    of("t", "refused", &[denied(error_type)])
+}
+
+fn decided(tier: usize, decision: &str) -> String {
+    format!("tiergate_limiter_decisions_total{{decision=\"{decision}\",tier=\"{tier}\"}}")
+}
+
+fn at_agents() -> Request {
+    Request::get(ACME, &agents_path())
+}
+
+/// A tenant that refuses all that a tenant can refuse.
+fn strict(upstream: &Upstream) -> Tenant {
+    let tenant = Tenant::new("t", ACME, upstream.address).public().route("/denied", "access = \"deny\"");
+    tenant.set("max_body_bytes", 10).set("on_endpoint_mismatch", "deny")
+}
+
+fn each_outcome_and_error_of_a_request_is_counted_exactly_once(stage: &Stage) {
+    let mut relay = Relay::new(stage.world().chain().node);
+    let upstream = Upstream::start();
+    let tenants = [
+        strict(&upstream),
+        Tenant::new("slow", "slow.test", upstream.address).public().set("timeouts.read", "500ms"),
+        Tenant::new("gone", "gone.test", free_port(own_ip())).public(),
+    ];
+    let settings = stage.settings().set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
+    let gateway = Gateway::start_with(settings, &tenants, &[]);
+    let agent = stage.world().agent(4);
+    let key = agent.generate_for(&gateway.service, "https://app.test/");
+    let stranger = stage.world().known_agent(U256::from(888_888_886_u64), ALICE);
+    let (hung, left) = (public_path(), public_path());
+    upstream.on(&hung, scripts::hang(""));
+    upstream.on(&left, scripts::hang(""));
+    let public = |host: &str| Request::get(host, &public_path());
+    let by_signature = |draft: &Draft| at_agents().with_all(&signed(draft));
+    let malformed = vec!["tiergate_malformed_requests_total{door=\"gateway\"}".to_owned()];
+    let steps = [
+        (public(ACME), 200, of("t", "forwarded", &[])),
+        (at_agents(), 401, refused("INVALID_API_KEY")),
+        (at_agents().key("svc_live_v1_x"), 400, refused("VALIDATION_ERROR")),
+        (by_signature(&agent.draft().by(BOB)), 401, refused("SIGNATURE_INVALID")),
+        (by_signature(&agent.draft().timestamp(1)), 400, refused("REPLAY_DETECTED")),
+        (by_signature(&stranger.draft()), 404, refused("AGENT_NOT_FOUND")),
+        (Request::get(ACME, "/denied"), 403, refused("FORBIDDEN")),
+        (at_agents().key(&key).with("Origin", "https://evil.test"), 403, refused("ENDPOINT_MISMATCH")),
+        (Request::new("TRACE", ACME, &public_path()), 405, refused("METHOD_NOT_ALLOWED")),
+        (Request::new("POST", ACME, &public_path()).body(&[0; 11]), 413, refused("PAYLOAD_TOO_LARGE")),
+        (public("unknown.test"), 404, of("(none)", "refused", &[denied("NOT_FOUND")])),
+        (public("gone.test"), 502, of("gone", "failed", &[denied("UPSTREAM_ERROR")])),
+        (Request::get("slow.test", &hung), 504, of("slow", "failed", &[denied("UPSTREAM_TIMEOUT")])),
+        (public(ACME).with("Content-Length", "x"), 400, malformed),
+    ];
+    for (request, status, expected) in steps {
+        let before = counted(&gateway);
+        assert_eq!(gateway.ask(&request).status, status, "{request:?}");
+        until_counted(&gateway, &before, &expected);
+    }
+    let before = counted(&gateway);
+    let request = Message::request(http::Method::GET, ACME, &public_path());
+    let request = (0..129).fold(request, |request, at| request.with(&format!("x-{at}"), "x"));
+    assert_eq!(h2c::ask(gateway.address, &request).unwrap().status, 431);
+    // It is refused before it is routed.
+    let too_many = denied("REQUEST_HEADER_FIELDS_TOO_LARGE");
+    until_counted(&gateway, &before, &of("(none)", "refused", &[too_many]));
+    let before = counted(&gateway);
+    let mut wire = gateway.connect();
+    wire.send(&Request::get(ACME, &left).bytes());
+    until("the request is under way", SOON, || upstream.seen_at(&left).pop());
+    drop(wire);
+    until_counted(&gateway, &before, &of("t", "abandoned", &[]));
+    relay.close();
+    let before = counted(&gateway);
+    assert_eq!(gateway.ask(&by_signature(&agent.draft())).status, 503);
+    until_counted(&gateway, &before, &of("t", "failed", &[denied("RPC_ERROR")]));
+}
+
+fn each_decision_about_an_agent_is_counted_exactly_once_and_names_nobody(stage: &Stage) {
+    let upstream = Upstream::start();
+    let gateway = Gateway::start(stage, &[strict(&upstream)]);
+    let keys: Vec<_> = (0..=4).map(|tier| stage.world().agent(tier).generate(&gateway.service)).collect();
+    let admitted = |tier: usize| of("t", "forwarded", &[decided(tier, "admitted")]);
+    let mut steps: Vec<_> = (1..=4).map(|tier| (tier, 200, admitted(tier))).collect();
+    steps.push((0, 403, of("t", "refused", &[denied("TIER_BLOCKED"), decided(0, "blocked")])));
+    steps.push((1, 429, of("t", "refused", &[denied("RATE_LIMITED"), decided(1, "limited")])));
+    for (tier, status, expected) in steps {
+        let before = counted(&gateway);
+        assert_eq!(gateway.ask(&at_agents().key(&keys[tier])).status, status, "tier {tier}");
+        until_counted(&gateway, &before, &expected);
+    }
+    let names = || -> BTreeSet<String> {
+        Samples::parse(&gateway.service.metrics()).series().map(str::to_owned).collect()
+    };
+    let (before, known) = (counted(&gateway), names());
+    let another = stage.world().agent(4).generate(&gateway.service);
+    let from_elsewhere = &mut Wire::open_from(own_ip(), gateway.address);
+    assert_eq!(at_agents().key(&another).ask_on(from_elsewhere).status, 200);
+    until_counted(&gateway, &before, &admitted(4));
+    assert_eq!(names(), known, "another agent, key and address make no other series");
+    for key in keys.iter().chain([&another]) {
+        assert!(!known.iter().any(|series| series.contains(&key[12..28])), "{known:#?}");
+    }
+}
+
+/// How many requests are made while nobody reads the log. Each is many lines.
+const UNREAD: usize = 1_000;
+
+fn a_full_log_queue_delays_nobody(stage: &Stage) {
+    let upstream = Upstream::start();
+    let tenant = Tenant::new("t", ACME, upstream.address).public();
+    let mut gateway = Gateway::prepare(stage.settings(), &[tenant], &[]);
+    let pipe = gateway.service.folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // O_NONBLOCK. Open for writing too, so that neither end waits for the other.
+    let mut log = File::options().read(true).write(true).custom_flags(0o4_000).open(&pipe).unwrap();
+    let to_pipe = format!("sh -c 'exec \"$@\" 2>{}' sh", pipe.display());
+    gateway.launch(&format!(
+        "export TIERGATE_LOG=trace,h2=trace,access=info\nlog=$1; shift; set -- \"$log\" {to_pipe} \"$@\""
+    ));
+    let ask = |id: &str| {
+        let request = Message::request(http::Method::GET, ACME, "/agents/x").with("x-request-id", id);
+        assert_eq!(h2c::ask(gateway.address, &request).unwrap().status, 401);
+    };
+    for at in 0..UNREAD {
+        ask(&format!("unread-{at}"));
+    }
+    assert_eq!(gateway.service.get("/readyz").status, 200);
+    let mut told = Vec::new();
+    until("lines are written again", SOON, || {
+        ask("read");
+        // Until there is no more to read for now.
+        let _ = log.read_to_end(&mut told);
+        let told = String::from_utf8_lossy(&told);
+        told.contains("request_id=\"read\"").then_some(())
+    });
+    let told = String::from_utf8_lossy(&told).into_owned();
+    let ids = told.lines().filter_map(|line| line.split("request_id=\"unread-").nth(1)?.split('"').next());
+    let unread: BTreeSet<usize> = ids.map(|at| at.parse().unwrap()).collect();
+    assert!(unread.contains(&0), "the first ones found room in the queue");
+    assert!(!unread.contains(&(UNREAD - 1)), "the queue was full, {} of {UNREAD}", unread.len());
+}
