@@ -4,12 +4,12 @@ use bytes::Bytes;
 use http::Method;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, run};
 use crate::rig::scripts;
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
-use crate::rig::upstream::{Then, Upstream};
+use crate::rig::upstream::Then;
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
@@ -35,8 +35,7 @@ fn post_in_pieces(gateway: std::net::SocketAddr, path: &str, pieces: &[&'static 
 }
 
 fn a_body_of_http_2_that_ends_with_an_empty_frame_ends_once(stage: &Stage) {
-    let upstream = Upstream::start();
-    let gateway = Gateway::start(stage, &[Tenant::new("t", ACME, upstream.address).public()]);
+    let Site { gateway, upstream, .. } = &Site::start(stage);
     for pieces in [&[][..], &["abc"], &["abc", "def"]] {
         for _ in 0..20 {
             let path = public_path();
@@ -63,16 +62,16 @@ fn a_client_of_http_1_0_gets_no_chunks(stage: &Stage) {
 }
 
 fn methods_in_small_letters_are_refused_before_any_rule(stage: &Stage) {
-    let upstream = Upstream::start();
-    let tenant = Tenant::new("t", ACME, upstream.address)
-        .route("/admin", "access = \"deny\"\nmethods = [\"POST\"]")
-        .route("/", "access = \"public\"");
-    let gateway = Gateway::start(stage, &[tenant]);
+    let routes = |tenant: Tenant| {
+        let tenant = tenant.route("/admin", "access = \"deny\"\nmethods = [\"POST\"]");
+        tenant.route("/", "access = \"public\"")
+    };
+    let Site { gateway, upstream, .. } = &Site::of(stage).tenant(routes).start();
     assert_eq!(gateway.ask(&Request::new("POST", ACME, "/admin").body(b"")).status, 403);
     assert_eq!(gateway.ask(&Request::new("GET", ACME, "/admin")).status, 200);
     for method in ["post", "Post", "pOST"] {
         let answer = gateway.ask(&Request::new(method, ACME, "/admin").body(b""));
         assert_eq!(answer.status, 405, "{method}: {}", answer.text());
     }
-    assert_eq!(upstream.seen_at("/admin").len(), 1);
+    assert_eq!(upstream.count_at("/admin"), 1);
 }

@@ -2,22 +2,20 @@
 //! answer, nothing spent, and everything as before when it is over. And keys that change are judged as they are now.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
-use crate::rig::refusals::{is_unauthenticated, is_unseen};
+use crate::rig::refusals::is_unauthenticated;
+use crate::rig::scope::{Running, beside};
+use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Upstream;
-use crate::support::agents::{Agent, key_of};
+use crate::support::agents::{Agent, key_of, unknown_key};
 use crate::support::client::Answer;
 use crate::support::relay::{Behaviour, Relay};
-use crate::support::settings::Settings;
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
@@ -40,58 +38,30 @@ pub(crate) const ON_A_DISK: &[Case] = cases![
 /// How often keys are changed while requests with them run.
 const KEY_CHANGES: u32 = 200;
 
-/// A budget that no case uses up.
-const PLENTY: i64 = 1_000_000;
+/// The limit of agents that have none that is worth mentioning.
+const PLENTY: u32 = 1_000_000;
 
-/// A gateway and its upstream.
-struct Rig {
-    gateway: Gateway,
-    upstream: Upstream,
+fn by_key(site: &Site) -> Answer {
+    site.gateway.ask(&site.by_key())
 }
 
-impl Rig {
-    fn start(settings: Settings) -> Self {
-        let mut rig = Self::prepare(settings);
-        rig.gateway.launch("");
-        rig
-    }
-
-    fn prepare(settings: Settings) -> Self {
-        let upstream = Upstream::start();
-        let tenant = Tenant::new("t", ACME, upstream.address).public();
-        let settings = settings.set("keys.requests_per_hour", PLENTY);
-        Self { gateway: Gateway::prepare(settings, &[tenant], &[]), upstream }
-    }
-
-    fn by_key(&self, key: &str) -> Answer {
-        self.gateway.ask(&Request::get(ACME, &agents_path()).key(key))
-    }
-
-    fn by_signature(&self, agent: &Agent) -> Answer {
-        self.gateway.ask(&Request::get(ACME, &agents_path()).with_all(&signed(&agent.draft())))
-    }
-
-    #[track_caller]
-    fn public_goes_on(&self) {
-        let path = public_path();
-        assert_eq!(self.gateway.ask(&Request::get(ACME, &path)).status, 200);
-        self.upstream.only(&path);
-        let request = Message::request(http::Method::GET, ACME, &public_path());
-        assert_eq!(h2c::ask(self.gateway.address, &request).unwrap().status, 200);
-    }
-
-    /// How many requests of agents have come through.
-    fn passed(&self) -> usize {
-        self.upstream.seen_with("/agents/").len()
-    }
+fn by_signature(site: &Site) -> Answer {
+    site.gateway.ask(&site.by_signature())
 }
 
-fn behind(stage: &Stage, relay: &Relay) -> Settings {
-    stage
-        .settings()
-        .set("chain.rpc_urls", vec![format!("http://{}", relay.address)])
-        .set("chain.request_timeout", "500ms")
-        .set("chain.max_staleness", "500ms")
+#[track_caller]
+fn public_goes_on(site: &Site) {
+    let path = public_path();
+    assert_eq!(site.gateway.ask(&Request::get(ACME, &path)).status, 200);
+    site.upstream.only(&path);
+    let request = Message::request(http::Method::GET, ACME, &public_path());
+    assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 200);
+}
+
+/// A site whose chain is behind a relay, and whose cached profiles lapse at once.
+fn behind<'a>(stage: &'a Stage, relay: &Relay) -> SiteBuilder<'a> {
+    let site = Site::of(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
+    site.set("chain.request_timeout", "5s").set("chain.max_staleness", "500ms")
 }
 
 #[track_caller]
@@ -102,9 +72,9 @@ fn is_unreadable(relay: &Relay, answer: &Answer) {
 
 /// Asks with a key until the cached profile has lapsed.
 #[track_caller]
-fn until_missed(rig: &Rig, relay: &Relay, key: &str) {
+fn until_missed(site: &Site, relay: &Relay) {
     let answer =
-        until("the chain is missed", SOON, || Some(rig.by_key(key)).filter(|answer| answer.status != 200));
+        until("the chain is missed", SOON, || Some(by_key(site)).filter(|answer| answer.status != 200));
     is_unreadable(relay, &answer);
 }
 
@@ -116,40 +86,36 @@ fn until_answered(ask: impl Fn() -> Answer) -> Answer {
 
 /// By key and by signature. Between the two an answer from before may have the node left alone once more.
 #[track_caller]
-fn is_used_again(rig: &Rig, agent: &Agent, key: &str) {
-    assert_eq!(until_answered(|| rig.by_key(key)).status, 200);
-    assert_eq!(until_answered(|| rig.by_signature(agent)).status, 200);
+fn is_used_again(site: &Site) {
+    assert_eq!(until_answered(|| by_key(site)).status, 200);
+    assert_eq!(until_answered(|| by_signature(site)).status, 200);
 }
 
 fn a_dead_chain_is_503_for_agents_and_nothing_to_the_public(stage: &Stage) {
     let mut relay = Relay::new(stage.world().chain().node);
-    let rig = Rig::start(behind(stage, &relay));
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&rig.gateway.service);
-    assert_eq!(rig.by_key(&key).status, 200);
+    let site = behind(stage, &relay).agent(4).start();
+    assert_eq!(by_key(&site).status, 200);
     relay.close();
-    until_missed(&rig, &relay, &key);
-    let passed = rig.passed();
+    until_missed(&site, &relay);
+    let passed = site.passed();
     for _ in 0..5 {
-        is_unreadable(&relay, &rig.by_key(&key));
-        is_unreadable(&relay, &rig.by_signature(&agent));
-        let request = Message::request(http::Method::GET, ACME, &agents_path()).with("x-api-key", &key);
-        assert_eq!(h2c::ask(rig.gateway.address, &request).unwrap().status, 503);
-        rig.public_goes_on();
+        is_unreadable(&relay, &by_key(&site));
+        is_unreadable(&relay, &by_signature(&site));
+        let request = Message::request(http::Method::GET, ACME, &agents_path()).with("x-api-key", site.key());
+        assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 503);
+        public_goes_on(&site);
     }
     // What needs no chain to be refused is refused as ever.
-    is_unauthenticated(&rig.gateway.ask(&Request::get(ACME, &agents_path())));
-    is_unauthenticated(&rig.by_key(&crate::support::agents::unknown_key(40)));
-    assert_eq!(rig.passed(), passed, "nobody came through");
+    is_unauthenticated(&site.gateway.ask(&Request::get(ACME, &agents_path())));
+    is_unauthenticated(&site.gateway.ask(&Request::get(ACME, &agents_path()).key(&unknown_key(40))));
+    assert_eq!(site.passed(), passed, "nobody came through");
     relay.reopen();
-    is_used_again(&rig, &agent, &key);
+    is_used_again(&site);
 }
 
 fn a_chain_that_answers_anything_but_the_truth_lets_nobody_through(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
-    let rig = Rig::start(behind(stage, &relay));
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&rig.gateway.service);
+    let site = behind(stage, &relay).agent(4).start();
     for lie in [
         Behaviour::Close,
         Behaviour::Http(200, "<html>welcome</html>".to_owned()),
@@ -161,76 +127,80 @@ fn a_chain_that_answers_anything_but_the_truth_lets_nobody_through(stage: &Stage
         Behaviour::Members(json!({ "error": { "code": 3, "message": "execution reverted", "data": "0x" } })),
     ] {
         relay.behave(lie.clone());
-        until_missed(&rig, &relay, &key);
-        let passed = rig.passed();
-        is_unreadable(&relay, &rig.by_key(&key));
-        is_unreadable(&relay, &rig.by_signature(&agent));
-        rig.public_goes_on();
-        assert_eq!(rig.passed(), passed, "{lie:?}");
+        until_missed(&site, &relay);
+        let passed = site.passed();
+        is_unreadable(&relay, &by_key(&site));
+        is_unreadable(&relay, &by_signature(&site));
+        public_goes_on(&site);
+        assert_eq!(site.passed(), passed, "{lie:?}");
         relay.behave(Behaviour::Honest);
-        is_used_again(&rig, &agent, &key);
+        is_used_again(&site);
     }
 }
 
 fn a_503_spends_neither_nonce_nor_budget(stage: &Stage) {
     let mut relay = Relay::new(stage.world().chain().node);
-    let rig = Rig::start(behind(stage, &relay));
-    let (one, other) = (stage.world().agent(1), stage.world().agent(1));
-    let key = other.generate(&rig.gateway.service);
+    let site = behind(stage, &relay).agent(1).start();
+    let one = stage.world().agent(1);
     let request = Request::get(ACME, &agents_path()).with_all(&signed(&one.draft()));
     relay.close();
     for _ in 0..3 {
-        is_unreadable(&relay, &rig.gateway.ask(&request));
-        is_unreadable(&relay, &rig.by_key(&key));
+        is_unreadable(&relay, &site.gateway.ask(&request));
+        is_unreadable(&relay, &by_key(&site));
     }
     relay.reopen();
-    for answer in [until_answered(|| rig.gateway.ask(&request)), until_answered(|| rig.by_key(&key))] {
+    for answer in [until_answered(|| site.gateway.ask(&request)), until_answered(|| by_key(&site))] {
         assert_eq!((answer.status, answer.allowance()), (200, (1, 0)), "{}", answer.text());
     }
-    rig.gateway.ask(&request).error(400, "REPLAY_DETECTED");
-    rig.by_key(&key).is_limited(json!(other.text()), json!(1), 1);
+    site.gateway.ask(&request).error(400, "REPLAY_DETECTED");
+    by_key(&site).is_limited(json!(site.agent().text()), json!(1), 1);
 }
 
 fn a_chain_that_hangs_delays_nobody_who_does_not_need_it(stage: &Stage) {
     let relay = Relay::new(stage.world().chain().node);
-    let rig = Rig::start(behind(stage, &relay).set("chain.request_timeout", "5s"));
+    let site = behind(stage, &relay).start();
     let agents: Vec<Agent> = (0..20).map(|_| stage.world().agent(4)).collect();
+    let ask = |agent: &Agent| {
+        site.gateway.ask(&Request::get(ACME, &agents_path()).with_all(&signed(&agent.draft())))
+    };
     relay.behave(Behaviour::Hang);
-    let answered = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for agent in &agents {
-            scope.spawn(|| {
-                is_unreadable(&relay, &rig.by_signature(agent));
-                answered.store(true, Ordering::SeqCst);
-            });
+    let (next, refused) = (AtomicU32::new(0), AtomicU32::new(0));
+    let wait = |running: &Running| {
+        let at = usize::try_from(next.fetch_add(1, Ordering::SeqCst)).unwrap();
+        while running.is_on() {
+            is_unreadable(&relay, &ask(&agents[at]));
+            refused.fetch_add(1, Ordering::SeqCst);
         }
-        for _ in 0..10 {
-            rig.public_goes_on();
-        }
-        is_unauthenticated(&rig.by_key(&crate::support::agents::unknown_key(41)));
-        assert!(!answered.load(Ordering::SeqCst), "those who need the chain still wait");
+    };
+    beside(agents.len(), wait, |running| {
+        until("the chain is asked", SOON, || (relay.held() > 0).then_some(()));
+        let mut rounds = 0;
+        until("ten rounds during which all others wait", SOON, || {
+            assert!(running.is_on());
+            let before = refused.load(Ordering::SeqCst);
+            public_goes_on(&site);
+            is_unauthenticated(&site.gateway.ask(&Request::get(ACME, &agents_path()).key(&unknown_key(41))));
+            rounds += u32::from(refused.load(Ordering::SeqCst) == before);
+            (rounds == 10).then_some(())
+        });
+        relay.behave(Behaviour::Close);
     });
-    assert_eq!(rig.passed(), 0);
+    assert_eq!(site.passed(), 0);
     relay.behave(Behaviour::Honest);
-    until_answered(|| rig.by_signature(&agents[0]));
+    until_answered(|| ask(&agents[0]));
     for agent in &agents {
-        assert_eq!(rig.by_signature(agent).status, 200);
+        assert_eq!(ask(agent).status, 200);
     }
 }
 
-/// A gateway whose disk can be filled up, and an agent with a key there.
-fn with_disk(stage: &Stage) -> (Rig, Agent, String) {
-    let mut rig = Rig::prepare(stage.settings().set("tiers.requests_per_minute", vec![PLENTY; 4]));
-    // Whoever writes too much is told so, and not killed.
-    rig.gateway.launch("trap '' XFSZ");
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&rig.gateway.service);
-    (rig, agent, key)
+/// A site whose disk can be filled up. Whoever writes too much is told so, and not killed.
+fn with_disk(stage: &Stage) -> Site {
+    Site::of(stage).unlimited().agent(4).under("trap '' XFSZ").start()
 }
 
 /// From now on the process can write so many bytes into a file and no more, as on a disk that is full.
-fn limit_files(rig: &Rig, bytes: &str) {
-    let pid = rig.gateway.service.process.as_ref().unwrap().pid.to_string();
+fn limit_files(site: &Site, bytes: &str) {
+    let pid = site.gateway.service.process.as_ref().unwrap().pid.to_string();
     // The softer of two limits, which can be lifted again.
     let limit = format!("--fsize={bytes}:");
     let limited = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();
@@ -238,121 +208,117 @@ fn limit_files(rig: &Rig, bytes: &str) {
 }
 
 fn a_full_disk_is_500_for_signatures_and_heals_by_itself(stage: &Stage) {
-    let (rig, agent, key) = with_disk(stage);
-    assert_eq!(rig.by_signature(&agent).status, 200);
-    let passed = rig.passed();
-    limit_files(&rig, "0");
+    let site = with_disk(stage);
+    assert_eq!(by_signature(&site).status, 200);
+    let passed = site.passed();
+    limit_files(&site, "0");
     for _ in 0..40 {
-        let path = agents_path();
-        let answer = rig.gateway.ask(&Request::get(ACME, &path).with_all(&signed(&agent.draft())));
+        let answer = by_signature(&site);
         answer.is_error(500, "INTERNAL_ERROR", Value::Null);
         assert_eq!(answer.header("ratelimit"), None, "{answer:?}");
-        let request = Message::request(http::Method::GET, ACME, &path);
-        let headers = signed(&agent.draft());
+        let request = Message::request(http::Method::GET, ACME, &agents_path());
+        let headers = signed(&site.agent().draft());
         let request = headers.iter().fold(request, |request, (name, value)| request.with(name, value));
-        assert_eq!(h2c::ask(rig.gateway.address, &request).unwrap().status, 500);
-        is_unseen(&rig.upstream, &path);
-        rig.public_goes_on();
+        assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 500);
+        public_goes_on(&site);
     }
-    assert_eq!(rig.passed(), passed, "nobody came through");
+    assert_eq!(site.passed(), passed, "nobody came through");
     // Keys are read from memory: they pass, or are told the truth, and are never taken for unknown.
     for _ in 0..20 {
-        let answer = rig.by_key(&key);
+        let answer = by_key(&site);
         assert!(matches!(answer.status, 200 | 500), "{}", answer.text());
     }
-    limit_files(&rig, "unlimited");
+    limit_files(&site, "unlimited");
     until("signatures pass again", SOON, || {
-        let answer = rig.by_signature(&agent);
+        let answer = by_signature(&site);
         assert!(matches!(answer.status, 200 | 500), "{}", answer.text());
         (answer.status == 200).then_some(())
     });
     for _ in 0..20 {
-        assert_eq!((rig.by_signature(&agent).status, rig.by_key(&key).status), (200, 200));
+        assert_eq!((by_signature(&site).status, by_key(&site).status), (200, 200));
     }
-    rig.gateway.service.await_ready();
+    site.gateway.service.await_ready();
 }
 
 fn a_500_spends_neither_nonce_nor_budget(stage: &Stage) {
-    let (rig, agent, key) = with_disk(stage);
-    let request = Request::get(ACME, &agents_path()).with_all(&signed(&agent.draft()));
-    limit_files(&rig, "0");
+    let site = with_disk(stage);
+    let request = site.by_signature();
+    limit_files(&site, "0");
     for _ in 0..5 {
-        rig.gateway.ask(&request).is_error(500, "INTERNAL_ERROR", Value::Null);
+        site.gateway.ask(&request).is_error(500, "INTERNAL_ERROR", Value::Null);
     }
-    limit_files(&rig, "unlimited");
+    limit_files(&site, "unlimited");
     // The very request that was refused passes, once, and is the first to spend anything.
     let answer = until("the request passes", SOON, || {
-        Some(rig.gateway.ask(&request)).filter(|answer| answer.status != 500)
+        Some(site.gateway.ask(&request)).filter(|answer| answer.status != 500)
     });
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let plenty = u32::try_from(PLENTY).unwrap();
-    assert_eq!(answer.allowance(), (plenty, plenty - 1));
-    rig.gateway.ask(&request).error(400, "REPLAY_DETECTED");
-    assert_eq!(rig.by_key(&key).allowance(), (plenty, plenty - 2));
+    assert_eq!(answer.allowance(), (PLENTY, PLENTY - 1));
+    site.gateway.ask(&request).error(400, "REPLAY_DETECTED");
+    assert_eq!(by_key(&site).allowance(), (PLENTY, PLENTY - 2));
 }
 
 /// On a disk that is nearly full some writes still succeed.
 fn what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not(stage: &Stage) {
-    let (mut rig, agent, _) = with_disk(stage);
-    let file = rig.gateway.service.data().join("tiergate.redb");
-    limit_files(&rig, &(std::fs::metadata(file).unwrap().len() / 8).to_string());
+    let mut site = with_disk(stage);
+    let file = site.gateway.service.data().join("tiergate.redb");
+    limit_files(&site, &(std::fs::metadata(file).unwrap().len() / 8).to_string());
     let mut asked: Vec<(Request, u16)> = Vec::new();
     until("requests fail for want of room", SOON * 3, || {
-        let request = Request::get(ACME, &agents_path()).with_all(&signed(&agent.draft()));
-        let answer = rig.gateway.ask(&request);
+        let request = site.by_signature();
+        let answer = site.gateway.ask(&request);
         assert!(matches!(answer.status, 200 | 500), "{}", answer.text());
         asked.push((request, answer.status));
         (asked.iter().filter(|(_, status)| *status == 500).count() == 40).then_some(())
     });
-    rig.gateway.service.kill();
-    rig.gateway.launch("");
+    site.gateway.service.kill();
+    site.gateway.launch("");
     for (request, before) in asked.iter().rev().take(200) {
-        let answer = rig.gateway.ask(request);
+        let answer = site.gateway.ask(request);
         assert_eq!(answer.status, if *before == 200 { 400 } else { 200 }, "{before}: {}", answer.text());
     }
 }
 
 fn a_rotated_or_revoked_key_is_refused_on_the_very_next_request(stage: &Stage) {
-    let rig = Rig::start(stage.settings().set("tiers.requests_per_minute", vec![PLENTY; 4]));
-    let (agent, other) = (stage.world().agent(4), stage.world().agent(4));
-    let others = other.generate(&rig.gateway.service);
-    let mut key = agent.generate(&rig.gateway.service);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        // Beside it, the other agent is never taken for this one.
-        let beside = scope.spawn(|| {
-            let (mut wire, mut asked) = (rig.gateway.connect(), 0);
-            while !done.load(Ordering::SeqCst) {
-                let answer = Request::get(ACME, &agents_path()).key(&others).ask_on(&mut wire);
-                assert_eq!(answer.status, 200, "{}", answer.text());
-                asked += 1;
-            }
-            asked
-        });
-        let mut wire = rig.gateway.connect();
+    let site = Site::crowded(stage);
+    let (service, agent) = (&site.gateway.service, stage.world().agent(4));
+    let mut key = agent.generate(service);
+    let asked = AtomicU32::new(0);
+    // Beside it, the other agent is never taken for this one.
+    let other = |running: &Running| {
+        let mut wire = site.gateway.connect();
+        while running.is_on() {
+            let answer = site.by_key().ask_on(&mut wire);
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            asked.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    beside(1, other, |running| {
+        let mut wire = site.gateway.connect();
         for round in 0..KEY_CHANGES {
             let path = agents_path();
             assert_eq!(Request::get(ACME, &path).key(&key).ask_on(&mut wire).status, 200, "{round}");
             let old = key.clone();
             let revokes = round % 2 == 0;
             if revokes {
-                rig.gateway.service.revoke(&agent.signed()).success(200);
+                service.revoke(&agent.signed()).success(200);
             } else {
-                key = key_of(&rig.gateway.service.rotate(&agent.signed()).success(200));
+                key = key_of(&service.rotate(&agent.signed()).success(200));
             }
             let refused = agents_path();
             is_unauthenticated(&Request::get(ACME, &refused).key(&old).ask_on(&mut wire));
-            is_unauthenticated(&rig.gateway.ask(&Request::get(ACME, &refused).key(&old)));
-            is_unseen(&rig.upstream, &refused);
+            is_unauthenticated(&site.gateway.ask(&Request::get(ACME, &refused).key(&old)));
+            site.is_unseen(&refused);
             if revokes {
-                key = agent.generate(&rig.gateway.service);
+                key = agent.generate(service);
             }
         }
-        done.store(true, Ordering::SeqCst);
-        assert!(beside.join().unwrap() > 20);
+        until("the other has asked too", SOON, || {
+            assert!(running.is_on());
+            (asked.load(Ordering::SeqCst) > 20).then_some(())
+        });
     });
-    let ours = rig.upstream.seen();
-    let ours = ours.iter().filter(|seen| seen.header("x-agent-id") == Some(&agent.text())).count();
+    let ours = site.upstream.count(|seen| seen.header("x-agent-id") == Some(&agent.text()));
     assert_eq!(u32::try_from(ours).unwrap(), KEY_CHANGES, "one for each key");
 }
 
@@ -367,7 +333,7 @@ fn a_denied_endpoint_mismatch_spends_nothing(stage: &Stage) {
         assert_eq!(crate::rig::refusals::refused(&answer, 403), "ENDPOINT_MISMATCH", "{}", answer.text());
         assert_eq!(answer.header("ratelimit"), None, "{answer:?}");
     }
-    is_unseen(&house.upstream, &path);
+    house.is_unseen(&path);
     let answer = house.gateway.ask(&from("https://app.test"));
     assert_eq!((answer.status, answer.allowance()), (200, (1, 0)), "{}", answer.text());
     house.gateway.ask(&from("https://app.test")).is_limited(json!(agent.text()), json!(1), 1);

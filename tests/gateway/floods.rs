@@ -2,12 +2,12 @@
 //! served any worse.
 
 use crate::rig::abuse::{Ending, flood};
-use crate::rig::beside::Neighbourhood;
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, PRIORITY, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, block, frame, text,
 };
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::support::time::{SOON, until};
 
@@ -62,12 +62,12 @@ fn are_calmed(endings: &[Ending], pieces: u32) {
 }
 
 fn rapid_resets_end_the_connection(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
+    let site = Site::crowded(stage);
     let path = public_path();
     let headers = get(&path);
     let cancel = 8_u32.to_be_bytes();
-    let endings = neighbours.endures(FLOODS, || {
-        flood(neighbours.gateway.address, 2_000, |piece| {
+    let endings = site.endures(FLOODS, |running| {
+        flood(site.gateway.address, running, 2_000, |piece| {
             streams(piece, |stream| {
                 let opened = frame(HEADERS, END_HEADERS | END_STREAM, stream, &headers);
                 [opened, frame(RST_STREAM, 0, stream, &cancel)].concat()
@@ -76,16 +76,16 @@ fn rapid_resets_end_the_connection(stage: &Stage) {
     });
     are_calmed(&endings, 2_000);
     assert!(endings.iter().any(|ending| ending.goodbye == Some(CALM)), "{endings:?}");
-    let reached = neighbours.upstream.seen_at(&path).len();
+    let reached = site.upstream.count_at(&path);
     assert!(reached < 10_000, "the upstream was spared: {reached}");
 }
 
 /// "MadeYouReset": the client breaks the rules of each stream, so that the server is the one who resets it.
 fn resets_that_the_client_provokes_end_the_connection(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
+    let site = Site::crowded(stage);
     let headers = post(&public_path());
-    let endings = neighbours.endures(FLOODS, || {
-        flood(neighbours.gateway.address, 2_000, |piece| {
+    let endings = site.endures(FLOODS, |running| {
+        flood(site.gateway.address, running, 2_000, |piece| {
             streams(piece, |stream| {
                 let opened = frame(HEADERS, END_HEADERS, stream, &headers);
                 [opened, frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes())].concat()
@@ -96,37 +96,37 @@ fn resets_that_the_client_provokes_end_the_connection(stage: &Stage) {
 }
 
 fn headers_without_end_end_the_connection(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
+    let site = Site::crowded(stage);
     let path = public_path();
     let begun = [get(&path), block(&[("x-long", &"x".repeat(8_000))])].concat();
     let more = block(&[("x-more", &"y".repeat(16_000))]);
-    let endings = neighbours.endures(FLOODS, || {
-        flood(neighbours.gateway.address, 20_000, |piece| match piece {
+    let endings = site.endures(FLOODS, |running| {
+        flood(site.gateway.address, running, 20_000, |piece| match piece {
             0 => frame(HEADERS, END_STREAM, 1, &begun),
             _ => frame(CONTINUATION, 0, 1, &more),
         })
     });
     assert!(endings.iter().all(|ending| ending.pieces < 20_000), "{endings:?}");
-    assert!(neighbours.upstream.seen_at(&path).is_empty());
+    assert_eq!(site.upstream.count_at(&path), 0);
 }
 
 fn empty_pieces_of_headers_end_the_connection(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
+    let site = Site::crowded(stage);
     let path = public_path();
     let begun = get(&path);
-    let endings = neighbours.endures(FLOODS, || {
-        flood(neighbours.gateway.address, 20_000, |piece| match piece {
+    let endings = site.endures(FLOODS, |running| {
+        flood(site.gateway.address, running, 20_000, |piece| match piece {
             0 => frame(HEADERS, END_STREAM, 1, &begun),
             _ => frame(CONTINUATION, 0, 1, &[]).repeat(50),
         })
     });
     assert!(endings.iter().all(|ending| ending.pieces < 20_000), "{endings:?}");
-    assert!(neighbours.upstream.seen_at(&path).is_empty());
+    assert_eq!(site.upstream.count_at(&path), 0);
 }
 
 /// A name and a value that are sent once and meant a thousand times (RFC 7541, section 6.1).
 fn a_few_bytes_that_become_megabytes_of_headers_reach_no_upstream(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
+    let site = Site::crowded(stage);
     let path = public_path();
     let mut bomb = get(&path);
     bomb.push(0x40);
@@ -134,30 +134,30 @@ fn a_few_bytes_that_become_megabytes_of_headers_reach_no_upstream(stage: &Stage)
     text(&mut bomb, &"b".repeat(3_900));
     // The first entry behind the static table.
     bomb.extend_from_slice(&[0x80 | 62; 10_000]);
-    neighbours.endures(FLOODS, || {
-        flood(neighbours.gateway.address, 200, |piece| {
+    site.endures(FLOODS, |running| {
+        flood(site.gateway.address, running, 200, |piece| {
             frame(HEADERS, END_HEADERS | END_STREAM, stream(piece), &bomb)
         })
     });
-    assert!(neighbours.upstream.seen_at(&path).is_empty());
+    assert_eq!(site.upstream.count_at(&path), 0);
 }
 
 fn empty_frames_hurt_nobody(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
+    let site = Site::crowded(stage);
     let path = public_path();
     let begun = post(&path);
-    neighbours.endures(FLOODS, || {
-        flood(neighbours.gateway.address, 2_000, |piece| match piece {
+    site.endures(FLOODS, |running| {
+        flood(site.gateway.address, running, 2_000, |piece| match piece {
             0 => frame(HEADERS, END_HEADERS, 1, &begun),
             _ => frame(DATA, 0, 1, &[]).repeat(100),
         })
     });
-    let seen = neighbours.upstream.seen_at(&path);
+    let seen = site.upstream.seen_at(&path);
     assert!(seen.iter().all(|seen| !seen.whole && seen.body_bytes == 0), "{seen:?}");
 }
 
 fn pings_settings_and_priorities_hurt_nobody(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
+    let site = Site::crowded(stage);
     let kinds = [
         frame(PING, 0, 0, b"flooding"),
         // The size of the table of headers, again and again.
@@ -167,22 +167,22 @@ fn pings_settings_and_priorities_hurt_nobody(stage: &Stage) {
         frame(0xfe, 0, 0, &[0; 64]),
     ];
     for kind in kinds {
-        neighbours.endures(FLOODS, || flood(neighbours.gateway.address, 1_000, |_| kind.repeat(100)));
+        site.endures(FLOODS, |running| flood(site.gateway.address, running, 1_000, |_| kind.repeat(100)));
     }
 }
 
 fn more_streams_than_allowed_are_turned_away_and_hurt_nobody(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
+    let site = Site::crowded(stage);
     let path = public_path();
-    neighbours.upstream.on(&path, crate::rig::scripts::hang(""));
+    site.upstream.on(&path, crate::rig::scripts::hang(""));
     let headers = get(&path);
-    let reached = || neighbours.upstream.seen_at(&path).len();
+    let reached = || site.upstream.count_at(&path);
     let all =
         (0..STREAMS_MAX + 22).flat_map(|at| frame(HEADERS, END_HEADERS | END_STREAM, stream(at), &headers));
-    let mut wire = neighbours.gateway.connect();
+    let mut wire = site.gateway.connect();
     wire.send(&[PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[]), all.collect()].concat());
     let allowed = usize::try_from(STREAMS_MAX).unwrap();
     until("all that are allowed have arrived", SOON, || (reached() >= allowed).then_some(()));
-    neighbours.endures(1, || ());
+    site.goes_on();
     assert_eq!(reached(), allowed, "and no more");
 }

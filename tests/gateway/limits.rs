@@ -4,11 +4,10 @@ use serde_json::json;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
-use crate::rig::gateway::Gateway;
 use crate::rig::scripts;
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, TRUSTED, agents_path, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::{Then, Upstream};
+use crate::rig::upstream::Then;
 use crate::support::agents::{LIMITS, unknown_key};
 use crate::support::client::Answer;
 use crate::support::wire::{Request, Wire};
@@ -62,8 +61,8 @@ fn each_tier_has_its_budget_and_the_headers_say_so(stage: &Stage) {
         let mut wire = stage.house().gateway.connect();
         let limited = use_up(&mut wire, &Request::get(ACME, &path).key(&key), limit, limit);
         limited.is_limited(json!(agent.text()), json!(tier), limit);
-        let seen = stage.house().upstream.seen_at(&path);
-        assert_eq!(seen.len(), usize::try_from(limit).unwrap(), "what is refused reaches no upstream");
+        let seen = stage.house().upstream.count_at(&path);
+        assert_eq!(seen, usize::try_from(limit).unwrap(), "what is refused reaches no upstream");
     }
 }
 
@@ -164,7 +163,7 @@ fn at_once_exactly_the_limit_passes(stage: &Stage) {
     for answer in limited {
         answer.is_limited(json!(agent.text()), json!(2), 16);
     }
-    assert_eq!(stage.house().upstream.seen_at(&path).len(), 16);
+    assert_eq!(stage.house().upstream.count_at(&path), 16);
 }
 
 fn a_change_of_tier_is_not_a_fresh_budget(stage: &Stage) {
@@ -234,23 +233,24 @@ fn the_headers_are_on_errors_of_the_upstream_too(stage: &Stage) {
 
 /// Clients behind a trusted proxy are told apart; whoever only says that there is one is not believed.
 fn refused_credentials_are_limited_per_client_whatever_it_says_of_itself(stage: &Stage) {
-    let upstream = Upstream::start();
-    let settings =
-        stage.settings().set("abuse.failures_per_minute", 5).set("listen.trusted_proxies", vec![TRUSTED]);
-    let tenant = Tenant::new("t", ACME, upstream.address).public();
-    let gateway = Gateway::start_with(settings, &[tenant], &[]);
+    let site = Site::of(stage).set("abuse.failures_per_minute", 5);
+    let site = site.set("listen.trusted_proxies", vec![TRUSTED]).start();
     let bad = |at: u32| {
         Request::get(ACME, &agents_path())
             .key(&unknown_key(u64::from(at)))
             .with("X-Forwarded-For", &format!("198.51.100.{at}"))
             .with("Forwarded", &format!("for=198.51.100.{at}"))
     };
-    let statuses: Vec<u16> = (0..8).map(|at| gateway.ask(&bad(at)).status).collect();
+    let statuses: Vec<u16> = (0..8).map(|at| site.gateway.ask(&bad(at)).status).collect();
     assert_eq!(statuses, [401, 401, 401, 401, 401, 429, 429, 429], "one client, whatever it forwards");
     let proxy: std::net::IpAddr = "127.0.0.2".parse().unwrap();
-    let mut wire = Wire::open_from(proxy, gateway.address);
+    let mut wire = Wire::open_from(proxy, site.gateway.address);
     let statuses: Vec<u16> = (0..8).map(|at| bad(at).ask_on(&mut wire).status).collect();
     assert_eq!(statuses, [401; 8], "eight clients behind a proxy");
-    assert_eq!(gateway.ask(&Request::get(ACME, &public_path())).status, 200, "what is public is not limited");
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(
+        site.gateway.ask(&Request::get(ACME, &public_path())).status,
+        200,
+        "what is public is not limited"
+    );
+    assert_eq!(site.upstream.count(|_| true), 1);
 }

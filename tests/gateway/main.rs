@@ -33,6 +33,7 @@ mod paths;
 mod redis_faults;
 mod reload;
 mod retries;
+mod room;
 mod routing;
 mod secrets;
 mod slow;
@@ -53,6 +54,7 @@ use crate::support::world::{Kind, ONCE, STORES};
 /// The slow ones first, so that they run beside the others.
 const TOPICS: &[Topic<Stage>] = &[
     ("slow", ONCE, slow::CASES),
+    ("room", ONCE, room::CASES),
     ("tls", ONCE, tls::CASES),
     ("upstream_tls", ONCE, upstream_tls::CASES),
     ("faults", STORES, faults::CASES),

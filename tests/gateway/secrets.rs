@@ -6,7 +6,7 @@ use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
 use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
-use crate::rig::lab::is_upstream_error;
+use crate::rig::refusals::is_upstream_error;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;

@@ -5,15 +5,16 @@ use rustls::version::{TLS12, TLS13};
 use serde_json::json;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::certificates::{Authority, Files, Issued};
+use crate::rig::certificates::Issued;
 use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, Message};
-use crate::rig::refusals::{is_malformed, is_unauthenticated, is_unseen};
-use crate::rig::secure::{HTTP_1, HTTP_2, LISTENER, SecureGateway};
+use crate::rig::listeners::{HTTP_1, HTTP_2, LISTENER, ListenerTls};
+use crate::rig::refusals::{is_malformed, is_unauthenticated};
+use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::{Greeting, Tunnel};
-use crate::rig::upstream::Upstream;
+use crate::support::metrics::Samples;
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 use crate::upgrades::{open_socket, talks, websocket_echo};
@@ -33,26 +34,18 @@ pub(crate) const CASES: &[Case] = cases![
     neither_keys_nor_credentials_are_written_down,
 ];
 
-/// A gateway with TLS in front of one upstream.
-fn secure(stage: &Stage) -> (SecureGateway, Upstream) {
-    let upstream = Upstream::start();
-    let gateway = SecureGateway::start(stage.settings(), |_, _| {
-        vec![
-            Tenant::new("t", ACME, upstream.address)
-                .public()
-                .route("/socket/*", "access = \"public\"\nupgrades = true"),
-        ]
-    });
-    (gateway, upstream)
+/// A site with TLS and an agent of this tier.
+fn secure(stage: &Stage, tier: usize) -> Site {
+    let sockets = |tenant: Tenant| tenant.route("/socket/*", "access = \"public\"\nupgrades = true");
+    Site::of(stage).tenant(sockets).tls(ListenerTls::new()).agent(tier).start()
 }
 
 fn both_versions_of_http_are_spoken_as_the_client_prefers(stage: &Stage) {
-    let (secure, upstream) = secure(stage);
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&secure.gateway.service);
+    let site = secure(stage, 4);
+    let (secure, upstream, agent, key) = (site.tls(), &site.upstream, site.agent(), site.key());
     let (one, two) = (agents_path(), agents_path());
-    assert_eq!(secure.gateway.ask(&Request::get(ACME, &one).key(&key)).status, 200);
-    let request = Message::request(Method::POST, ACME, &two).with("x-api-key", &key).body(b"hello");
+    assert_eq!(site.gateway.ask(&Request::get(ACME, &one).key(key)).status, 200);
+    let request = Message::request(Method::POST, ACME, &two).with("x-api-key", key).body(b"hello");
     let answer = h2c::ask(secure.http_2.address, &request).unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(upstream.only(&two).body, b"hello");
@@ -82,7 +75,8 @@ fn both_versions_of_http_are_spoken_as_the_client_prefers(stage: &Stage) {
 }
 
 fn both_doors_speak_tls_1_2_and_1_3(stage: &Stage) {
-    let (secure, _upstream) = secure(stage);
+    let site = secure(stage, 4);
+    let secure = site.tls();
     for (version, offered) in [(&TLS12, HTTP_1), (&TLS12, HTTP_2), (&TLS13, HTTP_1), (&TLS13, HTTP_2)] {
         let greeting = Greeting::of_versions(&secure.authority, LISTENER, offered, &[version]);
         let shown = greeting.meet(secure.address).unwrap();
@@ -105,25 +99,22 @@ fn both_doors_speak_tls_1_2_and_1_3(stage: &Stage) {
     assert_eq!(both.protocol.as_deref(), Some("http/1.1"), "the API has no HTTP/2");
     assert!(Greeting::new(&secure.authority, LISTENER, HTTP_2).meet(secure.api).is_err());
     // What scrapes metrics is another network's.
-    assert!(secure.gateway.service.metrics().contains("tiergate_"));
+    assert!(site.gateway.service.metrics().contains("tiergate_"));
 }
 
 fn a_client_is_shown_the_certificate_of_the_host_that_it_names(stage: &Stage) {
-    let upstream = Upstream::start();
+    let (mut site, tls) = (Site::of(stage).only(Vec::new()), ListenerTls::new());
+    let names = [("a", "a.test"), ("wide", "*.wide.test"), ("exact", "exact.wide.test")];
     let mut issued: Vec<Issued> = Vec::new();
-    let secure = SecureGateway::start(stage.settings(), |authority, files| {
-        let names = [("a", "a.test"), ("wide", "*.wide.test"), ("exact", "exact.wide.test")];
-        let mut tenants: Vec<Tenant> = names
-            .iter()
-            .map(|(id, host)| {
-                issued.push(authority.issue(host));
-                let [cert, key] = files.put_pair(id, issued.last().unwrap());
-                Tenant::new(id, host, upstream.address).public().set("tls.cert", cert).set("tls.key", key)
-            })
-            .collect();
-        tenants.push(Tenant::new("plain", "plain.wide.test", upstream.address).public());
-        tenants
-    });
+    for (id, host) in names {
+        issued.push(tls.authority.issue(host));
+        let [cert, key] = tls.files.put_pair(id, issued.last().unwrap());
+        let tenant = |upstream| Tenant::new(id, host, upstream).public();
+        site = site.also(|upstream| tenant(upstream).set("tls.cert", cert).set("tls.key", key));
+    }
+    let site = site.also(|upstream| Tenant::new("plain", "plain.wide.test", upstream).public());
+    let site = site.tls(tls).start();
+    let (secure, upstream) = (site.tls(), &site.upstream);
     let [own_cert, wide_cert, exact_cert] = [&issued[0], &issued[1], &issued[2]];
     for (name, wanted) in [
         ("a.test", own_cert),
@@ -154,12 +145,13 @@ fn a_client_is_shown_the_certificate_of_the_host_that_it_names(stage: &Stage) {
 }
 
 fn an_upstream_is_told_that_the_client_came_over_tls(stage: &Stage) {
-    let (secure, upstream) = secure(stage);
+    let site = secure(stage, 4);
+    let (secure, upstream) = (site.tls(), &site.upstream);
     let (one, two) = (public_path(), public_path());
     let forged = Request::get(ACME, &one)
         .with("X-Forwarded-Proto", "http")
         .with("Forwarded", "for=198.51.100.1;proto=http");
-    assert_eq!(secure.gateway.ask(&forged).status, 200);
+    assert_eq!(site.gateway.ask(&forged).status, 200);
     let request = Message::request(Method::GET, ACME, &two).with("x-forwarded-proto", "http");
     assert_eq!(h2c::ask(secure.http_2.address, &request).unwrap().status, 200);
     for path in [one, two] {
@@ -171,19 +163,18 @@ fn an_upstream_is_told_that_the_client_came_over_tls(stage: &Stage) {
 }
 
 fn requests_over_tls_are_judged_like_any_other(stage: &Stage) {
-    let (secure, upstream) = secure(stage);
-    let agent = stage.world().agent(1);
-    let key = agent.generate(&secure.gateway.service);
+    let site = secure(stage, 1);
+    let (secure, agent, key) = (site.tls(), site.agent(), site.key());
     let path = agents_path();
-    let mut wire = secure.gateway.connect();
+    let mut wire = site.gateway.connect();
     is_unauthenticated(&Request::get(ACME, &path).ask_on(&mut wire));
     let request = Message::request(Method::GET, ACME, &path);
     assert_eq!(h2c::ask(secure.http_2.address, &request).unwrap().status, 401);
-    is_unseen(&upstream, &path);
-    assert_eq!(Request::get(ACME, &path).key(&key).ask_on(&mut wire).status, 200);
-    let limited = Request::get(ACME, &path).key(&key).ask_on(&mut wire);
+    site.is_unseen(&path);
+    assert_eq!(Request::get(ACME, &path).key(key).ask_on(&mut wire).status, 200);
+    let limited = Request::get(ACME, &path).key(key).ask_on(&mut wire);
     limited.is_limited(json!(agent.text()), json!(1), 1);
-    let api = secure.gateway.service.verify(&key);
+    let api = site.gateway.service.verify(key);
     api.success(200);
     assert_eq!(api.allowance(), (1, 0));
     let behind = public_path();
@@ -196,34 +187,32 @@ fn requests_over_tls_are_judged_like_any_other(stage: &Stage) {
     );
     is_malformed(&wire.answer());
     assert_eq!(wire.rest(), b"", "the connection ends here");
-    is_unseen(&upstream, &behind);
+    site.is_unseen(&behind);
 }
 
 fn a_websocket_opens_over_tls(stage: &Stage) {
-    let (secure, upstream) = secure(stage);
+    let site = secure(stage, 4);
+    let upstream = &site.upstream;
     upstream.on("/socket/x", websocket_echo());
-    let mut wire = secure.gateway.connect();
+    let mut wire = site.gateway.connect();
     talks(&mut open_socket(&mut wire, &Request::get(ACME, "/socket/x")));
     assert_eq!(upstream.only("/socket/x").header("x-forwarded-proto"), Some("https"));
 }
 
-/// A tenant with a certificate of its own, `a.crt` and `a.key`.
-fn with_certificate(authority: &Authority, files: &Files, upstream: &Upstream) -> (Issued, Vec<Tenant>) {
-    let issued = authority.issue("a.test");
-    let [cert, key] = files.put_pair("a", &issued);
-    let tenant = Tenant::new("a", "a.test", upstream.address).public();
-    (issued, vec![tenant.set("tls.cert", cert).set("tls.key", key)])
+/// A site with a tenant that has a certificate of its own, in `a.crt` and `a.key`.
+fn with_certificate(stage: &Stage) -> (SiteBuilder<'_>, Issued) {
+    let tls = ListenerTls::new();
+    let issued = tls.authority.issue("a.test");
+    let [cert, key] = tls.files.put_pair("a", &issued);
+    let own = |tenant: Tenant| tenant.set("tls.cert", cert).set("tls.key", key).set("hosts", vec!["a.test"]);
+    (Site::of(stage).tenant(own).tls(tls), issued)
 }
 
 fn a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_on(stage: &Stage) {
-    let upstream = Upstream::start();
-    let mut first = None;
-    let secure = SecureGateway::start(stage.settings(), |authority, files| {
-        let (issued, tenants) = with_certificate(authority, files, &upstream);
-        first = Some(issued);
-        tenants
-    });
-    secure.until_shown("a.test", &first.unwrap());
+    let (site, first) = with_certificate(stage);
+    let site = site.start();
+    let secure = site.tls();
+    secure.until_shown("a.test", &first);
     let tunnel = Tunnel::to(secure.address, Greeting::new(&secure.authority, "a.test", HTTP_1));
     let mut open = Wire::open(tunnel.address);
     let request = || Request::get("a.test", &public_path());
@@ -237,20 +226,15 @@ fn a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_
             assert_eq!(request().ask(tunnel.address).status, 200);
         }
     }
-    assert_eq!(secure.gateway.service.get("/readyz").status, 200, "the API shows the listener's too");
+    assert_eq!(site.gateway.service.get("/readyz").status, 200, "the API shows the listener's too");
     let shown = Greeting::new(&secure.authority, LISTENER, HTTP_1).meet(secure.api).unwrap();
     assert_eq!(shown.certificate, secure.shown_to(LISTENER).certificate);
 }
 
 fn a_broken_certificate_leaves_the_old_one_in_use_and_is_named(stage: &Stage) {
-    let upstream = Upstream::start();
-    let mut issued = None;
-    let secure = SecureGateway::start(stage.settings(), |authority, files| {
-        let (first, tenants) = with_certificate(authority, files, &upstream);
-        issued = Some(first);
-        tenants
-    });
-    let mut used = issued.unwrap();
+    let (site, mut used) = with_certificate(stage);
+    let site = site.start();
+    let secure = site.tls();
     let other = secure.authority.issue("a.test");
     let breaks: [(&str, &str); 4] = [
         ("a.crt", "this is no certificate"),
@@ -261,25 +245,22 @@ fn a_broken_certificate_leaves_the_old_one_in_use_and_is_named(stage: &Stage) {
     for (file, text) in breaks {
         let path = secure.files.path(file);
         let lines = |log: &str| log.lines().filter(|line| line.contains(&path)).count();
-        let before = lines(&secure.gateway.service.log());
+        let before = lines(&site.gateway.service.log());
         secure.files.put(file, text);
-        until("the log names the file", SOON, || {
-            (lines(&secure.gateway.service.log()) > before).then_some(())
-        });
+        until("the log names the file", SOON, || (lines(&site.gateway.service.log()) > before).then_some(()));
         assert_eq!(secure.shown_to("a.test").certificate, used.der, "{file}: {text}");
-        assert_eq!(secure.gateway.ask(&Request::get("a.test", &public_path())).status, 200);
-        let metrics = secure.gateway.service.metrics();
-        let refused = metrics.lines().find(|line| line.contains("reload") && line.contains("refused"));
-        assert!(refused.is_some_and(|line| !line.ends_with(" 0")), "{refused:?}");
+        assert_eq!(site.gateway.ask(&Request::get("a.test", &public_path())).status, 200);
+        let samples = Samples::parse(&site.gateway.service.metrics());
+        assert!(samples.get("tiergate_config_reloads_total{result=\"refused\"}") > 0.0);
         used = secure.authority.issue("a.test");
         secure.files.put_pair("a", &used);
         secure.until_shown("a.test", &used);
     }
     // A file that is gone is broken too.
     std::fs::remove_file(secure.files.path("a.key")).unwrap();
-    secure.gateway.hang_up();
+    site.gateway.hang_up();
     until("the log names the file", SOON, || {
-        let log = secure.gateway.service.log();
+        let log = site.gateway.service.log();
         log.lines().any(|line| line.contains("a.key") && line.contains("can't be read")).then_some(())
     });
     assert_eq!(secure.shown_to("a.test").certificate, used.der);
@@ -287,17 +268,15 @@ fn a_broken_certificate_leaves_the_old_one_in_use_and_is_named(stage: &Stage) {
 
 /// Tenants and certificates are often written by different hands, in either order.
 fn a_certificate_that_comes_after_its_tenant_is_found(stage: &Stage) {
-    let upstream = Upstream::start();
-    let secure = SecureGateway::start(stage.settings(), |_, _| {
-        vec![Tenant::new("first", "first.test", upstream.address).public()]
-    });
-    let tenant = Tenant::new("late", "late.test", upstream.address)
+    let site = Site::of(stage).tls(ListenerTls::new()).start();
+    let secure = site.tls();
+    let tenant = Tenant::new("late", "late.test", site.upstream.address)
         .public()
         .set("tls.cert", secure.files.path("late.crt"))
         .set("tls.key", secure.files.path("late.key"));
-    secure.gateway.put("late.toml", &tenant.text());
+    site.gateway.put("late.toml", &tenant.text());
     until("the log names what is missing", SOON, || {
-        secure.gateway.service.log().contains("late.crt").then_some(())
+        site.gateway.service.log().contains("late.crt").then_some(())
     });
     let late = secure.authority.issue("late.test");
     secure.files.put_pair("late", &late);
@@ -320,8 +299,9 @@ const NO_HANDSHAKES: &[&[u8]] = &[
 ];
 
 fn plain_text_and_garbage_hurt_nobody(stage: &Stage) {
-    let (secure, upstream) = secure(stage);
-    let mut open = secure.gateway.connect();
+    let site = secure(stage, 4);
+    let (secure, upstream) = (site.tls(), &site.upstream);
+    let mut open = site.gateway.connect();
     let mut held = Vec::new();
     for garbage in NO_HANDSHAKES {
         for server in [secure.address, secure.api] {
@@ -332,20 +312,21 @@ fn plain_text_and_garbage_hurt_nobody(stage: &Stage) {
             }
         }
         assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut open).status, 200);
-        assert_eq!(secure.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
-        secure.gateway.service.get("/livez").success(200);
+        assert_eq!(site.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
+        site.gateway.service.get("/livez").success(200);
     }
     // A request in the clear is not answered as one.
     let mut wire = Wire::open(secure.address);
     wire.send(NO_HANDSHAKES[0]);
     let rest = wire.rest();
     assert!(!rest.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&rest));
-    assert!(upstream.seen_at("/public/x").is_empty());
-    assert!(secure.gateway.service.log().lines().count() < 100, "strangers fill no log");
+    assert_eq!(upstream.count_at("/public/x"), 0);
+    assert!(site.gateway.service.log().lines().count() < 100, "strangers fill no log");
 }
 
 fn a_stalled_handshake_ends_and_hurts_nobody(stage: &Stage) {
-    let (secure, _upstream) = secure(stage);
+    let site = secure(stage, 4);
+    let secure = site.tls();
     // The first record of a handshake is announced and never comes whole.
     let mut stalled: Vec<Wire> = (0..100)
         .map(|at| {
@@ -355,32 +336,31 @@ fn a_stalled_handshake_ends_and_hurts_nobody(stage: &Stage) {
         })
         .collect();
     for _ in 0..10 {
-        assert_eq!(secure.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
-        secure.gateway.service.get("/livez").success(200);
+        assert_eq!(site.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
+        site.gateway.service.get("/livez").success(200);
     }
     for wire in &mut stalled {
         wire.rest();
     }
-    assert_eq!(secure.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
+    assert_eq!(site.gateway.ask(&Request::get(ACME, &public_path())).status, 200);
 }
 
 fn neither_keys_nor_credentials_are_written_down(stage: &Stage) {
-    let (secure, _upstream) = secure(stage);
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&secure.gateway.service);
+    let site = secure(stage, 4);
+    let (secure, agent, key) = (site.tls(), site.agent(), site.key());
     let draft = agent.draft();
     let signature = alloy::primitives::hex::encode(draft.signature());
     for request in [
-        Request::get(ACME, &agents_path()).key(&key),
-        Request::get(ACME, &agents_path()).key(&key).key(&key),
+        Request::get(ACME, &agents_path()).key(key),
+        Request::get(ACME, &agents_path()).key(key).key(key),
         Request::get(ACME, &agents_path()).with_all(&signed(&draft)),
-        Request::get("stranger.test", &agents_path()).key(&key),
+        Request::get("stranger.test", &agents_path()).key(key),
     ] {
-        assert!(secure.gateway.ask(&request).status > 0);
+        assert!(site.gateway.ask(&request).status > 0);
     }
     let refused = secure.files.put("own.key", &secure.authority.issue(LISTENER).key_pem);
-    until("the log names the file", SOON, || secure.gateway.service.log().contains(&refused).then_some(()));
-    let told = secure.gateway.service.log() + &secure.gateway.service.metrics();
+    until("the log names the file", SOON, || site.gateway.service.log().contains(&refused).then_some(()));
+    let told = site.gateway.service.log() + &site.gateway.service.metrics();
     let secret = key.rsplit('_').next().unwrap();
     assert!(!told.contains(&secret[..16]) && !told.contains(&signature[..16]), "{told}");
     for pem in [&secure.own.key_pem, &std::fs::read_to_string(&refused).unwrap()] {

@@ -2,25 +2,22 @@
 //! each client.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use alloy::primitives::U256;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::rig::beside::Neighbourhood;
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::{signed, signed_with};
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
 use crate::rig::refusals::is_unauthenticated;
+use crate::rig::scope::{Running, beside};
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Upstream;
 use crate::support::agents::unknown_key;
 use crate::support::client::Answer;
+use crate::support::metrics::Samples;
 use crate::support::signing::{ALICE, BOB};
-use crate::support::time::Stopwatch;
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -31,101 +28,81 @@ pub(crate) const CASES: &[Case] = cases![
     good_credentials_spend_nothing_of_the_budget_for_bad_ones,
 ];
 
-/// How long strangers knock.
-const FLOOD_TIME: Duration = Duration::from_secs(10);
+/// How many strangers knock at a time.
+const AT_ONCE: usize = 16;
 
-/// How long they do before the memory is first looked at: everything that this traffic needs has been made by then.
-const WARM_UP_TIME: Duration = Duration::from_secs(3);
+/// A good request has been kept waiting when so many strangers were answered before it.
+const OVERTAKEN_BY_MAX: u64 = 10 * AT_ONCE as u64;
 
-/// What allocator and good traffic may take meanwhile.
-const SLACK_KIB: u64 = 4 * 1_024;
+/// How many good requests are made beside strangers, at least, and which of them may be kept waiting: the slowest of a
+/// hundred.
+const GOOD: usize = 300;
+const ONE_OF: usize = 100;
 
-/// How many floods there are until one leaves memory flat.
-const FLOODS_MAX: u32 = 3;
-
-/// Half of what a hundred bytes for each stranger would take, and the slack.
-const fn growth_kib_max(strangers: u64) -> u64 {
-    strangers * 50 / 1_024 + SLACK_KIB
-}
-
-/// Has strangers knock for a while, each with a credential of its own, and good requests of all kinds served beside them.
-fn knock(
-    neighbours: &Neighbourhood,
-    numbers: &AtomicU64,
-    request: &(dyn Fn(u64) -> Request + Sync),
-    status: &[u16],
-    time: Duration,
-) {
-    let watch = Stopwatch::start();
-    std::thread::scope(|scope| {
-        let strangers: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut wire = neighbours.gateway.connect();
-                    while watch.elapsed() < time {
-                        let answer = request(numbers.fetch_add(1, Ordering::SeqCst)).ask_on(&mut wire);
-                        assert!(status.contains(&answer.status), "{}", answer.text());
-                    }
-                })
-            })
-            .collect();
-        let mut open = neighbours.gateway.connect();
-        while strangers.iter().any(|stranger| !stranger.is_finished()) {
-            neighbours.is_served(&mut open);
+/// Turns so many strangers away, each with a credential of its own, and serves good requests beside them. Few of those
+/// wait for more strangers than knock at a time.
+fn endures(site: &Site, strangers: u64, status: &[u16], request: impl Fn(u64) -> Request + Sync) {
+    let (next, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let knock = |running: &Running| {
+        let mut wire = site.gateway.connect();
+        while running.is_on() {
+            let answer = request(next.fetch_add(1, Ordering::SeqCst)).ask_on(&mut wire);
+            assert!(status.contains(&answer.status), "{}", answer.text());
+            refused.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let mut overtaken_by = Vec::new();
+    let before = entries(site);
+    beside(AT_ONCE, knock, |running| {
+        let mut open = site.gateway.connect();
+        while running.is_on() && (refused.load(Ordering::SeqCst) < strangers || overtaken_by.len() < GOOD) {
+            let before = refused.load(Ordering::SeqCst);
+            assert_eq!(site.by_key().ask_on(&mut open).status, 200);
+            overtaken_by.push(refused.load(Ordering::SeqCst) - before);
+            site.serves(&mut open);
         }
     });
+    let late = overtaken_by.iter().filter(|count| **count > OVERTAKEN_BY_MAX).count();
+    assert!(late <= overtaken_by.len() / ONE_OF, "{late} waited for strangers: {overtaken_by:?}");
+    assert_eq!(site.upstream.count_at("/agents/unknown"), 0);
+    let after = entries(site);
+    assert!(after <= before + 1.0, "{before} entries, then {after}");
 }
 
-/// Memory stays flat over a flood; says how many strangers it was.
-fn is_endured(neighbours: &Neighbourhood, status: &[u16], request: &(dyn Fn(u64) -> Request + Sync)) -> u64 {
-    let service = &neighbours.gateway.service;
-    let numbers = AtomicU64::new(0);
-    knock(neighbours, &numbers, request, status, WARM_UP_TIME);
-    let mut grown = Vec::new();
-    // What each stranger leaves is left by every flood; what the allocator takes once is not.
-    for _ in 0..FLOODS_MAX {
-        let (before, first) = (service.resident_kib(), numbers.load(Ordering::SeqCst));
-        knock(neighbours, &numbers, request, status, FLOOD_TIME);
-        let strangers = numbers.load(Ordering::SeqCst) - first;
-        grown.push((service.resident_kib().saturating_sub(before), strangers));
-        if grown.last().is_some_and(|(grown, strangers)| *grown <= growth_kib_max(*strangers)) {
-            return strangers;
-        }
-    }
-    panic!("KiB and strangers of each flood: {grown:?}");
+/// How many entries there are in all maps that clients can make grow. The first of refused credentials makes one.
+fn entries(site: &Site) -> f64 {
+    let samples = Samples::parse(&site.gateway.service.metrics());
+    assert!(samples.get("tiergate_entries{kind=\"profiles\"}") > 0.0, "the agent's");
+    samples.sum("tiergate_entries", &[])
 }
 
 fn a_flood_of_unknown_keys_leaves_memory_flat_and_a_good_agent_is_served(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
-    let strangers = is_endured(&neighbours, &[401], &|number| {
+    let site = Site::crowded(stage);
+    site.goes_on();
+    endures(&site, 4_000, &[401], |number| {
         Request::get(ACME, "/agents/unknown").key(&unknown_key(1_000_000 + number))
     });
-    assert!(strangers > 1_000, "that was no flood: {strangers}");
-    assert!(neighbours.upstream.seen_at("/agents/unknown").is_empty());
 }
 
 fn a_flood_of_bad_signatures_leaves_memory_flat_and_a_good_agent_is_served(stage: &Stage) {
-    let neighbours = Neighbourhood::new(stage);
+    let site = Site::crowded(stage);
     let signature = format!("0x{}1b", "11".repeat(64));
     let minted = stage.world().agent(4);
+    site.goes_on();
     // Half of them for agents that were never minted, half for one that was, each with another nonce.
-    let strangers = is_endured(&neighbours, &[401, 404], &|number| {
+    endures(&site, 1_000, &[401, 404], |number| {
         let missing = stage.world().known_agent(U256::from(6_000_000_000_u64 + number), ALICE);
         let agent = if number % 2 == 0 { &missing } else { &minted };
         Request::get(ACME, "/agents/unknown").with_all(&signed_with(&agent.draft(), &signature))
     });
-    assert!(strangers > 500, "that was no flood: {strangers}");
-    assert!(neighbours.upstream.seen_at("/agents/unknown").is_empty());
 }
 
 /// How many refused credentials a client may show in the cases that follow.
 const BUDGET: u32 = 10;
 
-fn limited_gateway(stage: &Stage) -> (Gateway, Upstream) {
-    let upstream = Upstream::start();
-    let settings = stage.settings().set("abuse.failures_per_minute", i64::from(BUDGET));
-    let tenant = Tenant::new("t", ACME, upstream.address).public();
-    (Gateway::start_with(settings, &[tenant], &[]), upstream)
+/// A site with that budget, and an agent.
+fn limited(stage: &Stage) -> Site {
+    Site::of(stage).set("abuse.failures_per_minute", i64::from(BUDGET)).agent(4).start()
 }
 
 fn stranger(number: u64) -> Request {
@@ -139,8 +116,8 @@ fn is_over_budget(answer: &Answer) {
 }
 
 fn whoever_shows_too_many_bad_credentials_is_429_and_others_are_not(stage: &Stage) {
-    let (gateway, upstream) = limited_gateway(stage);
-    let key = stage.world().agent(4).generate(&gateway.service);
+    let site = limited(stage);
+    let (gateway, key) = (&site.gateway, site.key());
     let (one, other) = ("127.0.0.101".parse().unwrap(), "127.0.0.102".parse().unwrap());
     let mut wire = Wire::open_from(one, gateway.address);
     for number in 0..u64::from(BUDGET) {
@@ -151,18 +128,18 @@ fn whoever_shows_too_many_bad_credentials_is_429_and_others_are_not(stage: &Stag
         is_over_budget(&stranger(100 + number).ask_on(&mut wire));
         is_over_budget(&stranger(200 + number).ask_on(&mut Wire::open_from(one, gateway.address)));
     }
-    let good = Request::get(ACME, &agents_path()).key(&key);
+    let good = Request::get(ACME, &agents_path()).key(key);
     assert_eq!(good.ask_on(&mut Wire::open_from(other, gateway.address)).status, 200);
     assert_eq!(good.ask(gateway.address).status, 200);
     is_unauthenticated(&stranger(300).ask_on(&mut Wire::open_from(other, gateway.address)));
     let public = Request::get(ACME, &public_path());
     assert_eq!(public.ask_on(&mut wire).status, 200, "what is public needs no credential");
-    assert_eq!(upstream.seen_with("/agents/").len(), 2);
+    assert_eq!(site.passed(), 2);
 }
 
 fn the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http(stage: &Stage) {
-    let (gateway, _upstream) = limited_gateway(stage);
-    let agent = stage.world().agent(4);
+    let site = limited(stage);
+    let (gateway, agent) = (&site.gateway, site.agent());
     // Each way in turn, until the budget is used up.
     let ways: [&dyn Fn(u64) -> u16; 4] = [
         &|number| gateway.ask(&stranger(number)).status,
@@ -185,12 +162,11 @@ fn the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http
 }
 
 fn good_credentials_spend_nothing_of_the_budget_for_bad_ones(stage: &Stage) {
-    let (gateway, _upstream) = limited_gateway(stage);
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&gateway.service);
+    let site = limited(stage);
+    let (gateway, key) = (&site.gateway, site.key());
     let mut wire = gateway.connect();
     for _ in 0..3 * BUDGET {
-        assert_eq!(Request::get(ACME, &agents_path()).key(&key).ask_on(&mut wire).status, 200);
+        assert_eq!(Request::get(ACME, &agents_path()).key(key).ask_on(&mut wire).status, 200);
         assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
     }
     // An agent at its own limit, or of no tier, has shown a good credential.

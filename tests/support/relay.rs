@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::support::process::own_ip;
 pub(crate) enum Behaviour {
     /// Answers as the real node does.
     Honest,
-    /// Takes the call and never answers.
+    /// Holds the call until the behaviour is another one, and closes then.
     Hang,
     /// Closes the connection instead of answering.
     Close,
@@ -35,8 +35,31 @@ pub(crate) enum Behaviour {
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     node: SocketAddr,
-    behaviour: Arc<Mutex<Behaviour>>,
+    state: Arc<State>,
     open: Option<Open>,
+}
+
+/// What the connections of a relay share.
+struct State {
+    behaviour: Mutex<Behaviour>,
+    changed: Condvar,
+    held: AtomicUsize,
+}
+
+impl State {
+    fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
+        self.behaviour.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until calls are no longer held.
+    fn hold(&self, stopped: &AtomicBool) {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        let mut behaviour = self.behaviour();
+        while matches!(*behaviour, Behaviour::Hang) && !stopped.load(Ordering::SeqCst) {
+            behaviour = self.changed.wait(behaviour).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.held.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 struct Open {
@@ -48,20 +71,30 @@ impl Relay {
     pub(crate) fn new(node: SocketAddr) -> Self {
         let listener = TcpListener::bind((own_ip(), 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let mut relay =
-            Self { address, node, behaviour: Arc::new(Mutex::new(Behaviour::Honest)), open: None };
+        let behaviour = Mutex::new(Behaviour::Honest);
+        let state = Arc::new(State { behaviour, changed: Condvar::new(), held: AtomicUsize::new(0) });
+        let mut relay = Self { address, node, state, open: None };
         relay.serve(listener);
         relay
     }
 
     pub(crate) fn behave(&self, behaviour: Behaviour) {
-        *self.behaviour.lock().unwrap_or_else(PoisonError::into_inner) = behaviour;
+        *self.state.behaviour() = behaviour;
+        self.state.changed.notify_all();
+    }
+
+    /// How many calls are held.
+    pub(crate) fn held(&self) -> usize {
+        self.state.held.load(Ordering::SeqCst)
     }
 
     /// Stops listening and breaks every connection.
     pub(crate) fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         open.stop.store(true, Ordering::SeqCst);
+        // Under the lock, so that nobody begins to wait in between.
+        drop(self.state.behaviour());
+        self.state.changed.notify_all();
         let _ = TcpStream::connect(self.address);
         let _ = open.thread.join();
     }
@@ -74,15 +107,15 @@ impl Relay {
 
     fn serve(&mut self, listener: TcpListener) {
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, node, behaviour) = (Arc::clone(&stop), self.node, Arc::clone(&self.behaviour));
+        let (stopped, node, state) = (Arc::clone(&stop), self.node, Arc::clone(&self.state));
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if stopped.load(Ordering::SeqCst) {
                     return;
                 }
-                let (stopped, behaviour) = (Arc::clone(&stopped), Arc::clone(&behaviour));
+                let (stopped, state) = (Arc::clone(&stopped), Arc::clone(&state));
                 std::thread::spawn(move || {
-                    let _ = converse(stream, node, &behaviour, &stopped);
+                    let _ = converse(stream, node, &state, &stopped);
                 });
             }
         });
@@ -97,12 +130,7 @@ impl Drop for Relay {
 }
 
 /// Answers the calls of one connection, one after the other.
-fn converse(
-    stream: TcpStream,
-    node: SocketAddr,
-    behaviour: &Mutex<Behaviour>,
-    stopped: &AtomicBool,
-) -> std::io::Result<()> {
+fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &AtomicBool) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut stream = BufReader::new(stream);
     loop {
@@ -125,7 +153,7 @@ fn converse(
         if stopped.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let behaviour = behaviour.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let behaviour = state.behaviour().clone();
         let honest = || Connection::open(node)?.send("POST", "/", &[], Some(&call));
         let (status, body) = match behaviour {
             Behaviour::Honest => {
@@ -154,8 +182,7 @@ fn converse(
                 }
             }
             Behaviour::Hang => {
-                // Until the caller gives up and closes.
-                let _ = stream.read(&mut [0])?;
+                state.hold(stopped);
                 return Ok(());
             }
             Behaviour::Close => return Ok(()),

@@ -19,6 +19,8 @@ impl Settings {
         Self(Table::new())
             .set("chain.rpc_urls", vec![format!("http://{node}")])
             .set("chain.poll_interval", "100ms")
+            // The machine may be busy.
+            .set("chain.request_timeout", "5s")
             // Blocks are made here only when a test makes them.
             .set("chain.max_head_age", "0s")
             .at("chain.multicall", contracts.multicall)

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::net::{Shutdown, SocketAddr};
 
 use crate::rig::frames::{GOAWAY, PREFACE, SETTINGS, frame};
+use crate::rig::scope::Running;
 use crate::support::wire::Wire;
 
 /// The most that is remembered of what the gateway said.
@@ -20,7 +21,12 @@ pub(crate) struct Ending {
 
 /// Begins to speak HTTP/2 and sends pieces until there are no more or the gateway closes. What it answers is read
 /// meanwhile, so that it never waits for that.
-pub(crate) fn flood(gateway: SocketAddr, pieces: u32, mut piece: impl FnMut(u32) -> Vec<u8>) -> Ending {
+pub(crate) fn flood(
+    gateway: SocketAddr,
+    running: &Running,
+    pieces: u32,
+    mut piece: impl FnMut(u32) -> Vec<u8>,
+) -> Ending {
     let mut wire = Wire::open(gateway);
     let mut incoming = wire.socket();
     let reader = std::thread::spawn(move || {
@@ -33,7 +39,8 @@ pub(crate) fn flood(gateway: SocketAddr, pieces: u32, mut piece: impl FnMut(u32)
     });
     let mut sent = 0;
     if wire.write(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).is_ok() {
-        sent = (0..pieces).take_while(|number| wire.write(&piece(*number)).is_ok()).count();
+        sent =
+            (0..pieces).take_while(|number| running.is_on() && wire.write(&piece(*number)).is_ok()).count();
     }
     let _ = wire.socket().0.shutdown(Shutdown::Write);
     let said = reader.join().unwrap();

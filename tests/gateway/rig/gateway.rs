@@ -17,6 +17,7 @@ use crate::support::wire::{Request, Wire};
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     pub(crate) service: Service,
+    settings: Settings,
 }
 
 impl Gateway {
@@ -27,24 +28,38 @@ impl Gateway {
 
     /// Starts a gateway with these settings and tenants, and with files of this name and text in `tenants.d`.
     pub(crate) fn start_with(settings: Settings, tenants: &[Tenant], files: &[(&str, &str)]) -> Self {
-        let mut gateway = Self::prepare(settings, tenants, files);
+        let files: Vec<_> =
+            files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        let mut gateway = Self::prepare(settings, tenants, &files);
         gateway.launch("");
         gateway
     }
 
-    /// Everything but the process.
-    pub(crate) fn prepare(settings: Settings, tenants: &[Tenant], files: &[(&str, &str)]) -> Self {
-        let address = free_port(own_ip());
-        let mut settings = settings.set("listen.gateway", vec![address.to_string()]);
+    /// Everything but the process; `files` are names and texts in `tenants.d`.
+    pub(crate) fn prepare(settings: Settings, tenants: &[Tenant], files: &[(String, String)]) -> Self {
+        let mut settings = settings;
         if !tenants.is_empty() {
             settings = settings.set("tenants", tenants.iter().map(Tenant::value).collect::<Vec<_>>());
         }
-        let service = Service::prepare(settings);
-        fs::create_dir(service.folder.path().join("tenants.d")).unwrap();
+        let gateway = Self::with(settings);
         for (name, text) in files {
-            fs::write(service.folder.path().join("tenants.d").join(name), text).unwrap();
+            fs::write(gateway.service.folder.path().join("tenants.d").join(name), text).unwrap();
         }
-        Self { address, service }
+        gateway
+    }
+
+    fn with(settings: Settings) -> Self {
+        let address = free_port(own_ip());
+        let service = Service::prepare(settings.clone().set("listen.gateway", vec![address.to_string()]));
+        fs::create_dir(service.folder.path().join("tenants.d")).unwrap();
+        Self { address, service, settings }
+    }
+
+    /// Starts another process with the same configuration, at other addresses.
+    pub(crate) fn twin(&self, change: impl FnOnce(Settings) -> Settings) -> Self {
+        let mut twin = Self::with(change(self.settings.clone()));
+        twin.launch("");
+        twin
     }
 
     /// Starts the process and waits until it takes requests. `limits` are shell commands in front of it.

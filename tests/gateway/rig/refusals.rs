@@ -31,13 +31,6 @@ pub(crate) fn is_malformed(answer: &Answer) {
     answer.is_error(400, "VALIDATION_ERROR", json!({ "field": "request", "received": Value::Null }));
 }
 
-/// Checks that nothing whose target holds this word came to an upstream.
-#[track_caller]
-pub(crate) fn is_unseen(upstream: &Upstream, word: &str) {
-    let seen = upstream.seen_with(word);
-    assert!(seen.is_empty(), "the upstream has seen {seen:?}");
-}
-
 /// Checks that no request whose target holds one of these words came to the upstream, and nothing that can't be read as
 /// a request. A later request has arrived there before that is looked at. Its host has a public folder.
 #[track_caller]
@@ -50,4 +43,16 @@ pub(crate) fn never_arrived(gateway: &Gateway, host: &str, upstream: &Upstream, 
         assert!(seen.is_empty(), "the upstream has seen {seen:?}");
     }
     assert_eq!(upstream.broken(), Vec::<String>::new());
+}
+
+/// Checks a 502 that tells nothing of the upstream.
+#[track_caller]
+pub(crate) fn is_upstream_error(answer: &Answer) {
+    assert_eq!(answer.error(502, "UPSTREAM_ERROR"), Value::Null);
+}
+
+/// Checks a 504 that tells nothing of the upstream.
+#[track_caller]
+pub(crate) fn is_upstream_timeout(answer: &Answer) {
+    assert_eq!(answer.error(504, "UPSTREAM_TIMEOUT"), Value::Null);
 }

@@ -3,8 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::rig::gateway::Gateway;
-use crate::rig::refusals::never_arrived;
+use crate::rig::site::Site;
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
 use crate::support::agents::Agent;
@@ -20,27 +19,8 @@ pub(crate) const TRUSTED: &str = "127.0.0.2/31";
 /// A chain and a gateway.
 pub(crate) struct Stage {
     // Dropped in this order: the gateway before its chain.
-    house: OnceLock<House>,
+    house: OnceLock<Site>,
     world: World,
-}
-
-/// The shared gateway and its upstream.
-pub(crate) struct House {
-    pub(crate) gateway: Gateway,
-    pub(crate) upstream: Upstream,
-}
-
-impl House {
-    /// Checks that no request whose target holds this word came to the upstream.
-    #[track_caller]
-    pub(crate) fn is_unseen(&self, word: &str) {
-        self.are_unseen(&[word.to_owned()]);
-    }
-
-    #[track_caller]
-    pub(crate) fn are_unseen(&self, words: &[String]) {
-        never_arrived(&self.gateway, ACME, &self.upstream, words);
-    }
 }
 
 impl Stage {
@@ -57,12 +37,12 @@ impl Stage {
         self.world.settings()
     }
 
-    pub(crate) fn house(&self) -> &House {
+    /// The shared gateway and its upstream.
+    pub(crate) fn house(&self) -> &Site {
         self.house.get_or_init(|| {
-            let upstream = Upstream::start();
-            let settings = self.settings().set("listen.trusted_proxies", vec![TRUSTED]);
-            let gateway = Gateway::start_with(settings, &shared_tenants(&upstream), &[]);
-            House { gateway, upstream }
+            let site = Site::of(self).set("listen.trusted_proxies", vec![TRUSTED]);
+            let tenants = shared_tenants(site.upstream());
+            site.only(tenants).start()
         })
     }
 

@@ -15,7 +15,13 @@ impl Tenant {
     }
 
     pub(crate) fn of(id: &str, hosts: &[&str], upstreams: &[&str]) -> Self {
-        Self(Table::new()).set("id", id).set("hosts", hosts.to_vec()).set("upstreams", upstreams.to_vec())
+        let tenant = Self(Table::new()).set("id", id).set("hosts", hosts.to_vec());
+        tenant.set("upstreams", upstreams.to_vec()).set("timeouts.connect", "10s")
+    }
+
+    /// Waits half a second for an upstream that says or takes nothing.
+    pub(crate) fn impatient(self) -> Self {
+        self.set("timeouts.read", "500ms").set("timeouts.write", "500ms").set("health.eject_after", 0)
     }
 
     /// Sets a key by its path with dots.
@@ -43,6 +49,11 @@ impl Tenant {
     /// Everything under `/public/` is open to everybody.
     pub(crate) fn public(self) -> Self {
         self.route("/public/*", r#"access = "public""#)
+    }
+
+    /// The name of a file of its own.
+    pub(crate) fn file(&self) -> String {
+        format!("{}.toml", self.0["id"].as_str().unwrap())
     }
 
     /// What stands in a file of its own.

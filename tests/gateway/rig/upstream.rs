@@ -89,7 +89,7 @@ impl Seen {
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
-    acceptor: Option<JoinHandle<()>>,
+    acceptor: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -101,33 +101,35 @@ struct State {
     greeting: Mutex<Option<fn(TcpStream)>>,
     accepted: AtomicUsize,
     stopped: AtomicBool,
-    open: Mutex<Vec<TcpStream>>,
+    /// By the number of the connection.
+    open: Mutex<HashMap<usize, TcpStream>>,
 }
 
 impl Upstream {
     pub(crate) fn start() -> Self {
-        Self::listen(TcpListener::bind((own_ip(), 0)).unwrap(), Arc::default())
+        Self::listen(TcpListener::bind((own_ip(), 0)).unwrap())
     }
 
     /// On this address, which others may use too.
     pub(crate) fn start_at(ip: IpAddr) -> Self {
-        Self::listen(TcpListener::bind((ip, 0)).unwrap(), Arc::default())
+        Self::listen(TcpListener::bind((ip, 0)).unwrap())
     }
 
     /// Listens again at the same address.
-    pub(crate) fn reopen(&mut self) {
-        assert!(self.acceptor.is_none());
+    pub(crate) fn reopen(&self) {
         self.state.stopped.store(false, Ordering::SeqCst);
         let listener = TcpListener::bind(self.address).unwrap();
         let shared = Arc::clone(&self.state);
-        self.acceptor = Some(std::thread::spawn(move || accept(&listener, &shared)));
+        let acceptor = std::thread::spawn(move || accept(&listener, &shared));
+        assert!(lock(&self.acceptor).replace(acceptor).is_none(), "it was closed");
     }
 
-    fn listen(listener: TcpListener, state: Arc<State>) -> Self {
+    fn listen(listener: TcpListener) -> Self {
         let address = listener.local_addr().unwrap();
+        let state = Arc::<State>::default();
         let shared = Arc::clone(&state);
         let acceptor = std::thread::spawn(move || accept(&listener, &shared));
-        Self { address, state, acceptor: Some(acceptor) }
+        Self { address, state, acceptor: Mutex::new(Some(acceptor)) }
     }
 
     /// Answers requests for this path, without its query, by a script from now on.
@@ -142,17 +144,31 @@ impl Upstream {
 
     /// All requests so far, in the order in which their heads were read.
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        lock(&self.state.seen).clone()
+        self.seen_that(|_| true)
     }
 
     /// The requests for a path, without its query.
     pub(crate) fn seen_at(&self, path: &str) -> Vec<Seen> {
-        self.seen().into_iter().filter(|seen| seen.path() == path).collect()
+        self.seen_that(|seen| seen.path() == path)
     }
 
     /// The requests whose target holds a text.
     pub(crate) fn seen_with(&self, text: &str) -> Vec<Seen> {
-        self.seen().into_iter().filter(|seen| seen.target.contains(text)).collect()
+        self.seen_that(|seen| seen.target.contains(text))
+    }
+
+    fn seen_that(&self, is: impl Fn(&Seen) -> bool) -> Vec<Seen> {
+        lock(&self.state.seen).iter().filter(|seen| is(seen)).cloned().collect()
+    }
+
+    /// How many requests there were of a kind.
+    pub(crate) fn count(&self, is: impl Fn(&Seen) -> bool) -> usize {
+        lock(&self.state.seen).iter().filter(|seen| is(seen)).count()
+    }
+
+    /// How many requests there were for a path, without its query.
+    pub(crate) fn count_at(&self, path: &str) -> usize {
+        self.count(|seen| seen.path() == path)
     }
 
     /// The one request for a path.
@@ -177,14 +193,14 @@ impl Upstream {
 
     /// Breaks all connections that are open.
     pub(crate) fn hang_up(&self) {
-        for stream in lock(&self.state.open).drain(..) {
+        for (_, stream) in lock(&self.state.open).drain() {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
     /// Stops listening and breaks all connections; nobody else gets its address.
-    pub(crate) fn close(&mut self) {
-        let Some(acceptor) = self.acceptor.take() else { return };
+    pub(crate) fn close(&self) {
+        let Some(acceptor) = lock(&self.acceptor).take() else { return };
         self.state.stopped.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address);
         let _ = acceptor.join();
@@ -207,12 +223,15 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         let greeting = *lock(&state.greeting);
         // A greeting that drops its connection must be the last who has it.
         if let (None, Ok(handle)) = (greeting, stream.try_clone()) {
-            lock(&state.open).push(handle);
+            lock(&state.open).insert(connection, handle);
         }
         let state = Arc::clone(state);
         std::thread::spawn(move || match greeting {
             Some(greeting) => greeting(stream),
-            None => converse(stream, connection, &state),
+            None => {
+                converse(stream, connection, &state);
+                lock(&state.open).remove(&connection);
+            }
         });
     }
 }

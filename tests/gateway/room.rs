@@ -1,0 +1,125 @@
+//! More connections than there is room for: those too many are turned away or wait, those held go on, and room comes back.
+
+use http::Method;
+
+use crate::rig::case::{Case, cases};
+use crate::rig::h2c::{self, Message};
+use crate::rig::listeners::{LISTENER, ListenerTls};
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage, public_path};
+use crate::rig::tenants::Tenant;
+use crate::slow::{Heard, listen_for_a_pause};
+use crate::support::metrics::Samples;
+use crate::support::time::{SOON, until};
+use crate::support::wire::{Request, Wire};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_connection_too_many_is_turned_away_and_room_comes_back,
+    streams_of_one_connection_are_no_connections,
+    stalled_handshakes_take_up_room_like_any_connection,
+];
+
+/// A site whose gateway holds few connections.
+fn small(stage: &Stage) -> Site {
+    Site::of(stage).set("listen.max_connections", i64::try_from(ROOM).unwrap()).start()
+}
+
+/// How many connections the gateway holds in the cases that follow.
+const ROOM: usize = 8;
+
+/// Nobody is answered on a connection of its own.
+#[track_caller]
+fn is_full(site: &Site) {
+    let mut wire = site.gateway.connect();
+    let _ = wire.write(&Request::get(ACME, &public_path()).bytes());
+    assert_eq!(wire.rest(), b"", "it is closed without a word");
+}
+
+fn until_there_is_room(site: &Site) -> Wire {
+    until("there is room", SOON, || {
+        let mut wire = site.gateway.connect();
+        wire.write(&Request::get(ACME, &public_path()).bytes()).ok()?;
+        wire.try_answer().is_ok_and(|answer| answer.status == 200).then_some(wire)
+    })
+}
+
+fn a_connection_too_many_is_turned_away_and_room_comes_back(stage: &Stage) {
+    let site = small(stage);
+    let mut held: Vec<Wire> = (0..ROOM).map(|_| until_there_is_room(&site)).collect();
+    for _ in 0..20 {
+        is_full(&site);
+        for wire in &mut held {
+            assert_eq!(Request::get(ACME, &public_path()).ask_on(wire).status, 200, "the others go on");
+        }
+    }
+    assert_eq!(site.gateway.service.get("/readyz").status, 200, "the API has room of its own");
+    let samples = Samples::parse(&site.gateway.service.metrics());
+    let turned_away = samples.get("tiergate_connections_turned_away_total{door=\"gateway\"}");
+    assert!(turned_away >= 20.0, "{turned_away}");
+    for _ in 0..3 {
+        held.truncate(ROOM / 2);
+        while held.len() < ROOM {
+            held.push(until_there_is_room(&site));
+        }
+        is_full(&site);
+    }
+}
+
+fn streams_of_one_connection_are_no_connections(stage: &Stage) {
+    let site = small(stage);
+    let held: Vec<Wire> = (1..ROOM).map(|_| until_there_is_room(&site)).collect();
+    let count = 50;
+    h2c::run(async {
+        let client = loop {
+            // Connections before this one may not have been noticed to be gone.
+            let Ok(client) = h2c::connect(site.gateway.address).await else { continue };
+            let request = Message::request(Method::GET, ACME, &public_path());
+            if h2c::exchange(client.clone(), &request).await.is_ok() {
+                break client;
+            }
+        };
+        let exchanges = (0..count).map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let request = Message::request(Method::GET, ACME, &public_path());
+                h2c::exchange(client, &request).await.unwrap().status
+            })
+        });
+        for exchange in exchanges.collect::<Vec<_>>() {
+            assert_eq!(exchange.await.unwrap(), 200);
+        }
+        is_full(&site);
+        let request = Message::request(Method::GET, ACME, &public_path());
+        assert_eq!(h2c::exchange(client, &request).await.unwrap().status, 200);
+    });
+    until_there_is_room(&site);
+    drop(held);
+}
+
+fn stalled_handshakes_take_up_room_like_any_connection(stage: &Stage) {
+    let site = Site::of(stage).set("listen.max_connections", i64::try_from(ROOM).unwrap());
+    let tenant = Tenant::new("t", LISTENER, site.upstream().address).public();
+    let site = site.only(vec![tenant]).tls(ListenerTls::new()).start();
+    // All are kept: one that closed would give its place back at a time that nobody knows.
+    let mut stalled: Vec<Wire> = Vec::new();
+    let request = Request::get(LISTENER, &public_path());
+    // Connections of the start give their places back when they like: then there is room until it is filled as well.
+    until("there is no room for whoever comes now", SOON, || {
+        stalled.extend((0..ROOM).map(|_| Wire::open(site.tls().address)));
+        let mut next = Wire::open(site.tls().address);
+        // A handshake that is taken is not answered before it is whole.
+        let _ = next.write(b"\x16\x03\x01\x02\0");
+        if listen_for_a_pause(&next) != Heard::End {
+            return None;
+        }
+        let mut wire = site.gateway.connect();
+        let _ = wire.write(&request.bytes());
+        wire.try_answer().is_err().then_some(())
+    });
+    drop(stalled);
+    until("there is room", SOON, || {
+        let mut wire = site.gateway.connect();
+        wire.write(&request.bytes()).ok()?;
+        wire.try_answer().is_ok_and(|answer| answer.status == 200).then_some(())
+    });
+}
