@@ -1,4 +1,4 @@
-//! Where a body ends: what passes is seen by the upstream as it was meant, and what follows it is the next request.
+//! Where a body ends: an upstream sees it as it was meant, and the next request begins behind it.
 
 use crate::rig::case::{Case, cases};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
     hop_by_hop_headers_that_frame_the_body_can_not_be_named_away,
 ];
 
-/// What comes behind a request is answered as itself.
+/// The next request of the connection gets its own answer.
 #[track_caller]
 fn next_is_itself(stage: &Stage, wire: &mut Wire, next: &str) {
     let answer = wire.answer();
@@ -143,7 +143,7 @@ fn trailers_frame_nothing(stage: &Stage) {
     house.are_unseen(&[]);
 }
 
-/// What is no trailer may be thrown away, when nothing that comes behind it is read.
+/// A malformed trailer may be dropped, if the connection ends with it.
 fn broken_trailers_are_refused_or_end_with_the_connection(stage: &Stage) {
     let house = stage.house();
     for trailer in

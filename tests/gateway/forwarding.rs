@@ -1,14 +1,14 @@
-//! What an upstream is told of the request's way: who asked, under which name and how; and what concerns one hop alone.
+//! Forwarding headers, request ids, and headers of one hop.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
 use crate::rig::scripts;
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
-use crate::rig::upstream::{Seen, Then, Upstream};
+use crate::rig::upstream::{Seen, Then};
 use crate::support::client::Answer;
 use crate::support::wire::{Request, Wire};
 
@@ -239,21 +239,16 @@ fn answers_go_through_as_they_are(stage: &Stage) {
 }
 
 fn the_host_is_the_clients_or_the_upstreams_as_configured(stage: &Stage) {
-    let upstream = Upstream::start();
-    let gateway = Gateway::start(
-        stage,
-        &[
-            Tenant::new("client", "client.test", upstream.address).public(),
-            Tenant::new("own", "own.test", upstream.address).public().set("host_header", "upstream"),
-        ],
-    );
+    let site = Site::of(stage);
+    let own = |upstream| Tenant::new("own", "own.test", upstream).public().set("host_header", "upstream");
+    let Site { gateway, upstream, .. } = &site.also(own).start();
     let own = upstream.address.to_string();
-    for (host, wanted) in [("client.test", "client.test"), ("own.test", own.as_str())] {
+    for (host, wanted) in [(ACME, ACME), ("own.test", own.as_str())] {
         let path = public_path();
         assert_eq!(gateway.ask(&Request::get(host, &path)).status, 200);
         let seen = upstream.only(&path);
         assert_eq!(seen.all("host"), [wanted]);
-        assert_eq!(seen.header("x-forwarded-host"), Some(host), "what the client asked for is told anyhow");
+        assert_eq!(seen.header("x-forwarded-host"), Some(host), "the host that the client asked for");
     }
 }
 

@@ -9,11 +9,10 @@ use crate::rig::case::{Case, cases};
 use crate::rig::frames::{
     CALM, END_HEADERS, END_STREAM, End, Frames, HEADERS, REFUSED, RST_STREAM, WINDOW_UPDATE, block, frame,
 };
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::scripts::{self, Cue, script};
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
-use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Then;
 use crate::support::agents::unknown_key;
 
@@ -64,12 +63,9 @@ fn grpc(request: &Message) -> Message {
         .trailer("x-checksum", "abc")
 }
 
-fn grpc_stage(stage: &Stage) -> (Gateway, H2Upstream, String) {
+fn grpc_site(stage: &Stage) -> (Site, H2Upstream) {
     let upstream = H2Upstream::start(grpc);
-    let tenant = Tenant::of("t", &[ACME], &[&format!("h2c://{}", upstream.address)]).public();
-    let gateway = Gateway::start(stage, &[tenant]);
-    let key = stage.world().agent(4).generate(&gateway.service);
-    (gateway, upstream, key)
+    (Site::of(stage).h2c(&upstream).agent(4).start(), upstream)
 }
 
 fn call(path: &str) -> Message {
@@ -110,10 +106,11 @@ fn a_request_of_http_2_reaches_an_upstream_of_http_1(stage: &Stage) {
 }
 
 fn grpc_goes_through_with_its_trailers(stage: &Stage) {
-    let (gateway, upstream, key) = grpc_stage(stage);
+    let (site, upstream) = grpc_site(stage);
     let path = "/echo.Echo/Say";
-    let request = call(path).with("x-api-key", &key).trailer("x-sum", "1").trailer("x-agent-id", "forged");
-    let answer = h2c::ask(gateway.address, &request).unwrap();
+    let request =
+        call(path).with("x-api-key", site.key()).trailer("x-sum", "1").trailer("x-agent-id", "forged");
+    let answer = h2c::ask(site.gateway.address, &request).unwrap();
     assert_eq!((answer.status, answer.body.as_slice()), (200, b"\0\0\0\0\x05hello".as_slice()));
     assert_eq!(answer.header("content-type"), Some("application/grpc"));
     assert_eq!(answer.trailers.get("grpc-status").unwrap(), "0");
@@ -131,8 +128,9 @@ fn grpc_goes_through_with_its_trailers(stage: &Stage) {
 }
 
 fn grpc_errors_without_a_body_go_through(stage: &Stage) {
-    let (gateway, _upstream, key) = grpc_stage(stage);
-    let answer = h2c::ask(gateway.address, &call("/echo.Echo/fail").with("x-api-key", &key)).unwrap();
+    let (site, _upstream) = grpc_site(stage);
+    let request = call("/echo.Echo/fail").with("x-api-key", site.key());
+    let answer = h2c::ask(site.gateway.address, &request).unwrap();
     assert_eq!((answer.status, answer.header("grpc-status"), answer.text().as_str()), (200, Some("5"), ""));
 }
 
@@ -425,7 +423,7 @@ fn stream(at: u32) -> u32 {
     2 * at + 1
 }
 
-/// What opens a stream; the request ends with it.
+/// The frame of a request without a body.
 fn opened(at: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream(at), &block(&pseudo(path)))
 }
@@ -455,7 +453,7 @@ fn one_hundred_and_twenty_eight_streams_are_served_and_one_more_is_refused(stage
     assert_eq!(frames.end_of(stream(STREAMS_MAX + 1)), End::Answered, "there is room again");
 }
 
-/// Sends so many streams with what follows each of them, and one more, in one piece; says how that one ends.
+/// Sends `count` streams, `then` behind each, and one stream more in one piece. Returns how the last one ends.
 fn ends_behind(stage: &Stage, count: u32, flags: u8, then: impl Fn(u32) -> Vec<u8>) -> End {
     let house = stage.house();
     let path = public_path();

@@ -1,13 +1,12 @@
-//! Who an upstream is told is asking: what the gateway says, and nothing that a client wrote.
+//! The identity headers that an upstream sees: the gateway sets them, and no client can.
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
-use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::identity::{expected, identity, identity_of, told};
 use crate::rig::refusals::{is_malformed, refused};
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
-use crate::rig::tenants::Tenant;
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
@@ -123,18 +122,15 @@ fn forged_identity_is_gone_on_every_route(stage: &Stage) {
 
 fn forged_identity_is_gone_over_http_2(stage: &Stage) {
     let upstream = H2Upstream::start(H2Upstream::ok);
-    let tenant = Tenant::of("t", &["t.test"], &[&format!("h2c://{}", upstream.address)]).public();
-    let gateway = Gateway::start(stage, &[tenant]);
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&gateway.service);
-    for (path, wanted) in [(agents_path(), expected(&agent, 4)), (public_path(), Vec::new())] {
-        let request = Message::request(http::Method::POST, "t.test", &path).body(b"hello");
-        let request = if wanted.is_empty() { request } else { request.with("x-api-key", &key) };
+    let site = Site::of(stage).h2c(&upstream).agent(4).start();
+    for (path, wanted) in [(agents_path(), expected(site.agent(), 4)), (public_path(), Vec::new())] {
+        let request = Message::request(http::Method::POST, ACME, &path).body(b"hello");
+        let request = if wanted.is_empty() { request } else { request.with("x-api-key", site.key()) };
         let request = FORGED.iter().fold(request, |request, name| {
             let name = name.to_lowercase();
             request.with(&name, "forged").trailer(&name, "forged")
         });
-        let answer = h2c::ask(gateway.address, &request.with("x-note", "stays")).unwrap();
+        let answer = h2c::ask(site.gateway.address, &request.with("x-note", "stays")).unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());
         let seen = upstream.only(&path);
         assert_eq!((identity_of(&seen), seen.header("x-note")), (wanted, Some("stays")));

@@ -1,4 +1,4 @@
-//! What operators see and do: counters of requests, the log's queue, and the end.
+//! Counters of requests, the log's queue, and the end after SIGTERM.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,14 +11,16 @@ use std::sync::Arc;
 use alloy::primitives::U256;
 
 use crate::rig::case::{Case, cases};
+use crate::rig::certificates::Files;
 use crate::rig::credentials::signed;
 use crate::rig::frames::{End, Frames};
 use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
 use crate::rig::scripts::{self, Cue, script};
+use crate::rig::site::{IMPATIENT, Site};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
-use crate::rig::upstream::{Then, Upstream};
+use crate::rig::upstream::Then;
 use crate::support::metrics::Samples;
 use crate::support::process::{free_port, own_ip};
 use crate::support::relay::Relay;
@@ -34,8 +36,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 fn requests_under_way_at_sigterm_end_whole_and_no_connection_is_taken_any_more(stage: &Stage) {
-    let upstream = Upstream::start();
-    let gateway = Gateway::start(stage, &[Tenant::new("t", ACME, upstream.address).public()]);
+    let Site { gateway, upstream, .. } = &Site::start(stage);
     let (whole, streamed, over_http_2) = (public_path(), public_path(), public_path());
     let cue = Cue::new();
     for path in [&whole, &over_http_2] {
@@ -122,22 +123,16 @@ fn at_agents() -> Request {
     Request::get(ACME, &agents_path())
 }
 
-/// A tenant that refuses all that a tenant can refuse.
-fn strict(upstream: &Upstream) -> Tenant {
-    let tenant = Tenant::new("t", ACME, upstream.address).public().route("/denied", "access = \"deny\"");
-    tenant.set("max_body_bytes", 10).set("on_endpoint_mismatch", "deny")
-}
-
 fn each_outcome_and_error_of_a_request_is_counted_exactly_once(stage: &Stage) {
     let mut relay = Relay::new(stage.world().chain().node);
-    let upstream = Upstream::start();
-    let tenants = [
-        strict(&upstream),
-        Tenant::new("slow", "slow.test", upstream.address).public().set("timeouts.read", "500ms"),
-        Tenant::new("gone", "gone.test", free_port(own_ip())).public(),
-    ];
-    let settings = stage.settings().set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
-    let gateway = Gateway::start_with(settings, &tenants, &[]);
+    let strict = |tenant: Tenant| {
+        let tenant = tenant.route("/denied", "access = \"deny\"").set("max_body_bytes", 10);
+        tenant.set("on_endpoint_mismatch", "deny")
+    };
+    let site = Site::of(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
+    let site = site.tenant(strict).impatient();
+    let site = site.also(|_| Tenant::new("gone", "gone.test", free_port(own_ip())).public());
+    let Site { gateway, upstream, .. } = &site.start();
     let agent = stage.world().agent(4);
     let key = agent.generate_for(&gateway.service, "https://app.test/");
     let stranger = stage.world().known_agent(U256::from(888_888_886_u64), ALICE);
@@ -160,54 +155,53 @@ fn each_outcome_and_error_of_a_request_is_counted_exactly_once(stage: &Stage) {
         (Request::new("POST", ACME, &public_path()).body(&[0; 11]), 413, refused("PAYLOAD_TOO_LARGE")),
         (public("unknown.test"), 404, of("(none)", "refused", &[denied("NOT_FOUND")])),
         (public("gone.test"), 502, of("gone", "failed", &[denied("UPSTREAM_ERROR")])),
-        (Request::get("slow.test", &hung), 504, of("slow", "failed", &[denied("UPSTREAM_TIMEOUT")])),
+        (Request::get(IMPATIENT, &hung), 504, of("impatient", "failed", &[denied("UPSTREAM_TIMEOUT")])),
         (public(ACME).with("Content-Length", "x"), 400, malformed),
     ];
     for (request, status, expected) in steps {
-        let before = counted(&gateway);
+        let before = counted(gateway);
         assert_eq!(gateway.ask(&request).status, status, "{request:?}");
-        until_counted(&gateway, &before, &expected);
+        until_counted(gateway, &before, &expected);
     }
-    let before = counted(&gateway);
+    let before = counted(gateway);
     let request = Message::request(http::Method::GET, ACME, &public_path());
     let request = (0..129).fold(request, |request, at| request.with(&format!("x-{at}"), "x"));
     assert_eq!(h2c::ask(gateway.address, &request).unwrap().status, 431);
     // It is refused before it is routed.
     let too_many = denied("REQUEST_HEADER_FIELDS_TOO_LARGE");
-    until_counted(&gateway, &before, &of("(none)", "refused", &[too_many]));
-    let before = counted(&gateway);
+    until_counted(gateway, &before, &of("(none)", "refused", &[too_many]));
+    let before = counted(gateway);
     let mut wire = gateway.connect();
     wire.send(&Request::get(ACME, &left).bytes());
     until("the request is under way", SOON, || upstream.seen_at(&left).pop());
     drop(wire);
-    until_counted(&gateway, &before, &of("t", "abandoned", &[]));
+    until_counted(gateway, &before, &of("t", "abandoned", &[]));
     relay.close();
-    let before = counted(&gateway);
+    let before = counted(gateway);
     assert_eq!(gateway.ask(&by_signature(&agent.draft())).status, 503);
-    until_counted(&gateway, &before, &of("t", "failed", &[denied("RPC_ERROR")]));
+    until_counted(gateway, &before, &of("t", "failed", &[denied("RPC_ERROR")]));
 }
 
 fn each_decision_about_an_agent_is_counted_exactly_once_and_names_nobody(stage: &Stage) {
-    let upstream = Upstream::start();
-    let gateway = Gateway::start(stage, &[strict(&upstream)]);
+    let Site { gateway, .. } = &Site::start(stage);
     let keys: Vec<_> = (0..=4).map(|tier| stage.world().agent(tier).generate(&gateway.service)).collect();
     let admitted = |tier: usize| of("t", "forwarded", &[decided(tier, "admitted")]);
     let mut steps: Vec<_> = (1..=4).map(|tier| (tier, 200, admitted(tier))).collect();
     steps.push((0, 403, of("t", "refused", &[denied("TIER_BLOCKED"), decided(0, "blocked")])));
     steps.push((1, 429, of("t", "refused", &[denied("RATE_LIMITED"), decided(1, "limited")])));
     for (tier, status, expected) in steps {
-        let before = counted(&gateway);
+        let before = counted(gateway);
         assert_eq!(gateway.ask(&at_agents().key(&keys[tier])).status, status, "tier {tier}");
-        until_counted(&gateway, &before, &expected);
+        until_counted(gateway, &before, &expected);
     }
     let names = || -> BTreeSet<String> {
         Samples::parse(&gateway.service.metrics()).series().map(str::to_owned).collect()
     };
-    let (before, known) = (counted(&gateway), names());
+    let (before, known) = (counted(gateway), names());
     let another = stage.world().agent(4).generate(&gateway.service);
     let from_elsewhere = &mut Wire::open_from(own_ip(), gateway.address);
     assert_eq!(at_agents().key(&another).ask_on(from_elsewhere).status, 200);
-    until_counted(&gateway, &before, &admitted(4));
+    until_counted(gateway, &before, &admitted(4));
     assert_eq!(names(), known, "another agent, key and address make no other series");
     for key in keys.iter().chain([&another]) {
         assert!(!known.iter().any(|series| series.contains(&key[12..28])), "{known:#?}");
@@ -218,17 +212,16 @@ fn each_decision_about_an_agent_is_counted_exactly_once_and_names_nobody(stage: 
 const UNREAD: usize = 300;
 
 fn a_full_log_queue_delays_nobody(stage: &Stage) {
-    let upstream = Upstream::start();
-    let tenant = Tenant::new("t", ACME, upstream.address).public();
-    let mut gateway = Gateway::prepare(stage.settings(), &[tenant], &[]);
-    let pipe = gateway.service.folder.path().join("pipe");
+    let files = Files::new();
+    let pipe = files.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     // O_NONBLOCK. Open for writing too, so that neither end waits for the other.
     let mut log = File::options().read(true).write(true).custom_flags(0o4_000).open(&pipe).unwrap();
-    let to_pipe = format!("sh -c 'exec \"$@\" 2>{}' sh", pipe.display());
-    gateway.launch(&format!(
-        "export TIERGATE_LOG=trace,h2=trace,access=info\nlog=$1; shift; set -- \"$log\" {to_pipe} \"$@\""
-    ));
+    let to_pipe = format!(
+        "export TIERGATE_LOG=trace,h2=trace,access=info
+         log=$1; shift; set -- \"$log\" sh -c 'exec \"$@\" 2>{pipe}' sh \"$@\""
+    );
+    let Site { gateway, .. } = &Site::of(stage).under(&to_pipe).start();
     let ask = |id: &str| {
         let request = Message::request(http::Method::GET, ACME, "/agents/x").with("x-request-id", id);
         assert_eq!(h2c::ask(gateway.address, &request).unwrap().status, 401);

@@ -6,10 +6,8 @@ use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::{replaced, signed, signed_with};
-use crate::rig::gateway::Gateway;
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path};
-use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Upstream;
 use crate::support::agents::{LIMITS, unknown_key};
 use crate::support::client::Answer;
 use crate::support::relay::Relay;
@@ -31,7 +29,7 @@ pub(crate) const CASES: &[Case] = cases![
 pub(crate) const STORED: &[Case] =
     cases![keys_of_every_state_are_judged_alike, limits_are_told_alike, timestamps_are_judged_alike,];
 
-/// What both doors have to agree on.
+/// Everything that both doors have to agree on.
 #[derive(Debug, PartialEq)]
 struct Verdict {
     status: u16,
@@ -284,29 +282,20 @@ fn an_origin_is_judged_alike(stage: &Stage) {
 
 fn a_dead_chain_is_told_alike(stage: &Stage) {
     let mut relay = Relay::new(stage.world().chain().node);
-    let upstream = Upstream::start();
-    let settings = stage.settings().set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
-    let tenant = Tenant::new("t", "t.test", upstream.address).public();
-    let gateway = Gateway::start_with(settings, &[tenant], &[]);
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&gateway.service);
+    let site = Site::of(stage).set("chain.rpc_urls", vec![format!("http://{}", relay.address)]);
+    let site = site.agent(4).start();
+    let service = &site.gateway.service;
     relay.close();
     // A profile that was read a moment ago may be used for one more moment.
     let api = until("the chain is missed", SOON, || {
-        let answer = gateway.service.verify(&key);
+        let answer = service.verify(site.key());
         (answer.status != 200).then(|| verdict(&answer))
     });
     assert_eq!((api.status, &api.error_type), (503, &json!("RPC_ERROR")));
-    let request = Request::get("t.test", &agents_path());
-    assert_eq!(verdict(&gateway.ask(&request.clone().key(&key))), api);
-    let draft = agent.draft();
-    let api = verdict(&gateway.service.verify_signature(&draft.body()));
+    assert_eq!(verdict(&site.gateway.ask(&site.by_key())), api);
+    let api = verdict(&service.verify_signature(&site.agent().signed()));
     assert_eq!(api.status, 503);
-    assert_eq!(verdict(&gateway.ask(&request.with_all(&signed(&draft)))), api);
-    assert_eq!(
-        gateway.ask(&Request::get("t.test", "/public/x")).status,
-        200,
-        "what is public needs no chain"
-    );
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(verdict(&site.gateway.ask(&site.by_signature())), api);
+    assert_eq!(site.status(), 200, "a public route needs no chain");
+    assert_eq!(site.upstream.seen().len(), 1);
 }

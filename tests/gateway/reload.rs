@@ -7,9 +7,9 @@ use serde_json::json;
 use crate::rig::case::{Case, cases};
 use crate::rig::gateway::Gateway;
 use crate::rig::refusals::{is_unauthenticated, refused};
-use crate::rig::stage::{Stage, agents_path, public_path};
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Upstream;
 use crate::support::metrics::Samples;
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
@@ -51,105 +51,94 @@ fn reread(gateway: &Gateway, result: &str) {
 }
 
 fn a_file_that_comes_changes_and_goes_counts_without_a_signal(stage: &Stage) {
-    let upstream = Upstream::start();
-    let tenant = |id: &str, host: &str| Tenant::new(id, host, upstream.address);
-    let first = tenant("first", "first.test").public().text();
-    let gateway = Gateway::start_with(stage.settings(), &[], &[("first.toml", &first)]);
-    assert_eq!((status(&gateway, "first.test"), status(&gateway, "second.test")), (200, 404));
-    gateway.put("second.toml", &tenant("second", "second.test").public().text());
-    until_status(&gateway, "second.test", 200);
+    let Site { gateway, upstream, .. } = &Site::of(stage).in_files().start();
+    let second = Tenant::new("second", "second.test", upstream.address);
+    assert_eq!((status(gateway, ACME), status(gateway, "second.test")), (200, 404));
+    gateway.put("second.toml", &second.clone().public().text());
+    until_status(gateway, "second.test", 200);
     let series = "tiergate_gateway_requests_total{outcome=\"forwarded\",tenant=\"second\"}";
     assert!(gateway.service.metrics().contains(series));
-    gateway.put("second.toml", &tenant("second", "second.test").text());
-    until_status(&gateway, "second.test", 401);
+    gateway.put("second.toml", &second.text());
+    until_status(gateway, "second.test", 401);
     gateway.put("not-a-tenant.txt", "colour = 1");
     gateway.remove("second.toml");
-    until_status(&gateway, "second.test", 404);
-    assert_eq!(status(&gateway, "first.test"), 200);
+    until_status(gateway, "second.test", 404);
+    assert_eq!(status(gateway, ACME), 200);
     assert!(!gateway.service.metrics().contains(series), "the series go with the tenant");
-    assert_eq!(readings(&gateway, "refused"), 0.0);
+    assert_eq!(readings(gateway, "refused"), 0.0);
 }
 
 fn a_signal_reads_the_main_file_again(stage: &Stage) {
-    let upstream = Upstream::start();
-    let gateway = Gateway::start(stage, &[Tenant::new("first", "first.test", upstream.address).public()]);
+    let Site { gateway, .. } = &Site::start(stage);
     let file = gateway.service.folder.path().join("tiergate.toml");
     let text = fs::read_to_string(&file).unwrap();
-    for (text, statuses) in [(text.replace("first.test", "renamed.test"), [404, 200]), (text, [200, 404])] {
+    for (text, statuses) in [(text.replace(ACME, "renamed.test"), [404, 200]), (text, [200, 404])] {
         fs::write(&file, text).unwrap();
-        reread(&gateway, "applied");
-        assert_eq!(["first.test", "renamed.test"].map(|host| status(&gateway, host)), statuses);
+        reread(gateway, "applied");
+        assert_eq!([ACME, "renamed.test"].map(|host| status(gateway, host)), statuses);
     }
 }
 
 fn a_broken_file_changes_nothing_and_every_problem_is_named(stage: &Stage) {
-    let upstream = Upstream::start();
-    let good = Tenant::new("good", "good.test", upstream.address).public();
-    let gateway = Gateway::start_with(stage.settings(), &[], &[("good.toml", &good.text())]);
+    let site = Site::of(stage);
+    let good = site.rules();
+    let Site { gateway, upstream, .. } = &site.in_files().start();
     let broken = good.clone().set("min_tier", 9).set("colour", "red").set("timeouts.read", "soon");
-    gateway.put("good.toml", &broken.text());
-    reread(&gateway, "refused");
-    assert_eq!(status(&gateway, "good.test"), 200, "the last good one stays");
+    gateway.put("t.toml", &broken.text());
+    reread(gateway, "refused");
+    assert_eq!(status(gateway, ACME), 200, "the last good one stays");
     until("the log names every problem", SOON, || {
         let log = gateway.service.log();
-        let named =
-            ["good.toml", "min_tier", "colour", "timeouts.read"].iter().all(|name| log.contains(name));
+        let named = ["t.toml", "min_tier", "colour", "timeouts.read"].iter().all(|name| log.contains(name));
         named.then_some(())
     });
-    gateway.put("good.toml", "this is not TOML");
+    gateway.put("t.toml", "this is not TOML");
     gateway.put("second.toml", &Tenant::new("second", "second.test", upstream.address).public().text());
-    reread(&gateway, "refused");
-    assert_eq!((status(&gateway, "good.test"), status(&gateway, "second.test")), (200, 404));
-    gateway.put("good.toml", &good.text());
-    reread(&gateway, "applied");
-    assert_eq!((status(&gateway, "good.test"), status(&gateway, "second.test")), (200, 200));
+    reread(gateway, "refused");
+    assert_eq!((status(gateway, ACME), status(gateway, "second.test")), (200, 404));
+    gateway.put("t.toml", &good.text());
+    reread(gateway, "applied");
+    assert_eq!((status(gateway, ACME), status(gateway, "second.test")), (200, 200));
 }
 
 fn a_mistake_in_one_file_holds_back_all_others(stage: &Stage) {
-    let upstream = Upstream::start();
+    let Site { gateway, upstream, .. } = &Site::of(stage).in_files().start();
     let tenant = |id: &str, host: &str| Tenant::new(id, host, upstream.address).public().text();
-    let gateway = Gateway::start_with(stage.settings(), &[], &[("a.toml", &tenant("a", "a.test"))]);
-    let statuses = || ["a.test", "b.test", "c.test"].map(|host| status(&gateway, host));
+    let statuses = || [ACME, "b.test", "c.test"].map(|host| status(gateway, host));
     // Two tenants that want the same host, then the same id: neither change counts, nor that of the third.
-    for (id, host) in [("b", "a.test"), ("a", "b.test")] {
+    for (id, host) in [("b", ACME), ("t", "b.test")] {
         gateway.put("c.toml", &tenant("c", "c.test"));
-        reread(&gateway, "applied");
+        reread(gateway, "applied");
         assert_eq!(statuses(), [200, 404, 200]);
         gateway.put("b.toml", &tenant(id, host));
         gateway.remove("c.toml");
-        reread(&gateway, "refused");
+        reread(gateway, "refused");
         assert_eq!(statuses(), [200, 404, 200]);
         until("the log tells of it", SOON, || gateway.service.log().contains("b.toml").then_some(()));
         gateway.remove("b.toml");
-        reread(&gateway, "applied");
+        reread(gateway, "applied");
         assert_eq!(statuses(), [200, 404, 404]);
     }
 }
 
 fn a_connection_that_is_open_sees_the_new_tenants_on_its_next_request(stage: &Stage) {
-    let upstream = Upstream::start();
-    let tenant = Tenant::new("t", "t.test", upstream.address);
-    let gateway = Gateway::start_with(stage.settings(), &[], &[("t.toml", &tenant.clone().public().text())]);
+    let Site { gateway, upstream, .. } = &Site::of(stage).in_files().start();
+    let tenant = Tenant::new("t", ACME, upstream.address);
     let mut wire = gateway.connect();
-    assert_eq!(Request::get("t.test", &public_path()).ask_on(&mut wire).status, 200);
+    assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
     gateway.put("t.toml", &tenant.clone().route("/public/*", r#"access = "deny""#).text());
-    reread(&gateway, "applied");
-    refused(&Request::get("t.test", &public_path()).ask_on(&mut wire), 403);
+    reread(gateway, "applied");
+    refused(&Request::get(ACME, &public_path()).ask_on(&mut wire), 403);
     gateway.put("t.toml", &tenant.text());
-    reread(&gateway, "applied");
-    is_unauthenticated(&Request::get("t.test", &public_path()).ask_on(&mut wire));
+    reread(gateway, "applied");
+    is_unauthenticated(&Request::get(ACME, &public_path()).ask_on(&mut wire));
 }
 
 fn a_window_outlives_a_reload(stage: &Stage) {
-    let upstream = Upstream::start();
-    let tenant = Tenant::new("t", "t.test", upstream.address);
-    let gateway = Gateway::start_with(stage.settings(), &[], &[("t.toml", &tenant.text())]);
-    let agent = stage.world().agent(1);
-    let key = agent.generate(&gateway.service);
-    let request = Request::get("t.test", &agents_path()).key(&key);
-    assert_eq!(gateway.ask(&request).status, 200);
-    gateway.put("t.toml", &tenant.public().text());
-    reread(&gateway, "applied");
-    assert_eq!(status(&gateway, "t.test"), 200);
-    gateway.ask(&request).is_limited(json!(agent.text()), json!(1), 1);
+    let site = Site::of(stage).in_files().agent(1).start();
+    assert_eq!(site.gateway.ask(&site.by_key()).status, 200);
+    site.gateway.put("t.toml", &Tenant::new("t", ACME, site.upstream.address).text());
+    reread(&site.gateway, "applied");
+    assert_eq!(site.status(), 401);
+    site.gateway.ask(&site.by_key()).is_limited(json!(site.agent().text()), json!(1), 1);
 }

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::gateway::Gateway;
 use crate::rig::refusals::{is_malformed, is_unauthenticated, refused};
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
@@ -35,15 +35,13 @@ fn arrives(upstreams: &[(&str, &Upstream)], path: &str) -> Vec<String> {
 
 fn the_exact_host_comes_before_the_longest_wildcard_and_that_before_any(stage: &Stage) {
     let [exact, long, short, any] = std::array::from_fn(|_| Upstream::start());
-    let gateway = Gateway::start(
-        stage,
-        &[
-            Tenant::new("any", "*", any.address).public(),
-            Tenant::new("short", "*.wild.test", short.address).public(),
-            Tenant::new("exact", "a.deep.wild.test", exact.address).public(),
-            Tenant::new("long", "*.deep.wild.test", long.address).public(),
-        ],
-    );
+    let tenants = vec![
+        Tenant::new("any", "*", any.address).public(),
+        Tenant::new("short", "*.wild.test", short.address).public(),
+        Tenant::new("exact", "a.deep.wild.test", exact.address).public(),
+        Tenant::new("long", "*.deep.wild.test", long.address).public(),
+    ];
+    let Site { gateway, .. } = &Site::of(stage).only(tenants).start();
     let all = [("exact", &exact), ("long", &long), ("short", &short), ("any", &any)];
     for (host, tenant) in [
         ("a.deep.wild.test", "exact"),
@@ -134,13 +132,13 @@ fn methods_belong_to_the_route(stage: &Stage) {
 }
 
 fn a_route_may_have_upstreams_of_its_own(stage: &Stage) {
-    let [own, tenants] = std::array::from_fn(|_| Upstream::start());
+    let own = Upstream::start();
     let rest = format!("access = \"public\"\nupstreams = [\"{}\"]", own.address);
-    let gateway =
-        Gateway::start(stage, &[Tenant::new("t", "t.test", tenants.address).route("/own/*", &rest).public()]);
-    let all = [("own", &own), ("tenants", &tenants)];
+    let Site { gateway, upstream, .. } =
+        &Site::of(stage).tenant(|tenant| tenant.route("/own/*", &rest)).start();
+    let all = [("own", &own), ("tenants", upstream)];
     for (path, upstream) in [(format!("/own/{}", unique()), "own"), (public_path(), "tenants")] {
-        assert_eq!(gateway.ask(&Request::get("t.test", &path)).status, 200);
+        assert_eq!(gateway.ask(&Request::get(ACME, &path)).status, 200);
         assert_eq!(arrives(&all, &path), [upstream]);
     }
 }

@@ -7,9 +7,9 @@ use crate::rig::credentials::signed;
 use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::refusals::is_upstream_error;
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Upstream;
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
@@ -24,15 +24,10 @@ pub(crate) const CASES: &[Case] = cases![
 /// The host of a tenant whose upstream is not there.
 const GONE: &str = "gone.test";
 
-/// A gateway that logs all that it can log.
-fn talkative(stage: &Stage, upstream: &Upstream) -> Gateway {
-    let tenants = [
-        Tenant::new("t", ACME, upstream.address).public(),
-        Tenant::new("gone", GONE, free_port(own_ip())).public(),
-    ];
-    let mut gateway = Gateway::prepare(stage.settings(), &tenants, &[]);
-    gateway.launch("export TIERGATE_LOG=trace,access=info");
-    gateway
+/// A site whose gateway logs everything that it can log.
+fn talkative(stage: &Stage) -> Site {
+    let site = Site::of(stage).also(|_| Tenant::new("gone", GONE, free_port(own_ip())).public());
+    site.under("export TIERGATE_LOG=trace,access=info").agent(4).start()
 }
 
 /// The log, once the requests with these ids stand there.
@@ -44,11 +39,9 @@ fn log_of(gateway: &Gateway, ids: &[String]) -> String {
 }
 
 fn no_credential_is_written_to_log_or_metrics(stage: &Stage) {
-    let upstream = Upstream::start();
-    let gateway = talkative(stage, &upstream);
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&gateway.service);
-    let (draft, bearer) = (agent.draft(), format!("Bearer {key}"));
+    let site = talkative(stage);
+    let (gateway, key) = (&site.gateway, site.key());
+    let (draft, bearer) = (site.agent().draft(), format!("Bearer {key}"));
     let mut ids = Vec::new();
     let mut named = |request: Request| {
         ids.push(unique());
@@ -59,28 +52,28 @@ fn no_credential_is_written_to_log_or_metrics(stage: &Stage) {
     {
         let request = Request::get(host, &path);
         for request in [
-            request.clone().key(&key),
+            request.clone().key(key),
             request.clone().with("Authorization", &bearer),
-            request.clone().key(&key).key(&key),
+            request.clone().key(key).key(key),
             request.clone().key(&format!("{key}0")),
             request.with_all(&signed(&draft)),
         ] {
             gateway.ask(&named(request));
         }
     }
-    is_upstream_error(&gateway.ask(&named(Request::get(GONE, &public_path()).key(&key))));
+    is_upstream_error(&gateway.ask(&named(Request::get(GONE, &public_path()).key(key))));
     ids.push(unique());
-    let request = Message::request(http::Method::GET, ACME, &agents_path()).with("x-api-key", &key);
+    let request = Message::request(http::Method::GET, ACME, &agents_path()).with("x-api-key", key);
     let answer = h2c::ask(gateway.address, &request.with("x-request-id", &ids[ids.len() - 1])).unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
     for malformed in [
         Request::get(ACME, "/").with_all(&signed(&draft)).with("Content-Length", "x"),
-        Request::get(ACME, "/").key(&key).with("Transfer-Encoding", "x"),
-        Request::get(ACME, "/\0").key(&key),
+        Request::get(ACME, "/").key(key).with("Transfer-Encoding", "x"),
+        Request::get(ACME, "/\0").key(key),
     ] {
         assert_eq!(gateway.ask(&malformed).status, 400);
     }
-    let log = log_of(&gateway, &ids);
+    let log = log_of(gateway, &ids);
     assert!(log.contains("failed at"), "the fault of the upstream that is gone: {log}");
     let metrics = gateway.service.metrics();
     assert!(metrics.contains("tiergate_malformed_requests_total{door=\"gateway\"} 3"), "{metrics}");
@@ -91,8 +84,7 @@ fn no_credential_is_written_to_log_or_metrics(stage: &Stage) {
 }
 
 fn the_access_log_holds_no_query(stage: &Stage) {
-    let upstream = Upstream::start();
-    let gateway = talkative(stage, &upstream);
+    let Site { gateway, .. } = &talkative(stage);
     let (secret, mut ids) = (unique(), Vec::new());
     for (host, path, status) in [
         (ACME, public_path(), 200),
@@ -104,12 +96,12 @@ fn the_access_log_holds_no_query(stage: &Stage) {
         let target = format!("{path}?token={secret}&{secret}");
         let answer = gateway.ask(&Request::get(host, &target).with("X-Request-Id", &id));
         assert_eq!(answer.status, status);
-        let log = log_of(&gateway, std::slice::from_ref(&id));
+        let log = log_of(gateway, std::slice::from_ref(&id));
         let line = log.lines().find(|line| line.contains(&format!("request_id=\"{id}\""))).unwrap();
         assert!(line.contains(&format!(" path={path} status={status} ")), "{line}");
         ids.push(id);
     }
-    let log = log_of(&gateway, &ids);
+    let log = log_of(gateway, &ids);
     assert!(log.contains("failed at") && !log.contains(&secret), "{log}");
 }
 
@@ -144,28 +136,22 @@ fn credentials_never_reach_the_upstream(stage: &Stage) {
 
 fn credentials_never_reach_the_upstream_over_http_2(stage: &Stage) {
     let upstream = H2Upstream::start(H2Upstream::ok);
-    let tenant = Tenant::of("t", &["t.test"], &[&format!("h2c://{}", upstream.address)]).public();
-    let gateway = Gateway::start(stage, &[tenant]);
-    let agent = stage.world().agent(4);
-    let key = agent.generate(&gateway.service);
+    let site = Site::of(stage).h2c(&upstream).agent(4).start();
+    let key = site.key();
     for path in [agents_path(), public_path()] {
-        let request = Message::request(http::Method::GET, "t.test", &path).with("x-note", "stays");
+        let request = Message::request(http::Method::GET, ACME, &path).with("x-note", "stays");
         for request in [
-            request.clone().with("x-api-key", &key),
+            request.clone().with("x-api-key", key),
             request.clone().with("authorization", &format!("Bearer {key}")),
-            request
-                .with("x-api-key", &key)
-                .body(b"x")
-                .trailer("x-api-key", &key)
-                .trailer("authorization", &key),
+            request.with("x-api-key", key).body(b"x").trailer("x-api-key", key).trailer("authorization", key),
         ] {
-            assert_eq!(h2c::ask(gateway.address, &request).unwrap().status, 200);
+            assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 200);
         }
     }
     let seen = upstream.seen();
     assert_eq!(seen.len(), 6);
     for seen in seen {
         assert_eq!(seen.header("x-note"), Some("stays"));
-        assert!(!format!("{:?} {:?}", seen.headers, seen.trailers).contains(&key), "{seen:?}");
+        assert!(!format!("{:?} {:?}", seen.headers, seen.trailers).contains(key), "{seen:?}");
     }
 }

@@ -1,5 +1,4 @@
-//! An upgrade gets around nothing: every refusal is the same with and without one, and only a route that says so passes
-//! one on.
+//! Upgrades: every refusal is the same with and without one, and only a route that allows them passes one on.
 
 use std::io;
 
@@ -9,12 +8,12 @@ use tungstenite::{Message, WebSocket};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
-use crate::rig::gateway::Gateway;
 use crate::rig::refusals::is_unauthenticated;
 use crate::rig::scripts::{self, script};
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path, unique};
 use crate::rig::tenants::Tenant;
-use crate::rig::upstream::{Exchange, Script, Then, Upstream};
+use crate::rig::upstream::{Exchange, Script, Then};
 use crate::support::agents::unknown_key;
 use crate::support::client::Answer;
 use crate::support::signing::BOB;
@@ -38,7 +37,7 @@ pub(crate) const CASES: &[Case] = cases![
 
 type Kind = &'static [(&'static str, &'static str)];
 
-/// What is added to a request for each kind of upgrade.
+/// The headers of each kind of upgrade.
 const KINDS: &[Kind] = &[
     &[],
     &[
@@ -268,9 +267,10 @@ fn an_upgrade_that_is_answered_at_once_is_not_cut_off(stage: &Stage) {
 }
 
 fn the_limit_on_bodies_does_not_end_a_websocket(stage: &Stage) {
-    let upstream = Upstream::start();
-    let tenant = Tenant::new("t", ACME, upstream.address).set("max_body_bytes", 100);
-    let gateway = Gateway::start(stage, &[tenant.route("/socket", "access = \"public\"\nupgrades = true")]);
+    let socket = |tenant: Tenant| {
+        tenant.set("max_body_bytes", 100).route("/socket", "access = \"public\"\nupgrades = true")
+    };
+    let Site { gateway, upstream, .. } = &Site::of(stage).tenant(socket).start();
     upstream.on("/socket", websocket_echo());
     talks(&mut open_socket(&mut gateway.connect(), &Request::get(ACME, "/socket")));
 }

@@ -4,7 +4,6 @@ use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::rig::stage::Stage;
 use crate::rig::tenants::Tenant;
 use crate::support::client::Answer;
 use crate::support::process::{free_port, own_ip};
@@ -21,22 +20,8 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway with these tenants.
-    pub(crate) fn start(stage: &Stage, tenants: &[Tenant]) -> Self {
-        Self::start_with(stage.settings(), tenants, &[])
-    }
-
-    /// Starts a gateway with these settings and tenants, and with files of this name and text in `tenants.d`.
-    pub(crate) fn start_with(settings: Settings, tenants: &[Tenant], files: &[(&str, &str)]) -> Self {
-        let files: Vec<_> =
-            files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-        let mut gateway = Self::prepare(settings, tenants, &files);
-        gateway.launch("");
-        gateway
-    }
-
     /// Everything but the process; `files` are names and texts in `tenants.d`.
-    pub(crate) fn prepare(settings: Settings, tenants: &[Tenant], files: &[(String, String)]) -> Self {
+    pub(super) fn prepare(settings: Settings, tenants: &[Tenant], files: &[(String, String)]) -> Self {
         let mut settings = settings;
         if !tenants.is_empty() {
             settings = settings.set("tenants", tenants.iter().map(Tenant::value).collect::<Vec<_>>());

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use crate::rig::credentials::signed;
 use crate::rig::gateway::Gateway;
+use crate::rig::h2c::H2Upstream;
 use crate::rig::listeners::{ListenerTls, SecureListeners};
 use crate::rig::refusals::never_arrived;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
@@ -131,6 +132,11 @@ impl SiteBuilder<'_> {
         self.upstreams.resize_with(count, Upstream::start);
         let addresses: Vec<String> = self.upstreams.iter().map(|one| one.address.to_string()).collect();
         self.tenant(|tenant| tenant.set("upstreams", addresses))
+    }
+
+    /// An upstream that speaks HTTP/2 alone for the tenant.
+    pub(crate) fn h2c(self, upstream: &H2Upstream) -> Self {
+        self.tenant(|tenant| tenant.set("upstreams", vec![format!("h2c://{}", upstream.address)]))
     }
 
     /// Changes the tenant.
