@@ -385,6 +385,16 @@ fn a_service_whose_store_names_unusable_files_does_not_start() {
     );
 }
 
+/// A process that ends with the test, also when that fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A service without its chain and its store.
 fn lives_and_is_not_ready(speaks_tls: bool) {
     let folder = tempfile::tempdir().unwrap();
@@ -406,15 +416,13 @@ fn lives_and_is_not_ready(speaks_tls: bool) {
     };
     let health = |extra: &[&str]| in_place(&[&["health"], extra].concat()).output().unwrap();
     assert!(failure(&health(&[]), 1).contains("does not answer"));
-    let mut running = in_place(&["run"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut running = Running(in_place(&["run"]).stderr(Stdio::null()).spawn().unwrap());
     // Each try is a process of its own, so that many of them are time enough.
-    let alive = (0..5_000).any(|_| running.try_wait().unwrap().is_some() || health(&[]).status.success());
-    assert!(alive && running.try_wait().unwrap().is_none());
+    let alive = (0..5_000).any(|_| running.0.try_wait().unwrap().is_some() || health(&[]).status.success());
+    assert!(alive && running.0.try_wait().unwrap().is_none());
     let said = failure(&health(&["--ready"]), 1);
     let scheme = if speaks_tls { "https" } else { "http" };
     assert!(said.contains(&format!("{scheme}://{api}/readyz answers 503")), "{said}");
-    running.kill().unwrap();
-    running.wait().unwrap();
 }
 
 #[test]

@@ -52,6 +52,7 @@ macro_rules! store_contract {
             windows_are_separate_per_scope_and_shared_by_both_proofs,
             a_tier_change_is_not_a_fresh_budget,
             retry_after_is_honest,
+            a_key_does_not_expire,
             of_a_thousand_twins_exactly_one_passes,
             ten_hits_an_hour_per_client_and_agent,
         }
@@ -276,6 +277,13 @@ pub(super) async fn a_tier_change_is_not_a_fresh_budget(bench: Bench) {
     assert_eq!(bench.by_nonce(1, 16, more).await, Admission::Admitted { remaining: 1 });
     assert_eq!(bench.by_nonce(1, 17, more).await, Admission::Admitted { remaining: 0 });
     assert!(limited(bench.by_nonce(1, 18, more).await));
+}
+
+pub(super) async fn a_key_does_not_expire(bench: Bench) {
+    bench.change(1, 1, KeyChange::Issue(key(1))).await;
+    (bench.advance_secs)(400 * 86_400);
+    assert_eq!(bench.finds(1).await, Some(1));
+    assert!(admitted(bench.by_key(1, 1, MANY).await) && bench.store.has_key(agent(1)).await.unwrap());
 }
 
 pub(super) async fn retry_after_is_honest(bench: Bench) {

@@ -18,6 +18,7 @@ use crate::support::client::{Answer, Connection};
 use crate::support::metrics::Samples;
 use crate::support::process::{Process, own_ip};
 use crate::support::signing::{ALICE, Account, BOB, Draft};
+use crate::support::stop::Stop;
 use crate::support::time::{SOON, unix_seconds, until};
 
 /// The two that are alike.
@@ -28,6 +29,13 @@ pub(crate) const GATEWAY: u16 = 8_000;
 pub(crate) const API: u16 = 8_080;
 const ADMIN: u16 = 9_090;
 const BALANCER_HEALTH: u16 = 8_404;
+
+/// How many requests a credential may fail in a minute, at each replica.
+pub(crate) const FAILURES_PER_MINUTE: usize = 30;
+
+/// Limits that tests reach, or do not reach, within a minute on a machine that is busy with other things.
+const LIMITS: &str =
+    "export TIERGATE__TIERS__REQUESTS_PER_MINUTE=1,16,166,1000000 TIERGATE__ABUSE__FAILURES_PER_MINUTE=30";
 
 /// How far ahead a signature may be: with an empty Redis only those are accepted that can't have been used before.
 const MAX_AHEAD_SECS: u64 = 60;
@@ -132,7 +140,7 @@ impl Running {
             }
             other => panic!("who runs {other}?"),
         };
-        let process = Process::start(&program, &words, &home.join("log"), "");
+        let process = Process::start(&program, &words, &home.join("log"), LIMITS);
         self.processes.insert(name.to_owned(), process);
     }
 
@@ -194,11 +202,12 @@ impl Running {
         client.map_or(0, |mut client| client.get("/healthz", &[]).status)
     }
 
-    /// One client that asks again and again, one request after the other, and comes back when its connection breaks.
-    pub(crate) fn hammer(&self, key: &str, load: &Load, count: usize) {
+    /// One client that asks until it is told to stop, one request after the other, and comes back when its connection
+    /// breaks.
+    pub(crate) fn hammer(&self, key: &str, load: &Load, stop: &Stop) {
         let ip = own_ip();
         let mut client = self.client(ip, "balancer", GATEWAY);
-        for _ in 0..count {
+        while !stop.is_set() {
             let lost = if load.is_over.load(Ordering::SeqCst) { &load.lost_after } else { &load.lost_before };
             let answer = client.connection.send("GET", "/", &[("X-API-Key", key)], None);
             if !answer.is_ok_and(|answer| answer.status == 200) {

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::support::agents::{Agent, key_of};
+use crate::support::agents::{Agent, THRESHOLDS, key_of};
 use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
+use crate::support::signing::ALICE;
+use crate::support::stop::Stop;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
@@ -17,11 +19,14 @@ pub(crate) const CASES: &[Case<World>] =
     cases![whatever_was_answered_before_a_kill_is_true_after_it, keys_and_nonces_outlive_a_restart,];
 
 /// About the embedded store's file.
-pub(crate) const ON_A_DISK: &[Case<World>] =
-    cases![a_second_process_on_the_same_folder_is_refused, a_full_disk_is_500_and_loses_nothing];
+pub(crate) const ON_A_DISK: &[Case<World>] = cases![
+    a_second_process_on_the_same_folder_is_refused,
+    a_full_disk_is_500_and_loses_nothing,
+    a_data_folder_of_the_previous_release_opens,
+];
 
 /// How often the service is killed.
-const ROUNDS: u32 = 20;
+const ROUNDS: u32 = 12;
 
 /// How many old keys and used nonces are asked about after each round.
 const REMEMBERED: usize = 24;
@@ -52,9 +57,9 @@ impl Diary {
     }
 
     /// Asks one thing after the other until the service is gone.
-    fn live(&mut self, api: SocketAddr, answered: &AtomicU32) {
+    fn live(&mut self, api: SocketAddr, answered: &AtomicU32, stop: &Stop) {
         let Ok(mut connection) = Connection::open(api) else { return };
-        loop {
+        while !stop.is_set() {
             self.steps += 1;
             let step = match self.steps % 7 {
                 0 => Step::Revoke,
@@ -128,11 +133,12 @@ fn whatever_was_answered_before_a_kill_is_true_after_it(world: &World) {
     let mut service = Service::start(settings);
     let mut diaries: Vec<Diary> = (0..4).map(|_| Diary::new(world.agent(4))).collect();
     for round in 0..ROUNDS {
-        let (api, answered) = (service.api, AtomicU32::new(0));
+        let (api, answered, stop) = (service.api, AtomicU32::new(0), Stop::default());
         std::thread::scope(|scope| {
             for diary in &mut diaries {
-                scope.spawn(|| diary.live(api, &answered));
+                scope.spawn(|| diary.live(api, &answered, &stop));
             }
+            let _stops = stop.at_end();
             until("enough was answered", SOON, || {
                 (answered.load(Ordering::SeqCst) > 10 + round % 5 * 9).then_some(())
             });
@@ -177,6 +183,36 @@ fn a_second_process_on_the_same_folder_is_refused(world: &World) {
     service.get("/readyz").success(200);
 }
 
+/// `tests/fixtures/README.md` says how the file was made.
+fn a_data_folder_of_the_previous_release_opens(world: &World) {
+    const FILE: &[u8] = include_bytes!("../fixtures/data-0.1/tiergate.redb");
+    const KEY: &str = "svc_live_v1_5b91cb422b84fcb7a4a936880d5670008d30f7819ea9668adafad8023c45328c";
+    const REVOKED: &str = "svc_live_v1_2045f0f7f4603989bd87b3541fc983da49c8cca022f00b2813157eb8d065cda2";
+    let mut service = Service::prepare(world.settings());
+    std::fs::create_dir(service.data()).unwrap();
+    std::fs::write(service.data().join("tiergate.redb"), FILE).unwrap();
+    service.start_again("");
+    service.await_ready();
+    let [agent, revoked] = [900_000_001_u64, 900_000_002].map(|id| {
+        let id = id.try_into().unwrap();
+        world.chain().mint_with_id(ALICE, id);
+        world.chain().stake(id, THRESHOLDS[3]);
+        world.known_agent(id, ALICE)
+    });
+    for (origin, differs) in [("https://app.example", false), ("https://other.example", true)] {
+        let body = service.post("/verify", &json!({ "apiKey": KEY, "origin": origin })).success(200);
+        assert_eq!((&body["agentId"], &body["endpointMismatch"]), (&json!(agent.text()), &json!(differs)));
+    }
+    service.verify(REVOKED).error(401, "INVALID_API_KEY");
+    for (holder, has_key) in [(&agent, true), (&revoked, false)] {
+        assert_eq!(service.status(&holder.text()).success(200)["hasKey"], json!(has_key));
+    }
+    let signed =
+        |nonce: u64| service.verify_signature(&agent.draft().nonce(nonce.try_into().unwrap()).body());
+    signed(7).error(400, "REPLAY_DETECTED");
+    signed(8).success(200);
+}
+
 fn a_full_disk_is_500_and_loses_nothing(world: &World) {
     let settings = world.settings().set("keys.requests_per_hour", 1_000_000);
     let mut service = Service::start(settings);
@@ -187,7 +223,7 @@ fn a_full_disk_is_500_and_loses_nothing(world: &World) {
     let bytes = std::fs::metadata(service.data().join("tiergate.redb")).unwrap().len();
     service.start_again(&format!("trap '' XFSZ; ulimit -f {}", bytes / 512 / 8));
     let mut lost = agent.draft();
-    let refused = until("the disk is full", std::time::Duration::from_secs(60), || {
+    let refused = until("the disk is full", SOON, || {
         for _ in 0..50 {
             lost = agent.draft();
             let answer = service.rotate(&lost.body());

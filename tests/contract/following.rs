@@ -9,7 +9,6 @@ use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::chain::Chain;
 use crate::support::client::Answer;
 use crate::support::harness::{Case, cases};
-use crate::support::metrics::Samples;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
 use crate::support::settings::Settings;
@@ -18,6 +17,15 @@ use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
+    a_thousand_verifications_of_cached_agents_cost_no_call,
+    a_follower_that_hears_nothing_vouches_for_nothing,
+    a_follower_whose_node_hangs_is_lost_until_it_answers,
+    a_node_without_logs_is_told_of_in_three_places_and_profiles_stay_fresh,
+    a_chain_that_comes_late_makes_ready_and_is_followed,
+];
+
+/// About what happens on the chain.
+pub(crate) const EVENTS: &[Case<World>] = cases![
     stake_shows_within_two_polls,
     unstake_shows_within_two_polls,
     a_transfer_shows_within_two_polls,
@@ -28,11 +36,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
     joining_and_leaving_an_organization_show_within_two_polls,
     a_verified_organization_shows_within_two_polls_with_each_member,
     a_changed_uri_shows_within_two_polls,
-    a_thousand_verifications_of_cached_agents_cost_no_call,
-    a_follower_that_hears_nothing_vouches_for_nothing,
-    a_follower_whose_node_hangs_is_lost_until_it_answers,
-    a_node_without_logs_is_told_of_in_three_places_and_profiles_stay_fresh,
-    a_chain_that_comes_late_makes_ready_and_is_followed,
 ];
 
 /// What the development chain can't do.
@@ -44,17 +47,11 @@ fn settings(settings: Settings) -> Settings {
     settings.set("tiers.requests_per_minute", vec![1_000_000; 4]).set("keys.requests_per_hour", 1_000)
 }
 
-fn samples(service: &Service) -> Samples {
-    Samples::parse(&service.metrics())
-}
-
 /// Polls that confirmed the head they were told.
 fn polls(service: &Service) -> f64 {
-    let samples = samples(service);
-    ["followed", "restarted"]
-        .into_iter()
-        .map(|result| samples.get(&format!("tiergate_follower_polls_total{{result=\"{result}\"}}")))
-        .sum()
+    let samples = service.samples();
+    let of = |result| samples.sum("tiergate_follower_polls_total", &[result]);
+    of("result=\"followed\"") + of("result=\"restarted\"")
 }
 
 fn await_polls(service: &Service, count: f64) {
@@ -121,7 +118,7 @@ fn warm(service: &Service, key: &str) {
 
 /// Contract calls sent.
 fn calls(service: &Service) -> f64 {
-    samples(service).get("tiergate_rpc_calls_total{method=\"eth_call\"}")
+    service.samples().get("tiergate_rpc_calls_total{method=\"eth_call\"}")
 }
 
 fn has(answer: &Answer, pointer: &str, value: Value) -> bool {
@@ -174,6 +171,7 @@ fn a_burn_shows_within_two_polls(world: &World) {
         || world.chain().burn(ALICE, scene.agent.id),
         |answer| answer.status == 404 && answer.json()["errorType"] == json!("AGENT_NOT_FOUND"),
     );
+    scene.answer().is_error(404, "AGENT_NOT_FOUND", json!({ "agentId": scene.agent.text() }));
 }
 
 fn feedback_shows_within_two_polls(world: &World) {
@@ -234,13 +232,13 @@ fn a_thousand_verifications_of_cached_agents_cost_no_call(world: &World) {
     // A chain of its own: what other cases do on a shared one drops profiles.
     let own = world.another();
     let scene = Scene::of(&own, settings(own.settings()));
-    let before = samples(&scene.service);
+    let before = scene.service.samples();
     let mut connection = scene.service.connect();
     let body = json!({ "apiKey": scene.key });
     for _ in 0..1_000 {
         connection.post("/verify", &body).unwrap().success(200);
     }
-    let after = samples(&scene.service);
+    let after = scene.service.samples();
     let moved = |name: &str, pieces: &[&str]| after.sum(name, pieces) - before.sum(name, pieces);
     assert_eq!(moved("tiergate_profile_cache_total", &["result=\"hit\""]), 1_000.0);
     assert_eq!(moved("tiergate_rpc_calls_total", &["method=\"eth_call\""]), 0.0);
@@ -260,9 +258,10 @@ fn a_follower_that_hears_nothing_vouches_for_nothing(world: &World) {
     relay.behave(Behaviour::Close);
     until("the cached profile is not used any more", SOON, || (scene.answer().status == 503).then_some(()));
     let state =
-        |name: &str| samples(&scene.service).get(&format!("tiergate_follower_mode{{state=\"{name}\"}}"));
+        |name: &str| scene.service.samples().get(&format!("tiergate_follower_mode{{state=\"{name}\"}}"));
     until("it is said", SOON, || (state("lost") == 1.0).then_some(()));
-    assert!(scene.service.log().contains("lost touch with the chain"), "{}", scene.service.log());
+    let said = "lost touch with the chain";
+    until("the log says it", SOON, || scene.service.log().contains(said).then_some(()));
     relay.behave(Behaviour::Honest);
     until("the chain is back", SOON, || (scene.answer().status == 200).then_some(()));
     until("it is said", SOON, || (state("following") == 1.0).then_some(()));
@@ -277,7 +276,7 @@ fn a_follower_whose_node_hangs_is_lost_until_it_answers(world: &World) {
         .set("chain.request_timeout", "300ms")
         .set("chain.max_staleness", "1s");
     let service = Service::start(settings);
-    let mode = |name: &str| samples(&service).get(&format!("tiergate_follower_mode{{state=\"{name}\"}}"));
+    let mode = |name: &str| service.samples().get(&format!("tiergate_follower_mode{{state=\"{name}\"}}"));
     until("it follows", SOON, || (mode("following") == 1.0).then_some(()));
     relay.behave(Behaviour::Hang);
     until("it is lost", SOON, || (mode("lost") == 1.0 && mode("following") == 0.0).then_some(()));
@@ -298,8 +297,10 @@ fn a_node_without_logs_is_told_of_in_three_places_and_profiles_stay_fresh(world:
         "status": "ready", "checks": { "store": "ok", "chain": "ok" }, "degraded": ["chain_logs"]
     });
     assert_eq!(body, expected);
-    assert_eq!(samples(&service).get("tiergate_follower_mode{state=\"unlogged\"}"), 1.0);
-    assert_eq!(service.log().matches("no logs can be followed").count(), 1, "{}", service.log());
+    assert_eq!(service.samples().get("tiergate_follower_mode{state=\"unlogged\"}"), 1.0);
+    until("the log says it once", SOON, || {
+        (service.log().matches("no logs can be followed").count() == 1).then_some(())
+    });
     let agent = world.agent(3);
     let key = agent.generate(&service);
     assert_eq!(service.verify(&key).success(200)["trustTier"], json!(3));

@@ -6,21 +6,20 @@ use crate::heads::ambiguous;
 use crate::support::client::{Connection, request_bytes};
 use crate::support::harness::{Case, cases};
 use crate::support::service::Service;
-use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::time::wins;
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_body_that_stops_arriving_is_408_and_closed,
     ambiguous_requests_are_400_and_what_is_smuggled_behind_is_not_answered,
-    a_target_with_forbidden_bytes_is_escaped_and_reaches_no_endpoint,
-    what_is_no_http_is_closed_without_harm,
+    what_is_no_http_is_refused_and_closed_without_harm,
     broken_chunks_are_400_and_closed,
     a_chunked_body_is_read_like_any_other_and_does_not_shift_the_next_request,
     a_chunked_body_beyond_16_kib_is_413,
     an_announced_body_beyond_16_kib_is_413_before_it_comes,
     a_connection_serves_many_requests_one_after_the_other,
     pipelined_requests_are_answered_in_order,
-    a_body_where_none_belongs_does_not_shift_the_next_request,
+    a_body_where_none_belongs_ends_the_connection_and_is_no_request,
     slow_clients_do_not_delay_others,
     many_idle_connections_do_not_keep_others_out,
     a_connection_ends_when_the_client_says_so,
@@ -54,33 +53,16 @@ fn ambiguous_requests_are_400_and_what_is_smuggled_behind_is_not_answered(world:
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The server framework escapes what may not stand in a target; the escaped target is what everybody sees then.
-fn a_target_with_forbidden_bytes_is_escaped_and_reaches_no_endpoint(world: &World) {
-    let service = world.service();
-    for target in ["/livez\0", "/\0livez", " /livez", "/livez ", "/li vez", "/livez HTTP/1.1", "/livez\x7f"] {
-        let mut connection = service.connect();
-        connection.write(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
-        let answer = connection.read(false).unwrap();
-        assert!(matches!(answer.status, 400 | 404), "{target:?}: {}", answer.text());
-    }
-    let mut connection = service.connect();
-    connection.write(b"GET /keys/status?agentId=1\0 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    connection.read(false).unwrap().error(400, "VALIDATION_ERROR");
-}
-
-fn what_is_no_http_is_closed_without_harm(world: &World) {
+fn what_is_no_http_is_refused_and_closed_without_harm(world: &World) {
     let service = world.service();
     let tls_hello = b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03".as_slice();
     let h2_preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice();
-    let long_line = vec![b'a'; 200_000];
-    for bytes in [tls_hello, h2_preface, b"\r\n\r\n\r\n", b"\0\0\0\0", b"hello\r\n\r\n", &long_line] {
+    for bytes in [tls_hello, h2_preface, b"\r\n\r\n\r\n", b"\0\0\0\0", b"hello\r\n\r\n"] {
         let mut connection = service.connect();
-        let _ = connection.write(bytes);
-        let _ = connection.write(SMUGGLED.as_bytes());
-        let _ = connection.write(b"\r\n\r\n");
-        let said = String::from_utf8_lossy(&connection.rest()).into_owned();
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
-        assert!(!said.contains("hasKey"), "{said}");
+        connection.write(&[bytes, SMUGGLED.as_bytes(), b"\r\n\r\n"].concat()).unwrap();
+        let answer = connection.read(false).unwrap();
+        answer.is_error(400, "VALIDATION_ERROR", json!({ "field": "request", "received": null }));
+        assert_eq!(connection.rest(), b"");
     }
     service.get("/livez").success(200);
 }
@@ -176,56 +158,49 @@ fn pipelined_requests_are_answered_in_order(world: &World) {
     let mut connection = service.connect();
     connection.write(&[one.as_slice(), &other, &one].concat()).unwrap();
     assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agent.text()));
-    // Whoever pipelines is served in order, or told to come again on another connection.
-    for (status, field) in [(200, "status"), (200, "agentId")] {
-        match connection.read(false) {
-            Ok(answer) => assert!(answer.success(status).get(field).is_some(), "{}", answer.text()),
-            Err(_) => return,
-        }
-    }
+    assert_eq!(connection.read(false).unwrap().success(200), json!({ "status": "ok" }));
+    assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agent.text()));
 }
 
-fn a_body_where_none_belongs_does_not_shift_the_next_request(world: &World) {
+fn a_body_where_none_belongs_ends_the_connection_and_is_no_request(world: &World) {
     let service = world.service();
-    let smuggled = SMUGGLED.as_bytes();
-    for path in ["/livez", "/keys/status?agentId=2", "/nowhere"] {
+    for (path, of_get, of_others) in
+        [("/livez", 200, 405), ("/keys/status?agentId=2", 200, 405), ("/nowhere", 404, 404)]
+    {
         for method in ["GET", "POST", "PUT"] {
             let mut connection = service.connect();
-            let mut bytes = request_bytes(service.api, method, path, &[], Some(smuggled));
+            let mut bytes = request_bytes(service.api, method, path, &[], Some(SMUGGLED.as_bytes()));
             bytes.extend(request_bytes(service.api, "GET", "/livez", &[], None));
             connection.write(&bytes).unwrap();
-            let first = connection.read(false).unwrap();
-            assert!(!first.text().contains("\"agentId\":\"1\""), "{}", first.text());
-            if let Ok(second) = connection.read(false) {
-                assert_eq!(second.success(200), json!({ "status": "ok" }), "{method} {path}");
-            }
+            let answer = connection.read(false).unwrap();
+            let status = if method == "GET" { of_get } else { of_others };
+            assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+            assert!(!answer.text().contains("\"agentId\":\"1\""), "{}", answer.text());
+            assert_eq!(connection.rest(), b"", "{method} {path}");
         }
     }
 }
 
 fn slow_clients_do_not_delay_others(world: &World) {
     let service = Service::start(world.settings());
-    let agent = world.agent(4);
-    let key = agent.generate(&service);
-    let body = agent.signed().to_string();
-    let bytes = request_bytes(service.api, "POST", "/verify/signature", &[], Some(body.as_bytes()));
-    let mut slow: Vec<Connection> = (0..200).map(|_| service.connect()).collect();
-    for byte in &bytes[..60] {
-        for connection in &mut slow {
-            // On a busy machine the time for a head may be over before the last byte.
-            let _ = connection.write(&[*byte]);
-        }
-        let watch = Stopwatch::start();
+    let key = world.agent(4).generate(&service);
+    let bytes = request_bytes(service.api, "GET", "/livez", &[], None);
+    let is_served_beside_slow_ones = || {
+        let begin = |_| {
+            let mut connection = service.connect();
+            connection.write(&bytes[..30]).unwrap();
+            connection
+        };
+        let mut slow: Vec<Connection> = (0..200).map(begin).collect();
         service.verify(&key).success(200);
-        // Whoever had to wait for slow ones would wait for the ten seconds that a head has.
-        assert!(watch.elapsed().as_secs() < 8, "{:?}", watch.elapsed());
-    }
-    // Slow is not wrong: who finishes in time is served.
-    let mut connection = service.connect();
-    for piece in bytes.chunks(10) {
-        connection.write(piece).unwrap();
-    }
-    connection.read(false).unwrap().success(200);
+        // Slow is not wrong: they are served when they finish, if the ten seconds for a head are not over. Whoever had to
+        // wait for slow ones would have waited for that.
+        slow.iter_mut().all(|connection| {
+            let finished = connection.write(&bytes[30..]).and_then(|()| connection.read(false));
+            finished.is_ok_and(|answer| answer.status == 200)
+        })
+    };
+    assert!(wins(is_served_beside_slow_ones));
 }
 
 fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
@@ -233,25 +208,19 @@ fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
     let body = world.agent(4).signed().to_string();
     let bytes = request_bytes(service.api, "POST", "/verify/signature", &[], Some(body.as_bytes()));
     let mut connection = service.connect();
-    // Begins before the service's own ten seconds.
-    let watch = Stopwatch::start();
     connection.write(&bytes[..bytes.len() - 1]).unwrap();
     let answer = connection.read(false).unwrap();
     answer.is_error(408, "REQUEST_TIMEOUT", Value::Null);
-    assert!((9..30).contains(&watch.elapsed().as_secs()), "{:?}", watch.elapsed());
     assert!(connection.rest().is_empty());
 }
 
 fn many_idle_connections_do_not_keep_others_out(world: &World) {
     let service = Service::start(world.settings());
-    let idle: Vec<Connection> = (0..1_000).map(|_| service.connect()).collect();
-    let agent = world.agent(4);
-    let watch = Stopwatch::start();
-    service.verify(&agent.generate(&service)).success(200);
-    // An idle connection lives for sixty seconds.
-    assert!(watch.elapsed() < SOON, "{:?}", watch.elapsed());
-    drop(idle);
-    until("the service is as before", SOON, || (service.get("/readyz").status == 200).then_some(()));
+    let mut idle: Vec<Connection> = (0..300).map(|_| service.connect()).collect();
+    service.verify(&world.agent(4).generate(&service)).success(200);
+    for connection in &mut idle {
+        connection.send("GET", "/livez", &[], None).unwrap().success(200);
+    }
 }
 
 fn a_connection_ends_when_the_client_says_so(world: &World) {
@@ -265,11 +234,10 @@ fn a_connection_ends_when_the_client_says_so(world: &World) {
         let mut connection = world.service().connect();
         connection.write(request.as_bytes()).unwrap();
         let answer = connection.read(false).unwrap();
-        assert!(matches!(answer.status, 200 | 400), "{}", answer.text());
-        assert_ne!(answer.header("connection"), Some("keep-alive"));
-        let watch = Stopwatch::start();
-        assert!(connection.rest().is_empty());
-        assert!(watch.elapsed() < SOON, "closed at once, not when it is idle for long");
+        assert_eq!(answer.status, if request.starts_with("GET") { 200 } else { 400 }, "{}", answer.text());
+        assert_eq!(answer.header("connection"), Some("close"));
+        // An idle connection is closed later than this waits.
+        assert_eq!(connection.rest(), b"");
     }
 }
 
@@ -280,37 +248,29 @@ fn upgrades_and_connect_open_nothing(world: &World) {
         let answer = service.request("POST", "/verify", &headers, Some(b"{}"));
         answer.is_invalid("apiKey", Value::Null);
     }
-    let mut connection = service.connect();
-    connection.write(b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n").unwrap();
-    let answer = connection.read(false).unwrap();
-    assert!(matches!(answer.status, 400 | 404 | 405), "{}", answer.status);
-    connection = service.connect();
-    let absolute = "GET http://other.example/livez HTTP/1.1\r\nHost: a\r\n\r\n";
-    connection.write(absolute.as_bytes()).unwrap();
-    assert!(matches!(connection.read(false).unwrap().status, 200 | 400 | 404));
-    connection = service.connect();
-    connection.write(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    assert!(matches!(connection.read(false).unwrap().status, 400 | 404 | 405));
+    for request in ["CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let mut connection = service.connect();
+        connection.write(request.as_bytes()).unwrap();
+        connection.read(false).unwrap().error(404, "NOT_FOUND");
+    }
 }
 
 fn headers_have_an_end(world: &World) {
     let service = world.service();
-    let many: String = (0..5_000).map(|number| format!("X-{number}: y\r\n")).collect();
-    let long = format!("X: {}\r\n", "y".repeat(2_000_000));
-    for headers in [many, long] {
-        let mut connection = service.connect();
-        let _ = connection.write(format!("GET /livez HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
-        let said = String::from_utf8_lossy(&connection.rest()).into_owned();
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
-    }
     let head = |bytes: usize| {
         let frame = "GET /livez HTTP/1.1\r\nHost: a\r\nX: \r\n\r\n".len();
         format!("GET /livez HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "y".repeat(bytes - frame))
     };
-    for (bytes, status) in [(32 * 1024 - 1, 200), (32 * 1024, 200), (32 * 1024 + 1, 431)] {
+    let with = |headers: usize| {
+        let more: String = (1..headers).map(|number| format!("X-{number}: y\r\n")).collect();
+        format!("GET /livez HTTP/1.1\r\nHost: a\r\n{more}\r\n")
+    };
+    for (head, status) in
+        [(head(32 * 1024), 200), (head(32 * 1024 + 1), 431), (with(128), 200), (with(129), 431)]
+    {
         let mut connection = service.connect();
-        connection.write(head(bytes).as_bytes()).unwrap();
-        assert_eq!(connection.read(false).unwrap().status, status, "{bytes}");
+        connection.write(head.as_bytes()).unwrap();
+        assert_eq!(connection.read(false).unwrap().status, status, "{}", head.len());
     }
     service.get("/livez").success(200);
 }

@@ -11,8 +11,10 @@ pub(crate) const CASES: &[Case<World>] = cases![
     status_of_an_agent_that_does_not_exist_is_false,
     leading_zeros_name_the_same_agent,
     status_shows_the_budget_and_does_not_spend_it,
-    a_wrong_query_is_a_validation_error,
 ];
+
+/// About the query.
+pub(crate) const QUERIES: &[Case<World>] = cases![a_wrong_query_is_a_validation_error];
 
 fn status_follows_the_key(world: &World) {
     let (service, agent) = (world.service(), world.agent(0));

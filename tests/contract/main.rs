@@ -46,35 +46,49 @@ use crate::support::world::{CHAINS, Kind, ONCE, STORES, World};
 
 /// The slow ones first, so that they run beside the others.
 const TOPICS: &[Topic<World>] = &[
-    ("limits", STORES, limits::CASES),
+    ("limits", STORES, limits::WINDOWS),
+    ("limits", ONCE, limits::CASES),
     ("crash", STORES, crash::CASES),
     ("crash", ONCE, crash::ON_A_DISK),
-    ("following", CHAINS, following::CASES),
-    ("following", &[Kind::Anvil], following::ON_A_REAL_NODE),
-    ("http", ONCE, http::CASES),
-    ("faults", CHAINS, faults::CASES),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
+    ("http", ONCE, http::CASES),
+    ("faults", ONCE, faults::CASES),
+    ("faults", CHAINS, faults::NODES),
+    ("following", CHAINS, following::EVENTS),
+    ("following", ONCE, following::CASES),
+    ("following", &[Kind::Anvil], following::ON_A_REAL_NODE),
     ("health", ONCE, health::CASES),
-    ("misconfigured", CHAINS, misconfigured::CASES),
-    ("verify", CHAINS, verify::CASES),
-    ("verify_signature", STORES, verify_signature::CASES),
+    ("misconfigured", CHAINS, misconfigured::NODES),
+    ("misconfigured", ONCE, misconfigured::CASES),
+    ("verify", CHAINS, verify::PROFILES),
+    ("verify", STORES, verify::KEYS),
+    ("verify", ONCE, verify::CASES),
+    ("verify_signature", STORES, verify_signature::NONCES),
+    ("verify_signature", ONCE, verify_signature::CASES),
     ("keys_generate", STORES, keys_generate::CASES),
+    ("keys_generate", ONCE, keys_generate::FORMATS),
     ("keys_rotate", STORES, keys_rotate::CASES),
     ("keys_revoke", STORES, keys_revoke::CASES),
     ("keys_status", STORES, keys_status::CASES),
-    ("authentication", CHAINS, authentication::CASES),
-    ("tiers", CHAINS, tiers::CASES),
+    ("keys_status", ONCE, keys_status::QUERIES),
+    ("authentication", CHAINS, authentication::OWNERS),
+    ("authentication", STORES, authentication::NONCES),
+    ("authentication", ONCE, authentication::SIGNATURES),
+    ("tiers", CHAINS, tiers::STAKES),
+    ("tiers", STORES, tiers::WINDOWS),
+    ("tiers", ONCE, tiers::CASES),
     ("validation", ONCE, validation::CASES),
     ("errors", ONCE, errors::CASES),
-    ("metrics", STORES, metrics::CASES),
+    ("metrics", STORES, metrics::OPERATIONS),
+    ("metrics", ONCE, metrics::CASES),
     ("secrets", STORES, secrets::CASES),
     ("secrets", ONCE, secrets::ON_A_DISK),
     ("provider_keys", ONCE, provider_keys::CASES),
     ("replicas", &[Kind::Redis], replicas::CASES),
 ];
 
-/// Floods.
-const ALONE: &[Topic<World>] = &[("strangers", STORES, strangers::CASES)];
+const ALONE: &[Topic<World>] =
+    &[("limits", STORES, limits::FLOODS), ("strangers", STORES, strangers::FLOODS)];
 
 fn main() -> ExitCode {
     harness::run(World::new, TOPICS, ALONE)

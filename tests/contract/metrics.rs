@@ -12,31 +12,29 @@ use crate::support::service::Service;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::world::World;
 
+/// About operations of the store.
+pub(crate) const OPERATIONS: &[Case<World>] = cases![rpc_store_and_cache_series_move];
+
 pub(crate) const CASES: &[Case<World>] = cases![
     requests_denials_and_limiter_decisions_are_counted,
-    rpc_store_and_cache_series_move,
     readiness_is_shown_as_a_gauge,
     malformed_requests_are_counted,
     no_label_holds_an_agent_a_key_or_an_ip,
     the_admin_address_answers_nothing_else,
 ];
 
-fn samples(service: &Service) -> Samples {
-    Samples::parse(&service.metrics())
-}
-
 fn requests_denials_and_limiter_decisions_are_counted(world: &World) {
     let service = Service::start(world.settings());
     let (bronze, blocked) = (world.agent(1), world.agent(0));
     let key = bronze.generate(&service);
-    let before = samples(&service);
+    let before = service.samples();
     service.verify(&key).success(200);
     service.verify(&key).error(429, "RATE_LIMITED");
     service.verify(&unknown_key(7)).error(401, "INVALID_API_KEY");
     service.verify_signature(&blocked.signed()).error(403, "TIER_BLOCKED");
     service.verify_signature(&json!({})).error(400, "VALIDATION_ERROR");
     service.get("/nowhere").error(404, "NOT_FOUND");
-    let after = samples(&service);
+    let after = service.samples();
     let moved = |name: &str, pieces: &[&str]| after.sum(name, pieces) - before.sum(name, pieces);
     for (status, times) in [("200", 1.0), ("429", 1.0), ("401", 1.0)] {
         let labels = ["door=\"api\"", "endpoint=\"/verify\"", &format!("status=\"{status}\"")];
@@ -60,13 +58,13 @@ fn rpc_store_and_cache_series_move(world: &World) {
     let node = format!("http://{}", relay.address);
     let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
     let agent = world.agent(4);
-    let before = samples(&service);
+    let before = service.samples();
     let key = agent.generate(&service);
     service.verify(&key).success(200);
     service.verify(&key).success(200);
     relay.behave(Behaviour::Http(500, String::new()));
     service.verify_signature(&agent.signed()).error(503, "RPC_ERROR");
-    let after = samples(&service);
+    let after = service.samples();
     let moved = |name: &str, pieces: &[&str]| after.sum(name, pieces) - before.sum(name, pieces);
     assert!(moved("tiergate_rpc_calls_total", &["method=\"eth_call\""]) >= 3.0);
     assert!(moved("tiergate_rpc_duration_seconds_count", &["method=\"eth_call\""]) >= 3.0);
@@ -85,14 +83,14 @@ fn readiness_is_shown_as_a_gauge(world: &World) {
     let mut relay = Relay::new(world.chain().node);
     let node = format!("http://{}", relay.address);
     let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
-    let now = samples(&service);
+    let now = service.samples();
     let gauges = |samples: &Samples| {
         ["store", "chain"].map(|check| samples.get(&format!("tiergate_ready{{check=\"{check}\"}}")))
     };
     assert_eq!(gauges(&now), [1.0, 1.0]);
     relay.close();
     crate::support::time::until("the gauge falls", crate::support::time::SOON, || {
-        (gauges(&samples(&service)) == [1.0, 0.0]).then_some(())
+        (gauges(&service.samples()) == [1.0, 0.0]).then_some(())
     });
 }
 
@@ -101,7 +99,7 @@ fn malformed_requests_are_counted(world: &World) {
     let mut connection = service.connect();
     connection.write(b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").unwrap();
     assert_eq!(connection.read(false).unwrap().status, 400);
-    assert_eq!(samples(&service).get("tiergate_malformed_requests_total{door=\"api\"}"), 1.0);
+    assert_eq!(service.samples().get("tiergate_malformed_requests_total{door=\"api\"}"), 1.0);
 }
 
 fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
@@ -124,7 +122,9 @@ fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
     }
     let known = ["check", "decision", "door", "endpoint", "error_type", "kind", "le", "method", "outcome"];
     let known = [known.as_slice(), &["result", "state", "status", "tier", "verb", "version"]].concat();
-    for series in Samples::parse(&text).series() {
+    let samples = Samples::parse(&text);
+    assert!(samples.series().filter(|series| series.contains('{')).count() > 20, "{text}");
+    for series in samples.series() {
         let Some((_, labels)) = series.split_once('{') else { continue };
         for label in labels.trim_end_matches('}').split("\",") {
             let (name, value) = label.split_once("=\"").unwrap();

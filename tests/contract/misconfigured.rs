@@ -5,21 +5,24 @@ use serde_json::json;
 
 use crate::support::agents::{Agent, THRESHOLDS};
 use crate::support::harness::{Case, cases};
-use crate::support::metrics::Samples;
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
-    an_address_without_code_is_503_and_not_ready_never_404,
     an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_asks,
+    absent_optional_registries_are_zero_and_empty,
+    signatures_are_bound_to_the_configured_registry,
+];
+
+/// About what a node itself says.
+pub(crate) const NODES: &[Case<World>] = cases![
+    an_address_without_code_is_503_and_not_ready_never_404,
     without_multicall_the_profile_is_the_same_field_by_field,
     an_older_registry_says_unminted_in_its_own_words,
     a_registry_that_answers_with_no_owner_means_unminted,
     absurdly_long_texts_are_cut_to_16_kib,
-    absent_optional_registries_are_zero_and_empty,
-    signatures_are_bound_to_the_configured_registry,
 ];
 
 /// Nothing was ever deployed here.
@@ -50,7 +53,7 @@ fn an_address_without_code_is_503_and_not_ready_never_404(world: &World) {
                 assert_eq!(answer.error(503, "RPC_ERROR")["method"], json!("eth_call"));
             }
         }
-        assert!(service.log().contains(key), "the log says which: {}", service.log());
+        until("the log says which", SOON, || service.log().contains(key).then_some(()));
     }
 }
 
@@ -63,8 +66,7 @@ fn an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_as
     // It is looked for each second, and whenever somebody asks.
     until("it was looked for several times", SOON, || {
         service.get("/readyz").success(503);
-        let name = "tiergate_rpc_calls_total{method=\"eth_getCode\"}";
-        (Samples::parse(&service.metrics()).get(name) >= 10.0).then_some(())
+        (service.samples().sum("tiergate_rpc_calls_total", &["eth_getCode"]) >= 10.0).then_some(())
     });
     let log = service.log();
     // Readiness says the same in words of its own.

@@ -1,7 +1,7 @@
 //! A Redis that dies, hangs, forgets, fills up, or is no master any more, while two replicas of the service are asked all
 //! the time: never a wrong 200, a 500 of the contract instead, unready while it lasts, and well again by itself.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
@@ -10,6 +10,7 @@ use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::redis::Redis;
 use crate::support::service::Service;
+use crate::support::stop::Stop;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
@@ -45,7 +46,7 @@ struct Scene {
 
 impl Scene {
     fn new(world: &World, url: &str, wait_replicas: i64) -> Self {
-        let settings = world.settings().set("store.url", url).set("store.timeout", "500ms");
+        let settings = world.settings().set("store.url", url).set("store.timeout", "2s");
         let settings = settings.set("store.wait_replicas", wait_replicas);
         let plenty = vec![1, i64::from(LIMIT), 1_000_000, 1_000_000];
         let settings = settings.set("tiers.requests_per_minute", plenty);
@@ -68,17 +69,17 @@ impl Scene {
 
     /// Does something to Redis while everything is asked of both replicas, again and again.
     fn while_asked(&self, fault: impl FnOnce()) {
-        let over = AtomicBool::new(false);
+        let stop = Stop::default();
         std::thread::scope(|scope| {
             for service in &self.services {
                 scope.spawn(|| {
                     let mut connection = service.connect();
-                    while !over.load(Ordering::SeqCst) {
+                    while !stop.is_set() {
                         self.ask_everything(&mut connection);
                     }
                 });
             }
-            let _ends = Ends(&over);
+            let _stops = stop.at_end();
             let has_passed = || (self.passed.load(Ordering::SeqCst) > 0).then_some(());
             until("some pass before the fault", SOON, has_passed);
             fault();
@@ -145,15 +146,6 @@ impl Scene {
         for service in &self.services {
             service.verify_signature(&self.agent.signed()).success(200);
         }
-    }
-}
-
-/// Lets threads end also when what they run beside fails.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
     }
 }
 

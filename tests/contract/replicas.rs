@@ -6,6 +6,7 @@ use crate::support::agents::{Agent, key_of};
 use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
+use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -14,6 +15,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     at_once_exactly_the_limit_passes_at_both_together,
     the_budget_of_key_management_is_one,
     redis_holds_no_key_and_no_signature,
+    a_key_in_redis_never_expires,
 ];
 
 /// How often a key is replaced.
@@ -111,4 +113,18 @@ fn redis_holds_no_key_and_no_signature(world: &World) {
             assert!(!held.iter().any(shows), "a secret in Redis");
         }
     }
+}
+
+fn a_key_in_redis_never_expires(world: &World) {
+    let database = world.redis().database();
+    let service = Service::start(world.settings().set("store.url", database.clone()));
+    world.agent(4).generate(&service);
+    let number = database.rsplit_once('/').unwrap().1.parse().unwrap();
+    let never = |kind| {
+        let expiries = world.redis().expiries(number, kind);
+        expiries.len() == 1 && expiries[0].1 == -1
+    };
+    // Whose the key is expires until the key is the agent's.
+    until("the key stays", SOON, || (never('k') && never('d')).then_some(()));
+    assert!(world.redis().expiries(number, 'n').iter().all(|(_, millis)| *millis > 0), "nonces do expire");
 }

@@ -8,6 +8,7 @@ use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::signing::BOB;
+use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] =
@@ -17,9 +18,11 @@ pub(crate) const CASES: &[Case<World>] =
 pub(crate) const ON_A_DISK: &[Case<World>] = cases![the_stores_file_holds_no_key];
 
 fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: &World) {
-    let relay = Relay::new(world.chain().node);
+    let mut relay = Relay::new(world.chain().node);
     let url = format!("http://user-secret:pass-secret@{}/v2/path-secret?k=query-secret", relay.address);
-    let service = Service::start(world.settings().set("chain.rpc_urls", vec![url]));
+    let mut service = Service::prepare(world.settings().set("chain.rpc_urls", vec![url]));
+    service.start_again("export TIERGATE_LOG=info,access=info");
+    service.await_ready();
     let (agent, blocked) = (world.agent(1), world.agent(0));
     let mut secrets: Vec<String> =
         ["user-secret", "pass-secret", "path-secret", "query-secret"].map(str::to_owned).into();
@@ -62,23 +65,28 @@ fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: 
     connection.rest();
     let quoting = "bad key path-secret query-secret user-secret pass-secret".to_owned();
     for behaviour in [
-        Behaviour::Members(json!({ "error": { "code": -32_000, "message": quoting } })),
-        Behaviour::Http(403, quoting),
-        Behaviour::Close,
+        Some(Behaviour::Members(json!({ "error": { "code": -32_000, "message": quoting } }))),
+        Some(Behaviour::Http(403, quoting)),
+        Some(Behaviour::Close),
+        Some(Behaviour::Hang),
+        None,
     ] {
-        relay.behave(behaviour);
-        service.verify_signature(&agent.signed()).error(503, "RPC_ERROR");
+        match behaviour {
+            Some(behaviour) => relay.behave(behaviour),
+            None => relay.close(),
+        }
         // The log tells of one fault of a kind in a second.
-        let lines = || service.log().lines().count();
-        let before = lines();
-        crate::support::time::until("the fault is logged", crate::support::time::SOON, || {
-            service.verify_signature(&agent.signed()).error(503, "RPC_ERROR");
-            (lines() > before).then_some(())
+        let lines = service.log().lines().count();
+        until("the fault is logged", SOON, || {
+            // The answer names the node by scheme, host and port, and quotes nothing.
+            service.verify_signature(&agent.signed()).is_unreadable(relay.address, "eth_call");
+            (service.log().lines().count() > lines).then_some(())
         });
     }
     let (log, metrics) = (service.log(), service.metrics());
     assert!(log.contains("API key generated") && log.contains("API key rotated"), "{log}");
-    secrets.retain(|secret| !secret.is_empty());
+    assert!(metrics.contains("tiergate_rpc_errors_total"), "{metrics}");
+    assert!(secrets.len() > 40 && secrets.iter().all(|secret| secret.len() > 8), "{secrets:?}");
     for secret in secrets {
         assert!(!metrics.contains(&secret), "{secret} in metrics");
         assert!(!log.to_lowercase().contains(&secret.to_lowercase()), "{secret} in the log: {log}");
@@ -92,8 +100,11 @@ fn the_stores_file_holds_no_key(world: &World) {
     let key = key_of(&service.generate(&signed).success(201));
     service.kill();
     let (key, signature) = (key.into_bytes(), signed["signature"].as_str().unwrap().as_bytes().to_vec());
+    let digest = <sha2::Sha256 as sha2::Digest>::digest(&key);
+    let mut is_found = false;
     for entry in std::fs::read_dir(service.data()).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        is_found |= bytes.windows(digest.len()).any(|window| window == digest.as_slice());
         for secret in [&key[12..], &signature[2..]] {
             let raw = alloy::primitives::hex::decode(secret).unwrap();
             for form in [secret, raw.as_slice()] {
@@ -101,4 +112,5 @@ fn the_stores_file_holds_no_key(world: &World) {
             }
         }
     }
+    assert!(is_found, "the key's digest is on the disk");
 }

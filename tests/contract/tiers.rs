@@ -9,15 +9,19 @@ use crate::support::signing::ALICE;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case<World>] = cases![
+pub(crate) const CASES: &[Case<World>] = cases![thresholds_and_limits_come_from_the_configuration];
+
+/// About stake, which the chain knows.
+pub(crate) const STAKES: &[Case<World>] = cases![
     each_threshold_opens_its_tier_and_one_unit_less_does_not,
     stake_is_followed_up_and_down_through_every_tier,
-    a_tier_change_is_not_a_fresh_budget,
     stake_in_cooldown_does_not_count,
     absurd_stakes_are_tier_4,
-    thresholds_and_limits_come_from_the_configuration,
     a_vault_that_answers_with_the_amount_alone_is_understood,
 ];
+
+/// About windows, which the store keeps.
+pub(crate) const WINDOWS: &[Case<World>] = cases![a_tier_change_is_not_a_fresh_budget];
 
 fn each_threshold_opens_its_tier_and_one_unit_less_does_not(world: &World) {
     let (service, chain) = (world.service(), world.chain());

@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     the_first_wrong_field_in_the_contracts_order_is_named,
     a_body_that_is_no_json_object_is_named_body,
     fields_that_stand_twice_are_refused,
-    deep_nesting_is_refused_or_ignored_and_never_a_failure,
+    deep_nesting_is_ignored_or_refused_and_never_a_failure,
     received_is_cut_to_100_characters,
     received_never_holds_a_whole_key_or_signature,
     the_shape_is_checked_before_anything_else,
@@ -293,7 +293,7 @@ fn fields_that_stand_twice_are_refused(world: &World) {
     world.service().request("POST", "/verify", &[], Some(keys.as_bytes())).is_invalid("body", Value::Null);
 }
 
-fn deep_nesting_is_refused_or_ignored_and_never_a_failure(world: &World) {
+fn deep_nesting_is_ignored_or_refused_and_never_a_failure(world: &World) {
     let (service, agent) = (world.service(), world.agent(3));
     let key = agent.generate(service);
     for nesting in [
@@ -301,8 +301,7 @@ fn deep_nesting_is_refused_or_ignored_and_never_a_failure(world: &World) {
         format!("{}1{}", "{\"a\":".repeat(2_500), "}".repeat(2_500)),
     ] {
         let ignored = format!("{{\"apiKey\":\"{key}\",\"other\":{nesting}}}");
-        let answer = service.request("POST", "/verify", &[], Some(ignored.as_bytes()));
-        assert!(matches!(answer.status, 200 | 400), "{}", answer.text());
+        service.request("POST", "/verify", &[], Some(ignored.as_bytes())).success(200);
         let field = format!("{{\"apiKey\":{nesting}}}");
         let answer = service.request("POST", "/verify", &[], Some(field.as_bytes()));
         answer.error(400, "VALIDATION_ERROR");

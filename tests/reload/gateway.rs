@@ -14,14 +14,10 @@ use crate::support::process::{Process, free_port, free_ports, own_ip};
 use crate::support::time::{SOON, until};
 use crate::tables::Tables;
 
-/// Leaves its process id in a file and becomes the program.
-const WITH_ID: &str = "echo $$ >\"$0\"; exec \"$@\"";
-
 /// A running gateway, and which version of its tenants may be in force.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     admin: SocketAddr,
-    pid: u32,
     tables: Tables,
     /// The version that is in force for certain, unless a later one is.
     confirmed: AtomicUsize,
@@ -47,20 +43,17 @@ impl Gateway {
             folder.path().join("data")
         );
         fs::write(&config, text).unwrap();
-        let pid_file = folder.path().join("pid");
-        let program = env!("CARGO_BIN_EXE_tiergate");
-        let arguments = ["-c", WITH_ID, text_of(&pid_file), program, "run", "--config", text_of(&config)];
-        let arguments = arguments.map(str::to_owned);
-        let process = Process::start(Path::new("/bin/sh"), &arguments, &folder.path().join("log"), "");
+        let arguments = ["run", "--config", config.to_str().unwrap()].map(str::to_owned);
+        let program = Path::new(env!("CARGO_BIN_EXE_tiergate"));
+        let process = Process::start(program, &arguments, &folder.path().join("log"), "");
         let open = |listener| Connection::open(listener).is_ok();
         until("the listeners take connections", SOON, || {
             assert!(!process.log().contains("tiergate: "), "{}", process.log());
             (open(address) && open(admin)).then_some(())
         });
-        let pid = fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
-        until("SIGHUP is listened to", SOON, || catches_hangup(pid).then_some(()));
+        until("SIGHUP is listened to", SOON, || catches_hangup(process.pid).then_some(()));
         let (confirmed, announced) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { address, admin, pid, tables, confirmed, announced, process, _folder: folder }
+        Self { address, admin, tables, confirmed, announced, process, _folder: folder }
     }
 
     pub(crate) fn confirmed(&self) -> usize {
@@ -74,8 +67,7 @@ impl Gateway {
     /// How often the tenants were read again with this result.
     pub(crate) fn reloads(&self, admin: &mut Connection, result: &str) -> usize {
         let text = admin.send("GET", "/metrics", &[], None).unwrap().text();
-        let count =
-            Samples::parse(&text).get(&format!("tiergate_config_reloads_total{{result=\"{result}\"}}"));
+        let count = Samples::parse(&text).sum("tiergate_config_reloads_total", &[result]);
         format!("{count:.0}").parse().unwrap()
     }
 
@@ -90,7 +82,7 @@ impl Gateway {
         let next = self.announced.fetch_add(1, Ordering::SeqCst) + 1;
         self.tables.put_in_place(next);
         // A builtin of every shell, where a program of that name may be missing.
-        let signal = format!("kill -HUP {}", self.pid);
+        let signal = format!("kill -HUP {}", self.process.pid);
         assert!(Command::new("sh").args(["-c", &signal]).status().unwrap().success());
         until("the next tenants are in force", SOON, || {
             (self.reloads(admin, "applied") > before).then_some(())
@@ -108,8 +100,4 @@ fn catches_hangup(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(caught.trim(), 16).unwrap() & 1 == 1
-}
-
-fn text_of(path: &Path) -> &str {
-    path.to_str().unwrap()
 }

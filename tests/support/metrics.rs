@@ -19,18 +19,21 @@ impl Samples {
         )
     }
 
-    /// The value of a series; zero when it is not there.
+    /// The value of a series, which must be there.
+    #[track_caller]
     pub(crate) fn get(&self, series: &str) -> f64 {
-        self.0.get(series).copied().unwrap_or_default()
+        *self.0.get(series).unwrap_or_else(|| panic!("no {series} in {:?}", self.0.keys()))
     }
 
-    /// The sum over all series of this name whose labels contain all of these pieces.
+    /// The sum over all series of this name whose labels contain all of these pieces. Most series appear when they are
+    /// first counted; the sum over none is zero.
     pub(crate) fn sum(&self, name: &str, pieces: &[&str]) -> f64 {
         let named = self.0.iter().filter(|(series, _)| {
             let of_name = series.split('{').next() == Some(name);
             of_name && pieces.iter().all(|piece| series.contains(piece))
         });
-        named.map(|(_, value)| value).sum()
+        // The sum over none would be -0.
+        named.fold(0.0, |sum, (_, value)| sum + value)
     }
 
     pub(crate) fn series(&self) -> impl Iterator<Item = &str> {

@@ -11,6 +11,7 @@ pub(crate) mod relay;
 pub(crate) mod service;
 pub(crate) mod settings;
 pub(crate) mod signing;
+pub(crate) mod stop;
 pub(crate) mod time;
 pub(crate) mod wire;
 pub(crate) mod world;

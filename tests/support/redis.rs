@@ -52,7 +52,7 @@ impl Redis {
         let file = folder.path().join("sentinel.conf");
         let text = format!(
             "bind {host}\nport 6379\nsentinel monitor service {} 6379 1\n\
-             sentinel down-after-milliseconds service 300\nsentinel failover-timeout service 3000\n",
+             sentinel down-after-milliseconds service 3000\nsentinel failover-timeout service 10000\n",
             master.host
         );
         std::fs::write(&file, text).unwrap();
@@ -136,6 +136,18 @@ impl Redis {
     pub(crate) fn knows_a_replica(&self) -> bool {
         let known = self.command(&["SENTINEL", "REPLICAS", "service"]);
         known.as_sequence().is_some_and(|replicas| !replicas.is_empty())
+    }
+
+    /// The names in a database of this kind, each with how many milliseconds it will be there; -1 is for ever.
+    pub(crate) fn expiries(&self, database: u32, kind: char) -> Vec<(String, i64)> {
+        let mut connection = self.connect(database).unwrap();
+        let pattern = format!("tg1:{{*}}{kind}:*");
+        let names: Vec<String> = redis::cmd("KEYS").arg(pattern).query(&mut connection).unwrap();
+        let expiry = |name: String| {
+            let expiry = redis::cmd("PTTL").arg(&name).query(&mut connection).unwrap();
+            (name, expiry)
+        };
+        names.into_iter().map(expiry).collect()
     }
 
     /// Everything that a database holds, names and values, one after the other.

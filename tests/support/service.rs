@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::client::{Answer, Connection};
+use crate::support::metrics::Samples;
 use crate::support::process::{Process, free_ports, own_ip, run_to_end};
 use crate::support::settings::Settings;
 use crate::support::time::{SOON, until};
@@ -164,6 +165,11 @@ impl Service {
 
     pub(crate) fn status(&self, agent_id: &str) -> Answer {
         self.get(&format!("/keys/status?agentId={agent_id}"))
+    }
+
+    /// The metrics, read.
+    pub(crate) fn samples(&self) -> Samples {
+        Samples::parse(&self.metrics())
     }
 
     /// What Prometheus would scrape.

@@ -112,6 +112,9 @@ const WHOLE: &[&str] = &[
     "GET {}\r\nHost: acme.test\r\n\r\n",
     // the target
     "GET {}\tx HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    "GET {} x HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    "GET {}  HTTP/1.1\r\nHost: acme.test\r\n\r\n",
+    "GET {}\x7f HTTP/1.1\r\nHost: acme.test\r\n\r\n",
     "GET {}#f HTTP/1.1\r\nHost: acme.test\r\n\r\n",
     "GET x{} HTTP/1.1\r\nHost: acme.test\r\n\r\n",
     "GET http://acme.test{} HTTP/1.1\r\nHost: acme.test\r\n\r\n",
