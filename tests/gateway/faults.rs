@@ -1,7 +1,6 @@
 //! A chain or a store that fails behind the gateway: refusals with the right name, no request that passes for want of an
 //! answer, nothing spent, and everything as before when it is over. And keys that change are judged as they are now.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
@@ -200,11 +199,7 @@ fn with_disk(stage: &Stage) -> Site {
 
 /// From now on the process can write so many bytes into a file and no more, as on a disk that is full.
 fn limit_files(site: &Site, bytes: &str) {
-    let pid = site.gateway.service.process.as_ref().unwrap().pid.to_string();
-    // The softer of two limits, which can be lifted again.
-    let limit = format!("--fsize={bytes}:");
-    let limited = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();
-    assert!(limited.success(), "the limit is set");
+    site.gateway.limit("fsize", bytes);
 }
 
 fn a_full_disk_is_500_for_signatures_and_heals_by_itself(stage: &Stage) {

@@ -4,12 +4,11 @@
 use crate::rig::abuse::{Ending, flood};
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, PRIORITY, RST_STREAM, SETTINGS,
+    CALM, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PRIORITY, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, block, frame, text,
 };
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::support::time::{SOON, until};
 
 pub(crate) const CASES: &[Case] = cases![
     rapid_resets_end_the_connection,
@@ -19,20 +18,13 @@ pub(crate) const CASES: &[Case] = cases![
     a_few_bytes_that_become_megabytes_of_headers_reach_no_upstream,
     empty_frames_hurt_nobody,
     pings_settings_and_priorities_hurt_nobody,
-    more_streams_than_allowed_are_turned_away_and_hurt_nobody,
 ];
-
-/// `ENHANCE_YOUR_CALM` (RFC 9113, section 7).
-const CALM: u32 = 11;
 
 /// How many connections flood at once.
 const FLOODS: usize = 3;
 
 /// How many streams one piece of a flood opens.
 const PER_PIECE: u32 = 100;
-
-/// How many streams one connection may have at a time.
-const STREAMS_MAX: u32 = 128;
 
 /// The number of the stream that a client opens as its `at`-th, from 0.
 fn stream(at: u32) -> u32 {
@@ -169,20 +161,4 @@ fn pings_settings_and_priorities_hurt_nobody(stage: &Stage) {
     for kind in kinds {
         site.endures(FLOODS, |running| flood(site.gateway.address, running, 1_000, |_| kind.repeat(100)));
     }
-}
-
-fn more_streams_than_allowed_are_turned_away_and_hurt_nobody(stage: &Stage) {
-    let site = Site::crowded(stage);
-    let path = public_path();
-    site.upstream.on(&path, crate::rig::scripts::hang(""));
-    let headers = get(&path);
-    let reached = || site.upstream.count_at(&path);
-    let all =
-        (0..STREAMS_MAX + 22).flat_map(|at| frame(HEADERS, END_HEADERS | END_STREAM, stream(at), &headers));
-    let mut wire = site.gateway.connect();
-    wire.send(&[PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[]), all.collect()].concat());
-    let allowed = usize::try_from(STREAMS_MAX).unwrap();
-    until("all that are allowed have arrived", SOON, || (reached() >= allowed).then_some(()));
-    site.goes_on();
-    assert_eq!(reached(), allowed, "and no more");
 }

@@ -16,13 +16,11 @@ pub(crate) const CASES: &[Case] = cases![
     each_tier_has_its_budget_and_the_headers_say_so,
     a_tenants_own_numbers_count_there_and_only_there,
     one_tenants_traffic_spends_nobody_elses_budget_nor_the_apis,
-    agents_of_one_tenant_do_not_share_a_budget,
     keys_and_signatures_share_a_budget,
     refused_requests_spend_nothing,
     at_once_exactly_the_limit_passes,
     a_change_of_tier_is_not_a_fresh_budget,
     an_upstreams_own_rate_headers_do_not_survive,
-    an_upstreams_rate_headers_do_not_survive_a_public_route,
     the_headers_are_on_errors_of_the_upstream_too,
     refused_credentials_are_limited_per_client_whatever_it_says_of_itself,
 ];
@@ -90,15 +88,6 @@ fn one_tenants_traffic_spends_nobody_elses_budget_nor_the_apis(stage: &Stage) {
     assert_eq!(api.allowance(), (1, 0));
     house.gateway.service.verify(&key).is_limited(json!(agent.text()), json!(1), 1);
     use_up(&mut wire, &at("keys.test"), 1, 1).is_limited(json!(agent.text()), json!(1), 1);
-}
-
-fn agents_of_one_tenant_do_not_share_a_budget(stage: &Stage) {
-    let (_, one) = stage.agent(1);
-    let (_, other) = stage.agent(1);
-    for key in [one, other] {
-        let mut wire = stage.house().gateway.connect();
-        assert_eq!(use_up(&mut wire, &Request::get(ACME, &agents_path()).key(&key), 1, 1).status, 429);
-    }
 }
 
 fn keys_and_signatures_share_a_budget(stage: &Stage) {
@@ -201,21 +190,15 @@ fn strange(answer: &Answer) -> Vec<&(String, String)> {
 fn an_upstreams_own_rate_headers_do_not_survive(stage: &Stage) {
     let (_, key) = stage.agent(3);
     let house = stage.house();
-    let path = agents_path();
-    house.upstream.on(&path, scripts::bytes(scripts::answer("200 OK", FOREIGN, b"ok"), Then::Goes));
-    let answer = house.gateway.ask(&Request::get(ACME, &path).key(&key));
-    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
-    assert!(strange(&answer).is_empty(), "{answer:?}");
-    says(&answer, 166, 165);
-}
-
-fn an_upstreams_rate_headers_do_not_survive_a_public_route(stage: &Stage) {
-    let house = stage.house();
-    let path = public_path();
-    house.upstream.on(&path, scripts::bytes(scripts::answer("200 OK", FOREIGN, b"ok"), Then::Goes));
-    let answer = house.gateway.ask(&Request::get(ACME, &path));
-    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
-    assert!(strange(&answer).is_empty(), "{answer:?}");
+    let ask = |path: &str| {
+        house.upstream.on(path, scripts::bytes(scripts::answer("200 OK", FOREIGN, b"ok"), Then::Goes));
+        let answer = house.gateway.ask(&Request::get(ACME, path).key(&key));
+        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+        assert!(strange(&answer).is_empty(), "{answer:?}");
+        answer
+    };
+    says(&ask(&agents_path()), 166, 165);
+    ask(&public_path());
 }
 
 fn the_headers_are_on_errors_of_the_upstream_too(stage: &Stage) {

@@ -69,6 +69,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("retries", ONCE, retries::CASES),
     ("identity", ONCE, identity::CASES),
     ("limits", STORES, limits::CASES),
+    ("unknown_keys", STORES, unknown_keys::CASES),
     ("endings", ONCE, endings::CASES),
     ("upgrades", ONCE, upgrades::CASES),
     ("smuggling", ONCE, smuggling::CASES),
@@ -86,7 +87,7 @@ const TOPICS: &[Topic<Stage>] = &[
 
 /// Floods.
 const ALONE: &[Topic<Stage>] =
-    &[("unknown_keys", STORES, unknown_keys::CASES), ("floods", ONCE, floods::CASES)];
+    &[("unknown_keys", STORES, unknown_keys::FLOODS), ("floods", ONCE, floods::CASES)];
 
 fn main() -> ExitCode {
     harness::run(Stage::new, TOPICS, ALONE)

@@ -1,9 +1,6 @@
 //! Connections to upstreams: used again where that is safe, tried elsewhere where nothing was sent, and nothing sent twice.
 
-use serde_json::json;
-
 use crate::rig::case::{Case, cases};
-use crate::rig::refusals::is_upstream_error;
 use crate::rig::scripts::{self, script};
 use crate::rig::site::{IMPATIENT, Site};
 use crate::rig::stage::{ACME, Stage, public_path};
@@ -17,7 +14,6 @@ pub(crate) const CASES: &[Case] = cases![
     a_failed_connection_is_tried_elsewhere,
     a_request_that_may_have_been_processed_is_not_sent_twice,
     a_stale_connection_costs_no_request,
-    an_upstream_that_is_gone_and_back_serves_again,
 ];
 
 fn connections_to_the_upstream_are_used_again(stage: &Stage) {
@@ -100,16 +96,4 @@ fn a_stale_connection_costs_no_request(stage: &Stage) {
         assert_eq!(answer.status, 200, "{}", answer.text());
         site.upstream.only(&path);
     }
-}
-
-fn an_upstream_that_is_gone_and_back_serves_again(stage: &Stage) {
-    let site = Site::start(stage);
-    site.upstream.greet(Some(drop));
-    site.upstream.hang_up();
-    for _ in 0..10 {
-        is_upstream_error(&site.gateway.ask(&Request::get(ACME, &public_path())));
-    }
-    site.upstream.greet(None);
-    let path = public_path();
-    assert_eq!(site.gateway.ask(&Request::get(ACME, &path)).json()["target"], json!(path));
 }

@@ -3,13 +3,17 @@
 use http::Method;
 
 use crate::rig::case::{Case, cases};
+use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, Message};
 use crate::rig::listeners::{LISTENER, ListenerTls};
+use crate::rig::refusals::is_unauthenticated;
 use crate::rig::site::Site;
-use crate::rig::stage::{ACME, Stage, public_path};
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::slow::{Heard, listen_for_a_pause};
+use crate::support::agents::unknown_key;
 use crate::support::metrics::Samples;
+use crate::support::signing::BOB;
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 
@@ -17,6 +21,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_connection_too_many_is_turned_away_and_room_comes_back,
     streams_of_one_connection_are_no_connections,
     stalled_handshakes_take_up_room_like_any_connection,
+    without_descriptors_new_clients_wait_nothing_fails_open_and_room_comes_back,
 ];
 
 /// A site whose gateway holds few connections.
@@ -122,4 +127,47 @@ fn stalled_handshakes_take_up_room_like_any_connection(stage: &Stage) {
         wire.write(&request.bytes()).ok()?;
         wire.try_answer().is_ok_and(|answer| answer.status == 200).then_some(())
     });
+}
+
+/// More connections than there are descriptors in the case that follows.
+const WAITING_MAX: usize = 32;
+
+fn without_descriptors_new_clients_wait_nothing_fails_open_and_room_comes_back(stage: &Stage) {
+    let site = Site::crowded(stage);
+    let public = Request::get(ACME, &public_path());
+    let mut held: Vec<Wire> = (0..4).map(|_| site.gateway.connect()).collect();
+    held.iter_mut().for_each(|wire| site.serves(wire));
+    let pid = site.gateway.service.process.as_ref().unwrap().pid;
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    site.gateway.limit("nofile", &open.to_string());
+    let mut waiting = Vec::new();
+    until("there are no descriptors", SOON, || {
+        if waiting.len() < WAITING_MAX {
+            let mut wire = site.gateway.connect();
+            wire.send(&public.bytes());
+            waiting.push(wire);
+        }
+        site.gateway.service.log().contains("Accept() failed").then_some(())
+    });
+    let (passed, mut admitted) = (site.passed(), 0);
+    for (number, wire) in (0..).zip(&mut held) {
+        is_unauthenticated(&Request::get(ACME, &agents_path()).ask_on(wire));
+        is_unauthenticated(&Request::get(ACME, &agents_path()).key(&unknown_key(number)).ask_on(wire));
+        let stranger = site.agent().draft().by(BOB);
+        let answer = Request::get(ACME, &agents_path()).with_all(&signed(&stranger)).ask_on(wire);
+        assert!(matches!(answer.status, 401 | 503), "{}", answer.text());
+        // A new connection to the upstream or to the chain may need a descriptor.
+        for request in [site.by_key(), site.by_signature()] {
+            let answer = request.ask_on(wire);
+            assert!(matches!(answer.status, 200 | 502 | 503), "{}", answer.text());
+            admitted += usize::from(answer.status == 200);
+        }
+    }
+    assert_eq!(site.passed(), passed + admitted);
+    drop(held);
+    // Each gives its place to the next when it is served.
+    for mut wire in waiting {
+        assert_eq!(wire.answer().status, 200);
+    }
+    site.goes_on();
 }

@@ -20,9 +20,12 @@ use crate::support::metrics::Samples;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::wire::{Request, Wire};
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) const FLOODS: &[Case] = cases![
     a_flood_of_unknown_keys_leaves_memory_flat_and_a_good_agent_is_served,
     a_flood_of_bad_signatures_leaves_memory_flat_and_a_good_agent_is_served,
+];
+
+pub(crate) const CASES: &[Case] = cases![
     whoever_shows_too_many_bad_credentials_is_429_and_others_are_not,
     the_budget_of_bad_credentials_is_one_for_both_doors_and_both_versions_of_http,
     good_credentials_spend_nothing_of_the_budget_for_bad_ones,

@@ -78,6 +78,14 @@ impl Gateway {
         assert!(status.success(), "the process takes signals");
     }
 
+    /// Sets the softer of two limits of the process on a resource: `fsize`, `nofile`. It can be lifted again.
+    pub(crate) fn limit(&self, resource: &str, most: &str) {
+        let pid = self.service.process.as_ref().unwrap().pid.to_string();
+        let limit = format!("--{resource}={most}:");
+        let limited = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();
+        assert!(limited.success(), "the limit is set");
+    }
+
     pub(crate) fn connect(&self) -> Wire {
         Wire::open(self.address)
     }
