@@ -191,7 +191,7 @@ fn slow_clients_do_not_delay_others(world: &World) {
             connection.write(&bytes[..30]).unwrap();
             connection
         };
-        let mut slow: Vec<Connection> = (0..200).map(begin).collect();
+        let mut slow: Vec<Connection> = (0..100).map(begin).collect();
         service.verify(&key).success(200);
         // Slow is not wrong: they are served when they finish, if the ten seconds for a head are not over. Whoever had to
         // wait for slow ones would have waited for that.
@@ -216,7 +216,7 @@ fn a_body_that_stops_arriving_is_408_and_closed(world: &World) {
 
 fn many_idle_connections_do_not_keep_others_out(world: &World) {
     let service = Service::start(world.settings());
-    let mut idle: Vec<Connection> = (0..300).map(|_| service.connect()).collect();
+    let mut idle: Vec<Connection> = (0..200).map(|_| service.connect()).collect();
     service.verify(&world.agent(4).generate(&service)).success(200);
     for connection in &mut idle {
         connection.send("GET", "/livez", &[], None).unwrap().success(200);

@@ -11,10 +11,8 @@ use crate::support::world::World;
 pub(crate) const CASES: &[Case<World>] = cases![
     a_key_is_made_and_shown_once,
     an_agent_that_has_a_key_is_409_and_keeps_it,
-    a_refused_generate_burns_no_nonce,
     after_a_revoke_a_new_key_is_made,
     an_agent_without_stake_may_have_a_key,
-    keys_are_never_the_same,
     at_once_only_one_of_many_generates_makes_a_key,
 ];
 
@@ -45,14 +43,6 @@ fn an_agent_that_has_a_key_is_409_and_keeps_it(world: &World) {
     service.verify(&key).success(200);
 }
 
-fn a_refused_generate_burns_no_nonce(world: &World) {
-    let (service, agent) = (world.service(), world.agent(3));
-    agent.generate(service);
-    let body = agent.signed();
-    service.generate(&body).error(409, "KEY_ALREADY_EXISTS");
-    service.rotate(&body).success(200);
-}
-
 fn after_a_revoke_a_new_key_is_made(world: &World) {
     let (service, agent) = (world.service(), world.agent(3));
     let old = agent.generate(service);
@@ -68,14 +58,6 @@ fn an_agent_without_stake_may_have_a_key(world: &World) {
     let (service, agent) = (world.service(), world.agent(0));
     let key = agent.generate(service);
     service.verify(&key).error(403, "TIER_BLOCKED");
-}
-
-fn keys_are_never_the_same(world: &World) {
-    let service = world.service();
-    let mut keys: Vec<String> = (0..8).map(|_| world.agent(0).generate(service)).collect();
-    keys.sort();
-    keys.dedup();
-    assert_eq!(keys.len(), 8);
 }
 
 fn at_once_only_one_of_many_generates_makes_a_key(world: &World) {

@@ -26,7 +26,6 @@ pub(crate) const WINDOWS: &[Case<World>] = cases![
     at_once_exactly_the_limit_passes,
     agents_do_not_share_a_budget,
     refused_requests_cost_nothing,
-    a_request_over_the_limit_keeps_its_nonce,
     keys_are_managed_ten_times_an_hour_and_refusals_count,
     key_management_is_limited_per_agent,
     key_management_and_verification_have_budgets_of_their_own,
@@ -135,18 +134,6 @@ fn refused_requests_cost_nothing(world: &World) {
         service.verify_signature(&agent.draft().timestamp(1).body()).error(400, "REPLAY_DETECTED");
     }
     assert_eq!(service.verify(&key).allowance(), (16, 15));
-}
-
-fn a_request_over_the_limit_keeps_its_nonce(world: &World) {
-    let (service, agent) = (world.service(), world.agent(1));
-    service.verify_signature(&agent.signed()).success(200);
-    let body = agent.signed();
-    service.verify_signature(&body).error(429, "RATE_LIMITED");
-    world.chain().stake(agent.id, crate::support::agents::THRESHOLDS[1]);
-    let admitted = until("the higher tier shows", SOON, || {
-        Some(service.verify_signature(&body)).filter(|answer| answer.status != 429)
-    });
-    assert_eq!(admitted.success(200)["trustTier"], json!(2));
 }
 
 fn keys_are_managed_ten_times_an_hour_and_refusals_count(world: &World) {

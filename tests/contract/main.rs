@@ -75,7 +75,6 @@ const TOPICS: &[Topic<World>] = &[
     ("authentication", STORES, authentication::NONCES),
     ("authentication", ONCE, authentication::SIGNATURES),
     ("tiers", CHAINS, tiers::STAKES),
-    ("tiers", STORES, tiers::WINDOWS),
     ("tiers", ONCE, tiers::CASES),
     ("validation", ONCE, validation::CASES),
     ("errors", ONCE, errors::CASES),

@@ -20,9 +20,6 @@ pub(crate) const STAKES: &[Case<World>] = cases![
     a_vault_that_answers_with_the_amount_alone_is_understood,
 ];
 
-/// About windows, which the store keeps.
-pub(crate) const WINDOWS: &[Case<World>] = cases![a_tier_change_is_not_a_fresh_budget];
-
 fn each_threshold_opens_its_tier_and_one_unit_less_does_not(world: &World) {
     let (service, chain) = (world.service(), world.chain());
     for (index, threshold) in THRESHOLDS.into_iter().enumerate() {
@@ -77,23 +74,6 @@ fn stake_is_followed_up_and_down_through_every_tier(world: &World) {
     }
     chain.unstake(agent.id, staked);
     shows(0);
-}
-
-fn a_tier_change_is_not_a_fresh_budget(world: &World) {
-    let (service, chain, agent) = (world.service(), world.chain(), world.agent(2));
-    let key = agent.generate(service);
-    for used in 1..=16 {
-        assert_eq!(service.verify(&key).allowance(), (16, 16 - used));
-    }
-    service.verify(&key).is_limited(json!(agent.text()), json!(2), 16);
-    chain.stake(agent.id, THRESHOLDS[2]);
-    let raised =
-        until("the tier rises", SOON, || Some(service.verify(&key)).filter(|answer| answer.status == 200));
-    assert_eq!(raised.allowance(), (166, 149), "what was used before counts");
-    chain.unstake(agent.id, THRESHOLDS[2]);
-    let lowered =
-        until("the tier falls", SOON, || Some(service.verify(&key)).filter(|answer| answer.status == 429));
-    lowered.is_limited(json!(agent.text()), json!(2), 16);
 }
 
 fn stake_in_cooldown_does_not_count(world: &World) {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use serde_json::{Map, Value, json};
 
 use crate::support::time::unix_millis;
-use crate::support::wire::{Wire, connect_from};
+use crate::support::wire::{Request, Wire, connect_from};
 
 /// What the service answered.
 #[derive(Debug, Clone)]
@@ -167,14 +167,12 @@ pub(crate) fn request_bytes(
     headers: &[(&str, &str)],
     body: Option<&[u8]>,
 ) -> Vec<u8> {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n");
-    for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+    let request = Request::new(method, &host.to_string(), path);
+    let request = headers.iter().fold(request, |request, (name, value)| request.with(name, value));
+    match body {
+        Some(body) => request.with("Content-Type", "application/json").body(body).bytes(),
+        None => request.bytes(),
     }
-    if let Some(body) = body {
-        head.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
-    }
-    [head.as_bytes(), b"\r\n", body.unwrap_or_default()].concat()
 }
 
 /// A body with one field replaced, or taken away.

@@ -39,13 +39,6 @@ impl Process {
     pub(crate) fn exit_code(&self) -> Option<i32> {
         fs::read_to_string(self.log.with_extension("status")).ok()?.trim().parse().ok()
     }
-
-    /// Resident memory, in KiB.
-    pub(crate) fn resident_kib(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches("kB").trim().parse().unwrap()
-    }
 }
 
 /// Runs a program that should end by itself.

@@ -154,32 +154,24 @@ fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &Atomic
             return Ok(());
         }
         let behaviour = state.behaviour().clone();
-        let honest = || Connection::open(node)?.send("POST", "/", &[], Some(&call));
+        let asked: Value = serde_json::from_slice(&call).unwrap();
+        let answering = |mut members: Value| {
+            members["jsonrpc"] = json!("2.0");
+            if members.get("id").is_none() {
+                members["id"] = asked["id"].clone();
+            }
+            (200, members.to_string().into_bytes())
+        };
         let (status, body) = match behaviour {
-            Behaviour::Honest => {
-                let answer = honest()?;
+            Behaviour::Refuse(method, code) if asked["method"] == json!(method) => {
+                answering(json!({ "error": { "code": code, "message": "refused" } }))
+            }
+            Behaviour::Tell(method, result) if asked["method"] == json!(method) => {
+                answering(json!({ "result": result }))
+            }
+            Behaviour::Honest | Behaviour::Refuse(..) | Behaviour::Tell(..) => {
+                let answer = Connection::open(node)?.send("POST", "/", &[], Some(&call))?;
                 (answer.status, answer.body)
-            }
-            Behaviour::Refuse(method, code) => {
-                let asked: Value = serde_json::from_slice(&call).unwrap();
-                if asked["method"] == json!(method) {
-                    let error = json!({ "code": code, "message": "refused" });
-                    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error });
-                    (200, answer.to_string().into_bytes())
-                } else {
-                    let answer = honest()?;
-                    (answer.status, answer.body)
-                }
-            }
-            Behaviour::Tell(method, result) => {
-                let asked: Value = serde_json::from_slice(&call).unwrap();
-                if asked["method"] == json!(method) {
-                    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result });
-                    (200, answer.to_string().into_bytes())
-                } else {
-                    let answer = honest()?;
-                    (answer.status, answer.body)
-                }
             }
             Behaviour::Hang => {
                 state.hold(stopped);
@@ -187,14 +179,7 @@ fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &Atomic
             }
             Behaviour::Close => return Ok(()),
             Behaviour::Http(status, body) => (status, body.into_bytes()),
-            Behaviour::Members(mut members) => {
-                let call: Value = serde_json::from_slice(&call).unwrap();
-                members["jsonrpc"] = json!("2.0");
-                if members.get("id").is_none() {
-                    members["id"] = call["id"].clone();
-                }
-                (200, members.to_string().into_bytes())
-            }
+            Behaviour::Members(members) => answering(members),
         };
         let head = format!(
             "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",

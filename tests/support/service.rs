@@ -110,10 +110,6 @@ impl Service {
         self.process.as_ref().unwrap().log()
     }
 
-    pub(crate) fn resident_kib(&self) -> u64 {
-        self.process.as_ref().unwrap().resident_kib()
-    }
-
     pub(crate) fn connect(&self) -> Connection {
         Connection::open(self.api).unwrap()
     }
