@@ -130,7 +130,7 @@ impl Belief {
 #[derive(Debug)]
 pub(super) struct Lease {
     /// Monotonic, in microseconds.
-    until_micros: AtomicU64,
+    pub(super) until_micros: AtomicU64,
 }
 
 impl Lease {

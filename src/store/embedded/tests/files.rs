@@ -3,8 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::store::embedded::file::OpenError;
-use crate::store::embedded::tests::{by_nonce, clock, open};
+use redb::{Database, TableDefinition};
+
+use crate::store::embedded::file::{Disk, OpenError};
+use crate::store::embedded::tests::platter::Platter;
+use crate::store::embedded::tests::{clock, open, reopen};
 
 #[test]
 fn folder_and_files_are_made_for_the_owner_alone() {
@@ -27,9 +30,8 @@ async fn a_second_open_is_refused_until_the_first_is_gone() {
     let error = open(folder.path(), &clock()).err().unwrap();
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
     assert!(error.to_string().contains(folder.path().to_str().unwrap()), "{error}");
-    by_nonce(&store, 1, 1).await;
     drop(store);
-    drop(open(folder.path(), &clock()).unwrap());
+    reopen(folder.path(), &clock()).await;
 }
 
 #[test]
@@ -52,15 +54,13 @@ fn a_folder_that_cannot_be_made_is_named() {
 
 #[test]
 fn another_layout_is_refused_by_name() {
-    use redb::{Database, TableDefinition};
-    let folder = tempfile::tempdir().unwrap();
-    drop(open(folder.path(), &clock()).unwrap());
-    let database = Database::open(folder.path().join("tiergate.redb")).unwrap();
+    let platter = Platter::with_store();
+    let database = Database::builder().create_with_backend(platter.clone()).unwrap();
     let mut transaction = database.begin_write().unwrap();
     transaction.set_two_phase_commit(true);
     transaction.open_table(TableDefinition::<&str, u64>::new("meta")).unwrap().insert("layout", 2).unwrap();
     transaction.commit().unwrap();
     drop(database);
-    let error = open(folder.path(), &clock()).err().unwrap();
+    let error = platter.open().err().unwrap();
     assert!(matches!(error, OpenError::UnknownLayout { found: 2, .. }), "{error}");
 }

@@ -2,24 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-use redb::ReadableDatabase;
-use redb::{ReadableTableMetadata, TableDefinition};
-use tokio::task::yield_now;
-use tokio::time::timeout;
 
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, key};
-use crate::store::embedded::file::OpenError;
-use crate::store::embedded::tests::{DAY_SECS, START_SECS, clock, open, options};
+use crate::store::embedded::tests::platter::Platter;
+use crate::store::embedded::tests::{DAY_SECS, START_SECS, clock, on, options, used_nonces};
 use crate::store::embedded::{EmbeddedStore, Options};
 
 fn remembered(store: &EmbeddedStore) -> u64 {
-    let guard = store.shared.database.read();
-    let transaction = guard.as_ref().unwrap().begin_read().unwrap();
-    transaction.open_table(TableDefinition::<[u8; 64], u64>::new("nonces")).unwrap().len().unwrap()
+    used_nonces(store.shared.database.read().as_ref().unwrap()).len() as u64
 }
 
 async fn admit(store: &EmbeddedStore, nonce: u64, signed_at_secs: u64) -> Admission {
@@ -29,9 +21,9 @@ async fn admit(store: &EmbeddedStore, nonce: u64, signed_at_secs: u64) -> Admiss
 
 #[tokio::test]
 async fn a_forgotten_nonce_stays_refused_when_the_clock_is_stepped_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let platter = Platter::with_store();
     let clock = clock();
-    let mut store = open(folder.path(), &clock).unwrap();
+    let mut store = on(&platter, &clock);
     for nonce in 0..50 {
         admit(&store, nonce, START_SECS + 60).await;
     }
@@ -48,16 +40,16 @@ async fn a_forgotten_nonce_stays_refused_when_the_clock_is_stepped_back() {
             assert_eq!(admit(&store, nonce, START_SECS + 60).await, Admission::NonceUsed);
         }
         drop(store);
-        store = open(folder.path(), &clock).unwrap();
+        store = on(&platter, &clock);
     }
     assert!(matches!(admit(&store, 1, START_SECS + 121).await, Admission::Admitted { .. }));
 }
 
 #[tokio::test]
 async fn a_step_of_the_clock_between_check_and_use_forgets_nothing_too_early() {
-    let folder = tempfile::tempdir().unwrap();
+    let platter = Platter::with_store();
     let clock = clock();
-    let store = open(folder.path(), &clock).unwrap();
+    let store = on(&platter, &clock);
     // Found fresh by a clock that was then stepped back by an hour.
     clock.step_wall_secs(-3_600);
     admit(&store, 1, START_SECS + 60).await;
@@ -72,9 +64,9 @@ async fn a_step_of_the_clock_between_check_and_use_forgets_nothing_too_early() {
 
 #[tokio::test]
 async fn a_clock_that_runs_years_ahead_for_a_while_forgets_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let platter = Platter::with_store();
     let clock = clock();
-    let store = open(folder.path(), &clock).unwrap();
+    let store = on(&platter, &clock);
     admit(&store, 1, START_SECS).await;
     clock.step_wall_secs(10 * 365 * DAY_SECS as i64);
     for _ in 0..10 {
@@ -88,9 +80,9 @@ async fn a_clock_that_runs_years_ahead_for_a_while_forgets_nothing() {
 
 #[tokio::test]
 async fn forgetting_keeps_pace_with_a_store_that_is_never_idle() {
-    let folder = tempfile::tempdir().unwrap();
+    let platter = Platter::with_store();
     let clock = clock();
-    let store = open(folder.path(), &clock).unwrap();
+    let store = on(&platter, &clock);
     for nonce in 0..300 {
         admit(&store, nonce, START_SECS).await;
     }
@@ -119,22 +111,13 @@ const SETTINGS: [Settings; 4] = [
 const LONG: Settings = Settings { max_age_secs: 300, max_ahead_secs: 60, retention_secs: DAY_SECS };
 
 impl Settings {
-    /// A program that another test begins to run holds what is locked here for a moment more than the store did.
-    async fn open(self, folder: &Path, clock: &Arc<SimulatedClock>) -> EmbeddedStore {
+    fn open(self, platter: &Platter, clock: &Arc<SimulatedClock>) -> EmbeddedStore {
         let options = Options {
             nonce_retention_secs: self.retention_secs,
             max_ahead_secs: self.max_ahead_secs,
-            ..options(folder)
+            ..options(Path::new("platter"))
         };
-        let opened = async {
-            loop {
-                match EmbeddedStore::open(options.clone(), Arc::clone(clock) as _) {
-                    Err(OpenError::InUse { .. }) => yield_now().await,
-                    opened => return opened.unwrap(),
-                }
-            }
-        };
-        timeout(Duration::from_secs(20), opened).await.unwrap()
+        EmbeddedStore::on(Box::new(platter.clone()), options, Arc::clone(clock) as _).unwrap()
     }
 
     fn is_fresh(self, signed_at_secs: u64, now_secs: u64) -> bool {
@@ -146,16 +129,16 @@ impl Settings {
 async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
     // Before it is forgotten, in the moment when it is, and after.
     for pause_secs in [0, 1, 7, 8, 20, 100] {
-        let folder = tempfile::tempdir().unwrap();
+        let platter = Platter::with_store();
         let clock = clock();
-        let before = SETTINGS[0].open(folder.path(), &clock).await;
+        let before = SETTINGS[0].open(&platter, &clock);
         assert!(matches!(admit(&before, 1, START_SECS).await, Admission::Admitted { .. }));
         clock.advance_secs(pause_secs);
         before.probe().await.unwrap();
         assert_eq!(remembered(&before), u64::from(pause_secs <= 7), "{pause_secs}");
         drop(before);
 
-        let after = LONG.open(folder.path(), &clock).await;
+        let after = LONG.open(&platter, &clock);
         for _ in 0..20 {
             assert_eq!(admit(&after, 1, START_SECS).await, Admission::NonceUsed, "{pause_secs}");
             let change = KeyChange::Rotate(key(1));
@@ -164,7 +147,7 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
             clock.advance_secs(10);
             after.probe().await.unwrap();
         }
-        // What could not have been used under the old settings is not held against anybody.
+        // Signatures that the old settings could not have admitted are good.
         let signed_at_secs = START_SECS + pause_secs + 1;
         assert!(matches!(admit(&after, 2, signed_at_secs).await, Admission::Admitted { .. }), "{pause_secs}");
     }
@@ -177,12 +160,12 @@ async fn a_signature_that_was_used_under_some_settings_is_never_good_again_under
             for signed_at_secs in
                 [START_SECS - before.max_age_secs, START_SECS, START_SECS + before.max_ahead_secs]
             {
-                let folder = tempfile::tempdir().unwrap();
+                let platter = Platter::with_store();
                 let clock = clock();
-                let store = before.open(folder.path(), &clock).await;
+                let store = before.open(&platter, &clock);
                 assert!(matches!(admit(&store, 1, signed_at_secs).await, Admission::Admitted { .. }));
                 drop(store);
-                let store = after.open(folder.path(), &clock).await;
+                let store = after.open(&platter, &clock);
                 for passed_secs in (0..160).step_by(5) {
                     store.probe().await.unwrap();
                     if after.is_fresh(signed_at_secs, START_SECS + passed_secs) {
@@ -199,15 +182,15 @@ async fn a_signature_that_was_used_under_some_settings_is_never_good_again_under
 
 #[tokio::test]
 async fn a_start_with_a_clock_that_is_years_ahead_forgets_nothing_and_locks_nobody_out_afterwards() {
-    let folder = tempfile::tempdir().unwrap();
+    let platter = Platter::with_store();
     let clock = clock();
     drop({
-        let store = open(folder.path(), &clock).unwrap();
+        let store = on(&platter, &clock);
         admit(&store, 1, START_SECS).await;
         store
     });
     clock.step_wall_secs(10 * 365 * DAY_SECS as i64);
-    let store = open(folder.path(), &clock).unwrap();
+    let store = on(&platter, &clock);
     for _ in 0..10 {
         clock.advance_secs(600);
         store.probe().await.unwrap();

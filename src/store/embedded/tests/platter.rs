@@ -1,7 +1,6 @@
 //! A disk in memory that fails on command, stops on command, and loses power.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 use redb::{Database, StorageBackend};
 
+use crate::store::contract::PATIENCE;
 use crate::store::embedded::file::{Disk, OpenError, verified};
 use crate::store::embedded::tables::{self, Loaded};
 
@@ -24,18 +24,39 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What everybody reads.
+    /// The content that everybody reads.
     bytes: Vec<u8>,
-    /// What is safe from a power cut.
+    /// The content that a power cut leaves.
     synced: Vec<u8>,
-    /// What was done since the last sync.
+    /// Operations since the last sync.
     unsynced: Vec<Unsynced>,
     syncs: u64,
     opens: u64,
     /// After so many more writes, lengthenings and syncs all of them fail.
     failing_in: Option<u64>,
-    stopped: bool,
+    /// After so many more syncs all of them wait.
+    holding_after: Option<u64>,
     waiting: usize,
+}
+
+/// A disk whose syncs wait until this is dropped, so that no store waits for ever when a test fails.
+pub(super) struct Held<'a>(&'a Platter);
+
+impl Held<'_> {
+    /// Returns when a sync is waiting.
+    pub(super) fn is_met(&self) {
+        let mut state = self.0.0.state.lock();
+        while state.waiting == 0 {
+            assert!(!self.0.0.moved.wait_for(&mut state, PATIENCE).timed_out(), "nobody syncs");
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.0.state.lock().holding_after = None;
+        self.0.0.moved.notify_all();
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -83,26 +104,15 @@ impl Platter {
         self.0.state.lock().failing_in = None;
     }
 
-    /// Every sync waits from now on.
-    pub(super) fn stop(&self) {
-        self.0.state.lock().stopped = true;
+    /// Every sync waits from now on, after so many that don't.
+    pub(super) fn hold_after(&self, syncs: u64) -> Held<'_> {
+        self.0.state.lock().holding_after = Some(syncs);
+        Held(self)
     }
 
-    pub(super) fn go_on(&self) {
-        self.0.state.lock().stopped = false;
-        self.0.moved.notify_all();
-    }
-
-    /// Returns when a sync is waiting.
-    pub(super) fn wait_until_stopped(&self) {
-        let mut state = self.0.state.lock();
-        while state.waiting == 0 {
-            self.0.moved.wait(&mut state);
-        }
-    }
-
-    /// What is on the disk after a power cut: of what was not synced, any part may be there.
-    pub(super) fn after_power_cut(&self, seed: u64, hasher: &RandomState) -> Self {
+    /// The disk after a power cut: any part of the unsynced operations may be there.
+    pub(super) fn after_power_cut(&self, seed: u64) -> Self {
+        let hasher = BuildHasherDefault::<DefaultHasher>::new();
         let state = self.0.state.lock();
         let mut bytes = state.synced.clone();
         for (place, operation) in state.unsynced.iter().enumerate() {
@@ -167,12 +177,16 @@ impl StorageBackend for Platter {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.0.state.lock();
-        state.waiting += 1;
-        self.0.moved.notify_all();
-        while state.stopped {
-            self.0.moved.wait(&mut state);
+        if let Some(syncs @ 1..) = &mut state.holding_after {
+            *syncs -= 1;
+        } else {
+            state.waiting += 1;
+            self.0.moved.notify_all();
+            while state.holding_after == Some(0) {
+                self.0.moved.wait(&mut state);
+            }
+            state.waiting -= 1;
         }
-        state.waiting -= 1;
         state.count_down()?;
         state.syncs += 1;
         state.unsynced.clear();

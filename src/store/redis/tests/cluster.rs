@@ -1,24 +1,23 @@
 //! A cluster of three masters: the same contract. What goes wrong in a cluster is in `cluster_faults.rs`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisResult, Value};
-use tokio::time::{interval, timeout};
+use redis::{Value, from_redis_value_ref};
 
-use crate::ports::simulated::SimulatedClock;
-use crate::store::contract::{Bench, store_contract};
-use crate::store::redis::tests::server::RedisServer;
-use crate::store::redis::tests::{PATIENCE, SIGNED_SECS, START_SECS, open, options, ready};
+use crate::store::contract::{Bench, store_contract, until};
+use crate::store::redis::tests::server::{RedisServer, say};
+use crate::store::redis::tests::{SIGNED_SECS, clock, opened, options};
 
 const SLOTS: u16 = 16_384;
 
-/// How long a node may be silent before others take its place, in milliseconds.
-const NODE_TIMEOUT_MILLIS: &str = "1000";
+/// How many slots in a row each master has.
+const SLOTS_EACH: u16 = 5_462;
 
-/// How often a server is looked at that is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long a node may be silent before others take it for dead, in milliseconds: on a busy machine it is silent for
+/// seconds. A test that kills one makes them impatient.
+const PATIENT: &str = "60000";
+const IMPATIENT: &str = "500";
 
 pub(super) struct TestCluster {
     /// The masters, in the order of their slots; then what replicates them, in the same order.
@@ -29,101 +28,88 @@ pub(super) struct TestCluster {
 impl TestCluster {
     /// Three masters that share the slots; nothing where no server is installed.
     pub(super) async fn form() -> Option<Self> {
-        let mut cluster = Self { nodes: Vec::new(), connections: Vec::new() };
-        for number in 0..3_u16 {
-            cluster.start_node(number + 1).await?;
-            let connection = cluster.connections.last_mut().unwrap();
-            let slots: Vec<u16> = (0..SLOTS).filter(|slot| slot / 5_462 == number).collect();
-            ask(connection, "CLUSTER", &["ADDSLOTS"], &slots).await;
-        }
-        cluster.meet().await;
-        Some(cluster)
+        Self::form_of(3).await
     }
 
     /// The same, and a replica of each, with which a master is in step.
     pub(super) async fn form_with_replicas() -> Option<Self> {
-        let mut cluster = Self::form().await?;
-        for number in 3..6 {
-            cluster.start_node(number + 1).await?;
+        let mut cluster = Self::form_of(6).await?;
+        for master in 0..3 {
+            let id = cluster.id(master).await;
+            cluster.say(master + 3, &["CLUSTER", "REPLICATE", &id]).await;
         }
-        cluster.meet().await;
-        for number in 0..3 {
-            let id = cluster.id(number).await;
-            let replica = &mut cluster.connections[number + 3];
-            let follows = async { while say(replica, "CLUSTER", &["REPLICATE", &id]).await.is_err() {} };
-            timeout(PATIENCE, follows).await.unwrap();
-        }
-        for number in 0..6 {
-            let (section, line) =
-                if number < 3 { ("REPLICATION", "state=online") } else { ("REPLICATION", "link_status:up") };
-            cluster.says(number, &["INFO", section], line).await;
+        for master in 0..3 {
+            cluster.nodes[master].replicated().await;
+            says(&mut cluster.connections[master + 3], &["INFO", "REPLICATION"], "link_status:up").await;
         }
         Some(cluster)
     }
 
-    async fn start_node(&mut self, epoch: u16) -> Option<()> {
-        let node = RedisServer::start(&[
-            "--cluster-enabled",
-            "yes",
-            "--cluster-announce-ip",
-            "{ip}",
-            "--cluster-node-timeout",
-            NODE_TIMEOUT_MILLIS,
-            "--repl-diskless-sync-delay",
-            "0",
-        ])?;
-        let client = Client::open(node.url()).unwrap();
-        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
-        let connected = async {
-            let mut looks = interval(LOOK_EVERY);
-            loop {
-                looks.tick().await;
-                if let Ok(connection) = client.get_multiplexed_async_connection_with_config(&patient).await {
-                    return connection;
-                }
+    /// Starts so many nodes, lets them know each other, and waits until each of them serves.
+    async fn form_of(nodes: usize) -> Option<Self> {
+        let mut cluster = Self { nodes: Vec::new(), connections: Vec::new() };
+        for number in 0..nodes {
+            cluster.start_node().await?;
+            let slots: Vec<String> =
+                (0..SLOTS).filter(|slot| Self::home(*slot) == number).map(|slot| slot.to_string()).collect();
+            if !slots.is_empty() {
+                let words = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str));
+                cluster.say(number, &words.collect::<Vec<_>>()).await;
             }
-        };
-        let mut connection = timeout(PATIENCE, connected).await.unwrap();
-        ask(&mut connection, "CLUSTER", &["SET-CONFIG-EPOCH"], &[epoch]).await;
+            for other in 0..number {
+                let host = cluster.nodes[other].host.host.clone();
+                cluster.say(number, &["CLUSTER", "MEET", &host, "6379"]).await;
+            }
+        }
+        let known = format!("cluster_known_nodes:{nodes}");
+        for connection in &mut cluster.connections {
+            for words in [&known, "cluster_state:ok"] {
+                says(connection, &["CLUSTER", "INFO"], words).await;
+            }
+        }
+        Some(cluster)
+    }
+
+    async fn start_node(&mut self) -> Option<()> {
+        let settings = ["--cluster-enabled", "yes", "--cluster-announce-ip", "{ip}"];
+        // A master that is only slow keeps its place.
+        let calm = ["--cluster-node-timeout", PATIENT, "--cluster-replica-no-failover", "yes"];
+        let node = RedisServer::start(&[&settings[..], &calm].concat()).await?;
+        self.connections.push(node.connected().await);
         self.nodes.push(node);
-        self.connections.push(connection);
+        let epoch = self.nodes.len();
+        self.say(epoch - 1, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch.to_string()]).await;
         Some(())
     }
 
-    /// Lets all nodes know each other, and waits until each of them serves.
-    async fn meet(&mut self) {
-        let first = self.nodes[0].host.host.clone();
-        for connection in &mut self.connections[1..] {
-            ask(connection, "CLUSTER", &["MEET", &first], &[6_379]).await;
+    /// Kills a master, waits until the others know that and serve nobody, and has its replica take its place.
+    pub(super) async fn fail_over(&mut self, master: usize) {
+        self.nodes[master].kill();
+        let survivors = || (0..6).filter(|number| *number != master);
+        for number in survivors() {
+            self.say(number, &["CONFIG", "SET", "cluster-node-timeout", IMPATIENT]).await;
         }
-        let known = format!("cluster_known_nodes:{}", self.nodes.len());
-        for number in 0..self.nodes.len() {
-            self.says(number, &["CLUSTER", "INFO"], &known).await;
-            self.says(number, &["CLUSTER", "INFO"], "cluster_state:ok").await;
+        for number in survivors() {
+            says(&mut self.connections[number], &["CLUSTER", "INFO"], "cluster_state:fail").await;
         }
+        for number in survivors() {
+            self.say(number, &["CONFIG", "SET", "cluster-node-timeout", PATIENT]).await;
+        }
+        self.say(master + 3, &["CLUSTER", "FAILOVER", "TAKEOVER"]).await;
     }
 
-    /// Waits until a node's answer holds these words.
-    async fn says(&mut self, number: usize, command: &[&str], words: &str) {
-        let connection = &mut self.connections[number];
-        let said = async {
-            let mut looks = interval(LOOK_EVERY);
-            while !text(&say(connection, command[0], &command[1..]).await.unwrap()).contains(words) {
-                looks.tick().await;
-            }
-        };
-        let in_time = timeout(PATIENCE, said).await;
-        assert!(in_time.is_ok(), "node {number} does not say {words}");
+    /// Has a node do something.
+    pub(super) async fn say(&mut self, number: usize, words: &[&str]) -> Value {
+        say(&mut self.connections[number], words).await.unwrap()
     }
 
     pub(super) async fn id(&mut self, number: usize) -> String {
-        text(&say(&mut self.connections[number], "CLUSTER", &["MYID"]).await.unwrap())
+        text(&self.say(number, &["CLUSTER", "MYID"]).await)
     }
 
-    async fn empty(&mut self) {
-        for connection in &mut self.connections {
-            ask(connection, "FLUSHALL", &[], &[]).await;
-        }
+    /// The master that has a slot.
+    pub(super) fn home(slot: u16) -> usize {
+        usize::from(slot / SLOTS_EACH)
     }
 
     pub(super) fn url(&self) -> String {
@@ -132,34 +118,25 @@ impl TestCluster {
     }
 }
 
-pub(super) async fn say(
-    connection: &mut MultiplexedConnection,
-    name: &str,
-    words: &[&str],
-) -> RedisResult<Value> {
-    redis::cmd(name).arg(words).query_async(connection).await
+/// Waits until a node's answer holds these words.
+async fn says(connection: &mut MultiplexedConnection, command: &[&str], words: &str) {
+    until(words, async || text(&say(connection, command).await.unwrap()).contains(words).then_some(())).await;
 }
 
 fn text(value: &Value) -> String {
-    redis::from_redis_value_ref(value).unwrap()
-}
-
-async fn ask(connection: &mut MultiplexedConnection, name: &str, words: &[&str], numbers: &[u16]) {
-    let mut command = redis::cmd(name);
-    let _: Value = command.arg(words).arg(numbers).query_async(connection).await.unwrap();
+    from_redis_value_ref(value).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_the_contract() {
     let Some(mut cluster) = TestCluster::form().await else { return };
     store_contract!(in_turn: async || {
-        let clock = Arc::new(SimulatedClock::new(START_SECS));
-        let store = open(options(&cluster.url()), &clock);
-        ready(&store).await;
-        cluster.empty().await;
-        ready(&store).await;
+        for number in 0..3 {
+            cluster.say(number, &["FLUSHALL"]).await;
+        }
+        let clock = clock();
         Bench {
-            store: Arc::new(store),
+            store: Arc::new(opened(options(&cluster.url()), &clock).await),
             advance_secs: Box::new(move |secs| clock.advance_secs(secs)),
             signed_at_secs: SIGNED_SECS,
             _keep: Box::new(()),

@@ -1,17 +1,13 @@
 //! A change of a key that ends after any of its steps: whatever it leaves refuses a key, and goes.
 
-use std::sync::Arc;
-
 use redis::Value;
 
-use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
-use crate::store::contract::{MANY, agent, claim, digest, key};
+use crate::ports::store::{KeyChange, KeyChanged, Store};
+use crate::store::contract::{agent, claim, digest, key};
 use crate::store::redis::answers::Answer;
 use crate::store::redis::names::{self, Shard};
 use crate::store::redis::scripts::Request;
-use crate::store::redis::tests::server::RedisServer;
-use crate::store::redis::tests::{SIGNED_SECS, START_SECS, open, options, ready};
+use crate::store::redis::tests::{SIGNED_SECS, by_key, is_admitted, opened, options, served};
 use crate::store::redis::{RedisStore, RunningRedisStore};
 
 /// The steps that a change took before its process died.
@@ -46,8 +42,9 @@ async fn count(store: &RedisStore, command: &str, name: String) -> Value {
 }
 
 async fn admits(store: &RunningRedisStore, number: u64) -> bool {
-    let admission = store.admit(agent(1), &Scope::Api, MANY, &Proof::Key(digest(number))).await.unwrap();
-    matches!(admission, Admission::Admitted { .. })
+    let admission = by_key(store, number).await;
+    assert!(admission.is_some(), "a fault");
+    is_admitted(admission)
 }
 
 #[tokio::test]
@@ -55,12 +52,8 @@ async fn a_change_that_dies_after_any_step_leaves_no_wrong_key_and_nothing_that_
     const GONE: Value = Value::Int(-2);
     const STAYS: Value = Value::Int(-1);
     for steps in 1..=STEPS {
-        let Some(server) = RedisServer::start(&[]) else { return };
-        let clock = Arc::new(SimulatedClock::new(START_SECS));
-        let store = open(options(&server.url()), &clock);
-        let other = open(options(&server.url()), &clock);
-        ready(&store).await;
-        ready(&other).await;
+        let Some((server, store, clock)) = served(&[]).await else { return };
+        let other = opened(options(&server.url()), &clock).await;
         store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
         assert_eq!(count(&store.store, "ZCARD", names::journal()).await, Value::Int(0));
         rotate_and_die_after(&store.store, steps).await;
@@ -95,9 +88,7 @@ async fn a_change_that_dies_after_any_step_leaves_no_wrong_key_and_nothing_that_
 
 #[tokio::test]
 async fn a_change_whose_entry_expired_before_it_was_confirmed_tells_nobody_of_the_key() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let store = open(options(&server.url()), &Arc::new(SimulatedClock::new(START_SECS)));
-    ready(&store).await;
+    let Some((_server, store, _)) = served(&[]).await else { return };
     rotate_and_die_after(&store.store, 3).await;
     let delete = Request::command("DEL").arg(names::entry(&digest(2)));
     store.store.servers.ask(Shard::of_digest(&digest(2)), delete).await.unwrap();
@@ -109,9 +100,7 @@ async fn a_change_whose_entry_expired_before_it_was_confirmed_tells_nobody_of_th
 
 #[tokio::test]
 async fn a_refused_change_leaves_no_entry() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let store = open(options(&server.url()), &Arc::new(SimulatedClock::new(START_SECS)));
-    ready(&store).await;
+    let Some((_server, store, _)) = served(&[]).await else { return };
     for (nonce, number, answer) in
         [(1, 1, KeyChanged::Done), (1, 2, KeyChanged::NonceUsed), (2, 2, KeyChanged::KeyExists)]
     {
@@ -124,9 +113,7 @@ async fn a_refused_change_leaves_no_entry() {
 
 #[tokio::test]
 async fn twins_that_are_refused_leave_the_note_of_the_one_that_is_not_done() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let store = open(options(&server.url()), &Arc::new(SimulatedClock::new(START_SECS)));
-    ready(&store).await;
+    let Some((_server, store, _)) = served(&[]).await else { return };
     // Its process dies before it has tidied up.
     rotate_and_die_after(&store.store, 3).await;
     let change = KeyChange::Rotate(key(3));
@@ -137,11 +124,8 @@ async fn twins_that_are_refused_leave_the_note_of_the_one_that_is_not_done() {
 
 #[tokio::test]
 async fn many_overdue_notes_go_at_once_and_one_that_cannot_be_dealt_with_holds_up_no_other() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let clock = Arc::new(SimulatedClock::new(START_SECS));
-    let store = open(options(&server.url()), &clock);
-    ready(&store).await;
-    // What should be a set is none: the first note fails every time.
+    let Some((_server, store, clock)) = served(&[]).await else { return };
+    // The agent's set of replaced keys is a string: its note fails every time.
     let wrong = Request::command("SET").arg(names::replaced(agent(7))).arg("");
     store.store.servers.ask(Shard::of_agent(agent(7)), wrong).await.unwrap();
     store.store.note(agent(7), &claim(1, SIGNED_SECS)).await.unwrap();

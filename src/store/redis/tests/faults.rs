@@ -1,36 +1,26 @@
 //! Redis that forgets, hangs, dies, comes back empty, or has a clock that steps: never a wrong admission, and it works
 //! again by itself.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
-
-use tokio::task::yield_now;
-use tokio::time::timeout;
 
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
-use crate::store::contract::{MANY, ONE, agent, claim, digest, key};
+use crate::store::contract::{ONE, agent, claim, digest, key, until};
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::dial::connect_again;
 use crate::store::redis::names::Shard;
+use crate::store::redis::options::Options;
 use crate::store::redis::scripts::Request;
-use crate::store::redis::servers::Layout;
 use crate::store::redis::tests::server::RedisServer;
-use crate::store::redis::tests::{AHEAD_SECS, PATIENCE, SIGNED_SECS, START_SECS, open, options, ready};
+use crate::store::redis::tests::{
+    AHEAD_SECS, SIGNED_SECS, START_SECS, by_key, by_nonce, clock, connected_after, connects, is_admitted,
+    link, open, opened, options, ready, served,
+};
 use crate::store::redis::trouble::Trouble;
-
-fn clock() -> Arc<SimulatedClock> {
-    Arc::new(SimulatedClock::new(START_SECS))
-}
-
-async fn by_key(store: &RunningRedisStore, number: u64) -> Option<Admission> {
-    store.admit(agent(number), &Scope::Api, MANY, &Proof::Key(digest(number))).await.ok()
-}
-
-async fn by_nonce(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> Option<Admission> {
-    let proof = Proof::Nonce(claim(nonce, signed_at_secs));
-    store.admit(agent(1), &Scope::Api, MANY, &proof).await.ok()
-}
+use crate::within::now;
 
 async fn command(store: &RunningRedisStore, words: &[&str]) {
     let (name, rest) = words.split_first().unwrap();
@@ -40,9 +30,7 @@ async fn command(store: &RunningRedisStore, words: &[&str]) {
 
 #[tokio::test]
 async fn scripts_that_redis_forgot_are_loaded_again_and_counted_once() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let store = open(options(&server.url()), &clock());
-    ready(&store).await;
+    let Some((_server, store, _)) = served(&[]).await else { return };
     for round in 0..5_u32 {
         command(&store, &["SCRIPT", "FLUSH"]).await;
         let admission = by_nonce(&store, u64::from(round), SIGNED_SECS).await;
@@ -51,31 +39,31 @@ async fn scripts_that_redis_forgot_are_loaded_again_and_counted_once() {
 }
 
 #[tokio::test]
-async fn a_redis_that_forgot_its_scripts_and_everything_else_takes_signatures_again() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let clock = clock();
-    let store = open(options(&server.url()), &clock);
-    ready(&store).await;
+async fn a_redis_that_forgot_its_scripts_and_everything_else_takes_new_signatures_and_no_old_ones() {
+    let Some((_server, store, clock)) = served(&[]).await else { return };
+    assert!(is_admitted(by_nonce(&store, 0, SIGNED_SECS).await));
     for round in 1..=3 {
         clock.advance_secs(100);
         let now_secs = START_SECS + round * 100;
+        let issued = store.change_key(agent(1), claim(100 + round, now_secs), KeyChange::Issue(key(1)));
+        assert_eq!(issued.await.unwrap(), KeyChanged::Done);
         command(&store, &["SCRIPT", "FLUSH"]).await;
         command(&store, &["FLUSHALL"]).await;
-        let early = by_nonce(&store, 2 * round, now_secs + AHEAD_SECS).await;
+        assert_eq!(by_key(&store, 1).await, Some(Admission::KeyRevoked));
+        let again = by_nonce(&store, 2 * (round - 1), now_secs - 100 + AHEAD_SECS + 1).await;
+        assert_eq!(again, Some(Admission::NonceUsed), "used in the round before");
+        let early = by_nonce(&store, 2 * round - 1, now_secs + AHEAD_SECS).await;
         assert_eq!(early, Some(Admission::NonceUsed), "it might have been used before");
-        let later = by_nonce(&store, 2 * round + 1, now_secs + AHEAD_SECS + 1).await;
-        assert!(matches!(later, Some(Admission::Admitted { .. })), "{later:?}");
+        assert!(is_admitted(by_nonce(&store, 2 * round, now_secs + AHEAD_SECS + 1).await));
     }
 }
 
 #[tokio::test]
 async fn what_redis_refuses_is_no_broken_connection() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let store = open(options(&server.url()), &clock());
-    ready(&store).await;
+    let Some((_server, store, _)) = served(&[]).await else { return };
     command(&store, &["FLUSHALL"]).await;
     command(&store, &["CONFIG", "SET", "maxmemory", "1"]).await;
-    let Layout::One(link) = &store.store.servers.layout else { panic!("a single server") };
+    let link = link(&store);
     let renewed = link.renew(Shard::of_agent(agent(1))).await;
     assert!(matches!(&renewed, Err(Trouble::Refused(said)) if said.contains("OOM")), "{renewed:?}");
     command(&store, &["CONFIG", "SET", "maxmemory", "0"]).await;
@@ -84,109 +72,73 @@ async fn what_redis_refuses_is_no_broken_connection() {
 
 #[tokio::test]
 async fn a_further_connection_is_made_to_the_same_process_or_not_at_all() {
-    let Some(mut server) = RedisServer::start(&[]) else { return };
-    let store = open(options(&server.url()), &clock());
-    ready(&store).await;
-    let Layout::One(link) = &store.store.servers.layout else { panic!("a single server") };
-    let line = link.line().unwrap();
+    let Some((mut server, store, _)) = served(&[]).await else { return };
+    let line = link(&store).line().unwrap();
     let again = async || connect_again(&store.store.shared, &line.host, &line.identity).await;
     assert!(again().await.is_ok());
-    server.restart();
-    let other = async {
-        loop {
-            // It may not listen yet.
-            match again().await {
-                Err(Trouble::Broken(_) | Trouble::Refused(_)) => yield_now().await,
-                other => return other.map(drop),
-            }
-        }
-    };
-    assert!(matches!(timeout(PATIENCE, other).await, Ok(Err(Trouble::Strange))));
+    server.restart().await;
+    assert!(matches!(again().await, Err(Trouble::Strange)));
 }
 
 #[tokio::test]
 async fn a_redis_that_is_absent_at_the_start_is_a_fault_at_once_and_serves_when_it_comes() {
-    let Some(mut server) = RedisServer::start(&[]) else { return };
+    let Some(mut server) = RedisServer::start(&[]).await else { return };
     server.kill();
     let store = open(options(&server.url()), &clock());
     for _ in 0..1_000 {
-        // A request that waited for anything would take a thousand times longer than this has.
-        let asked = timeout(Duration::from_secs(5), by_key(&store, 1)).await;
-        assert_eq!(asked, Ok(None));
+        // Without waiting for anything.
+        assert_eq!(now(pin!(by_key(&store, 1))).await, Poll::Ready(None));
     }
-    server.restart();
+    server.restart().await;
     ready(&store).await;
     assert_eq!(by_key(&store, 1).await, Some(Admission::KeyRevoked));
 }
 
 #[tokio::test]
 async fn after_a_restart_signatures_that_may_have_been_used_are_refused() {
-    let Some(mut server) = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]) else {
-        return;
-    };
-    let clock = clock();
-    let store = open(options(&server.url()), &clock);
-    ready(&store).await;
+    let durable = ["--appendonly", "yes", "--appendfsync", "always"];
+    let Some((mut server, store, clock)) = served(&durable).await else { return };
     let change = KeyChange::Issue(key(1));
     assert_eq!(store.change_key(agent(1), claim(1, SIGNED_SECS), change).await.unwrap(), KeyChanged::Done);
-    for empty in [false, true] {
-        clock.advance_secs(100);
-        let now_secs = START_SECS + if empty { 200 } else { 100 };
-        if empty {
-            command(&store, &["FLUSHALL"]).await;
-        } else {
-            server.restart();
-            lost(&store).await;
-        }
-        ready(&store).await;
-        let key = if empty { Admission::KeyRevoked } else { Admission::Admitted { remaining: 2_699 } };
-        assert_eq!(by_key(&store, 1).await, Some(key), "keys are what Redis has");
-        for (nonce, signed_at_secs) in [(1, SIGNED_SECS), (2, SIGNED_SECS), (3, now_secs + 60)] {
-            let admission = by_nonce(&store, nonce, signed_at_secs).await;
-            assert_eq!(admission, Some(Admission::NonceUsed), "{nonce}, empty: {empty}");
-        }
-        let later = by_nonce(&store, 100 + now_secs, now_secs + 61).await;
-        assert!(matches!(later, Some(Admission::Admitted { .. })), "{later:?}");
+    clock.advance_secs(100);
+    let (before, now_secs) = (connects(&store, "connected"), START_SECS + 100);
+    server.restart().await;
+    connected_after(&store, before).await;
+    assert_eq!(
+        by_key(&store, 1).await,
+        Some(Admission::Admitted { remaining: 2_699 }),
+        "keys are what Redis has"
+    );
+    for (nonce, signed_at_secs) in [(1, SIGNED_SECS), (2, SIGNED_SECS), (3, now_secs + AHEAD_SECS)] {
+        assert_eq!(by_nonce(&store, nonce, signed_at_secs).await, Some(Admission::NonceUsed), "{nonce}");
     }
-}
-
-/// Waits until the store has noticed that its server is gone.
-async fn lost(store: &RunningRedisStore) {
-    let noticed = async {
-        while store.probe().await.is_ok() {
-            yield_now().await;
-        }
-    };
-    // It may have been noticed, and the connection made anew, in between.
-    let _ = timeout(Duration::from_secs(2), noticed).await;
+    assert!(is_admitted(by_nonce(&store, 4, now_secs + AHEAD_SECS + 1).await));
 }
 
 #[tokio::test]
 async fn a_frozen_redis_costs_a_few_time_outs_and_then_nothing_until_it_goes_on() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let mut options = options(&server.url());
-    options.timeout = Duration::from_millis(250);
-    let store = open(options, &clock());
-    ready(&store).await;
-    store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
-    server.freeze(true);
-    let faults = async {
-        for _ in 0..100_000 {
-            assert_eq!(by_key(&store, 1).await, None);
-        }
-    };
-    // Each with its time-out would take seven hours.
-    timeout(PATIENCE, faults).await.unwrap();
-    server.freeze(false);
-    ready(&store).await;
-    assert!(matches!(by_key(&store, 1).await, Some(Admission::Admitted { .. })));
+    let Some((server, patient, clock)) = served(&[]).await else { return };
+    patient.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
+    let timeout = Duration::from_millis(250);
+    let store = opened(Options { timeout, ..options(&server.url()) }, &clock).await;
+    let frozen = server.freeze();
+    let mut silences = 0;
+    while store.find(&digest(2)).await.unwrap_err().cause.to_string().starts_with("Redis did not answer") {
+        silences += 1;
+        assert!(silences <= 4, "in a row");
+    }
+    assert!(silences > 0);
+    for _ in 0..1_000 {
+        // Without waiting for anything.
+        assert_eq!(now(pin!(by_key(&store, 1))).await, Poll::Ready(None));
+    }
+    drop(frozen);
+    until("it serves again", async || is_admitted(by_key(&store, 1).await).then_some(())).await;
 }
 
 #[tokio::test]
 async fn a_replica_and_a_redis_without_memory_let_nobody_through() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let store = open(options(&server.url()), &clock());
-    ready(&store).await;
+    let Some((_server, store, _)) = served(&[]).await else { return };
     store.change_key(agent(1), claim(1, SIGNED_SECS), KeyChange::Issue(key(1))).await.unwrap();
     command(&store, &["CONFIG", "SET", "maxmemory", "1"]).await;
     assert_eq!(by_key(&store, 1).await, None);
@@ -200,7 +152,7 @@ async fn a_replica_and_a_redis_without_memory_let_nobody_through() {
 
 /// A Redis by whose clock so many seconds have passed since the start, where agent 1 has a key.
 async fn late_redis(secs: u64) -> Option<(RedisServer, RunningRedisStore, Arc<SimulatedClock>)> {
-    let server = RedisServer::start(&[])?;
+    let server = RedisServer::start(&[]).await?;
     let (store, clock) = at_another_time(&server, secs).await;
     store.change_key(agent(1), claim(1, SIGNED_SECS + secs), KeyChange::Issue(key(1))).await.unwrap();
     Some((server, store, clock))
@@ -210,9 +162,7 @@ async fn late_redis(secs: u64) -> Option<(RedisServer, RunningRedisStore, Arc<Si
 async fn at_another_time(server: &RedisServer, secs: u64) -> (RunningRedisStore, Arc<SimulatedClock>) {
     let clock = clock();
     clock.advance_secs(secs);
-    let store = open(options(&server.url()), &clock);
-    ready(&store).await;
-    (store, clock)
+    (opened(options(&server.url()), &clock).await, clock)
 }
 
 async fn admit_one(store: &RunningRedisStore) -> Admission {
@@ -256,6 +206,6 @@ async fn after_a_far_step_back_the_whole_of_a_long_window_still_counts() {
     // 2,699 gaps of 10 ms lie between the oldest and the newest.
     assert_eq!(retry_after.seconds(), 34);
     clock.advance_micros(60_000_000 - 26_990_000);
-    assert!(matches!(by_key(&stepped, 1).await, Some(Admission::Admitted { .. })));
+    assert!(is_admitted(by_key(&stepped, 1).await));
     assert!(matches!(by_key(&stepped, 1).await, Some(Admission::Limited { .. })));
 }

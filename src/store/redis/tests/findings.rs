@@ -1,26 +1,19 @@
-//! What operators are told of real servers: each setting that loses data, once, and nothing of one that is sound.
+//! Warnings about real servers: one for each setting that loses data, and none about sound settings.
 
-use std::sync::Arc;
-
-use crate::ports::simulated::SimulatedClock;
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::findings::Finding;
 use crate::store::redis::options::Options;
-use crate::store::redis::tests::acknowledged::{connected, replica_of};
-use crate::store::redis::tests::server::RedisServer;
-use crate::store::redis::tests::{START_SECS, open, options, ready};
+use crate::store::redis::tests::server::{RedisServer, say};
+use crate::store::redis::tests::{clock, opened, options};
 
 const SOUND: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// A store that has just been connected.
 async fn store(server: &RedisServer, wait_replicas: u32) -> RunningRedisStore {
-    let clock = Arc::new(SimulatedClock::new(START_SECS));
-    let store = open(Options { wait_replicas, ..options(&server.url()) }, &clock);
-    ready(&store).await;
-    store
+    opened(Options { wait_replicas, ..options(&server.url()) }, &clock()).await
 }
 
-/// What is found at the server that it is connected to.
+/// The findings at the server that the store is connected to.
 fn found(store: &RunningRedisStore, server: &RedisServer) -> Vec<Finding> {
     store.store.shared.told.of(&server.host).unwrap()
 }
@@ -39,11 +32,11 @@ async fn what_a_server_may_lose_in_a_restart_or_for_lack_of_memory_is_found() {
             [SOUND, &["--maxmemory-policy", "allkeys-lru"]].concat(),
             Some(Finding::Evicts("allkeys-lru".to_owned())),
         ),
-        // What can't be seen is not guessed at; what INFO says is seen all the same.
+        // Without CONFIG the store does not guess; INFO still tells.
         ([&everysec[..], &hidden].concat(), None),
         (hidden.to_vec(), Some(Finding::SnapshotsAlone)),
     ] {
-        let Some(server) = RedisServer::start(&arguments) else { return };
+        let Some(server) = RedisServer::start(&arguments).await else { return };
         let found = found(&store(&server, 0).await, &server);
         assert_eq!(found, Vec::from_iter(expected), "{arguments:?}");
     }
@@ -51,14 +44,12 @@ async fn what_a_server_may_lose_in_a_restart_or_for_lack_of_memory_is_found() {
 
 #[tokio::test]
 async fn replicas_that_are_missing_or_not_waited_for_are_found() {
-    let Some(master) = RedisServer::start(SOUND) else { return };
+    let Some(master) = RedisServer::start(SOUND).await else { return };
     let none = found(&store(&master, 1).await, &master);
     assert_eq!(none, [Finding::TooFewReplicas { wanted: 1, has: 0 }]);
-    let _replica = replica_of(&master).await;
+    let _replica = master.replica().await;
     assert_eq!(found(&store(&master, 0).await, &master), [Finding::NobodyWaits, Finding::GoesOnAlone]);
     assert_eq!(found(&store(&master, 1).await, &master), [Finding::GoesOnAlone]);
-    let mut guard = redis::cmd("CONFIG");
-    let guard = guard.arg("SET").arg("min-replicas-to-write").arg(1);
-    guard.exec_async(&mut connected(&master).await).await.unwrap();
+    say(&mut master.connected().await, &["CONFIG", "SET", "min-replicas-to-write", "1"]).await.unwrap();
     assert_eq!(found(&store(&master, 1).await, &master), []);
 }

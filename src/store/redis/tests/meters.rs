@@ -6,14 +6,12 @@ use tokio::task::JoinSet;
 
 use crate::domain::client::ClientNet;
 use crate::domain::quota::Quota;
-use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Metered, Store};
 use crate::store::contract::agent;
 use crate::store::redis::answers::number;
-use crate::store::redis::names::Shard;
+use crate::store::redis::names::{self, Shard};
 use crate::store::redis::scripts::Request;
-use crate::store::redis::tests::server::RedisServer;
-use crate::store::redis::tests::{START_SECS, open, options, ready};
+use crate::store::redis::tests::{link, opened, options, served};
 
 const TEN: Quota = Quota::per_hour(10);
 
@@ -22,18 +20,19 @@ fn client() -> ClientNet {
 }
 
 #[tokio::test]
-async fn twenty_thousand_requests_that_prove_nothing_leave_nothing_in_redis() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let store = open(options(&server.url()), &Arc::new(SimulatedClock::new(START_SECS)));
-    ready(&store).await;
+async fn a_thousand_requests_that_prove_nothing_leave_nothing_in_redis() {
+    let Some((_server, store, _)) = served(&[]).await else { return };
     let size = async || {
         let size = store.store.servers.ask(Shard::of_journal(), Request::command("DBSIZE")).await;
         number(&size.unwrap()).unwrap()
     };
-    // Epochs are there, and what the probe wrote.
+    // The probe's key would expire meanwhile.
+    let probe = Request::command("DEL").arg(names::probe(link(&store).first_shard()));
+    store.store.servers.ask(Shard::of_journal(), probe).await.unwrap();
+    // Epochs are there.
     let before = size().await;
     assert!(before > 0);
-    for number in 0..20_000_u64 {
+    for number in 0..1_000_u64 {
         let agent = agent(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let hit = store.hit(client(), agent, TEN).await.unwrap();
         assert_eq!(hit, Metered::Counted { remaining: 9 });
@@ -46,12 +45,8 @@ async fn twenty_thousand_requests_that_prove_nothing_leave_nothing_in_redis() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_two_replicas_exactly_ten_proven_requests_an_hour_are_charged() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let clock = Arc::new(SimulatedClock::new(START_SECS));
-    let stores = [(), ()].map(|()| Arc::new(open(options(&server.url()), &clock)));
-    for store in &stores {
-        ready(store).await;
-    }
+    let Some((server, one, clock)) = served(&[]).await else { return };
+    let stores = [Arc::new(one), Arc::new(opened(options(&server.url()), &clock).await)];
     let mut requests = JoinSet::new();
     for number in 0..40 {
         let store = Arc::clone(&stores[number % 2]);

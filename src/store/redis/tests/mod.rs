@@ -4,18 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::task::{block_in_place, yield_now};
-use tokio::time::timeout;
-
 use crate::domain::redis_url::RedisUrl;
 use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::Store;
-use crate::store::contract::{Bench, store_contract};
+use crate::ports::store::{Admission, Proof, Scope, Store};
+use crate::store::contract::{MANY, agent, claim, digest, until};
 use crate::store::redis::findings::Told;
+use crate::store::redis::link::Link;
 use crate::store::redis::options::{Options, SentinelLogin, Shared, TlsFiles};
 use crate::store::redis::scripts::Scripts;
+use crate::store::redis::servers::Layout;
 use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::{RunningRedisStore, certificates};
 use crate::telemetry::metrics::Metrics;
@@ -27,6 +25,7 @@ mod crashes;
 mod differential;
 mod faults;
 mod findings;
+mod kept;
 mod meters;
 mod nearby;
 mod others;
@@ -48,9 +47,7 @@ const AHEAD_SECS: u64 = 60;
 /// Signatures from here on can't have been used before the first epoch.
 const SIGNED_SECS: u64 = START_SECS + AHEAD_SECS + 1;
 
-/// Longer than anything takes on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(20);
-
+/// With limits that a busy machine keeps. A store that meets a fault may have shorter ones.
 fn options(url: &str) -> Options {
     Options {
         url: RedisUrl::parse(url).unwrap(),
@@ -59,10 +56,14 @@ fn options(url: &str) -> Options {
         tls: TlsFiles::default(),
         timeout: Duration::from_secs(10),
         wait_replicas: 0,
-        wait_timeout: Duration::from_secs(1),
+        wait_timeout: Duration::from_secs(10),
         nonce_retention_secs: DAY_SECS,
         max_ahead_secs: AHEAD_SECS,
     }
+}
+
+fn clock() -> Arc<SimulatedClock> {
+    Arc::new(SimulatedClock::new(START_SECS))
 }
 
 /// A store whose scripts take their time from the clock.
@@ -79,35 +80,57 @@ fn open(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
     RunningRedisStore::on(shared).unwrap()
 }
 
-/// A failover: a Sentinel that was itself held up for 2 s does nothing for the next 30.
-const FAILOVER_TIME_MAX: Duration = Duration::from_secs(75);
+/// Such a store, which works.
+async fn opened(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
+    let store = open(options, clock);
+    ready(&store).await;
+    store
+}
+
+/// A server with further arguments, a store there that works, and the store's clock.
+async fn served(arguments: &[&str]) -> Option<(RedisServer, RunningRedisStore, Arc<SimulatedClock>)> {
+    let (server, clock) = (RedisServer::start(arguments).await?, clock());
+    let store = opened(options(&server.url()), &clock).await;
+    Some((server, store, clock))
+}
 
 /// Waits until the store works.
 async fn ready(store: &RunningRedisStore) {
-    ready_within(PATIENCE, store).await;
+    until("the store works", async || store.probe().await.ok()).await;
 }
 
-async fn ready_within(time_max: Duration, store: &RunningRedisStore) {
-    let works = async {
-        while store.probe().await.is_err() {
-            yield_now().await;
-        }
-    };
-    let in_time = timeout(time_max, works).await;
-    assert!(in_time.is_ok(), "{:?}", store.probe().await);
+/// How often the store has connected, or has failed to.
+fn connects(store: &RunningRedisStore, outcome: &str) -> u64 {
+    store.store.shared.metrics.store_connects.with_label_values(&[outcome]).get()
 }
 
-fn bench() -> Option<Bench> {
-    let server = RedisServer::start(&[])?;
-    let clock = Arc::new(SimulatedClock::new(START_SECS));
-    let store = open(options(&server.url()), &clock);
-    block_in_place(|| Handle::current().block_on(ready(&store)));
-    Some(Bench {
-        store: Arc::new(store),
-        advance_secs: Box::new(move |secs| clock.advance_secs(secs)),
-        signed_at_secs: SIGNED_SECS,
-        _keep: Box::new(server),
-    })
+/// Waits until a connection has been tried and has failed.
+async fn refused(store: &RunningRedisStore) {
+    until("no connection", async || (connects(store, "failed") > 0).then_some(())).await;
 }
 
-store_contract!(bench);
+/// Waits until the store has connected more often than this.
+async fn connected_after(store: &RunningRedisStore, before: u64) {
+    until("another connection", async || (connects(store, "connected") > before).then_some(())).await;
+}
+
+/// The one server that the store is at.
+fn link(store: &RunningRedisStore) -> &Arc<Link> {
+    let Layout::One(link) = &store.store.servers.layout else { panic!("several servers") };
+    link
+}
+
+/// Asks for agent 1 with a key; nothing: a fault.
+async fn by_key(store: &RunningRedisStore, number: u64) -> Option<Admission> {
+    store.admit(agent(1), &Scope::Api, MANY, &Proof::Key(digest(number))).await.ok()
+}
+
+/// The same with a signature.
+async fn by_nonce(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> Option<Admission> {
+    let proof = Proof::Nonce(claim(nonce, signed_at_secs));
+    store.admit(agent(1), &Scope::Api, MANY, &proof).await.ok()
+}
+
+fn is_admitted(admission: Option<Admission>) -> bool {
+    matches!(admission, Some(Admission::Admitted { .. }))
+}

@@ -1,50 +1,58 @@
-//! The oldest Redis that is supported, and Valkey: every test of this store over each of them, by running the tests'
-//! program once more with another server named.
+//! The oldest Redis that is supported, and Valkey: the contract, what may differ between servers, and one cluster over
+//! each of them, by running the tests' program once more with another server named.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use crate::store::redis::tests::server::{PROGRAM_VARIABLE, REQUIRED_VARIABLE, is_installed, is_missing};
 
-/// Where this module's tests are, which must not run themselves again.
-const OTHERS: &str = "store::redis::tests::others::";
+/// The tests that run over each.
+const TOPICS: [&str; 6] =
+    ["kept::", "differential::", "crashes::", "real::", "roles::", "cluster::a_cluster_keeps_the_contract"];
 
-/// Fewer tests than this store has would be a mistake in what is run here.
-const TESTS_MIN: usize = 40;
+/// Runs tests of the Redis store in a process of its own, which must have a server or may do without one.
+fn run(server: &Path, topics: &[&str], without: &[&str], required: bool) -> Output {
+    let mut tests = Command::new(std::env::current_exe().unwrap());
+    tests.args(topics.iter().map(|topic| format!("store::redis::tests::{topic}")));
+    tests.args(without.iter().flat_map(|topic| ["--skip", *topic]));
+    tests.env(PROGRAM_VARIABLE, server).env(REQUIRED_VARIABLE, if required { "1" } else { "0" });
+    tests.output().unwrap()
+}
 
-/// Runs every test of the store over a server, but those whose names begin with one of `without`.
+/// Runs the topics over a server, but tests whose names hold one of `without`.
 #[track_caller]
-fn every_test_passes_over(server: &str, without: &[&str]) {
-    let program = server_at(server);
+fn topics_pass_over(server: &str, without: &[&str]) {
+    // Where `scripts/other-servers` puts it.
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/servers").join(server);
     if !is_installed(program.as_os_str()) {
         return is_missing(program.as_os_str());
     }
-    let mut tests = Command::new(std::env::current_exe().unwrap());
-    tests.args(["store::redis::", "--test-threads", "4", "--skip", OTHERS]);
-    for name in without {
-        tests.args(["--skip", name]);
-    }
-    let done = tests.env(PROGRAM_VARIABLE, &program).env(REQUIRED_VARIABLE, "1").output().unwrap();
+    let done = run(&program, &TOPICS, without, true);
     let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{}: {said}", program.display());
-    let passed = said.split_once("test result: ok. ").and_then(|(_, rest)| rest.split(' ').next());
-    let passed: usize = passed.unwrap().parse().unwrap();
-    assert!(passed >= TESTS_MIN, "{said}");
-}
-
-/// Where `scripts/other-servers` puts a server.
-fn server_at(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/servers").join(path)
+    assert!(done.status.success(), "{server}: {said}");
+    for topic in TOPICS {
+        let has_passed = |line: &str| line.contains(&format!("::{topic}")) && line.ends_with("... ok");
+        assert!(said.lines().any(has_passed), "{topic} did not run: {said}");
+    }
 }
 
 #[test]
-fn every_test_of_the_store_passes_over_redis_6_2() {
+fn redis_6_2_keeps_the_contract() {
     // That program is built without TLS, which is no matter of the version.
-    let of_tls = ["store::redis::tests::real::tls_", "store::redis::tests::secured::"];
-    every_test_passes_over("redis-6.2/redis-server", &of_tls);
+    topics_pass_over("redis-6.2/redis-server", &["real::tls_"]);
 }
 
 #[test]
-fn every_test_of_the_store_passes_over_valkey_8() {
-    every_test_passes_over("valkey-8/valkey-server", &[]);
+fn valkey_8_keeps_the_contract() {
+    topics_pass_over("valkey-8/valkey-server", &[]);
+}
+
+#[test]
+fn a_server_that_is_not_installed_is_said_and_fails_where_servers_are_required() {
+    let run = |required| run(Path::new("/nowhere/redis-server"), &["findings::"], &[], required);
+    let skipped = run(false);
+    assert!(skipped.status.success());
+    let said = String::from_utf8_lossy(&skipped.stderr);
+    assert!(said.contains("skipped: /nowhere/redis-server is not installed"), "{said}");
+    assert!(!run(true).status.success());
 }

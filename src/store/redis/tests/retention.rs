@@ -1,38 +1,26 @@
 //! Settings of nonces that change, or differ between replicas: nobody uses a nonce twice because somebody else kept it for
 //! a shorter time.
 
-use std::sync::Arc;
-
-use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
-use crate::store::contract::{MANY, agent, claim, key};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, Store};
+use crate::store::contract::{agent, claim, key};
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::answers::number;
 use crate::store::redis::names::{self, Shard};
 use crate::store::redis::options::Options;
 use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::server::RedisServer;
-use crate::store::redis::tests::{AHEAD_SECS, SIGNED_SECS, START_SECS, open, options, ready};
+use crate::store::redis::tests::{
+    AHEAD_SECS, SIGNED_SECS, START_SECS, by_nonce, clock, is_admitted, opened, options, served,
+};
 
 /// As small as they may be where signatures are good for 5 s and lie at most 2 s ahead.
 fn brief(server: &RedisServer) -> Options {
     Options { nonce_retention_secs: 7, max_ahead_secs: 2, ..options(&server.url()) }
 }
 
-async fn store(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
-    let store = open(options, clock);
-    ready(&store).await;
-    store
-}
-
-async fn by_nonce(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> Admission {
-    let proof = Proof::Nonce(claim(nonce, signed_at_secs));
-    store.admit(agent(1), &Scope::Api, MANY, &proof).await.unwrap()
-}
-
 /// Uses a nonce, and says for how many seconds Redis remembers it.
 async fn used(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> u64 {
-    assert!(admitted(by_nonce(store, nonce, signed_at_secs).await));
+    assert!(is_admitted(by_nonce(store, nonce, signed_at_secs).await));
     let name = names::nonce(agent(1), claim(nonce, 0).nonce);
     let left = Request::command("PTTL").arg(name);
     let left = store.store.servers.ask(Shard::of_agent(agent(1)), left).await.unwrap();
@@ -45,17 +33,13 @@ async fn forget(store: &RunningRedisStore, nonce: u64) {
     store.store.servers.ask(Shard::of_agent(agent(1)), delete).await.unwrap();
 }
 
-fn admitted(admission: Admission) -> bool {
-    matches!(admission, Admission::Admitted { .. })
-}
-
 #[tokio::test]
 async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
     // Before it is forgotten, in the moment when it is, and after.
     for pause_secs in [0, 1, 6, 7, 8, 100] {
-        let Some(server) = RedisServer::start(&[]) else { return };
-        let clock = Arc::new(SimulatedClock::new(START_SECS));
-        let before = store(brief(&server), &clock).await;
+        let Some(server) = RedisServer::start(&[]).await else { return };
+        let clock = clock();
+        let before = opened(brief(&server), &clock).await;
         clock.advance_secs(3);
         let signed_secs = START_SECS + 3;
         let kept_secs = used(&before, 1, signed_secs).await;
@@ -63,29 +47,29 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
         drop(before);
 
         clock.advance_secs(pause_secs);
-        let after = store(options(&server.url()), &clock).await;
+        let after = opened(options(&server.url()), &clock).await;
         for round in 0..10 {
             if pause_secs + round >= kept_secs {
                 forget(&after, 1).await;
             }
-            assert_eq!(by_nonce(&after, 1, signed_secs).await, Admission::NonceUsed, "{pause_secs}");
+            assert_eq!(by_nonce(&after, 1, signed_secs).await, Some(Admission::NonceUsed), "{pause_secs}");
             let change = KeyChange::Rotate(key(1));
             let changed = after.change_key(agent(1), claim(1, signed_secs), change).await.unwrap();
             assert_eq!(changed, KeyChanged::NonceUsed, "{pause_secs}");
             clock.advance_secs(1);
         }
-        // What could not have been used under the old settings is not held against anybody.
+        // Signatures that the old settings could not have admitted are good.
         let now_secs = START_SECS + 3 + pause_secs + 10;
-        assert!(admitted(by_nonce(&after, 2, now_secs + AHEAD_SECS).await));
+        assert!(is_admitted(by_nonce(&after, 2, now_secs + AHEAD_SECS).await));
     }
 }
 
 #[tokio::test]
 async fn replicas_with_different_settings_refuse_what_any_of_them_has_used() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let clock = Arc::new(SimulatedClock::new(START_SECS));
-    let short = store(brief(&server), &clock).await;
-    let long = store(options(&server.url()), &clock).await;
+    let Some(server) = RedisServer::start(&[]).await else { return };
+    let clock = clock();
+    let short = opened(brief(&server), &clock).await;
+    let long = opened(options(&server.url()), &clock).await;
     clock.advance_secs(AHEAD_SECS + 1);
     let kept_secs = [used(&short, 1, SIGNED_SECS).await, used(&long, 2, SIGNED_SECS).await];
     let mut passed_secs = 0;
@@ -99,45 +83,44 @@ async fn replicas_with_different_settings_refuse_what_any_of_them_has_used() {
         }
         for store in [&short, &long] {
             for nonce in [1, 2] {
-                assert_eq!(by_nonce(store, nonce, SIGNED_SECS).await, Admission::NonceUsed, "{pause_secs}");
+                assert_eq!(
+                    by_nonce(store, nonce, SIGNED_SECS).await,
+                    Some(Admission::NonceUsed),
+                    "{pause_secs}"
+                );
             }
         }
     }
     let now_secs = SIGNED_SECS + 6 + 1 + 1 + 200 + 3_600 + 80_000;
-    assert!(admitted(by_nonce(&short, 3, now_secs).await), "each goes on serving");
-    assert!(admitted(by_nonce(&long, 4, now_secs - 300).await));
+    assert!(is_admitted(by_nonce(&short, 3, now_secs).await), "each goes on serving");
+    assert!(is_admitted(by_nonce(&long, 4, now_secs - 300).await));
 }
 
 #[tokio::test]
 async fn one_that_lets_timestamps_lie_far_ahead_is_not_deceived_by_an_epoch_that_another_began() {
-    let Some(mut server) = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]) else {
-        return;
-    };
-    let clock = Arc::new(SimulatedClock::new(START_SECS));
-    let long = store(options(&server.url()), &clock).await;
+    let durable = ["--appendonly", "yes", "--appendfsync", "always"];
+    let Some((mut server, long, clock)) = served(&durable).await else { return };
     clock.advance_secs(10);
     let far_secs = START_SECS + 10 + AHEAD_SECS;
-    assert!(admitted(by_nonce(&long, 1, far_secs + 1).await));
+    assert!(is_admitted(by_nonce(&long, 1, far_secs + 1).await));
     drop(long);
-    server.restart();
+    server.restart().await;
     // The nonce is gone, say: Redis died before it was written.
-    let short = store(brief(&server), &clock).await;
+    let short = opened(brief(&server), &clock).await;
     forget(&short, 1).await;
     let epoch = Request::command("HGET").arg(names::epoch(Shard::of_agent(agent(1)))).arg("since");
     let since = short.store.servers.ask(Shard::of_agent(agent(1)), epoch).await.unwrap();
     assert_eq!(since, redis::Value::BulkString((far_secs + 1).to_string().into_bytes()));
-    assert_eq!(by_nonce(&short, 1, far_secs).await, Admission::NonceUsed);
+    assert_eq!(by_nonce(&short, 1, far_secs).await, Some(Admission::NonceUsed));
 }
 
 #[tokio::test]
 async fn an_epoch_of_a_release_that_did_not_say_how_long_it_kept_nonces_is_begun_anew() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let clock = Arc::new(SimulatedClock::new(START_SECS));
-    let store = store(options(&server.url()), &clock).await;
+    let Some((_server, store, clock)) = served(&[]).await else { return };
     let forget =
         Request::command("HDEL").arg(names::epoch(Shard::of_agent(agent(1)))).arg(&["ahead", "kept"]);
     store.store.servers.ask(Shard::of_agent(agent(1)), forget).await.unwrap();
     clock.advance_secs(10);
-    assert_eq!(by_nonce(&store, 1, SIGNED_SECS).await, Admission::NonceUsed);
-    assert!(admitted(by_nonce(&store, 2, SIGNED_SECS + 10).await));
+    assert_eq!(by_nonce(&store, 1, SIGNED_SECS).await, Some(Admission::NonceUsed));
+    assert!(is_admitted(by_nonce(&store, 2, SIGNED_SECS + 10).await));
 }

@@ -1,23 +1,42 @@
 //! Real servers for tests: each listens on a loopback address of its own, has a folder of its own, and ends with the
-//! test's process, whatever becomes of that.
+//! test's process, whatever becomes of that. None is believed before it has said that it is the child that was started.
 
 use std::ffi::{OsStr, OsString};
+use std::io::{Write, stderr};
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
+    Value,
+};
 use tempfile::TempDir;
+use tokio::task::{LocalSet, spawn_local};
 
 use crate::domain::redis_url::RedisHost;
+use crate::store::contract::{PATIENCE, until};
+use crate::store::redis::certificates;
+use crate::store::redis::house::Info;
+use crate::store::redis::options::TlsFiles;
 use crate::store::redis::tests::watched::Watched;
 
 #[path = "../../../../tests/support/loopback.rs"]
 mod loopback;
 
-/// Names another program than the distribution's `redis-server`; `others.rs` runs all tests over such.
+/// Names another program than the distribution's `redis-server`; `others.rs` runs tests over such.
 pub(super) const PROGRAM_VARIABLE: &str = "TIERGATE_REDIS_SERVER";
 
 /// Set to 1 where a server that is not installed is a failure, and no reason to skip a test.
 pub(super) const REQUIRED_VARIABLE: &str = "TIERGATE_REQUIRE_SERVERS";
+
+/// How a server's administrator logs in.
+#[derive(Clone, Default)]
+pub(super) struct Admin {
+    /// Not the default where the server speaks TLS alone.
+    pub(super) tls: TlsFiles,
+    pub(super) password: Option<&'static str>,
+}
 
 /// A running server.
 pub(super) struct RedisServer {
@@ -25,63 +44,94 @@ pub(super) struct RedisServer {
     pub(super) host: RedisHost,
     arguments: Vec<String>,
     folder: TempDir,
+    admin: Admin,
 }
+
+/// A server whose time stands still until this is dropped.
+pub(super) struct Frozen<'a>(&'a RedisServer);
 
 impl RedisServer {
     /// Starts a server with further arguments, in which `{ip}` is its address; or says that there is none to start.
-    pub(super) fn start(arguments: &[&str]) -> Option<Self> {
-        Self::start_at(own_ip(), arguments)
+    pub(super) async fn start(arguments: &[&str]) -> Option<Self> {
+        Self::start_at(own_ip(), arguments, Admin::default()).await
     }
 
-    /// The same at an address that is known before.
-    pub(super) fn start_at(ip: Ipv4Addr, arguments: &[&str]) -> Option<Self> {
+    /// The same at an address that is known before, with another login.
+    pub(super) async fn start_at(ip: Ipv4Addr, arguments: &[&str], admin: Admin) -> Option<Self> {
         let ip = ip.to_string();
-        let common = ["--bind", &ip, "--port", "6379", "--save", ""];
-        let further = arguments.iter().map(|argument| argument.replace("{ip}", &ip));
-        let arguments = common.iter().map(|argument| (*argument).to_owned()).chain(further).collect();
-        Self::run(RedisHost { host: ip, port: 6_379 }, arguments, tempfile::tempdir().unwrap())
+        // A replica that comes is served at once, and not after five seconds.
+        let common = ["--bind", &ip, "--port", "6379", "--save", "", "--repl-diskless-sync-delay", "0"];
+        let arguments =
+            common.iter().chain(arguments).map(|argument| argument.replace("{ip}", &ip)).collect();
+        Self::run(RedisHost { host: ip, port: 6_379 }, arguments, tempfile::tempdir().unwrap(), admin).await
+    }
+
+    /// A replica of it, which has everything.
+    pub(super) async fn replica(&self) -> Self {
+        let more = ["--replicaof", &self.host.host, "6379", "--replica-announce-ip", "{ip}"];
+        let replica = Self::start(&more).await.unwrap();
+        self.replicated().await;
+        replica
+    }
+
+    /// Waits until a replica has everything that was written so far.
+    pub(super) async fn replicated(&self) {
+        let mut connection = self.connected().await;
+        until("a replica is in step", async || {
+            // WAIT is about what was there at the command before it.
+            say(&mut connection, &["PING"]).await.unwrap();
+            (say(&mut connection, &["WAIT", "1", "100"]).await.unwrap() == Value::Int(1)).then_some(())
+        })
+        .await;
     }
 
     /// Starts a Sentinel that watches a master as "service", and decides alone.
-    pub(super) fn start_sentinel(master: &RedisHost) -> Option<Self> {
-        Self::start_sentinel_at(own_ip(), master, "")
+    pub(super) async fn start_sentinel(master: &RedisHost) -> Option<Self> {
+        Self::start_sentinel_at(own_ip(), master, "", Admin::default()).await
     }
 
-    /// The same at an address that is known before, with further lines in its file.
-    pub(super) fn start_sentinel_at(ip: Ipv4Addr, master: &RedisHost, lines: &str) -> Option<Self> {
+    /// The same at an address that is known before, with further lines in its file and another login.
+    pub(super) async fn start_sentinel_at(
+        ip: Ipv4Addr,
+        master: &RedisHost,
+        lines: &str,
+        admin: Admin,
+    ) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sentinel.conf");
         let RedisHost { host, port } = master;
         let text = format!(
             "bind {ip}\nport 26379\nsentinel monitor service {host} {port} 1\n\
-             sentinel down-after-milliseconds service 300\nsentinel failover-timeout service 3000\n\
+             sentinel down-after-milliseconds service 10000\nsentinel failover-timeout service 10000\n\
              {lines}"
         );
         std::fs::write(&file, text).unwrap();
         let arguments = vec![file.to_str().unwrap().to_owned(), "--sentinel".to_owned()];
-        Self::run(RedisHost { host: ip.to_string(), port: 26_379 }, arguments, folder)
+        let host = RedisHost { host: ip.to_string(), port: 26_379 };
+        let sentinel = Self::run(host, arguments, folder, admin).await?;
+        // A Sentinel that was itself held up for 2 s does nothing for the next 30, and asks for replicas every 10 s. Those
+        // that can't be told otherwise take so long.
+        let calm = ["SENTINEL", "DEBUG", "TILT-TRIGGER", "3600000", "INFO-PERIOD", "1000"];
+        let _ = say(&mut sentinel.connected().await, &calm).await;
+        Some(sentinel)
     }
 
-    fn run(host: RedisHost, arguments: Vec<String>, folder: TempDir) -> Option<Self> {
+    async fn run(host: RedisHost, arguments: Vec<String>, folder: TempDir, admin: Admin) -> Option<Self> {
         if !is_installed(&program()) {
             is_missing(&program());
             return None;
         }
         let process = run(&folder, &arguments);
-        Some(Self { process, host, arguments, folder })
+        let server = Self { process, host, arguments, folder, admin };
+        server.connected().await;
+        Some(server)
     }
 
     /// Kills it as with `kill -9`, and starts it again on the same address and folder.
-    pub(super) fn restart(&mut self) {
+    pub(super) async fn restart(&mut self) {
         self.kill();
         self.process = run(&self.folder, &self.arguments);
-    }
-
-    /// Starts it again with more arguments.
-    pub(super) fn instead(mut self, arguments: &[&str]) -> Self {
-        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-        self.restart();
-        self
+        self.connected().await;
     }
 
     /// Kills it as with `kill -9`.
@@ -89,16 +139,67 @@ impl RedisServer {
         self.process.kill();
     }
 
-    /// Stops its time, or lets it go on.
-    pub(super) fn freeze(&self, frozen: bool) {
-        let signal = if frozen { "-STOP" } else { "-CONT" };
+    /// Stops its time.
+    pub(super) fn freeze(&self) -> Frozen<'_> {
+        self.signal("-STOP");
+        Frozen(self)
+    }
+
+    fn signal(&self, signal: &str) {
         let done = Command::new("kill").args([signal, &self.process.pid.to_string()]).status().unwrap();
         assert!(done.success());
+    }
+
+    /// A connection of its administrator, to the very child that was started.
+    pub(super) async fn connected(&self) -> MultiplexedConnection {
+        let (client, child) = (self.client(), self.process.pid.to_string());
+        let patient = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        let what = format!("{} answers", self.host);
+        let (connection, process) = until(&what, async || {
+            let connected = client.get_multiplexed_async_connection_with_config(&patient).await;
+            let mut connection = connected.ok()?;
+            let said: String = redis::cmd("INFO").arg("SERVER").query_async(&mut connection).await.ok()?;
+            Some((connection, Info::read(&said).value("process_id").to_owned()))
+        })
+        .await;
+        assert_eq!(process, child, "another process answers at {}", self.host);
+        connection
+    }
+
+    fn client(&self) -> Client {
+        let Admin { tls, password } = &self.admin;
+        let (certificates, RedisHost { host, port }) = (certificates(tls).unwrap(), self.host.clone());
+        let address = match &certificates {
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            None => ConnectionAddr::Tcp(host, port),
+        };
+        let login = RedisConnectionInfo::default();
+        let login = password.map_or(login.clone(), |password| login.set_password(password));
+        let info = address.into_connection_info().unwrap().set_redis_settings(login);
+        match certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates),
+            None => Client::open(info),
+        }
+        .unwrap()
     }
 
     pub(super) fn url(&self) -> String {
         format!("redis://{}", self.host)
     }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.signal("-CONT");
+    }
+}
+
+/// Says something to a server.
+pub(super) async fn say(connection: &mut MultiplexedConnection, words: &[&str]) -> RedisResult<Value> {
+    let (name, rest) = words.split_first().unwrap();
+    redis::cmd(name).arg(rest).query_async(connection).await
 }
 
 /// The server's program.
@@ -116,7 +217,8 @@ pub(super) fn is_missing(program: &OsStr) {
     let program = program.display();
     let required = std::env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "1");
     assert!(!required, "{program} is not installed; scripts/test-servers installs it");
-    eprintln!("skipped: {program} is not installed");
+    // The harness keeps from the reader what a test that passes says through `eprintln!`.
+    let _ = writeln!(stderr(), "skipped: {program} is not installed");
 }
 
 fn run(folder: &TempDir, arguments: &[String]) -> Watched {
@@ -128,4 +230,15 @@ fn run(folder: &TempDir, arguments: &[String]) -> Watched {
 /// A loopback address that nobody else uses.
 pub(super) fn own_ip() -> Ipv4Addr {
     loopback::own_ip()
+}
+
+#[tokio::test]
+async fn another_server_at_the_same_address_is_not_taken_for_the_child_that_was_started() {
+    let Some(other) = RedisServer::start(&[]).await else { return };
+    let ip = other.host.host.parse().unwrap();
+    let started = async move { RedisServer::start_at(ip, &[], Admin::default()).await.is_some() };
+    let ended = LocalSet::new().run_until(async { spawn_local(started).await }).await;
+    let panic = ended.unwrap_err().into_panic();
+    let said = panic.downcast_ref::<String>().unwrap();
+    assert!(said.contains("another process answers"), "{said}");
 }
