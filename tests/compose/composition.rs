@@ -1,4 +1,4 @@
-//! Reads `compose.yaml`: what each service runs, mounts, is told in secret, and opens.
+//! Reads `compose.yaml`: the command, mounts, secrets and ports of each service.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// What is composed.
+/// The services of `compose.yaml`.
 pub(crate) struct Composition {
     pub(crate) folder: PathBuf,
     pub(crate) services: BTreeMap<String, Service>,

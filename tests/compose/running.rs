@@ -40,7 +40,7 @@ const LIMITS: &str =
 /// How far ahead a signature may be: with an empty Redis only those are accepted that can't have been used before.
 const MAX_AHEAD_SECS: u64 = 60;
 
-/// Who owns the development chain's agents 1 to 4, whose tiers are their numbers.
+/// Owners of the development chain's agents 1 to 4, whose tiers are their numbers.
 pub(crate) const SAMPLE_OWNERS: [Account; 4] = [
     ALICE,
     BOB,
@@ -196,13 +196,13 @@ impl Running {
         samples.sum("tiergate_gateway_requests_total", &["outcome=\"forwarded\""])
     }
 
-    /// What the balancer says of itself; 0 while it does not listen.
+    /// The status of the balancer's own check; 0 while it does not listen.
     pub(crate) fn balancer_health(&self) -> u16 {
         let client = self.try_client(own_ip(), "balancer", BALANCER_HEALTH);
         client.map_or(0, |mut client| client.get("/healthz", &[]).status)
     }
 
-    /// One client that asks until it is told to stop, one request after the other, and comes back when its connection
+    /// One client that asks until it is stopped, one request after the other, and comes back when its connection
     /// breaks.
     pub(crate) fn hammer(&self, key: &str, load: &Load, stop: &Stop) {
         let ip = own_ip();
@@ -219,7 +219,7 @@ impl Running {
     }
 }
 
-/// What becomes of many requests while something happens.
+/// Counts of requests while something happens.
 #[derive(Default)]
 pub(crate) struct Load {
     pub(crate) asked: AtomicUsize,
@@ -254,7 +254,7 @@ pub(crate) fn terminate(pid: u32) {
     assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
 }
 
-/// Whether a program is there. Where it has to be, a missing one is a failure.
+/// True when a program is installed. Where it must be, a missing one is a failure.
 pub(crate) fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     let required = std::env::var("TIERGATE_REQUIRE_SERVERS").is_ok_and(|value| value == "1");

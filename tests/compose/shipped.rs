@@ -1,4 +1,4 @@
-//! What the files of `conf/compose` say of each other: names, ports, addresses and paths.
+//! The files of `conf/compose` agree with each other: names, ports, addresses and paths.
 
 use std::fs;
 use std::path::Path;

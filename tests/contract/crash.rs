@@ -39,7 +39,7 @@ enum Step {
     Verify,
 }
 
-/// What one agent's owner was told.
+/// The answers that one agent's owner got.
 struct Diary {
     agent: Agent,
     steps: u64,
@@ -107,7 +107,7 @@ impl Diary {
         let has_key = service.status(&self.agent.text()).success(200)["hasKey"] == json!(true);
         let works = self.key.as_ref().map(|key| service.verify(key).status);
         match (self.unanswered.take(), works) {
-            // Nothing was under way that could have changed the key.
+            // No request was under way that could have changed the key.
             (None | Some(Step::Verify | Step::Generate), Some(status)) => {
                 assert_eq!((status, has_key), (200, true))
             }

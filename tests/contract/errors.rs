@@ -1,4 +1,4 @@
-//! What all errors have in common, and those that the contract's table does not have.
+//! Errors that the contract's table does not have: unknown paths, wrong methods, bodies that are too large.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What happens on the chain shows in the verification within two polls, and an agent in use costs no call.
+//! A change on the chain shows in the verification within two polls, and an agent in use costs no call.
 //!
 //! How soon is counted in polls that the service has completed, not in time.
 
@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_thousand_verifications_of_cached_agents_cost_no_call,
     a_follower_that_hears_nothing_vouches_for_nothing,
     a_follower_whose_node_hangs_is_lost_until_it_answers,
-    a_node_without_logs_is_told_of_in_three_places_and_profiles_stay_fresh,
+    a_node_without_logs_is_reported_in_three_places_and_profiles_stay_fresh,
     a_chain_that_comes_late_makes_ready_and_is_followed,
 ];
 
@@ -38,7 +38,7 @@ pub(crate) const EVENTS: &[Case<World>] = cases![
     a_changed_uri_shows_within_two_polls,
 ];
 
-/// What the development chain can't do.
+/// Reorganizations, which the development chain can't make.
 pub(crate) const ON_A_REAL_NODE: &[Case<World>] =
     cases![a_reorganization_that_takes_stake_and_ownership_back_is_followed];
 
@@ -47,7 +47,7 @@ fn settings(settings: Settings) -> Settings {
     settings.set("tiers.requests_per_minute", vec![1_000_000; 4]).set("keys.requests_per_hour", 1_000)
 }
 
-/// Polls that confirmed the head they were told.
+/// Polls that confirmed a head.
 fn polls(service: &Service) -> f64 {
     let samples = service.samples();
     let of = |result| samples.sum("tiergate_follower_polls_total", &[result]);
@@ -284,12 +284,12 @@ fn a_follower_whose_node_hangs_is_lost_until_it_answers(world: &World) {
     until("it follows again", SOON, || (mode("following") == 1.0 && mode("lost") == 0.0).then_some(()));
 }
 
-fn a_node_without_logs_is_told_of_in_three_places_and_profiles_stay_fresh(world: &World) {
+fn a_node_without_logs_is_reported_in_three_places_and_profiles_stay_fresh(world: &World) {
     let relay = Relay::new(world.chain().node);
     relay.behave(Behaviour::Refuse("eth_getLogs", -32_601));
     let node = format!("http://{}", relay.address);
     let service = Service::start(settings(world.settings()).set("chain.rpc_urls", vec![node]));
-    let body = until("it is told", SOON, || {
+    let body = until("it is reported", SOON, || {
         let body = service.get("/readyz").success(200);
         body.get("degraded").is_some().then_some(body)
     });
@@ -352,7 +352,7 @@ fn a_reorganization_that_takes_stake_and_ownership_back_is_followed(world: &Worl
     let snapshot = chain.rpc("evm_snapshot", json!([]));
     scene.shows(|| chain.transfer(ALICE, BOB, scene.agent.id), |answer| owner(answer, &bob));
     warm(&scene.service, &scene.key);
-    // Nothing stands in their place: a rollback, which takes a poll more to believe.
+    // No blocks stand in their place: a rollback, which takes a poll more to believe.
     assert_eq!(chain.rpc("evm_revert", json!([snapshot])), json!(true));
     until("the rollback is followed", SOON, || owner(&scene.answer(), &alice).then_some(()));
     warm(&scene.service, &scene.key);

@@ -57,7 +57,7 @@ fn who_waits_as_long_as_retry_after_says_passes_and_nobody_before(world: &World)
             assert_eq!(answer.allowance(), (1, 0));
             return Some(());
         }
-        // Who waited that long passes; refusals in between do not make the wait longer.
+        // A client that waited that long passes; refusals in between do not make the wait longer.
         assert!(asked.as_secs() < retry_after, "{retry_after} s were waited, and: {}", answer.text());
         None
     });
@@ -225,7 +225,7 @@ fn forwarded_for_of_a_trusted_peer_names_the_client(world: &World) {
     let agent = world.agent(0);
     let via = |forwarded: &[&str]| revoke_via(&service, &agent, forwarded);
     for left in (0..10).rev() {
-        // What stands left of the first untrusted hop was written by anybody.
+        // Anybody may have written the part left of the first untrusted hop.
         let forged = format!("198.51.100.{left}, 203.0.113.1, 10.0.0.{left}");
         assert_eq!(via(&[&forged]).allowance(), (10, left));
     }

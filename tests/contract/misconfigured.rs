@@ -25,7 +25,7 @@ pub(crate) const NODES: &[Case<World>] = cases![
     absurdly_long_texts_are_cut_to_16_kib,
 ];
 
-/// Nothing was ever deployed here.
+/// An address where no contract was ever deployed.
 const NOWHERE: Address = address!("0x00000000000000000000000000000000DeaDBeef");
 
 fn an_address_without_code_is_503_and_not_ready_never_404(world: &World) {
@@ -57,7 +57,7 @@ fn an_address_without_code_is_503_and_not_ready_never_404(world: &World) {
     }
 }
 
-/// Nothing is asked here but whether the process lives: neither readiness nor metrics, which look at the chain too.
+/// Only liveness is asked before the line is there: readiness and metrics look at the chain too.
 fn an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_asks(world: &World) {
     let key = "chain.contracts.reputation";
     let service = Service::start_unready(world.settings().at(key, NOWHERE));

@@ -26,7 +26,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 /// `signature.chain_id`, as a node writes it.
 const OURS: &str = "0x1f44";
 
-/// A node on another chain is asked which one, and nothing else: the words of the first one are those that are told.
+/// A node on another chain is asked for its chain id, and nothing else.
 const ANOTHER: &str = "0x1";
 
 /// A key in each place; the last is the user info as basic authentication writes it.

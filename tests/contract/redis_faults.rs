@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret,
 ];
 
-/// What the limited agent may ask for in a minute, which is longer than a case lasts.
+/// The limited agent's requests in a minute, which is longer than a case lasts.
 const LIMIT: u32 = 16;
 
 /// Two replicas of the service, and agents in every state that a fault could mix up.

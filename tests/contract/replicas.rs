@@ -71,7 +71,7 @@ fn at_once_exactly_the_limit_passes_at_both_together(world: &World) {
     assert_eq!(left, (0..16).collect::<Vec<_>>(), "each place was given once");
 }
 
-/// What was left after each request that passed.
+/// The requests that were left after each one that passed.
 fn ask_ten_times(service: &Service, key: &str) -> Vec<u32> {
     let mut connection: Connection = service.connect();
     let answers = (0..10).map(|_| connection.post("/verify", &json!({ "apiKey": key })).unwrap());

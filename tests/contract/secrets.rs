@@ -59,7 +59,7 @@ fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: 
             service.signed(endpoint, &body);
         }
     }
-    // What is no HTTP is not quoted either, and neither is what a node says.
+    // Malformed requests and the words of nodes are not quoted either.
     let mut connection = service.connect();
     connection.write(format!("POST /verify HTTP/1.1\r\nX {key}\0: {stranger}\r\n\r\n").as_bytes()).unwrap();
     connection.rest();

@@ -28,7 +28,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 
 const TOO_LARGE: &str = "115792089237316195423570985008687907853269984665640564039457584007913129639936";
 
-/// What is no numeric string, with its echo.
+/// Values that are no numeric strings, each with its echo.
 fn no_numbers() -> Vec<(Value, Value)> {
     let same = [
         Value::Null,

@@ -36,13 +36,13 @@ impl Upstreams {
         &self.addresses
     }
 
-    /// Whether the head of a request to this path has come.
+    /// True when the head of a request to this path has come.
     pub(crate) fn holds(&self, path: &str) -> bool {
         self.held.lock().unwrap().contains(path)
     }
 }
 
-/// What upstream `number` answers to a request.
+/// The answer of upstream `number` to a request.
 pub(crate) fn answer(number: usize, host: &str, path: &str) -> String {
     format!("{number} {host} {path}")
 }

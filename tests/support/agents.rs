@@ -15,7 +15,7 @@ pub(crate) const THRESHOLDS: [U256; 4] = [
     uint!(500_000_000_000_000_000_000_000_U256),
 ];
 
-/// What each tier may ask for in a minute, tiers 1 to 4.
+/// Requests a minute of tiers 1 to 4.
 pub(crate) const LIMITS: [u32; 4] = [1, 16, 166, 2_700];
 
 /// A minted agent.
@@ -53,7 +53,7 @@ impl Agent {
         self.id.to_string()
     }
 
-    /// What the owner would sign now.
+    /// A request of now, to be signed.
     pub(crate) fn draft(&self) -> Draft {
         Draft::new(self.id, self.owner, self.registry)
     }

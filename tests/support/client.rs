@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::support::time::unix_millis;
 use crate::support::wire::{Request, Wire, connect_from};
 
-/// What the service answered.
+/// An answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -152,7 +152,7 @@ impl Connection {
         if head_only { self.wire.head() } else { self.wire.try_answer() }
     }
 
-    /// What still comes until the other side closes.
+    /// Everything that comes until the other side closes.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         self.wire.rest()

@@ -1,4 +1,4 @@
-//! What the cases stand on: processes, a driver for the chain, an HTTP client and a signer, none of them the product's.
+//! Shared by the suites: processes, a driver for the chain, an HTTP client and a signer, none of them the product's.
 
 pub(crate) mod agents;
 pub(crate) mod chain;

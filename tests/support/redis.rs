@@ -118,7 +118,7 @@ impl Redis {
         &self.host
     }
 
-    /// Whether it has all that its master has.
+    /// True when it is in sync with its master.
     pub(crate) fn follows(&self) -> bool {
         let info: String = redis::cmd("INFO").query(&mut self.connect(0).unwrap()).unwrap();
         info.contains("master_link_status:up")
@@ -132,7 +132,7 @@ impl Redis {
         redis::cmd("WAIT").arg(1).arg(100).query(&mut connection).unwrap()
     }
 
-    /// Whether a Sentinel knows whom it could promote.
+    /// True when a Sentinel knows a replica that it could promote.
     pub(crate) fn knows_a_replica(&self) -> bool {
         let known = self.command(&["SENTINEL", "REPLICAS", "service"]);
         known.as_sequence().is_some_and(|replicas| !replicas.is_empty())

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::client::Connection;
 use crate::support::process::own_ip;
 
-/// What the node does with a call.
+/// How the node treats a call.
 #[derive(Debug, Clone)]
 pub(crate) enum Behaviour {
     /// Answers as the real node does.
@@ -39,7 +39,7 @@ pub(crate) struct Relay {
     open: Option<Open>,
 }
 
-/// What the connections of a relay share.
+/// State that the connections of a relay share.
 struct State {
     behaviour: Mutex<Behaviour>,
     changed: Condvar,

@@ -168,7 +168,7 @@ impl Service {
         Samples::parse(&self.metrics())
     }
 
-    /// What Prometheus would scrape.
+    /// The text that Prometheus scrapes.
     pub(crate) fn metrics(&self) -> String {
         let answer = Connection::open(self.admin).unwrap().send("GET", "/metrics", &[], None).unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());

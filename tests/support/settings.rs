@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use crate::support::chain::Contracts;
 
-/// What goes into the configuration file.
+/// The configuration file.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings(Table);
 

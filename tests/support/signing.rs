@@ -61,7 +61,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// What an owner signs now, with a nonce of its own.
+    /// A request of now, with a nonce of its own.
     pub(crate) fn new(agent: U256, signer: Account, registry: Address) -> Self {
         let domain = Eip712Domain {
             name: Some("Service Verification".into()),

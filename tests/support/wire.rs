@@ -61,7 +61,7 @@ impl Wire {
         Ok(Self { stream: Patient(stream), buffer: Vec::new() })
     }
 
-    /// Who the server sees as its peer.
+    /// The address that the server sees as its peer.
     pub(crate) fn own_address(&self) -> SocketAddr {
         self.stream.0.local_addr().unwrap()
     }
@@ -158,7 +158,7 @@ impl Wire {
         Ok(self.buffer.drain(..count).collect())
     }
 
-    /// What still comes until the server closes, which it must do.
+    /// Everything that comes until the server closes, which it must do.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         loop {

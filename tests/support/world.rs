@@ -68,7 +68,7 @@ impl World {
         Self::new(self.kind)
     }
 
-    /// Whether keys, nonces and limits are in a Redis.
+    /// True when the world is of this kind.
     pub(crate) fn is(&self, kind: Kind) -> bool {
         self.kind == kind
     }
@@ -85,7 +85,7 @@ impl World {
         self.service.get_or_init(|| Service::start(self.settings()))
     }
 
-    /// What the shared service is configured with, to be changed for a service of one's own. Each call is for a service
+    /// The shared service's settings, to be changed for a service of one's own. Each call is for a service
     /// with a store of its own.
     pub(crate) fn settings(&self) -> Settings {
         let settings = Settings::new(self.chain().node, &self.chain().contracts);
