@@ -19,6 +19,7 @@ use crate::chain::abi::{
 use crate::chain::fault::ReadError;
 use crate::chain::reader::{ChainReader, Lifetimes, Registries};
 use crate::chain::rpc::{Pool, PoolSettings};
+use crate::chain::tests::stopped_time::StoppedTime;
 use crate::domain::rpc_url::RpcUrl;
 use crate::ports::chain::ChainFault;
 use crate::ports::simulated::SimulatedClock;
@@ -32,7 +33,10 @@ pub(super) const STALENESS: Duration = Duration::from_secs(5);
 
 const LIFETIMES: Lifetimes = Lifetimes { poll_interval: LIFETIME, max_staleness: STALENESS };
 
-/// Long enough for any answer over loopback.
+/// The time limit of one call where nodes hang: several fit into the time of a read.
+pub(super) const SHORT: Duration = Duration::from_secs(1);
+
+/// The time limit of one call where no node hangs.
 pub(super) const PATIENT: Duration = Duration::from_secs(20);
 
 pub(super) const OWNER: Address = address!("0x70997970C51812dc3A010C7d01b50e0d17dc79C8");
@@ -58,7 +62,7 @@ pub(super) enum Reply {
     Http(u16, String),
     /// The connection is closed in the middle of an answer.
     CloseMidway,
-    /// Nothing ever comes.
+    /// No answer ever comes.
     Hang,
     /// An answer begins and does not end.
     HangMidway,
@@ -214,9 +218,9 @@ async fn write_reply(
         }
         Reply::HangMidway => {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\"").await?;
-            std::future::pending().await
+            return hang().await;
         }
-        Reply::Hang | Reply::Gated(..) => std::future::pending().await,
+        Reply::Hang | Reply::Gated(..) => return hang().await,
         Reply::Endless => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"result\":\"0x").await?;
             loop {
@@ -232,12 +236,18 @@ async fn write_reply(
     stream.shutdown().await
 }
 
+async fn hang() -> std::io::Result<()> {
+    StoppedTime::of_this_test().hangs();
+    std::future::pending().await
+}
+
 /// A reader, its clock and its metrics.
 pub(super) struct Bench {
     pub(super) reader: Arc<ChainReader>,
     pub(super) pool: Arc<Pool>,
     pub(super) clock: Arc<SimulatedClock>,
     pub(super) metrics: Metrics,
+    pub(super) time: Arc<StoppedTime>,
 }
 
 /// A reader of these registries through these nodes, whose latest blocks may be of any age.
@@ -268,7 +278,9 @@ pub(super) fn bench_judging(
     };
     let pool = Arc::new(Pool::new(&settings, clock.clone(), metrics.clone()).unwrap());
     let reader = ChainReader::new(Arc::clone(&pool), registries, LIFETIMES, clock.clone(), &metrics);
-    Bench { reader: Arc::new(reader), pool, clock, metrics }
+    let time = StoppedTime::of_this_test();
+    time.watch(&metrics, request_timeout);
+    Bench { reader: Arc::new(reader), pool, clock, metrics, time }
 }
 
 /// What went wrong.

@@ -18,6 +18,5 @@ mod fixture;
 mod redact;
 mod snapshot;
 mod survey;
-#[cfg(feature = "dev-chain")]
 #[cfg(test)]
 mod tests;

@@ -135,7 +135,7 @@ mod tests {
             let entries = Entries::new();
             (0..IN_USE).for_each(|agent| assert_eq!(used(&entries, agent, light), 0));
             let mut next = 0;
-            for round in 0..20 {
+            for round in 0..5 {
                 for _ in 0..1_000 {
                     next = (next + 1) % heavy_agents;
                     used(&entries, IN_USE + next, || heavy.clone());

@@ -1,12 +1,10 @@
 //! What becomes of the cache when the node fails the follower.
 
-use std::time::Duration;
-
 use alloy::primitives::U256;
 use serde_json::Value;
 
 use super::{Scene, id};
-use crate::chain::fixture::{LIFETIME, Reply};
+use crate::chain::fixture::{LIFETIME, Reply, SHORT};
 use crate::chain::follower::LOGS_RETRY_MICROS;
 use crate::dev::fixture::Registries;
 use crate::ports::chain::Chain;
@@ -121,18 +119,17 @@ async fn what_happened_in_a_silence_is_followed_when_it_ends() {
 
 #[tokio::test]
 async fn a_hung_node_costs_a_poll_its_time_limit() {
-    let scene = Scene::with_timeout(Duration::from_millis(200)).await;
+    let scene = Scene::with_timeout(SHORT).await;
     let mut pursuit = scene.follower.begin();
     pursuit.poll().await;
     scene.play(|_| Some(Reply::Hang));
-    // Ends: nothing here sets another limit.
     scene.tick(&mut pursuit).await;
-    assert_eq!(scene.polls("failed"), 1);
+    assert_eq!((scene.polls("failed"), scene.bench.time.limits_passed()), (1, 1));
 }
 
 #[tokio::test]
 async fn touch_is_lost_with_a_node_that_hangs_and_regained_with_its_next_answer() {
-    let scene = Scene::with_timeout(Duration::from_millis(200)).await;
+    let scene = Scene::with_timeout(SHORT).await;
     let mut pursuit = scene.follower.begin();
     pursuit.poll().await;
     scene.warm(&mut pursuit, 1).await;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::agent;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
-    ALL, Bench, LIFETIME, PATIENT, Reply, TestNode, aggregate, bench, cause, hex, results, returned, reverted,
+    ALL, Bench, LIFETIME, PATIENT, Reply, SHORT, TestNode, aggregate, bench, cause, hex, results, returned,
+    reverted,
 };
 use crate::chain::rpc::transport::ANSWER_BYTES_MAX;
 use crate::domain::agent_id::AgentId;
@@ -138,10 +138,10 @@ async fn what_lies_in_the_node_or_the_configuration_is_asked_again_at_each_reque
     for (error, reply) in [
         (ReadError::NoCode("chain.contracts.stake_vault"), Reply::Result(hex(aggregate(&no_vault)))),
         (ReadError::HttpStatus(502), Reply::Http(502, String::new())),
-        (ReadError::TimedOut(700), Reply::Hang),
+        (ReadError::TimedOut(SHORT.as_millis()), Reply::Hang),
     ] {
         let node = node(reply).await;
-        let bench = bench(&[node.url()], ALL, Duration::from_millis(700));
+        let bench = bench(&[node.url()], ALL, SHORT);
         for calls in 1..=2 {
             let fault = bench.reader.profile(absurd(1)).await.unwrap_err();
             assert_eq!((cause(&fault), node.calls("eth_call")), (&error, calls));

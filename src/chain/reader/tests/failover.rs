@@ -1,13 +1,11 @@
 //! The next node is tried when one fails, and only then; a fault names the node that it came from.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::agent;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
-    ALL, OWNER, PATIENT, Reply, TestNode, aggregate, bench, cause, hex, not_minted, results,
+    ALL, OWNER, PATIENT, Reply, SHORT, TestNode, aggregate, bench, cause, hex, not_minted, results,
 };
 use crate::ports::chain::{Asker, Chain};
 
@@ -33,7 +31,7 @@ async fn the_next_node_is_tried_when_one_fails() {
         assert_eq!(nodes.each_ref().map(TestNode::all_calls), [1, 0, 1]);
     }
     let nodes = [TestNode::always(Reply::Hang).await, TestNode::always(owner()).await];
-    let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, Duration::from_millis(500));
+    let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, SHORT);
     assert_eq!(bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(), Some(OWNER));
 }
 
@@ -108,7 +106,7 @@ async fn however_many_nodes_hang_a_read_ends_in_time_as_a_fault_of_the_chain() {
         nodes.push(TestNode::always(Reply::Hang).await);
     }
     let urls: [_; 7] = std::array::from_fn(|place| nodes[place].url());
-    let bench = bench(&urls, ALL, Duration::from_secs(1));
+    let bench = bench(&urls, ALL, SHORT);
     let (first, second) = tokio::join!(
         bench.reader.owner(agent(1), Asker::Stranger),
         bench.reader.owner(agent(1), Asker::Stranger)

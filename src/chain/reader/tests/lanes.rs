@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use super::agent;
 use crate::chain::fixture::{ALL, Bench, OWNER, PATIENT, Reply, TestNode, aggregate, bench, hex, results};
 use crate::chain::snapshot::owner_call;
+use crate::chain::tests::stopped_time::until;
 use crate::domain::agent_id::AgentId;
 use crate::ports::chain::{Asker, Chain, ChainFault};
 
@@ -46,12 +47,6 @@ fn flood(
     agents.into_iter().map(ask).collect()
 }
 
-async fn until_asked(node: &TestNode, calls: usize) {
-    while node.all_calls() < calls {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn a_flood_of_junk_signatures_for_existing_agents_stays_in_its_places_and_hinders_no_owner() {
     let gate = Arc::new(Semaphore::new(0));
@@ -65,7 +60,7 @@ async fn a_flood_of_junk_signatures_for_existing_agents_stays_in_its_places_and_
     }
     let seen = node.all_calls();
     let flood = flood(&bench, agents());
-    until_asked(&node, seen + STRANGERS).await;
+    until("strangers have their places", || node.all_calls() == seen + STRANGERS).await;
     is_stranger.store(false, std::sync::atomic::Ordering::SeqCst);
     for id in agents().take(100) {
         assert!(bench.reader.was_owned_by(id, OWNER) && !bench.reader.was_owned_by(id, Address::ZERO));
@@ -88,7 +83,7 @@ async fn right_after_a_start_profiles_do_not_wait_for_a_flood_of_strangers() {
     let node = holding(&gate, |input| *input != hex(owner_call(agent(1)))).await;
     let bench = bench(&[node.url()], ALL, PATIENT);
     let flood = flood(&bench, (100..400).map(agent));
-    until_asked(&node, STRANGERS).await;
+    until("strangers have their places", || node.all_calls() == STRANGERS).await;
     let before = node.all_calls();
     for id in (1..=50).map(agent) {
         bench.reader.profile(id).await.unwrap().unwrap();

@@ -7,12 +7,11 @@ use serde_json::{Value, json};
 use super::agent;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
-    ALL, LIFETIME, PATIENT, Reply, TestNode, aggregate, bench, cause, hex, not_minted, results, reverted,
+    ALL, LIFETIME, PATIENT, Reply, SHORT, TestNode, aggregate, bench, cause, hex, not_minted, results,
+    reverted,
 };
 use crate::chain::rpc::transport::ANSWER_BYTES_MAX;
 use crate::ports::chain::{Asker, Chain};
-
-const IMPATIENT: Duration = Duration::from_millis(50);
 
 /// The error of each way of asking about an agent, when the node always does the same. Each asks a pool that knows nothing
 /// of the node yet.
@@ -72,9 +71,9 @@ async fn whatever_is_not_an_answer_is_a_fault() {
 #[tokio::test]
 async fn a_node_that_hangs_is_given_up_after_the_time_of_one_try_each() {
     let nodes = [TestNode::always(Reply::Hang).await, TestNode::always(Reply::Hang).await];
-    let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, IMPATIENT);
+    let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, SHORT);
     let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
-    assert_eq!(cause(&fault), &ReadError::TimedOut(IMPATIENT.as_millis()));
+    assert_eq!(cause(&fault), &ReadError::TimedOut(SHORT.as_millis()));
     assert_eq!(nodes.each_ref().map(TestNode::all_calls), [1, 1]);
     assert!(bench.reader.owners.is_idle());
 }

@@ -11,6 +11,7 @@ use tracing::dispatcher::set_default;
 use super::agent;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, PATIENT, Reply, TestNode, aggregate, bench, cause, hex, results};
+use crate::chain::tests::stopped_time::until;
 use crate::ports::chain::Chain;
 use crate::telemetry::paper::Paper;
 
@@ -41,9 +42,7 @@ async fn contracts_are_looked_for_at_once_and_those_that_were_found_before_a_pro
     let reader = Arc::clone(&bench.reader);
     let cut = tokio::spawn(async move { reader.probe().await });
     // Five registries, Multicall3, and a registry beside that.
-    while node.calls("eth_getCode") < 7 || bench.reader.survey.found() < 2 {
-        tokio::task::yield_now().await;
-    }
+    until("two are found", || node.calls("eth_getCode") == 7 && bench.reader.survey.found() == 2).await;
     cut.abort();
     assert!(cut.await.is_err());
     gate.add_permits(100);

@@ -1,20 +1,15 @@
 //! Blocks and logs of the node that leads.
 
-use std::time::Duration;
-
 use alloy::primitives::{Address, B256};
 use serde_json::{Value, json};
 
-use crate::chain::fixture::{ALL, HEAD, PATIENT, Reply, TestNode, bench};
+use crate::chain::fixture::{ALL, HEAD, PATIENT, Reply, SHORT, TestNode, bench};
 use crate::chain::rpc::LogsTrouble;
 use crate::chain::rpc::lead::{BlockId, BlockMark, LogMark};
 
 const HASH: B256 = B256::repeat_byte(0xaa);
 const PARENT: B256 = B256::repeat_byte(0xbb);
 const CONTRACT: Address = Address::repeat_byte(0x11);
-
-/// The time of one try where a node does not answer: long enough for a healthy one on a busy machine.
-const SHORT: Duration = Duration::from_millis(700);
 
 /// A block with the fields of this chain and of others.
 fn block(number: u64) -> Value {

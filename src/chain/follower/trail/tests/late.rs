@@ -99,21 +99,25 @@ struct Polled {
 fn polled(poll_micros: u64, block_micros: u64, lag_micros: u64) -> Polled {
     let (mut trail, mut polled) = (trail(100), Polled::default());
     let mined = |number: u64| NOW + (number - 100) * block_micros;
+    let chain: Vec<_> = (100..=100 + 120 * SECOND / block_micros).map(|number| block(number, 0)).collect();
+    let at = |number: u64| chain[usize::try_from(number - 100).unwrap()];
+    let all: Vec<_> = chain.iter().map(|block| log(*block, 0, block.number)).collect();
     for poll in 1..=180 * SECOND / poll_micros {
         let passed = poll * poll_micros;
         let comes = u32::from(passed <= 120 * SECOND);
         let head = 100 + passed.min(120 * SECOND) / block_micros;
-        let mut step = trail.head(block(head, 0), &node("a"), NOW + passed);
+        let mut step = trail.head(at(head), &node("a"), NOW + passed);
         let outcome = loop {
             step = match step {
                 Step::Block(number) => {
                     polled.blocks += comes;
-                    trail.block(Some(block(number, 0)))
+                    trail.block(Some(at(number)))
                 }
                 Step::Logs { from, to } => {
                     polled.logs += comes;
-                    let known = (from..=to).filter(|number| mined(*number) + lag_micros <= NOW + passed);
-                    trail.logs(&known.map(|number| log(block(number, 0), 0, number)).collect::<Vec<_>>())
+                    let is_known = |number: u64| mined(number) + lag_micros <= NOW + passed;
+                    let asked = all.iter().filter(|log| (from..=to).contains(&log.block_number));
+                    trail.logs(&asked.filter(|log| is_known(log.block_number)).cloned().collect::<Vec<_>>())
                 }
                 Step::LogsOfEach { .. } => unreachable!(),
                 Step::Done(outcome) => break outcome,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256, U256, keccak256};
-use proptest::prelude::{Just, ProptestConfig, Strategy, any};
+use proptest::prelude::{Just, Strategy, any};
 use proptest::{collection, prop_oneof, proptest};
 
 use super::{block, node, word};
@@ -319,8 +319,6 @@ fn id(agent: u64) -> AgentId {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
-
     #[test]
     fn what_is_served_after_a_poll_is_the_state_at_its_head(events in collection::vec(event(), 1..80)) {
         let mut model = Model::new();
