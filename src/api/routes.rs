@@ -96,32 +96,3 @@ impl Endpoint {
 fn is_head_or(method: &Method, own: &Method) -> bool {
     method == own || (own == Method::GET && method == Method::HEAD)
 }
-
-#[cfg(test)]
-mod tests {
-    use http::Method;
-
-    use super::{ENDPOINTS, Endpoint};
-
-    #[test]
-    fn every_endpoint_is_found_by_its_own_path_and_method_only() {
-        for endpoint in ENDPOINTS {
-            assert_eq!(Endpoint::find(&endpoint.method(), endpoint.path()).unwrap(), endpoint);
-            for method in [Method::PUT, Method::PATCH, Method::OPTIONS, Method::CONNECT, Method::TRACE] {
-                let (error_type, answer) = Endpoint::find(&method, endpoint.path()).unwrap_err().answer(0);
-                assert_eq!(error_type, "METHOD_NOT_ALLOWED");
-                let allow = answer.headers()["allow"].to_str().unwrap();
-                assert!(allow.split(", ").any(|allowed| allowed == endpoint.method().as_str()), "{allow}");
-            }
-        }
-    }
-
-    #[test]
-    fn paths_are_compared_byte_by_byte() {
-        for path in
-            ["/", "/verify/", "//verify", "/%76erify", "/verify;x", "/Verify", "/keys/", "/./verify", "*"]
-        {
-            assert_eq!(Endpoint::find(&Method::POST, path).unwrap_err().answer(0).0, "NOT_FOUND", "{path}");
-        }
-    }
-}

@@ -96,15 +96,13 @@ impl DevChain {
 
 #[cfg(test)]
 mod tests {
-    use alloy::primitives::{Address, B256, Bytes, U256, bytes};
-    use alloy::sol_types::{Revert, SolCall, SolError};
+    use alloy::primitives::{Address, B256, Bytes, U256};
+    use alloy::sol_types::SolCall;
 
     use crate::dev::accounts::SAMPLE_ACCOUNTS;
     use crate::dev::chain::DevChain;
     use crate::dev::evm::ExecutionError;
-    use crate::dev::fixture::{
-        Identity, Multicall, Registries, START_SECONDS, chain, create, deployed, read, send,
-    };
+    use crate::dev::fixture::{Identity, Multicall, START_SECONDS, chain, create, deployed, read, send};
 
     /// The revert data of a call that must revert.
     fn reverted(chain: &DevChain, to: Address, call: &impl SolCall) -> Bytes {
@@ -116,14 +114,6 @@ mod tests {
 
     fn owner_of(id: u64) -> Identity::ownerOfCall {
         Identity::ownerOfCall { id: U256::from(id) }
-    }
-
-    #[test]
-    fn the_owner_and_uri_of_an_unminted_id_revert_as_a_nonexistent_token() {
-        let (chain, on) = deployed();
-        let expected = [&[0x7e, 0x27, 0x32, 0x89], U256::from(6).to_be_bytes::<32>().as_slice()].concat();
-        assert_eq!(reverted(&chain, on.identity, &owner_of(6)), expected);
-        assert_eq!(reverted(&chain, on.identity, &Identity::tokenURICall { id: U256::from(6) }), expected);
     }
 
     #[test]
@@ -180,60 +170,6 @@ mod tests {
     }
 
     #[test]
-    fn unstaked_tokens_cool_down_and_no_longer_count() {
-        let (chain, on) = deployed();
-        let (agent, amount) = (U256::from(9), U256::from(100));
-        send(&chain, on.stake_vault, &Registries::stakeCall { agentId: agent, amount });
-        send(&chain, on.stake_vault, &Registries::unstakeCall { agentId: agent, amount: U256::from(30) });
-        let stake = read(&chain, on.stake_vault, &Registries::getStakeCall { agentId: agent });
-        assert_eq!((stake.amount, stake.cooldownAmount), (U256::from(70), U256::from(30)));
-        assert_eq!(stake.cooldownEndTime, U256::from(START_SECONDS + 7 * 24 * 60 * 60));
-        reverted(&chain, on.stake_vault, &Registries::unstakeCall { agentId: agent, amount });
-    }
-
-    #[test]
-    fn an_agent_keeps_its_other_organizations_in_order_when_it_leaves_one() {
-        let (chain, on) = deployed();
-        let agent = U256::from(9);
-        for id in 3..6_u64 {
-            send(&chain, on.organization, &Registries::createOrganizationCall { name: format!("org {id}") });
-            send(
-                &chain,
-                on.organization,
-                &Registries::addMemberCall { orgId: U256::from(id), agentId: agent },
-            );
-        }
-        let again = Registries::addMemberCall { orgId: U256::from(3), agentId: agent };
-        reverted(&chain, on.organization, &again);
-        send(&chain, on.organization, &Registries::removeMemberCall { orgId: U256::from(4), agentId: agent });
-        let left = read(&chain, on.organization, &Registries::getAgentOrganizationsCall { agentId: agent });
-        assert_eq!(left.iter().map(|org| org.name.as_str()).collect::<Vec<_>>(), ["org 3", "org 5"]);
-        reverted(&chain, on.organization, &Registries::addMemberCall { orgId: U256::ZERO, agentId: agent });
-    }
-
-    #[test]
-    fn aggregate3_reports_a_failing_inner_call_and_goes_on() {
-        let (chain, on) = deployed();
-        let call = |id, allow_failure| Multicall::Call3 {
-            target: on.identity,
-            allowFailure: allow_failure,
-            callData: owner_of(id).abi_encode().into(),
-        };
-        let nobody = Multicall::Call3 {
-            target: Address::repeat_byte(0xee),
-            allowFailure: true,
-            callData: owner_of(1).abi_encode().into(),
-        };
-        let calls = vec![call(99, true), call(1, true), nobody];
-        let results = read(&chain, on.multicall, &Multicall::aggregate3Call { calls });
-        assert!(!results[0].success && results[0].returnData.starts_with(&[0x7e, 0x27, 0x32, 0x89]));
-        assert!(results[1].success);
-        assert_eq!(Address::from_slice(&results[1].returnData[12..]), on.agents[0].owner);
-        assert!(results[2].success && results[2].returnData.is_empty(), "no code answers with nothing");
-        reverted(&chain, on.multicall, &Multicall::aggregate3Call { calls: vec![call(99, false)] });
-    }
-
-    #[test]
     fn a_block_is_never_older_than_its_parent() {
         let (chain, clock) = chain();
         let multicall = create(&chain, "Multicall3");
@@ -246,46 +182,5 @@ mod tests {
         create(&chain, "LoneStake");
         let timestamp = read(&chain, multicall, &Multicall::getCurrentBlockTimestampCall {});
         assert_eq!(timestamp, U256::from(START_SECONDS + 1_000));
-    }
-
-    #[test]
-    fn code_can_be_set_and_taken_away() {
-        let (chain, on) = deployed();
-        chain.set_code(on.identity, Bytes::new());
-        assert_eq!(chain.call(on.identity, owner_of(1).abi_encode().into()).unwrap(), Bytes::new());
-        // PUSH1 7, PUSH0, MSTORE, PUSH1 32, PUSH0, RETURN
-        chain.set_code(on.identity, bytes!("60075f5260205ff3"));
-        assert_eq!(read(&chain, on.identity, &owner_of(1)), Address::with_last_byte(7));
-    }
-
-    #[test]
-    fn the_contracts_for_tests_are_as_odd_as_they_should_be() {
-        let (chain, _) = chain();
-        let alice = SAMPLE_ACCOUNTS[0].address;
-        let mint = Identity::mintCall { to: alice, uri: "ipfs://x".into() };
-        let (one, two) = (U256::from(1), owner_of(2));
-
-        let legacy = create(&chain, "LegacyIdentity");
-        let revert = Revert::abi_decode(&reverted(&chain, legacy, &two)).unwrap();
-        assert_eq!(revert.reason, "ERC721: invalid token ID");
-
-        let zero = create(&chain, "ZeroOwnerIdentity");
-        send(&chain, zero, &mint);
-        assert_eq!(read(&chain, zero, &owner_of(1)), alice);
-        assert_eq!(read(&chain, zero, &two), Address::ZERO);
-        assert_eq!(read(&chain, zero, &Identity::tokenURICall { id: one }), "ipfs://x");
-
-        let lone = create(&chain, "LoneStake");
-        send(&chain, lone, &Registries::stakeCall { agentId: one, amount: U256::from(5) });
-        let get_stake = Registries::getStakeCall { agentId: one }.abi_encode();
-        assert_eq!(chain.call(lone, get_stake.into()).unwrap(), U256::from(5).to_be_bytes_vec());
-
-        let absurd = create(&chain, "AbsurdStrings");
-        send(&chain, absurd, &mint);
-        for uri_bytes in [0, 1, 31, 32, 33, 1_000_001] {
-            send(&chain, absurd, &Identity::setLengthCall { id: one, uriBytes: U256::from(uri_bytes) });
-            let uri = read(&chain, absurd, &Identity::tokenURICall { id: one });
-            assert_eq!(uri, "a".repeat(uri_bytes));
-        }
     }
 }

@@ -221,7 +221,7 @@ sol! {
 
 #[cfg(test)]
 mod tests {
-    use alloy::primitives::{I256, U256};
+    use alloy::primitives::U256;
 
     use crate::dev::accounts::SAMPLE_ACCOUNTS;
     use crate::dev::fixture::{Identity, Registries, deployed, read};
@@ -242,43 +242,5 @@ mod tests {
             assert_eq!(stake.amount, U256::from(tokens * TOKEN));
             assert_eq!((stake.cooldownAmount, stake.cooldownEndTime), (U256::ZERO, U256::ZERO));
         }
-    }
-
-    #[test]
-    fn reputations_are_absent_positive_negative_and_several() {
-        let (chain, on) = deployed();
-        let reputations = [1, 2, 3, 4].map(|id| {
-            let call = Registries::getReputationCall { agentId: U256::from(id) };
-            let reputation = read(&chain, on.reputation, &call);
-            (reputation.totalScore, reputation.feedbackCount.to::<u64>())
-        });
-        let expected = [(0, 0), (9, 2), (-5, 3), (17, 4)];
-        assert_eq!(reputations, expected.map(|(total, count)| (I256::unchecked_from(total), count)));
-    }
-
-    #[test]
-    fn validations_are_absent_passed_and_failed() {
-        let (chain, on) = deployed();
-        let validations = [1, 2, 3].map(|id| {
-            let call = Registries::getValidationCall { agentId: U256::from(id) };
-            let validation = read(&chain, on.validation, &call);
-            assert_eq!(validation.count.is_zero(), validation.latestEvidence.is_empty());
-            assert_eq!(validation.count.is_zero(), validation.latestValidator.is_zero());
-            (validation.count.to::<u64>(), validation.latestPassed)
-        });
-        assert_eq!(validations, [(0, false), (1, true), (1, false)]);
-    }
-
-    #[test]
-    fn organizations_are_verified_and_unverified() {
-        let (chain, on) = deployed();
-        let organizations = |id: u64| {
-            let call = Registries::getAgentOrganizationsCall { agentId: U256::from(id) };
-            let organizations = read(&chain, on.organization, &call);
-            organizations.iter().map(|org| (org.orgId.to::<u64>(), org.verified)).collect::<Vec<_>>()
-        };
-        assert_eq!(organizations(2), []);
-        assert_eq!(organizations(3), [(1, true)]);
-        assert_eq!(organizations(4), [(1, true), (2, false)]);
     }
 }

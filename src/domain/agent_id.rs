@@ -63,14 +63,6 @@ mod tests {
     use super::AgentId;
 
     #[test]
-    fn the_canonical_form_has_no_zeros_in_front() {
-        for text in ["7", "07", "007"] {
-            assert_eq!(AgentId::parse(text).unwrap().to_string(), "7");
-        }
-        assert_eq!(AgentId::parse("000").unwrap().to_string(), "0");
-    }
-
-    #[test]
     fn only_zero_is_reserved() {
         assert!(AgentId::parse("00").unwrap().is_reserved());
         assert!(!AgentId::parse("1").unwrap().is_reserved());

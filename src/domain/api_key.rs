@@ -129,26 +129,6 @@ mod tests {
     }
 
     #[test]
-    fn only_the_prefix_and_64_lowercase_hex_characters_are_a_key() {
-        let hex = "0123456789abcdef".repeat(4);
-        assert!(format().parse(&format!("svc_live_v1_{hex}")).is_some());
-        for text in [
-            String::new(),
-            hex.clone(),
-            format!("svc_live_v1_{}", hex.to_uppercase()),
-            format!("svc_live_v1_{}", &hex[1..]),
-            format!("svc_live_v1_{hex}0"),
-            format!("svc_live_v2_{hex}"),
-            format!(" svc_live_v1_{hex}"),
-            format!("svc_live_v1_{hex}\n"),
-            format!("svc_live_v1_{}g", &hex[1..]),
-            format!("svc_live_v1_{}é", &hex[2..]),
-        ] {
-            assert!(format().parse(&text).is_none(), "{text:?}");
-        }
-    }
-
-    #[test]
     fn neither_a_key_nor_its_digest_shows_itself_when_debugged() {
         let key = format().mint([0xab; 32]);
         assert_eq!(format!("{key:?} {:?}", key.digest()), "ApiKey(…) KeyDigest(…)");

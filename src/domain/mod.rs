@@ -26,3 +26,6 @@ pub mod tier;
 pub mod uint256;
 pub mod upstream;
 pub mod window;
+
+#[cfg(test)]
+pub(crate) mod fixture;

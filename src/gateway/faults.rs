@@ -116,16 +116,6 @@ mod tests {
     }
 
     #[test]
-    fn upstream_trouble_is_502_and_slowness_504() {
-        for kind in [ErrorType::ConnectRefused, ErrorType::ConnectionClosed, ErrorType::InvalidHTTPHeader] {
-            assert_eq!(status(kind, ErrorSource::Upstream), Some(502));
-        }
-        for kind in [ErrorType::ConnectTimedout, ErrorType::ReadTimedout, ErrorType::WriteTimedout] {
-            assert_eq!(status(kind, ErrorSource::Upstream), Some(504));
-        }
-    }
-
-    #[test]
     fn a_client_that_is_gone_is_told_nothing_and_a_slow_one_408() {
         assert_eq!(status(ErrorType::ConnectionClosed, ErrorSource::Downstream), None);
         assert_eq!(status(ErrorType::ReadTimedout, ErrorSource::Downstream), Some(408));

@@ -271,11 +271,6 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_spread_evenly() {
-        assert_eq!(spread(&group(3), 0), BTreeMap::from([(9_000, 100), (9_001, 100), (9_002, 100)]));
-    }
-
-    #[test]
     fn a_request_tries_each_upstream_once() {
         let upstreams = group(3);
         let mut attempt = Attempt::new();

@@ -219,9 +219,12 @@ impl Peek for Bounded {}
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::BytesMut;
     use pingora::protocols::Stream;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::timeout;
 
     use super::{Bounded, Chunks, Extent};
 
@@ -230,7 +233,15 @@ mod tests {
         (client, Bounded::new(Box::new(server), BytesMut::from(ahead), extent))
     }
 
-    #[tokio::test]
+    /// Reads until there are so many bytes. Where none come, the time that stands still passes at once.
+    async fn read_to(stream: &mut (impl AsyncRead + Unpin), bytes: &mut BytesMut, count: usize) {
+        while bytes.len() < count {
+            let read = timeout(Duration::from_secs(1), stream.read_buf(bytes)).await;
+            assert_ne!(read.unwrap().unwrap(), 0, "it ends with {bytes:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_request_ends_where_it_ends_whatever_was_read_ahead() {
         for ahead in ["", "bo", "body", "bodyGET /next"] {
             let (mut client, mut request) = bounded(ahead, Extent::Bytes(4));
@@ -240,14 +251,12 @@ mod tests {
             request.read_exact(&mut body).await.unwrap();
             assert_eq!(&body, b"body");
             let (mut stream, mut rest) = Bounded::unwrap(Box::new(request) as Stream).unwrap();
-            while rest.len() < 9 {
-                stream.read_buf(&mut rest).await.unwrap();
-            }
+            read_to(&mut stream, &mut rest, 9).await;
             assert_eq!(&rest[..], b"GET /next", "{ahead:?}");
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_body_in_chunks_ends_where_it_ends_whatever_was_read_ahead() {
         let (body, next) = ("4\r\nbody\r\n0\r\n\r\n", "GET /next");
         let whole = format!("{body}{next}");
@@ -255,26 +264,22 @@ mod tests {
             let (mut client, mut request) = bounded(&whole[..ahead], Extent::Chunks(Chunks::new()));
             client.write_all(&whole.as_bytes()[ahead..]).await.unwrap();
             let mut shown = BytesMut::with_capacity(256);
-            while shown.len() < body.len() {
-                request.read_buf(&mut shown).await.unwrap();
-            }
+            read_to(&mut request, &mut shown, body.len()).await;
             assert_eq!(&shown[..], body.as_bytes(), "{ahead}");
             let (mut stream, mut rest) = Bounded::unwrap(Box::new(request) as Stream).unwrap();
-            while rest.len() < next.len() {
-                stream.read_buf(&mut rest).await.unwrap();
-            }
+            read_to(&mut stream, &mut rest, next.len()).await;
             assert_eq!(&rest[..], next.as_bytes(), "{ahead}");
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn broken_chunks_are_not_shown() {
         let (mut client, mut request) = bounded("", Extent::Chunks(Chunks::new()));
         client.write_all(b"4\nbody").await.unwrap();
         assert!(request.read(&mut [0; 64]).await.is_err());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_large_buffer_gets_no_byte_of_the_next_request() {
         let (mut client, mut request) = bounded("", Extent::Bytes(4));
         client.write_all(b"bodyGET /next").await.unwrap();
@@ -282,14 +287,14 @@ mod tests {
         assert_eq!(request.read_buf(&mut body).await.unwrap(), 4);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_client_that_goes_away_while_it_waits_is_noticed() {
         let (client, mut request) = bounded("", Extent::Bytes(0));
         drop(client);
         assert_eq!(request.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_unfinished_request_gives_no_connection_back() {
         let (_client, request) = bounded("bo", Extent::Bytes(4));
         assert!(Bounded::unwrap(Box::new(request) as Stream).is_none());

@@ -1,6 +1,8 @@
 //! The log: lines to standard error through a bounded queue, so that no request ever waits for a slow terminal or disk.
 
-use tracing_appender::non_blocking::WorkerGuard;
+use std::io::Write;
+
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 /// Lines that may wait to be written; beyond that they are dropped, never waited for.
@@ -28,12 +30,57 @@ pub fn start() -> Result<WorkerGuard, String> {
     let level = std::env::var(LEVEL_VARIABLE).unwrap_or_else(|_| LEVEL_DEFAULT.to_owned());
     let filter = EnvFilter::try_new(format!("{QUIET},{level}"))
         .map_err(|_| format!("{LEVEL_VARIABLE} is not a log filter such as \"info\" or \"debug\""))?;
-    let (writer, guard) = tracing_appender::non_blocking::NonBlockingBuilder::default()
-        .buffered_lines_limit(LINES_QUEUED_MAX)
-        .lossy(true)
-        .finish(std::io::stderr());
+    let (writer, guard) = queue(std::io::stderr());
     let started =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false).try_init();
     started.map_err(|_| "the log was started twice".to_owned())?;
     Ok(guard)
+}
+
+fn queue(out: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+    NonBlockingBuilder::default().buffered_lines_limit(LINES_QUEUED_MAX).lossy(true).finish(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use tracing::Dispatch;
+    use tracing::dispatcher::with_default;
+
+    use super::{LINES_QUEUED_MAX, queue};
+
+    /// A terminal that says when it is given a line, and takes it when the other end of `held` is gone.
+    struct Stuck {
+        given: Sender<()>,
+        held: Receiver<()>,
+    }
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _ = (self.given.send(()), self.held.recv());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_queue_delays_nobody_and_drops_only_what_it_has_no_room_for() {
+        let ((given, is_given), (release, held)) = (channel(), channel());
+        let (writer, guard) = queue(Stuck { given, held });
+        let dropped = writer.error_counter();
+        let log = Dispatch::new(tracing_subscriber::fmt().with_writer(writer).finish());
+        with_default(&log, || {
+            tracing::info!("the terminal holds this line");
+            is_given.recv_timeout(Duration::from_secs(30)).unwrap();
+            (0..LINES_QUEUED_MAX + 1_000).for_each(|_| tracing::info!("a line"));
+        });
+        assert_eq!(dropped.dropped_lines(), 1_000);
+        drop((release, guard));
+    }
 }

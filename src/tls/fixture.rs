@@ -19,18 +19,18 @@ use rustls::{
     ServerConnection, SignatureScheme,
 };
 
+use crate::domain::fixture;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::host::HostPattern;
-use crate::domain::tenant::{
-    AcceptedCredentials, HealthRules, HostHeader, KeyPair, OnMismatch, ProxyRules, Tenant, Timeouts,
-    UpstreamTls,
-};
-use crate::domain::tier::Tier;
+use crate::domain::tenant::{KeyPair, Tenant};
 
 /// The first and the last second of a test's certificates: the years 2020 to 2039.
 pub(super) const NOT_BEFORE: u64 = 1_577_836_800;
 pub(super) const NOT_AFTER: u64 = 2_208_988_800;
 pub(super) const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+/// How long a peer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A certificate that vouches for itself, with its key.
 pub(super) struct SelfSigned {
@@ -88,29 +88,8 @@ pub(super) fn pair(cert: &str, key: &str) -> KeyPair {
 }
 
 pub(super) fn tenant(host: &str, tls: Option<KeyPair>) -> Tenant {
-    let second = Duration::from_secs(1);
-    let timeouts = Timeouts { connect: second, read: second, write: second, idle: second, total: None };
-    let health =
-        HealthRules { path: None, interval: None, timeout: second, eject_after: 0, eject_for: second };
-    Tenant {
-        id: host.into(),
-        hosts: vec![HostPattern::parse(host).unwrap()],
-        upstreams: Vec::new(),
-        min_tier: Tier::Bronze,
-        credentials: AcceptedCredentials { api_key: true, signature: true },
-        requests_per_minute: None,
-        on_endpoint_mismatch: OnMismatch::Allow,
-        routes: Vec::new(),
-        tls,
-        proxy: ProxyRules {
-            host_header: HostHeader::Client,
-            connect_retries: 0,
-            body_bytes_max: None,
-            timeouts,
-            health,
-            upstream_tls: UpstreamTls::default(),
-        },
-    }
+    let hosts = vec![HostPattern::parse(host).unwrap()];
+    Tenant { id: host.into(), hosts, tls, ..fixture::tenant() }
 }
 
 /// The certificate that a server shows in a whole handshake over a pair of sockets; without a name the client sends none.
@@ -135,6 +114,9 @@ pub(super) fn shown(
     let mut server = ServerConnection::new(Arc::new(server)).unwrap();
 
     let (mut near, mut far) = UnixStream::pair().unwrap();
+    for end in [&near, &far] {
+        end.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
     let serving = std::thread::spawn(move || {
         while server.is_handshaking() {
             server.complete_io(&mut far).unwrap();
@@ -168,6 +150,7 @@ pub(super) fn upstream(
     let serving = std::thread::spawn(move || {
         let mut server = ServerConnection::new(Arc::new(config)).unwrap();
         let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         while server.is_handshaking() {
             server.complete_io(&mut stream).ok()?;
         }

@@ -167,15 +167,6 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_a_problem_for_each_of_the_two() {
-        let folder = Folder::new();
-        let mut problems = Vec::new();
-        assert!(identity(&folder.pair("absent"), NOW, &mut problems).is_none());
-        assert!(problems[0].contains("absent.crt: can't be read"), "{problems:?}");
-        assert!(problems[1].contains("absent.key: can't be read"), "{problems:?}");
-    }
-
-    #[test]
     fn a_certificate_out_of_its_time_is_used_and_noticed() {
         let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
         let pair = folder.pair_of("x", &own.cert_pem, &own.key_pem);

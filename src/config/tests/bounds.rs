@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use alloy::primitives::U256;
 
-use super::{minimal_with, parse, problems};
+use super::{ROUTE, TENANT, minimal_with, parse, problems};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::domain::tier::PerTier;
@@ -14,10 +14,12 @@ pub(super) fn settings(keys: &[(&str, &str)]) -> Settings {
 }
 
 /// Each of the values, as TOML writes it, is accepted, or is the one problem of the file.
-fn check(path: &str, accepted: &[&str], refused: &[&str]) {
+pub(super) fn check(path: &str, accepted: &[&str], refused: &[&str]) {
     // Wide enough for every window that is tried.
-    let base = [("signature.nonce_retention", "\"366 days\""), ("chain.max_staleness", "\"10m\"")];
-    check_with(&base, path, accepted, refused);
+    let wide = [("signature.nonce_retention", "\"366 days\""), ("chain.max_staleness", "\"10m\"")];
+    let tenant = if path.starts_with("tenants[1]") { &TENANT[..] } else { &[] };
+    let route = if path.starts_with("tenants[1].routes[1]") { &[ROUTE][..] } else { &[] };
+    check_with(&[&wide[..], tenant, route].concat(), path, accepted, refused);
 }
 
 /// The same beside other keys.
@@ -34,12 +36,13 @@ pub(super) fn check_with(base: &[(&str, &str)], path: &str, accepted: &[&str], r
 }
 
 #[test]
-fn a_listener_is_an_ip_address_and_a_port() {
+fn a_listener_is_an_ip_address_and_a_port_and_holds_1_to_a_million_connections() {
     check(
         "listen.api",
         &["\"0.0.0.0:1\"", "\"[::]:65535\"", "\"127.0.0.1:0\""],
         &["\"\"", "\"127.0.0.1\"", "\"localhost:80\"", "\":80\"", "\"127.0.0.1:65536\"", "\" 127.0.0.1:80\""],
     );
+    check("listen.max_connections", &["1", "1_000_000"], &["0", "1_000_001", "-1", "\"4096\""]);
 }
 
 #[test]
@@ -99,11 +102,6 @@ fn every_two_listeners_that_overlap_are_named() {
 }
 
 #[test]
-fn a_listener_holds_1_to_a_million_connections() {
-    check("listen.max_connections", &["1", "1_000_000"], &["0", "1_000_001", "-1", "\"4096\""]);
-}
-
-#[test]
 fn a_listener_has_both_a_certificate_and_its_key_or_neither() {
     let tls = settings(&[("listen.tls", "{ cert = \"a.crt\", key = \"../a.key\" }")]).listen.tls.unwrap();
     assert_eq!((tls.cert.as_os_str(), tls.key.as_os_str()), ("a.crt".as_ref(), "../a.key".as_ref()));
@@ -137,31 +135,19 @@ fn a_trusted_proxy_is_a_network_or_a_single_host() {
 }
 
 #[test]
-fn rpc_urls_are_1_to_16() {
+fn nodes_are_1_to_16_on_a_chain_with_an_id_and_their_times_have_bounds() {
     let many = |count: usize| format!("[{}]", vec!["\"https://u:p@node.example/key?x=y\""; count].join(","));
     check(
         "chain.rpc_urls",
         &[&many(1), &many(16)],
         &["[]", &many(17), "[\"ws://node.example\"]", "[\"node.example\"]", "[\"\"]"],
     );
-}
-
-#[test]
-fn the_id_of_the_chain_that_is_read_is_at_least_1() {
     check("chain.chain_id", &["1", "8004", "9223372036854775807"], &["0", "-1", "\"8004\"", "1.5"]);
-}
-
-#[test]
-fn a_poll_interval_is_at_least_50ms_and_at_most_60s_and_a_try_at_most_5s() {
     let neither = ["\"0s\"", "\"1\"", "\"0\"", "\"\"", "\"-1s\"", "\"soon\""];
     let poll = [&neither[..], &["\"49ms\"", "\"60s 1ns\"", "\"61s\""]].concat();
     check("chain.poll_interval", &["\"50ms\"", "\"500ms\"", "\"60s\"", "\"1m\""], &poll);
     let once = [&neither[..], &["\"5s 1ns\"", "\"6s\""]].concat();
     check("chain.request_timeout", &["\"1ns\"", "\"500ms\"", "\"5s\""], &once);
-}
-
-#[test]
-fn a_head_may_be_10s_to_24h_old_and_0s_judges_none() {
     check(
         "chain.max_head_age",
         &["\"0s\"", "\"10s\"", "\"24h\""],
@@ -206,12 +192,8 @@ fn a_contract_is_an_address_other_than_zero_whose_checksum_is_right_if_it_has_on
 }
 
 #[test]
-fn token_decimals_are_0_to_36() {
+fn stakes_are_four_rising_amounts_above_0_of_a_token_with_0_to_36_decimals() {
     check("tiers.token_decimals", &["0", "36"], &["-1", "37"]);
-}
-
-#[test]
-fn stakes_are_four_rising_amounts_above_0() {
     check(
         "tiers.stake",
         &[r#"["0.000000000000000001", "1", "2.50", "03"]"#],
@@ -261,7 +243,7 @@ fn a_fraction_counts_by_the_decimals_of_the_token() {
 }
 
 #[test]
-fn limits_are_four_from_1_to_a_million_and_do_not_fall() {
+fn limits_are_four_from_1_to_a_million_and_do_not_fall_and_0_failures_are_no_limit() {
     check(
         "tiers.requests_per_minute",
         &["[1, 1, 1, 1]", "[1, 2, 3, 1_000_000]"],
@@ -269,22 +251,14 @@ fn limits_are_four_from_1_to_a_million_and_do_not_fall() {
     );
     check("keys.requests_per_hour", &["1", "1_000_000"], &["0", "1_000_001", "-1"]);
     check("abuse.failures_per_minute", &["0", "1_000_000"], &["-1", "1_000_001"]);
-}
-
-#[test]
-fn no_failures_per_minute_turns_the_limit_off() {
     assert_eq!(settings(&[("abuse.failures_per_minute", "0")]).abuse.failures_per_minute, None);
 }
 
 #[test]
-fn the_signing_domain_has_a_name_a_version_and_a_chain_id() {
+fn a_signing_domain_has_name_version_and_chain_id_and_its_window_is_whole_seconds() {
     check("signature.domain_name", &["\"x\""], &["\"\""]);
     check("signature.domain_version", &["\"2.0\""], &["\"\""]);
     check("signature.chain_id", &["1", "9_223_372_036_854_775_807"], &["0", "-1"]);
-}
-
-#[test]
-fn the_window_of_a_signature_is_whole_seconds_within_its_bounds() {
     check(
         "signature.max_age",
         &["\"1s\"", "\"1m 30s\"", "\"24h\""],

@@ -87,8 +87,9 @@ fn variable(path: &str) -> String {
 #[test]
 fn every_key_is_tried() {
     let tried: Vec<&str> = OVERRIDES.iter().map(|(path, ..)| *path).collect();
-    let shipped = shipped_keys();
-    assert_eq!(tried, shipped.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>());
+    let mut shipped: Vec<String> = shipped_keys().into_iter().map(|(path, _)| path).collect();
+    shipped.retain(|path| !path.starts_with("tenants"));
+    assert_eq!(tried, shipped);
 }
 
 #[test]
@@ -102,17 +103,11 @@ fn every_key_is_overridden_by_its_variable_whether_or_not_the_file_has_its_secti
 }
 
 #[test]
-fn what_is_wrong_with_an_override_names_the_variable() {
-    for (path, _, _, wrong) in OVERRIDES {
+fn a_wrong_override_is_named_by_its_variable_and_a_right_one_mends_the_file() {
+    for (path, text, _, wrong) in OVERRIDES {
         let found = problems(&base_with(path, &[]), &[(&variable(path), wrong)]);
         assert_eq!(found.len(), 1, "{path}: {found:?}");
         assert!(found[0].starts_with(&format!("{}: ", variable(path))), "{path}: {found:?}");
-    }
-}
-
-#[test]
-fn an_override_replaces_a_wrong_value_of_the_file() {
-    for (path, text, _, _) in OVERRIDES {
         let file = base_with(path, &[(path, "true")]);
         assert!(parse(&file, &[]).is_err(), "{path}");
         assert!(parse(&file, &[(&variable(path), text)]).is_ok(), "{path}");

@@ -32,6 +32,18 @@ fn problems(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     problems.to_string().lines().map(str::to_owned).collect()
 }
 
+/// What a tenant has to have, beside listeners that speak TLS.
+const TENANT: [(&str, &str); 5] = [
+    ("listen.tls.cert", "\"cert.pem\""),
+    ("listen.tls.key", "\"key.pem\""),
+    ("tenants[1].id", "\"acme\""),
+    ("tenants[1].hosts", "[\"api.acme.example\"]"),
+    ("tenants[1].upstreams", "[\"127.0.0.1:9000\"]"),
+];
+
+/// What a route has to have.
+const ROUTE: (&str, &str) = ("tenants[1].routes[1].path", "\"/v1\"");
+
 /// The minimal file with further keys, each a path and its value as TOML writes it.
 fn minimal_with(keys: &[(&str, &str)]) -> String {
     let mut file: Table = MINIMAL.parse().unwrap();
@@ -42,59 +54,70 @@ fn minimal_with(keys: &[(&str, &str)]) -> String {
     file.to_string()
 }
 
+/// The table that a path leads into, which is made where it is missing, and the last name of the path. In front of a
+/// point `[1]` is the first table of an array.
+fn place<'a>(table: &'a mut Table, path: &'a str) -> (&'a mut Table, &'a str) {
+    let Some((section, rest)) = path.split_once('.') else { return (table, path) };
+    let inside = match section.strip_suffix("[1]") {
+        None => table.entry(section).or_insert_with(|| Table::new().into()),
+        Some(array) => &mut table.entry(array).or_insert_with(|| vec![Table::new()].into())[0],
+    };
+    place(inside.as_table_mut().unwrap(), rest)
+}
+
 fn set(table: &mut Table, path: &str, value: Value) {
-    match path.split_once('.') {
-        None => {
-            table.insert(path.to_owned(), value);
-        }
-        Some((section, rest)) => {
-            let section = table.entry(section).or_insert_with(|| Table::new().into());
-            set(section.as_table_mut().unwrap(), rest, value);
-        }
-    }
+    let (table, name) = place(table, path);
+    table.insert(name.to_owned(), value);
 }
 
 fn remove(table: &mut Table, path: &str) {
-    match path.split_once('.') {
-        None => drop(table.remove(path)),
-        Some((section, rest)) => remove(table.get_mut(section).unwrap().as_table_mut().unwrap(), rest),
-    }
+    let (table, name) = place(table, path);
+    table.remove(name);
 }
 
-/// Every key of the shipped file, the optional ones too, with its value; tenants and headers have keys of their own.
-fn shipped_keys() -> Vec<(String, Value)> {
-    let mut file = uncommented_file();
-    file.remove("tenants");
-    remove(&mut file, "chain.rpc_headers");
-    keys_of(&file)
-}
-
-/// Every key of a table and its sections, with its value.
-fn keys_of(table: &Table) -> Vec<(String, Value)> {
-    fn walk(table: &Table, section: &str, keys: &mut Vec<(String, Value)>) {
+/// Every key of the shipped file with its value, the optional ones too, and every section and tenant; headers for nodes
+/// have a test of their own.
+fn shipped_keys_and_sections() -> (Vec<(String, Value)>, Vec<String>) {
+    fn walk(table: &Table, section: &str, keys: &mut Vec<(String, Value)>, sections: &mut Vec<String>) {
         for (key, value) in table {
-            let path = format!("{section}{key}");
-            if let Value::Table(inside) = value {
-                walk(inside, &format!("{path}."), keys);
-            } else {
-                keys.push((path, value.clone()));
+            let first = value.as_array().and_then(|items| items.first()?.as_table());
+            let (path, inside) = match first {
+                Some(first) => (format!("{section}{key}[1]"), Some(first)),
+                None => (format!("{section}{key}"), value.as_table()),
+            };
+            match inside {
+                Some(inside) => {
+                    walk(inside, &format!("{path}."), keys, sections);
+                    sections.push(path);
+                }
+                None => keys.push((path, value.clone())),
             }
         }
     }
-    let mut keys = Vec::new();
-    walk(table, "", &mut keys);
-    keys
+    let mut file = uncommented_file();
+    remove(&mut file, "chain.rpc_headers");
+    let (mut keys, mut sections) = Default::default();
+    walk(&file, "", &mut keys, &mut sections);
+    (keys, sections)
+}
+
+fn shipped_keys() -> Vec<(String, Value)> {
+    shipped_keys_and_sections().0
 }
 
 /// The shipped file with its optional keys and sections, and its example of a tenant, no longer commented out; without
 /// what goes together with a Redis only.
 fn shipped_file() -> Table {
-    shipped_file_for("store.path")
+    shipped_file_for("tenants")
 }
 
-/// The same with a key in it, and without those of `[store]` that do not go together with that key.
+/// The same with a key in it, without those of `[store]` that do not go together with that key, and without the tenant
+/// unless the key is one of its own.
 fn shipped_file_for(path: &str) -> Table {
     let mut file = uncommented_file();
+    if !path.starts_with("tenants") {
+        file.remove("tenants");
+    }
     if ["store.kind", "store.path"].contains(&path) || !path.starts_with("store.") {
         for optional in OPTIONAL_OF_REDIS {
             remove(&mut file, optional);

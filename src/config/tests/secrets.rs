@@ -1,7 +1,6 @@
 //! A provider's key in an RPC URL shows up nowhere, nor does a password of Redis.
 
 use super::{MINIMAL, minimal_with, parse};
-use crate::config::store::StoreSettings;
 
 /// Ways to write a URL that holds a key, right and wrong ones.
 const URLS: &[&str] = &[
@@ -84,13 +83,6 @@ fn a_url_pasted_under_another_key_or_as_a_key_shows_no_more_than_its_host() {
 }
 
 #[test]
-fn an_accepted_url_is_still_whole_for_whoever_connects() {
-    let settings =
-        parse(MINIMAL, &[("TIERGATE__CHAIN__RPC_URLS", "https://node.example/v3/SECRET")]).unwrap();
-    assert_eq!(settings.chain.rpc_urls[0].reveal().as_str(), "https://node.example/v3/SECRET");
-}
-
-#[test]
 fn a_password_of_redis_is_in_no_debug_display_or_problem() {
     let urls = [
         "redis://user:SECRET@redis.example/1",
@@ -133,14 +125,4 @@ fn a_password_of_redis_is_in_no_debug_display_or_problem() {
     let printed =
         printed(&minimal_with(&[("store.password", "[\"SECRET\"]"), ("store.kind", "\"redis\"")]), &[]);
     assert!(printed.starts_with("store.password: is an array"), "{printed}");
-}
-
-#[test]
-fn an_accepted_password_of_redis_is_still_whole_for_whoever_connects() {
-    let settings = parse(
-        MINIMAL,
-        &[("TIERGATE__STORE__KIND", "redis"), ("TIERGATE__STORE__URL", "redis://u:p%40ss@redis.example")],
-    );
-    let StoreSettings::Redis(redis) = settings.unwrap().store else { panic!("it is Redis") };
-    assert_eq!(redis.url.password().unwrap().reveal(), "p@ss");
 }

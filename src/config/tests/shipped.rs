@@ -6,10 +6,13 @@ use std::time::Duration;
 use alloy::primitives::{U256, address};
 use toml::{Table, Value};
 
-use super::{MINIMAL, parse, problems, remove, set, shipped_file, shipped_file_for, shipped_keys};
-use crate::config::Settings;
+use super::{
+    MINIMAL, parse, problems, remove, set, shipped_file, shipped_file_for, shipped_keys,
+    shipped_keys_and_sections,
+};
 use crate::config::reader::Reader;
 use crate::config::store::StoreSettings;
+use crate::config::{Settings, tenants};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
 use crate::domain::tier::PerTier;
@@ -76,10 +79,17 @@ fn the_defaults_are_what_is_documented() {
 fn the_shipped_file_shows_every_key_and_no_other() {
     let mut reader = Reader::new(Table::new(), std::iter::empty());
     let _ = Settings::read(&mut reader, None);
-    let mut known = reader.known().to_vec();
-    known.retain(|path| !["tenants", "chain.rpc_headers"].contains(path));
+    let [of_tenant, of_route] = tenants::known();
+    let in_place = |place: &str, known: &[&str]| -> Vec<String> {
+        known.iter().map(|path| format!("{place}{path}")).collect()
+    };
+    let mut known = in_place("", reader.known());
+    known.retain(|path| !["tenants", "chain.rpc_headers"].contains(&path.as_str()));
+    known.extend(in_place("tenants[1].", &of_tenant).into_iter().filter(|path| !path.ends_with("routes")));
+    known.extend(in_place("tenants[1].routes[1].", &of_route));
     known.sort_unstable();
-    let shown: Vec<String> = shipped_keys().into_iter().map(|(path, _)| path).collect();
+    let mut shown: Vec<String> = shipped_keys().into_iter().map(|(path, _)| path).collect();
+    shown.sort_unstable();
     assert_eq!(shown, known);
 }
 
@@ -92,50 +102,46 @@ fn the_optional_registries_are_read_where_they_are_given() {
 }
 
 #[test]
-fn every_key_is_refused_by_name_under_another_name() {
-    for (path, value) in shipped_keys() {
+fn every_key_and_section_is_refused_by_name_under_another_name() {
+    let (keys, sections) = shipped_keys_and_sections();
+    let sections =
+        sections.into_iter().filter(|path| !path.ends_with(']')).map(|path| (path, Table::new().into()));
+    for (path, value) in keys.into_iter().chain(sections) {
         for renamed in [format!("{path}s"), format!("{path}_renamed"), path.to_uppercase()] {
-            let mut file = shipped_file();
+            let mut file = shipped_file_for(&path);
             remove(&mut file, &path);
             set(&mut file, &renamed, value.clone());
             let found = problems(&file.to_string(), &[]);
             // A section in upper case is unknown as a whole.
-            let (section, _) = renamed.split_once('.').unwrap();
-            let (by_key, by_section) =
-                (format!("{renamed}: is not a known key"), format!("{section}: is not a known key"));
-            let named = |line: &String| line.starts_with(&by_key) || line.starts_with(&by_section);
-            assert!(found.iter().any(named), "{renamed}: {found:?}");
+            let section = renamed.split(['.', '[']).next().unwrap();
+            let is_named = |line: &String| {
+                [&renamed, section]
+                    .iter()
+                    .any(|name| line.starts_with(&format!("{name}: is not a known key")))
+            };
+            assert!(found.iter().any(is_named), "{renamed}: {found:?}");
         }
     }
 }
 
 #[test]
-fn every_section_is_refused_by_name_under_another_name_and_as_anything_but_a_section() {
-    let sections = shipped_file().into_iter().filter(|(section, _)| section != "tenants");
-    for (section, value) in sections {
-        let mut file = shipped_file();
-        file.remove(&section);
-        file.insert(format!("{section}_renamed"), value);
-        let found = problems(&file.to_string(), &[]);
-        assert!(found.contains(&format!("{section}_renamed: is not a known key")), "{found:?}");
+fn every_key_and_section_is_refused_by_its_path_with_every_wrong_type() {
+    let (keys, sections) = shipped_keys_and_sections();
+    for path in sections.into_iter().filter(|path| !path.ends_with(']')) {
         for wrong in wrong_types("a table") {
-            let mut file = shipped_file();
-            file.insert(section.clone(), wrong.clone());
+            let mut file = shipped_file_for(&path);
+            set(&mut file, &path, wrong.clone());
             let found = problems(&file.to_string(), &[]);
-            let start = format!("{section}: is ");
-            assert!(found.iter().any(|line| line.starts_with(&start)), "{wrong}: {found:?}");
+            let start = format!("{path}: is ");
+            assert!(found.iter().any(|line| line.starts_with(&start)), "{path} = {wrong}: {found:?}");
         }
     }
-}
-
-#[test]
-fn every_key_is_refused_by_its_path_with_every_wrong_type() {
-    for (path, value) in shipped_keys() {
-        let wrong_items = wrong_types(value.as_array().and_then(|items| items.first()).map_or("", type_of))
-            .into_iter()
-            .filter(|_| value.as_array().is_some_and(|items| !items.is_empty()))
-            .map(|item| Value::from(vec![item; value.as_array().unwrap().len()]));
-        for wrong in wrong_types(type_of(&value)).into_iter().chain(wrong_items) {
+    for (path, value) in keys {
+        let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        let wrong_items = wrong_types(items.first().map_or("", type_of)).into_iter();
+        let wrong_lists =
+            wrong_items.filter(|_| !items.is_empty()).map(|item| Value::from(vec![item; items.len()]));
+        for wrong in wrong_types(type_of(&value)).into_iter().chain(wrong_lists) {
             let mut file = shipped_file_for(&path);
             set(&mut file, &path, wrong.clone());
             let found = problems(&file.to_string(), &[]);
@@ -147,7 +153,7 @@ fn every_key_is_refused_by_its_path_with_every_wrong_type() {
 }
 
 /// A value of every type of TOML but one.
-pub(super) fn wrong_types(right: &str) -> Vec<Value> {
+fn wrong_types(right: &str) -> Vec<Value> {
     ["\"text\"", "7", "1.5", "true", "1979-05-27", "[[]]", "{ inside = 1 }"]
         .into_iter()
         .map(|literal| literal.parse().unwrap())
@@ -155,6 +161,6 @@ pub(super) fn wrong_types(right: &str) -> Vec<Value> {
         .collect()
 }
 
-pub(super) fn type_of(value: &Value) -> &'static str {
+fn type_of(value: &Value) -> &'static str {
     crate::config::written::type_of(value)
 }

@@ -4,7 +4,7 @@ use alloy::primitives::{Address, B256, U256, address, b256, hex};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolStruct;
-use proptest::prelude::{any, prop_assert_eq, proptest};
+use proptest::prelude::{ProptestConfig as Config, any, prop_assert_eq, proptest};
 
 use super::SigningDomain;
 use crate::domain::agent_id::AgentId;
@@ -113,6 +113,8 @@ alloy::sol! {
 }
 
 proptest! {
+    #![proptest_config(Config { cases: Config::default().cases / 8, ..Config::default() })]
+
     #[test]
     fn the_digest_is_the_one_a_typed_data_library_computes(agent in any::<[u64; 4]>(), nonce in any::<[u64; 4]>(), timestamp in any::<u64>()) {
         let (agent, nonce) = (U256::from_limbs(agent), U256::from_limbs(nonce));

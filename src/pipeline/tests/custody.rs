@@ -103,22 +103,6 @@ async fn who_waits_as_long_as_told_may_manage_keys_again() {
 }
 
 #[tokio::test]
-async fn a_new_key_works_at_once_and_the_old_one_no_longer() {
-    let scene = Scene::new();
-    let key = |issued: &crate::pipeline::custody::IssuedKey| Credential::Key {
-        digest: issued.key.digest(),
-        named: Some(agent(7)),
-    };
-    let first = key(&scene.pipeline.generate_key(scene.order(scene.signed()), None).await.unwrap());
-    assert_eq!(scene.verdict(&first).await, "admitted");
-    let second = key(&scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap());
-    assert_eq!((scene.verdict(&first).await, scene.verdict(&second).await), ("401 key", "admitted"));
-    scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
-    assert_eq!(scene.verdict(&second).await, "401 key");
-    assert!(!scene.pipeline.key_status(client(1), agent(7)).await.unwrap().has_key);
-}
-
-#[tokio::test]
 async fn a_key_does_not_expire() {
     let scene = Scene::new();
     let key = scene.key(None).await;

@@ -1,6 +1,6 @@
 //! The budget of refused credentials: whom it stops, for how long, and whom it leaves alone.
 
-use super::{Scene, agent, client, retry_after, signer, unknown_key, verdict};
+use super::{Scene, agent, retry_after, signer, unknown_key, verdict};
 use crate::domain::denial::Denial;
 use crate::domain::quota::Quota;
 use crate::pipeline::credential::Credential;
@@ -12,18 +12,14 @@ fn scene() -> Scene {
     Scene::with_failures(Some(Quota::per_minute(BUDGET)))
 }
 
-async fn exhaust(scene: &Scene) {
-    for _ in 0..BUDGET {
-        assert_eq!(scene.verdict(&unknown_key()).await, "401 key");
-        scene.clock.advance_micros(1_001);
-    }
-}
-
 #[tokio::test]
 async fn after_300_refused_credentials_a_client_waits_as_long_as_it_is_told() {
     let scene = scene();
     let key = scene.key(None).await;
-    exhaust(&scene).await;
+    for _ in 0..BUDGET {
+        assert_eq!(scene.verdict(&unknown_key()).await, "401 key");
+        scene.clock.advance_micros(1_001);
+    }
     let (found, called) = (scene.store.calls("find"), scene.chain.all_calls());
     let refused = scene.admit(&unknown_key()).await;
     let Err(Refusal::Denied(Denial::RateLimited { agent: whom, tier, limit, .. })) = &refused else {
@@ -42,16 +38,6 @@ async fn after_300_refused_credentials_a_client_waits_as_long_as_it_is_told() {
     assert_eq!(scene.verdict(&key).await, "429");
     scene.clock.advance_secs(1);
     assert_eq!(scene.verdict(&key).await, "admitted");
-}
-
-#[tokio::test]
-async fn other_clients_are_unaffected() {
-    let scene = scene();
-    let key = scene.key(None).await;
-    exhaust(&scene).await;
-    assert_eq!(scene.verdict(&key).await, "429");
-    assert_eq!(verdict(&scene.admit_from(client(2), &key, None).await), "admitted");
-    assert_eq!(verdict(&scene.admit_from(client(2), &unknown_key(), None).await), "401 key");
 }
 
 #[tokio::test]

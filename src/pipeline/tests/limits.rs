@@ -1,12 +1,11 @@
 //! Tiers and their limits through the whole pipeline.
 
+use alloy::primitives::U256;
+
 use super::{LIMITS, STAKES, Scene, agent, retry_after, verdict};
 use crate::domain::denial::Denial;
 use crate::domain::tier::{PASSING_TIERS, Tier};
-use crate::pipeline::credential::Credential;
 use crate::pipeline::refusal::Refusal;
-use crate::ports::store::Scope;
-use alloy::primitives::U256;
 
 #[tokio::test]
 async fn who_waits_exactly_as_long_as_told_is_admitted() {
@@ -73,27 +72,4 @@ async fn a_door_may_ask_for_more_than_bronze_and_says_which_stake_opens_it() {
         panic!("{}", verdict(&refused));
     };
     assert_eq!(required, Tier::Bronze, "tier 0 never passes, whatever a door asks for");
-}
-
-#[tokio::test]
-async fn one_tenants_traffic_spends_nobody_elses_budget() {
-    let mut scene = Scene::new();
-    let key = scene.key(None).await;
-    for scope in [Scope::Api, Scope::Tenant("acme".into()), Scope::Tenant("other".into())] {
-        scene.access.scope = scope;
-        assert_eq!(scene.admit(&key).await.unwrap().allowance().remaining, 1);
-        scene.fill_window().await;
-        assert_eq!(scene.verdict(&key).await, "429");
-    }
-}
-
-#[tokio::test]
-async fn keys_and_signatures_share_an_agents_window() {
-    let scene = Scene::new();
-    let key = scene.key(None).await;
-    scene.admit(&key).await.unwrap();
-    scene.admit(&Credential::Signature(scene.signed())).await.unwrap();
-    assert_eq!(scene.verdict(&key).await, "429");
-    let other = scene.key_of(agent(8), None).await;
-    assert_eq!(scene.verdict(&other).await, "admitted", "another agent has its own");
 }

@@ -2,23 +2,8 @@
 
 use toml::{Table, Value};
 
-use super::{file_of, problems, read, route_with, tenant_with};
-
-/// Each of the values is accepted by the key of a tenant or a route, or is the one problem of the file.
-fn check(place: &str, accepted: &[&str], refused: &[&str]) {
-    let file = |literal: &str| match place.strip_prefix("routes[1].") {
-        Some(path) => route_with(&[(path, literal)]),
-        None => tenant_with(&[(place, literal)]),
-    };
-    for literal in accepted {
-        read(file(literal));
-    }
-    for literal in refused {
-        let found = problems(&file_of(vec![file(literal)]), &[]);
-        assert_eq!(found.len(), 1, "{place} = {literal}: {found:?}");
-        assert!(found[0].starts_with(&format!("tenants[1].{place}: ")), "{place} = {literal}: {found:?}");
-    }
-}
+use super::super::bounds::check;
+use super::{file_of, problems, read, tenant_with};
 
 /// A list of so many items, each made of its number.
 fn list(count: usize, item: impl Fn(usize) -> String) -> String {
@@ -27,16 +12,16 @@ fn list(count: usize, item: impl Fn(usize) -> String) -> String {
 }
 
 #[test]
-fn an_id_is_1_to_64_plain_characters() {
+fn a_tenant_has_a_plain_id_and_1_to_256_patterns_of_hosts() {
     let of = |count: usize| format!("\"{}\"", "x".repeat(count));
-    check("id", &[&of(1), &of(64), "\"Az09-_.\""], &[&of(0), &of(65), "\"a b\"", "\"a/b\"", "\"é\"", "7"]);
-}
-
-#[test]
-fn hosts_are_1_to_256_patterns() {
+    check(
+        "tenants[1].id",
+        &[&of(1), &of(64), "\"Az09-_.\""],
+        &[&of(0), &of(65), "\"a b\"", "\"a/b\"", "\"é\"", "7"],
+    );
     let many = |count: usize| list(count, |number| format!("\"h{number}.example\""));
     check(
-        "hosts",
+        "tenants[1].hosts",
         &[&many(1), &many(256), "[\"*\", \"*.example\", \"192.0.2.1\", \"[2001:db8::1]\"]"],
         &[
             "[]",
@@ -55,7 +40,7 @@ fn hosts_are_1_to_256_patterns() {
 #[test]
 fn upstreams_are_1_to_64_of_a_tenant_and_of_a_route() {
     let many = |count: usize| list(count, |number| format!("\"127.0.0.1:{}\"", number + 1));
-    for place in ["upstreams", "routes[1].upstreams"] {
+    for place in ["tenants[1].upstreams", "tenants[1].routes[1].upstreams"] {
         check(
             place,
             &[&many(1), &many(64), "[\"h2c://a.example\", \"https://[::1]:8443\"]"],
@@ -73,16 +58,12 @@ fn upstreams_are_1_to_64_of_a_tenant_and_of_a_route() {
 }
 
 #[test]
-fn tiers_are_1_to_4() {
-    for place in ["min_tier", "routes[1].min_tier"] {
+fn tiers_are_1_to_4_and_credentials_one_or_both_kinds_and_each_once() {
+    for place in ["tenants[1].min_tier", "tenants[1].routes[1].min_tier"] {
         check(place, &["1", "2", "3", "4"], &["0", "5", "-1", "\"1\"", "1.0"]);
     }
-}
-
-#[test]
-fn credentials_are_one_or_both_kinds_and_each_once() {
     check(
-        "credentials",
+        "tenants[1].credentials",
         &["[\"api_key\"]", "[\"signature\"]", "[\"signature\", \"api_key\"]"],
         &[
             "[]",
@@ -97,7 +78,7 @@ fn credentials_are_one_or_both_kinds_and_each_once() {
 #[test]
 fn own_limits_are_none_or_four_from_1_to_a_million_and_do_not_fall() {
     check(
-        "requests_per_minute",
+        "tenants[1].requests_per_minute",
         &["[]", "[1, 1, 1, 1]", "[1, 2, 3, 1_000_000]"],
         &[
             "[1]",
@@ -112,63 +93,76 @@ fn own_limits_are_none_or_four_from_1_to_a_million_and_do_not_fall() {
 }
 
 #[test]
-fn words_are_those_that_are_documented() {
-    check("on_endpoint_mismatch", &["\"allow\"", "\"deny\""], &["\"\"", "\"Deny\"", "\"block\"", "true"]);
-    check("host_header", &["\"client\"", "\"upstream\""], &["\"\"", "\"Client\"", "\"api.example\""]);
-    check("routes[1].access", &["\"agents\"", "\"public\"", "\"deny\""], &["\"\"", "\"Public\"", "\"all\""]);
-    check("routes[1].upgrades", &["true", "false"], &["\"true\"", "1", "[]"]);
+fn words_are_those_that_are_documented_and_counts_have_bounds() {
+    check(
+        "tenants[1].on_endpoint_mismatch",
+        &["\"allow\"", "\"deny\""],
+        &["\"\"", "\"Deny\"", "\"block\"", "true"],
+    );
+    check(
+        "tenants[1].host_header",
+        &["\"client\"", "\"upstream\""],
+        &["\"\"", "\"Client\"", "\"api.example\""],
+    );
+    check(
+        "tenants[1].routes[1].access",
+        &["\"agents\"", "\"public\"", "\"deny\""],
+        &["\"\"", "\"Public\"", "\"all\""],
+    );
+    check("tenants[1].routes[1].upgrades", &["true", "false"], &["\"true\"", "1", "[]"]);
+    check("tenants[1].connect_retries", &["0", "8"], &["-1", "9", "\"2\""]);
+    check("tenants[1].max_body_bytes", &["0", "1", "9_223_372_036_854_775_807"], &["-1", "\"1MiB\"", "1.5"]);
+    check("tenants[1].health.eject_after", &["0", "1_000"], &["-1", "1_001"]);
 }
 
 #[test]
-fn counts_of_a_tenant_have_their_bounds() {
-    check("connect_retries", &["0", "8"], &["-1", "9", "\"2\""]);
-    check("max_body_bytes", &["0", "1", "9_223_372_036_854_775_807"], &["-1", "\"1MiB\"", "1.5"]);
-    check("health.eject_after", &["0", "1_000"], &["-1", "1_001"]);
-}
-
-#[test]
-fn times_of_a_tenant_are_more_than_0s_and_at_most_24h() {
-    let places = [
+fn times_are_more_than_0s_and_at_most_24h_and_no_total_and_no_interval_are_0s() {
+    for key in [
         "timeouts.connect",
         "timeouts.read",
         "timeouts.write",
         "timeouts.idle",
         "health.timeout",
         "health.eject_for",
-    ];
-    for place in places {
+    ] {
         check(
-            place,
+            &format!("tenants[1].{key}"),
             &["\"1ns\"", "\"90s\"", "\"24h\""],
             &["\"0s\"", "\"24h 1ns\"", "\"5\"", "5", "\"\"", "\"-1s\""],
         );
     }
-}
-
-#[test]
-fn no_total_and_no_interval_are_written_as_0s() {
-    check("timeouts.total", &["\"0s\"", "\"1ns\"", "\"24h\""], &["\"24h 1ns\"", "\"0\"", "0", "\"none\""]);
     check(
-        "health.interval",
+        "tenants[1].timeouts.total",
+        &["\"0s\"", "\"1ns\"", "\"24h\""],
+        &["\"24h 1ns\"", "\"0\"", "0", "\"none\""],
+    );
+    check(
+        "tenants[1].health.interval",
         &["\"0s\"", "\"10ms\"", "\"24h\""],
         &["\"1ns\"", "\"9ms\"", "\"24h 1ns\"", "\"0\"", "0"],
     );
 }
 
 #[test]
-fn a_health_path_can_stand_in_a_request_line() {
+fn a_health_path_can_stand_in_a_request_line_and_the_path_of_a_route_is_a_pattern() {
     let of = |count: usize| format!("\"/{}\"", "x".repeat(count - 1));
     check(
-        "health.path",
+        "tenants[1].health.path",
         &["\"/\"", "\"/health?x=1&y=%20\"", &of(1_024)],
         &["\"\"", "\"health\"", "\"/a b\"", "\"/a\\nb\"", "\"/a#b\"", "\"/é\"", "\"/a\\u007f\"", &of(1_025)],
+    );
+    let of = |count: usize| format!("\"/{}\"", "x".repeat(count - 1));
+    check(
+        "tenants[1].routes[1].path",
+        &["\"/\"", "\"/*\"", "\"/a/*/b\"", &of(1_024)],
+        &["\"\"", "\"a\"", "\"/a//b\"", "\"/a/../b\"", "\"/a?b\"", "\"/%61\"", "\"/a b\"", &of(1_025), "7"],
     );
 }
 
 #[test]
 fn a_server_name_is_one_host() {
     check(
-        "upstream_tls.server_name",
+        "tenants[1].upstream_tls.server_name",
         &["\"api.example\"", "\"192.0.2.1\"", "\"[::1]\""],
         &["\"\"", "\"*\"", "\"*.example\"", "\"api.example:443\"", "\"https://api.example\"", "\"::1\""],
     );
@@ -177,21 +171,11 @@ fn a_server_name_is_one_host() {
 }
 
 #[test]
-fn the_path_of_a_route_is_a_pattern() {
-    let of = |count: usize| format!("\"/{}\"", "x".repeat(count - 1));
-    check(
-        "routes[1].path",
-        &["\"/\"", "\"/*\"", "\"/a/*/b\"", &of(1_024)],
-        &["\"\"", "\"a\"", "\"/a//b\"", "\"/a/../b\"", "\"/a?b\"", "\"/%61\"", "\"/a b\"", &of(1_025), "7"],
-    );
-}
-
-#[test]
 fn methods_are_up_to_32_tokens_in_upper_case_and_each_once() {
     let many = |count: usize| list(count, |number| format!("\"X{number}\""));
     let long = |count: usize| format!("[\"{}\"]", "X".repeat(count));
     check(
-        "routes[1].methods",
+        "tenants[1].routes[1].methods",
         &["[]", &many(32), &long(32), "[\"GET\", \"VERSION-CONTROL\"]"],
         &[
             &many(33),

@@ -142,18 +142,6 @@ fn no_two_files_share_an_id_or_a_host() {
 }
 
 #[test]
-fn a_certificate_in_a_file_of_its_own_needs_a_listener_with_tls() {
-    let text = format!("{}[tls]\ncert = \"a\"\nkey = \"b\"\n", tenant("a"));
-    let found = Home::with("", &[("a.toml", &text)]).problems();
-    assert!(
-        found.len() == 1 && found[0].starts_with("tenants.d/a.toml: tls.cert: needs listen.tls; "),
-        "{found:?}"
-    );
-    let main = "[listen.tls]\ncert = \"a\"\nkey = \"b\"\n";
-    assert_eq!(Home::with(main, &[("a.toml", &text)]).ids(), ["a"]);
-}
-
-#[test]
 fn a_file_that_cannot_be_read_is_a_problem_with_its_name() {
     let longest = format!("{}{}", tenant("a"), "\n".repeat(CONFIG_BYTES_MAX - tenant("a").len()));
     assert_eq!(Home::with("", &[("a.toml", &longest)]).ids(), ["a"]);
@@ -216,18 +204,3 @@ fn every_file_whose_change_matters_is_watched_and_the_folder_even_before_it_is_t
     let bare = watched_files(Path::new("main.toml"));
     assert_eq!(bare[..2], [PathBuf::from("main.toml"), PathBuf::from("tenants.d")]);
 }
-
-#[test]
-fn thousands_of_tenants_with_routes_load() {
-    let routes: String =
-        (0..10).map(|number| format!("[[routes]]\npath = \"/{number}/*\"\naccess = \"public\"\n")).collect();
-    let home = Home::with("", &[]);
-    for number in 0..TENANTS {
-        let text = format!("{}{routes}", tenant(&format!("t{number}")));
-        fs::write(home.folder().join(format!("{number}.toml")), text).unwrap();
-    }
-    assert_eq!(home.ids().len(), TENANTS);
-}
-
-/// So many that anything quadratic would be felt.
-const TENANTS: usize = 2_000;

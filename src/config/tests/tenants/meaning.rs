@@ -1,69 +1,17 @@
-//! What the keys of tenants and routes say, and what they say when they are left out.
+//! What the keys of tenants and routes say.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{read, route_with, tenant_with};
-use crate::domain::host::HostPattern;
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
     AcceptedCredentials, HealthRules, HostHeader, KeyPair, OnMismatch, ProxyRules, Route, RouteAccess,
-    Tenant, Timeouts, UpstreamTls,
+    Timeouts, UpstreamTls,
 };
 use crate::domain::tier::{PerTier, Tier};
 use crate::domain::upstream::Upstream;
-
-#[test]
-fn the_defaults_of_a_tenant_are_what_is_documented() {
-    assert_eq!(
-        *read(tenant_with(&[])),
-        Tenant {
-            id: "acme".into(),
-            hosts: vec![HostPattern::Exact("api.acme.example".into())],
-            upstreams: vec![Upstream::parse("127.0.0.1:9000").unwrap()],
-            min_tier: Tier::Bronze,
-            credentials: AcceptedCredentials { api_key: true, signature: true },
-            requests_per_minute: None,
-            on_endpoint_mismatch: OnMismatch::Allow,
-            routes: vec![],
-            tls: None,
-            proxy: ProxyRules {
-                host_header: HostHeader::Client,
-                connect_retries: 2,
-                body_bytes_max: None,
-                timeouts: Timeouts {
-                    connect: Duration::from_secs(5),
-                    read: Duration::from_secs(60),
-                    write: Duration::from_secs(60),
-                    idle: Duration::from_secs(60),
-                    total: Some(Duration::from_secs(3_600)),
-                },
-                health: HealthRules {
-                    path: None,
-                    interval: Some(Duration::from_secs(10)),
-                    timeout: Duration::from_secs(2),
-                    eject_after: 3,
-                    eject_for: Duration::from_secs(10),
-                },
-                upstream_tls: UpstreamTls { ca: None, client: None, server_name: None },
-            },
-        }
-    );
-}
-
-#[test]
-fn the_defaults_of_a_route_are_what_is_documented() {
-    let expected = Route {
-        path: PathPattern::parse("/v1").unwrap(),
-        methods: vec![],
-        access: RouteAccess::Agents,
-        min_tier: None,
-        upstreams: vec![],
-        upgrades: false,
-    };
-    assert_eq!(read(route_with(&[])).routes, [expected]);
-}
 
 #[test]
 fn every_key_of_a_tenant_ends_up_in_its_place() {

@@ -1,6 +1,6 @@
 //! What is wrong with tenants is said at once, each problem with its exact place.
 
-use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
+use proptest::prelude::{Just, ProptestConfig as Config, Strategy, any, prop, prop_oneof, proptest};
 use toml::{Table, Value};
 
 use super::super::{MINIMAL, minimal_with, parse, problems};
@@ -304,6 +304,8 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    #![proptest_config(Config { cases: Config::default().cases / 4, ..Config::default() })]
+
     #[test]
     fn no_value_panics(values in prop::collection::btree_map(prop::sample::select(NAMES), any_value(), 0..12)) {
         let keys = Table::from_iter(values.into_iter().map(|(key, value)| (key.to_owned(), value)));

@@ -2,41 +2,14 @@
 
 mod readings;
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use super::{Decision, decide};
+use crate::domain::fixture;
 use crate::domain::path::{DECODINGS_MAX, PATH_BYTES_MAX, PathPattern};
-use crate::domain::tenant::{
-    AcceptedCredentials, HealthRules, HostHeader, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,
-    Timeouts, UpstreamTls,
-};
+use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::tier::Tier;
 
 fn tenant(min_tier: Tier, routes: Vec<Route>) -> Tenant {
-    let second = Duration::from_secs(1);
-    let timeouts = Timeouts { connect: second, read: second, write: second, idle: second, total: None };
-    let health =
-        HealthRules { path: None, interval: None, timeout: second, eject_after: 0, eject_for: second };
-    Tenant {
-        id: Arc::from("acme"),
-        hosts: Vec::new(),
-        upstreams: Vec::new(),
-        min_tier,
-        credentials: AcceptedCredentials { api_key: true, signature: true },
-        requests_per_minute: None,
-        on_endpoint_mismatch: OnMismatch::Allow,
-        routes,
-        tls: None,
-        proxy: ProxyRules {
-            host_header: HostHeader::Client,
-            connect_retries: 0,
-            body_bytes_max: None,
-            timeouts,
-            health,
-            upstream_tls: UpstreamTls::default(),
-        },
-    }
+    Tenant { min_tier, routes, ..fixture::tenant() }
 }
 
 fn route(path: &str, access: RouteAccess) -> Route {

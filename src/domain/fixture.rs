@@ -1,0 +1,38 @@
+//! A tenant for tests of those that use a part of one.
+
+use std::time::Duration;
+
+use crate::domain::tenant::{
+    AcceptedCredentials, HealthRules, HostHeader, OnMismatch, ProxyRules, Tenant, Timeouts, UpstreamTls,
+};
+use crate::domain::tier::Tier;
+
+/// No hosts, no upstreams, no routes; every agent passes.
+pub(crate) fn tenant() -> Tenant {
+    let second = Duration::from_secs(1);
+    Tenant {
+        id: "acme".into(),
+        hosts: Vec::new(),
+        upstreams: Vec::new(),
+        min_tier: Tier::Bronze,
+        credentials: AcceptedCredentials { api_key: true, signature: true },
+        requests_per_minute: None,
+        on_endpoint_mismatch: OnMismatch::Allow,
+        routes: Vec::new(),
+        tls: None,
+        proxy: ProxyRules {
+            host_header: HostHeader::Client,
+            connect_retries: 0,
+            body_bytes_max: None,
+            timeouts: Timeouts { connect: second, read: second, write: second, idle: second, total: None },
+            health: HealthRules {
+                path: None,
+                interval: None,
+                timeout: second,
+                eject_after: 0,
+                eject_for: second,
+            },
+            upstream_tls: UpstreamTls::default(),
+        },
+    }
+}
