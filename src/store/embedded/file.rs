@@ -156,7 +156,7 @@ pub(super) fn verified(backend: impl StorageBackend, file: &Path) -> Result<(Dat
     opened.unwrap_or_else(|_| Err(damaged("reading it fails".to_owned())))
 }
 
-/// Refuses a header that can't be ours; where a newer commit stands beside the one that counts, gives it its chance.
+/// Refuses a header that can't be ours. Has redb settle one that a process left when it died.
 fn judge_header(backend: &impl StorageBackend, file: &Path) -> Result<(), OpenError> {
     let failed = |cause| OpenError::File { file: file.to_owned(), cause };
     let damaged = |what: &str| OpenError::Damaged { file: file.to_owned(), what: what.to_owned() };
@@ -167,7 +167,7 @@ fn judge_header(backend: &impl StorageBackend, file: &Path) -> Result<(), OpenEr
     backend.read(0, &mut header).map_err(failed)?;
     match examine(&header).map_err(damaged)? {
         Finding::Settled => Ok(()),
-        Finding::NewerCommitBeside { state_byte } => {
+        Finding::Unsettled { state_byte } => {
             backend.write(STATE_BYTE_AT, &[state_byte]).map_err(failed)?;
             backend.sync_data().map_err(failed)
         }

@@ -24,10 +24,10 @@ const COMMIT_NUMBERS_AT: [usize; 2] = [64 + 104, 192 + 104];
 pub(super) enum Finding {
     /// The slot that counts holds the newest commit: redb will verify it, and refuse it if it does not verify.
     Settled,
-    /// The file was not closed, and the slot that does not count is the newer one. Either the process died between the
-    /// two phases of a commit that nobody was told of, or the byte that says which slot counts is wrong. With this
-    /// value in that byte redb takes the newer commit if all its pages verify, and the other if they do not.
-    NewerCommitBeside {
+    /// A process died between the two phases of a commit that nobody was told of, or while redb repaired the file. With
+    /// this value in that byte redb takes the newer commit if all its pages verify, and otherwise the older one, if it
+    /// was repaired to that.
+    Unsettled {
         /// The byte for [`STATE_BYTE_AT`].
         state_byte: u8,
     },
@@ -48,12 +48,16 @@ pub(super) fn examine(header: &[u8; HEADER_BYTES]) -> Result<Finding, &'static s
     }
     let [first, second] = COMMIT_NUMBERS_AT.map(|at| number(header, at));
     let newer_beside = if state & SECOND_SLOT_COUNTS == 0 { second > first } else { first > second };
-    match (state & UNCLEAN != 0, newer_beside) {
-        (false, true) => Err("it was closed properly, yet its header points at an old commit"),
-        (false, false) if state & TWO_PHASE == 0 => Err("its header denies how its last commit was made"),
-        (true, true) => Ok(Finding::NewerCommitBeside { state_byte: state & !TWO_PHASE }),
-        // Without the two-phase flag this is what a crash during the handling of the case above leaves.
-        (_, false) => Ok(Finding::Settled),
+    match (state & UNCLEAN != 0, newer_beside, state & TWO_PHASE != 0) {
+        (false, true, true) => Err("it was closed properly, yet its header points at an old commit"),
+        // The process died between the two phases of a commit, or the byte that says which slot counts is wrong. Or it
+        // died while redb repaired just that: redb calls the file closed before it makes a commit of its own.
+        (true, true, _) | (false, true, false) => {
+            Ok(Finding::Unsettled { state_byte: (state | UNCLEAN) & !TWO_PHASE })
+        }
+        // The same, when the newer commit had verified.
+        (false, false, false) => Ok(Finding::Unsettled { state_byte: state | TWO_PHASE }),
+        (true, false, _) | (false, false, true) => Ok(Finding::Settled),
     }
 }
 
@@ -79,7 +83,7 @@ mod tests {
     fn a_closed_file_must_point_at_its_newest_two_phase_commit() {
         assert_eq!(examine(&header(0b100, 8, 7)), Ok(Finding::Settled));
         assert_eq!(examine(&header(0b101, 7, 8)), Ok(Finding::Settled));
-        for state in [0b101, 0b000, 0b001, 0b1100] {
+        for state in [0b101, 0b1100] {
             assert!(examine(&header(state, 8, 7)).is_err(), "{state:03b}");
         }
     }
@@ -87,8 +91,14 @@ mod tests {
     #[test]
     fn in_a_file_that_was_not_closed_the_newer_commit_gets_its_chance() {
         assert_eq!(examine(&header(0b110, 8, 7)), Ok(Finding::Settled));
-        assert_eq!(examine(&header(0b110, 7, 8)), Ok(Finding::NewerCommitBeside { state_byte: 0b010 }));
-        assert_eq!(examine(&header(0b011, 8, 7)), Ok(Finding::NewerCommitBeside { state_byte: 0b011 }));
+        assert_eq!(examine(&header(0b110, 7, 8)), Ok(Finding::Unsettled { state_byte: 0b010 }));
+        assert_eq!(examine(&header(0b011, 8, 7)), Ok(Finding::Unsettled { state_byte: 0b011 }));
+    }
+
+    #[test]
+    fn a_file_whose_repair_did_not_end_is_repaired_again_to_the_same() {
+        assert_eq!(examine(&header(0b000, 7, 8)), Ok(Finding::Unsettled { state_byte: 0b010 }));
+        assert_eq!(examine(&header(0b001, 7, 8)), Ok(Finding::Unsettled { state_byte: 0b101 }));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key};
 use crate::store::embedded::EmbeddedStore;
+use crate::store::embedded::file::Disk;
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_key, by_nonce, clock, on, rotate};
 use crate::within::now;
@@ -43,6 +44,36 @@ async fn a_failed_key_change_is_a_fault_and_happens_as_a_whole_or_not_at_all() {
         undone += u32::from(!changed);
     }
     assert!(undone >= 3 && done >= 1, "{undone} undone and {done} done: the faults came at too few places");
+}
+
+/// As when a process is killed while it reads the file anew after a failed write, at each write that this makes.
+#[tokio::test]
+async fn a_kill_while_a_failed_file_is_read_anew_damages_nothing() {
+    let mut kills = 0;
+    for full_from in [512, 8_192, 32_768, 65_536, 131_072] {
+        let (platter, clock) = (Platter::with_store(), clock());
+        let store = on(&platter, &clock);
+        rotate(&store, 1, 1, 1).await;
+        platter.full_from(full_from);
+        if store.change_key(agent(1), claim(2, START_SECS), KeyChange::Rotate(key(2))).await.is_ok() {
+            continue;
+        }
+        let left = platter.bytes();
+        for operations in 0.. {
+            let killed = Platter::with(left.clone());
+            killed.fail_in(operations);
+            let is_over = killed.open().is_ok();
+            let store = on(&Platter::with(killed.bytes()), &clock);
+            let passes = [by_key(&store, 1, 1).await, by_key(&store, 1, 2).await];
+            let passes = passes.map(|admission| admission != Admission::KeyRevoked);
+            assert_ne!(passes[0], passes[1], "full from {full_from}, killed after {operations}");
+            kills += 1;
+            if is_over {
+                break;
+            }
+        }
+    }
+    assert!(kills > 20, "{kills}");
 }
 
 #[tokio::test]

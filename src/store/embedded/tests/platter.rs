@@ -34,6 +34,8 @@ struct State {
     opens: u64,
     /// After so many more writes, lengthenings and syncs all of them fail.
     failing_in: Option<u64>,
+    /// Writes from this place on fail.
+    full_from: Option<usize>,
     /// After so many more syncs all of them wait.
     holding_after: Option<u64>,
     waiting: usize,
@@ -100,6 +102,11 @@ impl Platter {
         self.0.state.lock().failing_in = Some(operations);
     }
 
+    /// Lets writes in front of this place succeed, and no others.
+    pub(super) fn full_from(&self, place: usize) {
+        self.0.state.lock().full_from = Some(place);
+    }
+
     pub(super) fn heal(&self) {
         self.0.state.lock().failing_in = None;
     }
@@ -137,6 +144,9 @@ impl Platter {
             Unsynced::Length(len) => state.bytes.resize(usize::try_from(*len).unwrap(), 0),
             Unsynced::Write(offset, data) => {
                 let start = usize::try_from(*offset).unwrap();
+                if state.full_from.is_some_and(|full_from| start + data.len() > full_from) {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
                 state.bytes[start..start + data.len()].copy_from_slice(data);
             }
         }
