@@ -3,15 +3,14 @@
 //! A case is named after the world, the topic and the guarantee. Cases share what a world holds and bring agents of their
 //! own. A case whose world lacks a server is ignored, or fails where servers are required.
 
-use std::any::Any;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, mpsc};
-use std::thread;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use crate::support::limit::{Failure, within};
 use crate::support::world::Kind;
 
 /// Set to 1 where a missing server is a failure, not a reason to skip.
@@ -96,32 +95,23 @@ fn trial<W: Send + Sync + 'static>(ground: &Ground<W>, topic: &str, case: &Case<
     Trial::test(name, move || {
         if is_alone {
             let _turn = TURN.write().unwrap_or_else(PoisonError::into_inner);
-            within(CASE_WITHIN, thread_name, move || run(&world))
+            verdict(thread_name, move || run(&world))
         } else {
             let _turn = TURN.read().unwrap_or_else(PoisonError::into_inner);
-            within(CASE_WITHIN, thread_name, move || run(&world))
+            verdict(thread_name, move || run(&world))
         }
     })
 }
 
-/// Runs a case on a thread of its own, and fails when it panics or is not done in time.
-fn within(limit: Duration, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Failed> {
-    let (done, is_done) = mpsc::channel();
-    let case = thread::Builder::new().name(name).spawn(move || {
-        // Dropped when the case ends, and when it panics.
-        let _done: mpsc::Sender<()> = done;
-        run();
-    })?;
-    if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-        HUNG.store(true, Ordering::SeqCst);
-        return Err(format!("not done within {limit:?}").into());
-    }
-    case.join().map_err(|panic| message(panic.as_ref()).into())
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("panicked").to_owned()
+/// Runs a case within its time limit.
+fn verdict(name: String, case: impl FnOnce() + Send + 'static) -> Result<(), Failed> {
+    within(CASE_WITHIN, name, case).map_err(|failure| match failure {
+        Failure::Panicked(message) => message.into(),
+        Failure::Hung => {
+            HUNG.store(true, Ordering::SeqCst);
+            format!("not done within {CASE_WITHIN:?}").into()
+        }
+    })
 }
 
 #[expect(clippy::print_stderr, reason = "lines that say why some of the cases do not run")]

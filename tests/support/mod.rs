@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod chain;
 pub(crate) mod client;
 pub(crate) mod harness;
+pub(crate) mod limit;
 pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod redis;

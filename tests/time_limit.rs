@@ -1,0 +1,60 @@
+//! A test that hangs fails by name: `scripts/time-limit`, through which `make test` runs every test binary, and the limit of
+//! cases in `tests/support`.
+#![expect(clippy::unwrap_used, reason = "a runner that can't be started is the failure of these tests")]
+
+#[path = "support/limit.rs"]
+mod limit;
+
+use std::process::{Command, Output};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::limit::{Failure, within};
+
+/// Runs a shell script as the test binary. A test may go on for so many seconds after it was named as slow.
+fn run(script: &str, seconds_max: u32) -> Output {
+    Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/time-limit"))
+        .args(["sh", "-c", script])
+        .env("TIERGATE_TEST_SECONDS_MAX", seconds_max.to_string())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_test_that_hangs_is_named_and_fails_the_run() {
+    let script = "echo 'test a::b has been running for over 60 seconds'; exec cat /dev/zero >/dev/null";
+    let ended = run(script, 0);
+    assert!(!ended.status.success());
+    let text = String::from_utf8(ended.stdout).unwrap();
+    assert!(text.contains("test a::b has hung"), "{text}");
+}
+
+#[test]
+fn a_slow_test_that_ends_before_the_limit_fails_nothing() {
+    let script = "printf 'test a::b has been running for over 60 seconds\\ntest a::b ... ok\\n'";
+    let ended = run(script, 600);
+    assert!(ended.status.success());
+    assert!(String::from_utf8(ended.stdout).unwrap().ends_with("test a::b ... ok\n"));
+}
+
+#[test]
+fn the_verdict_and_the_output_of_a_binary_are_passed_on() {
+    let ended = run("echo out; echo err >&2; exit 101", 600);
+    assert_eq!(ended.status.code(), Some(101));
+    assert_eq!((ended.stdout, ended.stderr), (b"out\n".to_vec(), b"err\n".to_vec()));
+}
+
+#[test]
+fn a_case_that_hangs_fails_and_one_that_ends_does_not() {
+    let (release, held) = mpsc::channel::<()>();
+    let hangs = move || assert!(held.recv().is_err());
+    assert_eq!(within(Duration::ZERO, "hangs".to_owned(), hangs), Err(Failure::Hung));
+    drop(release);
+    assert_eq!(within(Duration::MAX, "ends".to_owned(), || ()), Ok(()));
+}
+
+#[test]
+fn a_case_that_panics_fails_with_its_message() {
+    let panics = within(Duration::MAX, "panics".to_owned(), || panic!("seven is {}", 7));
+    assert_eq!(panics, Err(Failure::Panicked("seven is 7".to_owned())));
+}
