@@ -170,6 +170,7 @@ pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
             assert_eq!(bench.change(row, 1, KeyChange::Issue(key(old + row))).await, KeyChanged::Done);
         }
         assert_eq!(bench.store.has_key(agent(row)).await.unwrap(), active);
+        assert_eq!(bench.finds(new + row).await, None, "row {row}: a stranger asks before it is made");
         assert_eq!(bench.change(row, 2, change(new + row)).await, answer, "row {row}");
         assert_eq!(bench.store.has_key(agent(row)).await.unwrap(), after.is_some(), "row {row}");
         for candidate in [old, new] {

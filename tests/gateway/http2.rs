@@ -61,6 +61,7 @@ fn grpc(request: &Message) -> Message {
         .body(&request.body)
         .trailer("grpc-status", "0")
         .trailer("x-checksum", "abc")
+        .trailer("x-ratelimit-limit", "0")
 }
 
 fn grpc_site(stage: &Stage) -> (Site, H2Upstream) {
@@ -115,6 +116,7 @@ fn grpc_goes_through_with_its_trailers(stage: &Stage) {
     assert_eq!(answer.header("content-type"), Some("application/grpc"));
     assert_eq!(answer.trailers.get("grpc-status").unwrap(), "0");
     assert_eq!(answer.trailers.get("x-checksum").unwrap(), "abc");
+    assert_eq!(answer.trailers.get("x-ratelimit-limit"), None, "limits are the gateway's to tell");
     let seen = upstream.only(path);
     assert_eq!(seen.body, b"\0\0\0\0\x05hello");
     assert_eq!(

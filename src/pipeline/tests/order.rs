@@ -38,6 +38,16 @@ async fn keys_known_then_named_then_profile_then_tier_then_current_then_limit() 
 }
 
 #[tokio::test]
+async fn a_key_that_was_refused_before_it_was_made_passes_afterwards() {
+    // Each scene makes the same keys.
+    let key = Scene::new().key(None).await;
+    let scene = Scene::new();
+    assert_eq!(scene.verdict(&key).await, "401 key");
+    scene.key(None).await;
+    assert_eq!(scene.verdict(&key).await, "admitted");
+}
+
+#[tokio::test]
 async fn a_key_that_another_replica_revoked_is_401_whatever_else_is_wrong() {
     let scene = Scene::new();
     let key = scene.key(None).await;

@@ -2,9 +2,11 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use tokio::task::JoinSet;
 
+use crate::domain::quota::Quota;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{ONE, agent, claim, digest, key, until};
 use crate::store::embedded::EmbeddedStore;
@@ -69,6 +71,26 @@ async fn a_caller_who_has_gone_before_the_step_is_taken_leaves_nothing() {
     assert_eq!(again, Admission::Admitted { remaining: 0 });
     assert_eq!(change().await.unwrap(), KeyChanged::Done);
     queued(&store, 0).await;
+}
+
+#[tokio::test]
+async fn a_twin_takes_no_place_in_the_window_while_its_nonce_is_under_way() {
+    let platter = Platter::with_store();
+    let store = on(&platter, &clock());
+    let (scope, two) = (Scope::Api, Quota::per_minute(2));
+    let [one, other] = [1, 2].map(|nonce| Proof::Nonce(claim(nonce, START_SECS)));
+    let held = platter.hold_after(0);
+    let mut first = pin!(store.admit(agent(1), &scope, two, &one));
+    assert!(now(first.as_mut()).await.is_pending());
+    held.is_met();
+    let mut twin = pin!(store.admit(agent(1), &scope, two, &one));
+    let answered = now(twin.as_mut()).await;
+    let mut second = pin!(store.admit(agent(1), &scope, two, &other));
+    assert!(now(second.as_mut()).await.is_pending(), "there is a place for it");
+    assert!(matches!(answered, Poll::Ready(Ok(Admission::NonceUsed))), "{answered:?}");
+    drop(held);
+    assert_eq!(first.await.unwrap(), Admission::Admitted { remaining: 1 });
+    assert_eq!(second.await.unwrap(), Admission::Admitted { remaining: 0 });
 }
 
 #[tokio::test]
