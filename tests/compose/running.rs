@@ -169,6 +169,8 @@ impl Running {
         }
         // On loopback everybody would come from the same address. Tests share a machine that is busy with other things.
         text.replace("default-server check", &format!("default-server source {own} check"))
+            // It takes two descriptors for each connection at its start; a test may have a thousand in all.
+            .replace("maxconn 4096", "maxconn 128")
             .replace("kind = \"redis\"\n", "kind = \"redis\"\ntimeout = \"5s\"\n")
     }
 
