@@ -16,7 +16,6 @@ mod heads;
 mod support;
 
 mod authentication;
-mod balanced;
 mod crash;
 mod errors;
 mod faults;
@@ -51,7 +50,6 @@ const TOPICS: &[Topic<World>] = &[
     ("limits", ONCE, limits::CASES),
     ("crash", STORES, crash::CASES),
     ("crash", ONCE, crash::ON_A_DISK),
-    ("balanced", CHAINS, balanced::CASES),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("http", ONCE, http::CASES),
     ("faults", ONCE, faults::CASES),

@@ -1,6 +1,0 @@
-//! The reader against nodes over HTTP.
-
-mod answers;
-#[cfg(feature = "dev-chain")]
-mod development;
-mod secrets;
