@@ -6,10 +6,10 @@ export TIERGATE_REQUIRE_SERVERS = 1
 # A test that hangs is ended and named.
 test = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
 
-.PHONY: help dev test lint bench contracts clean
+.PHONY: help dev test test-all lint bench contracts clean
 
 help: ## List these commands
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 dev: ## Build in release and start everything for development, with sample agents
 	@scripts/need cmake
@@ -21,6 +21,10 @@ test: ## Install what the tests need, and run all of them
 	@scripts/test-servers
 	$(test) --quiet --no-run
 	$(test)
+
+test-all: test ## Before a release: all tests again in release, and again without the development chain
+	$(test) --release
+	$(test) --no-default-features
 
 lint: ## Formatting and lints, with and without the development chain
 	@scripts/need cmake

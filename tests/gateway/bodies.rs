@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case] = cases![
 fn next_is_itself(stage: &Stage, wire: &mut Wire, next: &str) {
     let answer = wire.answer();
     assert_eq!((answer.status, &answer.json()["target"]), (200, &serde_json::json!(next)));
-    stage.house().upstream.only(next);
+    stage.site().upstream.only(next);
 }
 
 fn chunked(path: &str, body: &str) -> Vec<u8> {
@@ -28,16 +28,16 @@ fn chunked(path: &str, body: &str) -> Vec<u8> {
 }
 
 fn well_framed_requests_are_seen_as_they_were_meant_and_so_is_the_next(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let inner = "GET /public/inner HTTP/1.1\r\nHost: acme.test\r\n\r\n";
     let bodies = ["", "x", "0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n", inner, "\r\n", "\0\r\n\r\n"];
     for body in bodies {
         let (path, next) = (public_path(), public_path());
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         wire.send(&Request::new("POST", ACME, &path).body(body.as_bytes()).bytes());
         wire.send(&Request::get(ACME, &next).bytes());
         assert_eq!(wire.answer().status, 200);
-        let seen = house.upstream.whole(&path);
+        let seen = site.upstream.whole(&path);
         assert_eq!((seen.method.as_str(), seen.body), ("POST", body.as_bytes().to_vec()));
         assert_eq!(
             seen.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-length")).count(),
@@ -45,11 +45,11 @@ fn well_framed_requests_are_seen_as_they_were_meant_and_so_is_the_next(stage: &S
         );
         next_is_itself(stage, &mut wire, &next);
     }
-    house.is_unseen("/public/inner");
+    site.is_unseen("/public/inner");
 }
 
 fn odd_but_clear_chunks_are_one_body_and_what_follows_is_the_next_request(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     for (body, meant) in [
         ("0\r\n\r\n", ""),
         ("000\r\n\r\n", ""),
@@ -65,17 +65,17 @@ fn odd_but_clear_chunks_are_one_body_and_what_follows_is_the_next_request(stage:
         ("5\r\nhello\r\n0\r\nX-Trailer: x\r\n\r\n", "hello"),
     ] {
         let (path, next) = (public_path(), public_path());
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         wire.send(&[chunked(&path, body), Request::get(ACME, &next).bytes()].concat());
         assert_eq!(wire.answer().status, 200, "{body:?}");
-        assert_eq!(house.upstream.whole(&path).body, meant.as_bytes(), "{body:?}");
+        assert_eq!(site.upstream.whole(&path).body, meant.as_bytes(), "{body:?}");
         next_is_itself(stage, &mut wire, &next);
     }
-    house.are_unseen(&[]);
+    site.are_unseen(&[]);
 }
 
 fn broken_chunks_end_the_connection_and_nothing_behind_them_is_forwarded(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let (mut wrong, mut sent) = (Vec::new(), Vec::new());
     for body in [
         "x\r\nhello\r\n0\r\n\r\n",
@@ -101,7 +101,7 @@ fn broken_chunks_end_the_connection_and_nothing_behind_them_is_forwarded(stage: 
         "5;a\rb\r\nhello\r\n0\r\n\r\n",
     ] {
         let (path, next) = (public_path(), public_path());
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         wire.send(&[chunked(&path, body), Request::get(ACME, &next).bytes()].concat());
         // The head may have been forwarded before the body turned out to be broken.
         let status = wire.try_answer().ok().map(|answer| answer.status);
@@ -111,15 +111,15 @@ fn broken_chunks_end_the_connection_and_nothing_behind_them_is_forwarded(stage: 
         }
         sent.push((path, next));
     }
-    house.are_unseen(&sent.iter().map(|(_, next)| next.clone()).collect::<Vec<_>>());
+    site.are_unseen(&sent.iter().map(|(_, next)| next.clone()).collect::<Vec<_>>());
     for (path, _) in sent {
-        wrong.extend(house.upstream.seen_at(&path).iter().any(|seen| seen.whole).then_some(path));
+        wrong.extend(site.upstream.seen_at(&path).iter().any(|seen| seen.whole).then_some(path));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 fn trailers_frame_nothing(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     for trailer in [
         "Content-Length: 5",
         "Transfer-Encoding: chunked",
@@ -132,32 +132,32 @@ fn trailers_frame_nothing(stage: &Stage) {
         "Forwarded: for=9.9.9.9",
     ] {
         let (path, next) = (public_path(), public_path());
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         let body = format!("5\r\nhello\r\n0\r\n{trailer}\r\n\r\n");
         wire.send(&[chunked(&path, &body), Request::get(ACME, &next).bytes()].concat());
         assert_eq!(wire.answer().status, 200, "{trailer}");
-        let seen = house.upstream.whole(&path);
+        let seen = site.upstream.whole(&path);
         assert_eq!((seen.body.as_slice(), &seen.trailers), (b"hello".as_slice(), &Vec::new()), "{trailer}");
         next_is_itself(stage, &mut wire, &next);
     }
-    house.are_unseen(&[]);
+    site.are_unseen(&[]);
 }
 
 /// A malformed trailer may be dropped, if the connection ends with it.
 fn broken_trailers_are_refused_or_end_with_the_connection(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     for trailer in
         ["no colon\r\n", " folded: x\r\n", "X : x\r\n", "X: x\n", ": x\r\n", "X: a\rb\r\n", "X: \0\r\n"]
     {
         let (path, next) = (public_path(), public_path());
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         let body = format!("5\r\nhello\r\n0\r\n{trailer}\r\n");
         wire.send(&[chunked(&path, &body), Request::get(ACME, &next).bytes()].concat());
         let status = wire.try_answer().ok().map(|answer| answer.status);
         assert!(matches!(status, None | Some(200 | 400)), "{trailer:?}: {status:?}");
         assert_eq!(String::from_utf8_lossy(&wire.rest()), "", "{trailer:?}: another answer");
-        house.is_unseen(&next);
-        for seen in house.upstream.seen_at(&path).iter().filter(|seen| seen.whole) {
+        site.is_unseen(&next);
+        for seen in site.upstream.seen_at(&path).iter().filter(|seen| seen.whole) {
             let bare = seen.body == b"hello" && seen.trailers.is_empty();
             assert!(status == Some(200) && bare, "{trailer:?}: {seen:?}");
         }
@@ -165,7 +165,7 @@ fn broken_trailers_are_refused_or_end_with_the_connection(stage: &Stage) {
 }
 
 fn a_body_of_a_refused_request_is_not_the_next_request(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let inner_path = public_path();
     let mut behind = vec![inner_path.clone()];
     let inner = format!("GET {inner_path} HTTP/1.1\r\nHost: {ACME}\r\n\r\n");
@@ -179,23 +179,23 @@ fn a_body_of_a_refused_request_is_not_the_next_request(stage: &Stage) {
         let head = Request::new("POST", host, &path).with("Transfer-Encoding", "chunked").bytes();
         for request in [with_length, [head, chunk.clone().into_bytes()].concat()] {
             let next = public_path();
-            let mut wire = house.gateway.connect();
+            let mut wire = site.gateway.connect();
             wire.send(&[request, Request::get(ACME, &next).bytes()].concat());
             assert_eq!(wire.answer().status, status);
             assert_eq!(String::from_utf8_lossy(&wire.rest()), "", "another answer");
             behind.push(next);
         }
     }
-    house.are_unseen(&behind);
+    site.are_unseen(&behind);
 }
 
 fn a_body_of_a_get_is_a_body(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let inner = public_path();
     let body = format!("GET {inner} HTTP/1.1\r\nHost: {ACME}\r\n\r\n");
     for method in ["GET", "HEAD", "DELETE", "OPTIONS"] {
         let (path, next) = (public_path(), public_path());
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         wire.send(&Request::new(method, ACME, &path).body(body.as_bytes()).bytes());
         wire.send(&Request::get(ACME, &next).bytes());
         let answer = wire.head().unwrap();
@@ -203,14 +203,14 @@ fn a_body_of_a_get_is_a_body(stage: &Stage) {
         if method != "HEAD" {
             wire.body(answer).unwrap();
         }
-        assert_eq!(house.upstream.whole(&path).body, body.as_bytes(), "{method}");
+        assert_eq!(site.upstream.whole(&path).body, body.as_bytes(), "{method}");
         next_is_itself(stage, &mut wire, &next);
     }
-    house.is_unseen(&inner);
+    site.is_unseen(&inner);
 }
 
 fn hop_by_hop_headers_that_frame_the_body_can_not_be_named_away(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let inner = public_path();
     let body = format!("GET {inner} HTTP/1.1\r\nHost: {ACME}\r\n\r\n");
     for (options, status) in [
@@ -222,14 +222,14 @@ fn hop_by_hop_headers_that_frame_the_body_can_not_be_named_away(stage: &Stage) {
     ] {
         let path = public_path();
         let request = Request::new("POST", ACME, &path).with("Connection", options).body(body.as_bytes());
-        let answer = house.gateway.ask(&request);
+        let answer = site.gateway.ask(&request);
         assert_eq!(answer.status, status, "{options}: {}", answer.text());
         if status == 200 {
-            let seen = house.upstream.whole(&path);
+            let seen = site.upstream.whole(&path);
             assert_eq!((seen.body.as_slice(), seen.all("host")), (body.as_bytes(), vec![ACME]), "{options}");
         } else {
-            house.is_unseen(&path);
+            site.is_unseen(&path);
         }
     }
-    house.is_unseen(&inner);
+    site.is_unseen(&inner);
 }

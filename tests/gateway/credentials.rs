@@ -38,7 +38,7 @@ pub(crate) const STORED: &[Case] = cases![
 ];
 
 fn ask(stage: &Stage, request: &Request) -> Answer {
-    stage.house().gateway.ask(request)
+    stage.site().gateway.ask(request)
 }
 
 fn header_names_and_the_scheme_have_no_case(stage: &Stage) {
@@ -56,7 +56,7 @@ fn header_names_and_the_scheme_have_no_case(stage: &Stage) {
         let path = agents_path();
         let answer = ask(stage, &Request::get(ACME, &path).with(name, &value));
         assert_eq!(answer.status, 200, "{name}: {value:?}: {}", answer.text());
-        let seen = stage.house().upstream.only(&path);
+        let seen = stage.site().upstream.only(&path);
         assert!(!String::from_utf8_lossy(&seen.head).contains(&key), "{name}: the upstream has seen the key");
     }
     let (agent, _) = stage.agent(4);
@@ -71,7 +71,7 @@ fn without_a_credential_it_is_401_with_a_challenge(stage: &Stage) {
         is_unauthenticated(&ask(stage, &Request::new(method, ACME, &path).body(b"")));
     }
     assert_eq!(ask(stage, &Request::new("HEAD", ACME, &path)).status, 401);
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
 }
 
 /// Values that do not begin as our keys do.
@@ -92,7 +92,7 @@ fn a_foreign_token_is_no_credential(stage: &Stage) {
     for (name, value) in FOREIGN {
         is_unauthenticated(&ask(stage, &Request::get(ACME, &path).with(name, value)));
     }
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
 }
 
 fn a_foreign_token_goes_through_untouched(stage: &Stage) {
@@ -100,13 +100,13 @@ fn a_foreign_token_goes_through_untouched(stage: &Stage) {
     for (name, value) in FOREIGN {
         let path = public_path();
         assert_eq!(ask(stage, &Request::get(ACME, &path).with(name, value)).status, 200);
-        assert_eq!(stage.house().upstream.only(&path).all(name), [*value]);
+        assert_eq!(stage.site().upstream.only(&path).all(name), [*value]);
     }
     // A foreign token beside our key in the other header is the upstream's business.
     let path = agents_path();
     let request = Request::get(ACME, &path).with("Authorization", "Bearer sk-abc").key(&key);
     assert_eq!(ask(stage, &request).status, 200);
-    let seen = stage.house().upstream.only(&path);
+    let seen = stage.site().upstream.only(&path);
     assert_eq!(seen.all("authorization"), ["Bearer sk-abc"]);
     assert_eq!(seen.all("x-api-key"), [""; 0]);
 }
@@ -137,7 +137,7 @@ fn the_same_credential_header_twice_is_401_in_any_order(stage: &Stage) {
             is_unauthenticated(&ask(stage, &Request::get(ACME, &path).key(first).key(second)));
         }
     }
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
 }
 
 fn credentials_joined_by_a_comma_are_401(stage: &Stage) {
@@ -159,7 +159,7 @@ fn credentials_joined_by_a_comma_are_401(stage: &Stage) {
     ] {
         is_unauthenticated(&ask(stage, &Request::get(ACME, &path).with(name, &value)));
     }
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
 }
 
 fn a_key_in_both_headers_is_401(stage: &Stage) {
@@ -172,7 +172,7 @@ fn a_key_in_both_headers_is_401(stage: &Stage) {
         is_unauthenticated(&ask(stage, &request.clone().with("Authorization", &bearer).key(plain)));
         is_unauthenticated(&ask(stage, &request.key(plain).with("Authorization", &bearer)));
     }
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
 }
 
 fn a_key_and_a_signature_together_are_400(stage: &Stage) {
@@ -187,7 +187,7 @@ fn a_key_and_a_signature_together_are_400(stage: &Stage) {
         ask(stage, &request.with(name, &value).with("X-Agent-Signature", "0x"))
             .error(400, "VALIDATION_ERROR");
     }
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
     let answer = ask(stage, &Request::get(ACME, &path).with_all(&headers));
     assert_eq!((answer.status, answer.allowance()), (200, (2_700, 2_699)), "nothing was spent");
 }
@@ -201,7 +201,7 @@ fn an_owners_signature_passes_once(stage: &Stage) {
     assert_eq!((answer.status, answer.allowance()), (200, (166, 165)));
     let details = json!({ "agentId": agent.text(), "nonce": draft.nonce.to_string() });
     ask(stage, &request).is_error(400, "REPLAY_DETECTED", details);
-    stage.house().upstream.only(&path);
+    stage.site().upstream.only(&path);
 }
 
 fn a_replayed_signature_is_400_also_at_another_tenant_and_at_the_api(stage: &Stage) {
@@ -212,7 +212,7 @@ fn a_replayed_signature_is_400_also_at_another_tenant_and_at_the_api(stage: &Sta
     assert_eq!(ask(stage, &Request::get(ACME, &agents_path()).with_all(&headers)).status, 200);
     let elsewhere = Request::get("beta.test", &agents_path()).with_all(&headers);
     ask(stage, &elsewhere).is_error(400, "REPLAY_DETECTED", details.clone());
-    let service = &stage.house().gateway.service;
+    let service = &stage.site().gateway.service;
     service.verify_signature(&draft.body()).is_error(400, "REPLAY_DETECTED", details);
     let draft = agent.draft();
     service.verify_signature(&draft.body()).success(200);
@@ -231,7 +231,7 @@ fn a_strangers_signature_is_401_and_burns_nothing(stage: &Stage) {
     });
     let answer = ask(stage, &Request::get(ACME, &path).with_all(&signed(&draft.clone().by(BOB))));
     answer.is_error(401, "SIGNATURE_INVALID", details);
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
     let answer = ask(stage, &Request::get(ACME, &path).with_all(&signed(&draft)));
     assert_eq!((answer.status, answer.allowance()), (200, (166, 165)));
 }
@@ -253,7 +253,7 @@ fn each_signature_header_that_stands_twice_is_401(stage: &Stage) {
             }
         }
     }
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
     assert_eq!(ask(stage, &Request::get(ACME, &path).with_all(&headers)).status, 200, "nothing was spent");
 }
 
@@ -262,7 +262,7 @@ fn a_tenant_may_take_keys_alone(stage: &Stage) {
     let path = agents_path();
     let draft = agent.draft();
     is_unauthenticated(&ask(stage, &Request::get("keys.test", &path).with_all(&signed(&draft))));
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
     assert_eq!(ask(stage, &Request::get("keys.test", &path).key(&key)).status, 200);
     assert_eq!(
         ask(stage, &Request::get(ACME, &path).with_all(&signed(&draft))).status,
@@ -277,7 +277,7 @@ fn a_tenant_may_take_signatures_alone(stage: &Stage) {
     is_unauthenticated(&ask(stage, &Request::get("signatures.test", &path).key(&key)));
     let bearer = Request::get("signatures.test", &path).with("Authorization", &format!("Bearer {key}"));
     is_unauthenticated(&ask(stage, &bearer));
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
     let request = Request::get("signatures.test", &path).with_all(&signed(&agent.draft()));
     assert_eq!(ask(stage, &request).status, 200);
 }
@@ -286,7 +286,7 @@ fn a_revoked_key_is_401_at_once(stage: &Stage) {
     let (agent, key) = stage.agent(4);
     let request = Request::get(ACME, &agents_path()).key(&key);
     assert_eq!(ask(stage, &request).status, 200);
-    stage.house().gateway.service.revoke(&agent.signed()).success(200);
+    stage.site().gateway.service.revoke(&agent.signed()).success(200);
     ask(stage, &request).error(401, "INVALID_API_KEY");
 }
 
@@ -294,7 +294,7 @@ fn a_rotated_key_is_401_at_once_and_the_new_one_passes(stage: &Stage) {
     let (agent, key) = stage.agent(4);
     let request = |key: &str| Request::get(ACME, &agents_path()).key(key);
     assert_eq!(ask(stage, &request(&key)).status, 200);
-    let rotated = stage.house().gateway.service.rotate(&agent.signed()).success(200);
+    let rotated = stage.site().gateway.service.rotate(&agent.signed()).success(200);
     ask(stage, &request(&key)).error(401, "INVALID_API_KEY");
     let answer = ask(stage, &request(rotated["apiKey"].as_str().unwrap()));
     assert_eq!((answer.status, answer.allowance()), (200, (2_700, 2_698)), "the budget is the agent's");
@@ -316,7 +316,7 @@ fn a_refused_credential_reaches_no_upstream(stage: &Stage) {
         let answer = ask(stage, request);
         assert_eq!(answer.status, status, "{request:?}: {}", answer.text());
     }
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
 }
 
 fn credentials_in_query_cookie_or_body_count_for_nothing(stage: &Stage) {
@@ -334,5 +334,5 @@ fn credentials_in_query_cookie_or_body_count_for_nothing(stage: &Stage) {
     for request in requests {
         is_unauthenticated(&ask(stage, &request));
     }
-    stage.house().is_unseen(&path);
+    stage.site().is_unseen(&path);
 }

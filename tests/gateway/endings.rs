@@ -49,11 +49,11 @@ fn a_body_of_http_2_that_ends_with_an_empty_frame_ends_once(stage: &Stage) {
 }
 
 fn a_client_of_http_1_0_gets_no_chunks(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
-    house.upstream.on(&path, scripts::bytes(chunked, Then::Goes));
-    let mut wire = house.gateway.connect();
+    site.upstream.on(&path, scripts::bytes(chunked, Then::Goes));
+    let mut wire = site.gateway.connect();
     wire.send(format!("GET {path} HTTP/1.0\r\nHost: {ACME}\r\n\r\n").as_bytes());
     let answer = String::from_utf8(wire.rest()).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200"), "{answer}");

@@ -318,22 +318,22 @@ fn a_rotated_or_revoked_key_is_refused_on_the_very_next_request(stage: &Stage) {
 }
 
 fn a_denied_endpoint_mismatch_spends_nothing(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let agent = stage.world().agent(1);
-    let key = agent.generate_for(&house.gateway.service, "https://app.test/agent");
+    let key = agent.generate_for(&site.gateway.service, "https://app.test/agent");
     let path = agents_path();
     let from = |origin: &str| Request::get("declared.test", &path).key(&key).with("Origin", origin);
     for origin in ["https://evil.test", "http://app.test", "https://app.test:8443", "https://app.test.evil"] {
-        let answer = house.gateway.ask(&from(origin));
+        let answer = site.gateway.ask(&from(origin));
         assert_eq!(crate::rig::refusals::refused(&answer, 403), "ENDPOINT_MISMATCH", "{}", answer.text());
         assert_eq!(answer.header("ratelimit"), None, "{answer:?}");
     }
-    house.is_unseen(&path);
-    let answer = house.gateway.ask(&from("https://app.test"));
+    site.is_unseen(&path);
+    let answer = site.gateway.ask(&from("https://app.test"));
     assert_eq!((answer.status, answer.allowance()), (200, (1, 0)), "{}", answer.text());
-    house.gateway.ask(&from("https://app.test")).is_limited(json!(agent.text()), json!(1), 1);
+    site.gateway.ask(&from("https://app.test")).is_limited(json!(agent.text()), json!(1), 1);
     // Whether there is a budget left changes nothing about who is denied.
-    let answer = house.gateway.ask(&from("https://evil.test"));
+    let answer = site.gateway.ask(&from("https://evil.test"));
     assert_eq!(answer.status, 403, "{}", answer.text());
-    house.upstream.only(&path);
+    site.upstream.only(&path);
 }

@@ -56,14 +56,14 @@ const FORGED: &[(&str, &str)] = &[
 ];
 
 fn a_strangers_forwarding_headers_are_replaced(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let request =
         FORGED.iter().fold(Request::get(ACME, &path), |request, (name, value)| request.with(name, value));
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     let peer = wire.own_address().ip().to_string();
     assert_eq!(request.ask_on(&mut wire).status, 200);
-    let seen = house.upstream.only(&path);
+    let seen = site.upstream.only(&path);
     assert_eq!(hops(&seen), [peer.as_str()]);
     assert_eq!(
         (seen.header("x-forwarded-proto"), seen.header("x-forwarded-host")),
@@ -77,12 +77,12 @@ fn a_strangers_forwarding_headers_are_replaced(stage: &Stage) {
 }
 
 fn without_any_the_peer_and_the_host_are_told(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     let peer = wire.own_address().ip().to_string();
     assert_eq!(Request::get("ACME.test:8000", &path).ask_on(&mut wire).status, 200);
-    let seen = house.upstream.only(&path);
+    let seen = site.upstream.only(&path);
     assert_eq!(hops(&seen), [peer.as_str()]);
     assert_eq!(seen.header("x-forwarded-proto"), Some("http"));
     assert_eq!(seen.header("x-forwarded-host"), Some("ACME.test:8000"));
@@ -93,11 +93,11 @@ fn without_any_the_peer_and_the_host_are_told(stage: &Stage) {
 /// Sends from an address that the shared gateway trusts.
 fn from_proxy(stage: &Stage, request: &Request) -> Answer {
     let proxy: IpAddr = "127.0.0.2".parse().unwrap();
-    request.ask_on(&mut Wire::open_from(proxy, stage.house().gateway.address))
+    request.ask_on(&mut Wire::open_from(proxy, stage.site().gateway.address))
 }
 
 fn a_trusted_proxys_forwarding_headers_are_continued(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let request = Request::get(ACME, &path)
         .with("X-Forwarded-For", "9.9.9.9, 203.0.113.7")
@@ -105,7 +105,7 @@ fn a_trusted_proxys_forwarding_headers_are_continued(stage: &Stage) {
         .with("X-Forwarded-Host", "shop.example")
         .with("Forwarded", "for=203.0.113.7;proto=https;host=shop.example");
     assert_eq!(from_proxy(stage, &request).status, 200);
-    let seen = house.upstream.only(&path);
+    let seen = site.upstream.only(&path);
     assert_eq!(hops(&seen), ["9.9.9.9", "203.0.113.7", "127.0.0.2"]);
     assert_eq!(seen.header("x-forwarded-proto"), Some("https"));
     assert_eq!(seen.header("x-forwarded-host"), Some("shop.example"));
@@ -116,10 +116,10 @@ fn a_trusted_proxys_forwarding_headers_are_continued(stage: &Stage) {
 }
 
 fn a_trusted_proxy_that_says_nothing_is_the_client(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     assert_eq!(from_proxy(stage, &Request::get(ACME, &path)).status, 200);
-    let seen = house.upstream.only(&path);
+    let seen = site.upstream.only(&path);
     assert_eq!(hops(&seen), ["127.0.0.2"]);
     assert_eq!(
         (seen.header("x-forwarded-proto"), seen.header("x-forwarded-host")),
@@ -128,13 +128,13 @@ fn a_trusted_proxy_that_says_nothing_is_the_client(stage: &Stage) {
 }
 
 fn a_request_id_is_accepted_or_made_and_given_back(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let mut made = BTreeSet::new();
     for given in [Some("0b7a1c3e-1111-4222-8333-444455556666"), Some("abc_DEF-123.x"), None, None] {
         let path = public_path();
         let request = Request::get(ACME, &path);
-        let answer = house.gateway.ask(&given.map_or(request.clone(), |id| request.with("X-Request-Id", id)));
-        let seen = house.upstream.only(&path);
+        let answer = site.gateway.ask(&given.map_or(request.clone(), |id| request.with("X-Request-Id", id)));
+        let seen = site.upstream.only(&path);
         let id = seen.header("x-request-id").unwrap_or_else(|| panic!("no id: {seen:?}")).to_owned();
         assert_eq!(answer.header("x-request-id"), Some(id.as_str()), "the client is told the same");
         match given {
@@ -142,14 +142,14 @@ fn a_request_id_is_accepted_or_made_and_given_back(stage: &Stage) {
             None => assert!(id.len() >= 16 && made.insert(id), "each is another"),
         }
     }
-    let refused = house.gateway.ask(&Request::get(ACME, "/agents/x").with("X-Request-Id", "mine-1"));
+    let refused = site.gateway.ask(&Request::get(ACME, "/agents/x").with("X-Request-Id", "mine-1"));
     assert_eq!((refused.status, refused.header("x-request-id")), (401, Some("mine-1")));
-    let refused = house.gateway.ask(&Request::get("unknown.test", "/x"));
+    let refused = site.gateway.ask(&Request::get("unknown.test", "/x"));
     assert!(refused.header("x-request-id").is_some(), "also when nobody is asked: {refused:?}");
 }
 
 fn headers_of_one_hop_end_here(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let request = Request::get(ACME, &path)
         .with("Connection", "keep-alive, X-Hop, x-other-hop")
@@ -160,8 +160,8 @@ fn headers_of_one_hop_end_here(stage: &Stage) {
         .with("X-Hop", "1")
         .with("X-Other-Hop", "2")
         .with("X-Stays", "3");
-    assert_eq!(house.gateway.ask(&request).status, 200);
-    let seen = house.upstream.only(&path);
+    assert_eq!(site.gateway.ask(&request).status, 200);
+    let seen = site.upstream.only(&path);
     for name in ["keep-alive", "proxy-connection", "proxy-authorization", "x-hop", "x-other-hop", "upgrade"] {
         assert_eq!(seen.header(name), None, "{name}");
     }
@@ -170,19 +170,19 @@ fn headers_of_one_hop_end_here(stage: &Stage) {
 }
 
 fn headers_of_one_hop_of_an_answer_end_here(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let headers =
         [("Connection", "X-Hop, keep-alive"), ("Keep-Alive", "timeout=5"), ("X-Hop", "1"), ("X-Stays", "2")];
-    house.upstream.on(&path, scripts::bytes(scripts::answer("200 OK", &headers, b"ok"), Then::Goes));
-    let answer = house.gateway.ask(&Request::get(ACME, &path));
+    site.upstream.on(&path, scripts::bytes(scripts::answer("200 OK", &headers, b"ok"), Then::Goes));
+    let answer = site.gateway.ask(&Request::get(ACME, &path));
     assert_eq!((answer.status, answer.text().as_str(), answer.header("x-stays")), (200, "ok", Some("2")));
     assert_eq!(answer.header("x-hop"), None);
     assert_ne!(answer.header("keep-alive"), Some("timeout=5"));
 }
 
 fn other_headers_go_through_in_order(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let sent = [
         ("Accept", "application/json"),
@@ -201,8 +201,8 @@ fn other_headers_go_through_in_order(stage: &Stage) {
     ];
     let request =
         sent.iter().fold(Request::get(ACME, &path), |request, (name, value)| request.with(name, value));
-    assert_eq!(house.gateway.ask(&request).status, 200);
-    let seen = house.upstream.only(&path);
+    assert_eq!(site.gateway.ask(&request).status, 200);
+    let seen = site.upstream.only(&path);
     for (name, _) in sent {
         let wanted: Vec<&str> =
             sent.iter().filter(|(other, _)| *other == name).map(|(_, value)| *value).collect();
@@ -211,7 +211,7 @@ fn other_headers_go_through_in_order(stage: &Stage) {
 }
 
 fn answers_go_through_as_they_are(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     for (status, number) in
         [("201 Made", 201), ("302 There", 302), ("404 No", 404), ("418 Tea", 418), ("599 X", 599)]
     {
@@ -227,8 +227,8 @@ fn answers_go_through_as_they_are(stage: &Stage) {
             ("WWW-Authenticate", "Custom x"),
         ];
         let body = b"\x1f\x8b not really \0 gzip";
-        house.upstream.on(&path, scripts::bytes(scripts::answer(status, &headers, body), Then::Goes));
-        let answer = house.gateway.ask(&Request::get(ACME, &path));
+        site.upstream.on(&path, scripts::bytes(scripts::answer(status, &headers, body), Then::Goes));
+        let answer = site.gateway.ask(&Request::get(ACME, &path));
         assert_eq!((answer.status, answer.body.as_slice()), (number, body.as_slice()));
         for (name, value) in headers {
             let same =
@@ -253,8 +253,8 @@ fn the_host_is_the_clients_or_the_upstreams_as_configured(stage: &Stage) {
 }
 
 fn head_requests_and_empty_answers_have_no_body(stage: &Stage) {
-    let house = stage.house();
-    let mut wire = house.gateway.connect();
+    let site = stage.site();
+    let mut wire = site.gateway.connect();
     for (method, status) in
         [("HEAD", "200 OK"), ("HEAD", "404 No"), ("GET", "204 Empty"), ("GET", "304 Same"), ("GET", "200 OK")]
     {
@@ -263,7 +263,7 @@ fn head_requests_and_empty_answers_have_no_body(stage: &Stage) {
         let length = if has_no_length { "" } else { "Content-Length: 5\r\n" };
         let body = if method == "GET" && status.starts_with("200") { "hello" } else { "" };
         let bytes = format!("HTTP/1.1 {status}\r\n{length}\r\n{body}");
-        house.upstream.on(&path, scripts::bytes(bytes, Then::Goes));
+        site.upstream.on(&path, scripts::bytes(bytes, Then::Goes));
         wire.send(&Request::new(method, ACME, &path).bytes());
         let head = wire.head().unwrap();
         assert!(status.starts_with(&head.status.to_string()), "{head:?}");

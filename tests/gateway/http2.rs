@@ -79,14 +79,14 @@ fn call(path: &str) -> Message {
 
 fn a_request_of_http_2_reaches_an_upstream_of_http_1(stage: &Stage) {
     let (agent, key) = stage.agent(3);
-    let house = stage.house();
+    let site = stage.site();
     let path = agents_path();
     let request = Message::request(Method::POST, ACME, &format!("{path}?a=%20b"))
         .with("x-api-key", &key)
         .with("x-many", "1")
         .with("x-many", "2")
         .body(b"hello");
-    let answer = h2c::ask(house.gateway.address, &request).unwrap();
+    let answer = h2c::ask(site.gateway.address, &request).unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
     let echoed: Value = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!(echoed["bodyBytes"], json!(5));
@@ -95,7 +95,7 @@ fn a_request_of_http_2_reaches_an_upstream_of_http_1(stage: &Stage) {
         (Some("166"), Some("165"))
     );
     assert_eq!(answer.header("ratelimit"), Some("\"agent\";r=165"));
-    let seen = house.upstream.only(&path);
+    let seen = site.upstream.only(&path);
     assert_eq!((seen.method.as_str(), seen.target), ("POST", format!("{path}?a=%20b")));
     let head = String::from_utf8_lossy(&seen.head).to_lowercase();
     assert!(!head.contains("\r\n:") && head.matches("\r\nhost:").count() == 1, "{head}");
@@ -139,10 +139,10 @@ fn grpc_errors_without_a_body_go_through(stage: &Stage) {
 fn refusals_are_the_same_over_http_2(stage: &Stage) {
     let (_, spent) = stage.agent(1);
     let (_, unstaked) = stage.agent(0);
-    let house = stage.house();
+    let site = stage.site();
     let path = agents_path();
     let at = |host: &str, path: &str| Message::request(Method::POST, host, path).body(b"body");
-    let ask = |request: &Message| h2c::ask(house.gateway.address, request).unwrap();
+    let ask = |request: &Message| h2c::ask(site.gateway.address, request).unwrap();
     assert_eq!(ask(&at(ACME, &agents_path()).with("x-api-key", &spent)).status, 200);
     for (request, status, error_type) in [
         (at(ACME, &path), 401, "INVALID_API_KEY"),
@@ -161,12 +161,12 @@ fn refusals_are_the_same_over_http_2(stage: &Stage) {
         assert_eq!(answer.header("www-authenticate").is_some(), status == 401);
     }
     assert_eq!(ask(&at(ACME, "/denied/x")).status, 403);
-    house.is_unseen(&path);
+    site.is_unseen(&path);
 }
 
 fn the_same_credential_twice_is_401_over_http_2(stage: &Stage) {
     let (_, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     let path = agents_path();
     let request = Message::request(Method::GET, ACME, &path);
     let bearer = format!("Bearer {key}");
@@ -176,14 +176,14 @@ fn the_same_credential_twice_is_401_over_http_2(stage: &Stage) {
         request.clone().with("authorization", &bearer).with("x-api-key", &key),
         request.with("authorization", "Basic eDp5").with("authorization", &bearer),
     ] {
-        assert_eq!(h2c::ask(house.gateway.address, &request).unwrap().status, 401, "{request:?}");
+        assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 401, "{request:?}");
     }
-    house.is_unseen(&path);
+    site.is_unseen(&path);
 }
 
 fn many_streams_of_one_connection_get_their_own_answers(stage: &Stage) {
-    let house = stage.house();
-    let address = house.gateway.address;
+    let site = stage.site();
+    let address = site.gateway.address;
     h2c::run(async {
         let client = h2c::connect(address).await.unwrap();
         let exchanges: Vec<_> = (0..60)
@@ -204,14 +204,13 @@ fn many_streams_of_one_connection_get_their_own_answers(stage: &Stage) {
 }
 
 fn events_arrive_one_by_one_over_http_2(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let cue = Cue::new();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
-    house
-        .upstream
+    site.upstream
         .on(&path, scripts::chunks_on_cue(head, &["data: one\n\n", "data: two\n\n"], &[Arc::clone(&cue)]));
-    let address = house.gateway.address;
+    let address = site.gateway.address;
     h2c::run(async move {
         let client = h2c::connect(address).await.unwrap();
         let mut client = client.ready().await.unwrap();
@@ -236,11 +235,11 @@ fn pseudo(path: &str) -> [(&str, &str); 4] {
 }
 
 fn an_authority_and_a_host_that_differ_are_not_routed_apart(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let ask = |authority: &str, host: &str, path: &str| {
         let request = Message::request(Method::GET, authority, path).with("host", host);
-        h2c::ask(house.gateway.address, &request).unwrap().status
+        h2c::ask(site.gateway.address, &request).unwrap().status
     };
     for (authority, host) in [
         (ACME, "golden.test"),
@@ -252,16 +251,16 @@ fn an_authority_and_a_host_that_differ_are_not_routed_apart(stage: &Stage) {
     ] {
         assert_eq!(ask(authority, host, &path), 400, "{authority} and {host}");
     }
-    house.is_unseen(&path);
+    site.is_unseen(&path);
     assert_eq!(ask(ACME, ACME, &path), 200);
-    assert_eq!(house.upstream.only(&path).all("host"), [ACME]);
+    assert_eq!(site.upstream.only(&path).all("host"), [ACME]);
 }
 
 fn connect_and_trace_are_405_over_http_2(stage: &Stage) {
     let (_, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
-    let ask = |request: &Message| h2c::ask(house.gateway.address, request).unwrap();
+    let ask = |request: &Message| h2c::ask(site.gateway.address, request).unwrap();
     let mut connect = Message::request(Method::CONNECT, ACME, "");
     connect.uri = ACME.parse().unwrap();
     for request in [Message::request(Method::TRACE, ACME, &path), connect] {
@@ -275,17 +274,17 @@ fn connect_and_trace_are_405_over_http_2(stage: &Stage) {
             );
         }
     }
-    let mut frames = Frames::open(house.gateway.address);
+    let mut frames = Frames::open(site.gateway.address);
     let mut extended = pseudo(&path).to_vec();
     extended[0].1 = "CONNECT";
     extended.insert(1, (":protocol", "websocket"));
     frames.headers(&extended, true);
     assert_eq!(frames.end(), End::Reset(PROTOCOL_ERROR), "no setting allows an extended CONNECT");
-    house.is_unseen(&path);
+    site.is_unseen(&path);
 }
 
 fn headers_that_http_2_forbids_reach_no_upstream(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let malformed = End::Reset(PROTOCOL_ERROR);
     let broken = End::Closed(Some(PROTOCOL_ERROR));
     let odd: &[(&[(&str, &str)], End)] = &[
@@ -315,7 +314,7 @@ fn headers_that_http_2_forbids_reach_no_upstream(stage: &Stage) {
     ];
     let path = public_path();
     let ends = |fields: &[(&str, &str)]| {
-        let mut frames = Frames::open(house.gateway.address);
+        let mut frames = Frames::open(site.gateway.address);
         frames.headers(fields, true);
         frames.end()
     };
@@ -330,15 +329,15 @@ fn headers_that_http_2_forbids_reach_no_upstream(stage: &Stage) {
         wrong.extend((ended != malformed).then(|| format!("without {missing}: {ended:?}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    house.is_unseen(&path);
+    site.is_unseen(&path);
     assert_eq!(ends(&[pseudo(&path).as_slice(), &[("x-plain", "x")]].concat()), End::Answered);
-    house.upstream.only(&path);
+    site.upstream.only(&path);
 }
 
 fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let send = |path: &str, announced: &str, sent: &str| {
-        let mut frames = Frames::open(house.gateway.address);
+        let mut frames = Frames::open(site.gateway.address);
         frames
             .headers(&[pseudo(path).as_slice(), &[("content-length", announced)]].concat(), sent.is_empty());
         if !sent.is_empty() {
@@ -354,19 +353,19 @@ fn a_body_of_another_length_than_announced_is_never_whole(stage: &Stage) {
     });
     let path = public_path();
     assert_eq!(send(&path, "5", "hello"), End::Answered);
-    assert_eq!(house.upstream.whole(&path).body, b"hello");
+    assert_eq!(site.upstream.whole(&path).body, b"hello");
     for (path, (announced, sent)) in paths.iter().zip(wrong) {
-        for seen in house.upstream.seen_at(path) {
+        for seen in site.upstream.seen_at(path) {
             // A head that announces nothing is a whole request before anything else is seen of it.
             let as_announced = announced == "0" && seen.body.is_empty();
             assert!(!seen.whole || as_announced, "{announced} announced, {sent:?} sent: {seen:?}");
         }
     }
-    house.are_unseen(&[]);
+    site.are_unseen(&[]);
 }
 
 fn ambiguous_paths_of_http_2_are_not_public(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let malformed = End::Reset(PROTOCOL_ERROR);
     let (mut wrong, mut words) = (Vec::new(), Vec::new());
     for (pattern, end) in [
@@ -385,19 +384,19 @@ fn ambiguous_paths_of_http_2_are_not_public(stage: &Stage) {
         ("", malformed),
     ] {
         let word = unique();
-        let mut frames = Frames::open(house.gateway.address);
+        let mut frames = Frames::open(site.gateway.address);
         frames.headers(&pseudo(&pattern.replace("{}", &word)), true);
         let ended = frames.end();
         wrong.extend((ended != end).then(|| format!("{pattern:?}: {ended:?}, not {end:?}")));
         words.push(word);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    house.are_unseen(&words);
+    site.are_unseen(&words);
 }
 
 /// RFC 9113, section 6.5.2: names and values, and 32 bytes for each field.
 fn headers_below_32_kib_pass_and_those_of_32_kib_are_431(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let (path, next) = (public_path(), public_path());
     let size = |fields: &[(&str, &str)]| -> usize {
         fields.iter().map(|(name, value)| name.len() + value.len() + 32).sum()
@@ -406,18 +405,18 @@ fn headers_below_32_kib_pass_and_those_of_32_kib_are_431(stage: &Stage) {
         let head = size(&[(":method", "GET"), (":scheme", "http"), (":authority", ACME), (":path", path)]);
         let rest = bytes - head - size(&[("x-long", "")]);
         let request = Message::request(Method::GET, ACME, path).with("x-long", &"x".repeat(rest));
-        h2c::ask(house.gateway.address, &request).unwrap().status
+        h2c::ask(site.gateway.address, &request).unwrap().status
     };
     assert_eq!(ask(&path, HEAD_BYTES_MAX - 1), 200);
     assert_eq!(ask(&next, HEAD_BYTES_MAX), 431);
-    house.is_unseen(&next);
+    site.is_unseen(&next);
     let many = |count: usize| {
         let request = Message::request(Method::GET, ACME, &next);
         (0..count).fold(request, |request, at| request.with(&format!("x-{at}"), "x"))
     };
-    assert_eq!(h2c::ask(house.gateway.address, &many(HEADERS_MAX + 1)).unwrap().status, 431);
-    house.is_unseen(&next);
-    assert_eq!(h2c::ask(house.gateway.address, &many(HEADERS_MAX)).unwrap().status, 200);
+    assert_eq!(h2c::ask(site.gateway.address, &many(HEADERS_MAX + 1)).unwrap().status, 431);
+    site.is_unseen(&next);
+    assert_eq!(h2c::ask(site.gateway.address, &many(HEADERS_MAX)).unwrap().status, 200);
 }
 
 /// The number of the stream that a client opens as its `at`-th, from 0.
@@ -431,11 +430,11 @@ fn opened(at: u32, path: &str) -> Vec<u8> {
 }
 
 fn one_hundred_and_twenty_eight_streams_are_served_and_one_more_is_refused(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let cue = Cue::new();
     let awaited = Arc::clone(&cue);
-    house.upstream.on(
+    site.upstream.on(
         &path,
         script(move |exchange| {
             awaited.wait()?;
@@ -443,27 +442,27 @@ fn one_hundred_and_twenty_eight_streams_are_served_and_one_more_is_refused(stage
             Ok(Then::Goes)
         }),
     );
-    let mut frames = Frames::open(house.gateway.address);
+    let mut frames = Frames::open(site.gateway.address);
     frames.write(&(0..=STREAMS_MAX).flat_map(|at| opened(at, &path)).collect::<Vec<u8>>());
     assert_eq!(frames.end_of(stream(STREAMS_MAX)), End::Reset(REFUSED));
     cue.give();
     for at in 0..STREAMS_MAX {
         assert_eq!(frames.end_of(stream(at)), End::Answered);
     }
-    assert_eq!(house.upstream.seen_at(&path).len(), 128);
+    assert_eq!(site.upstream.seen_at(&path).len(), 128);
     frames.write(&opened(STREAMS_MAX + 1, &path));
     assert_eq!(frames.end_of(stream(STREAMS_MAX + 1)), End::Answered, "there is room again");
 }
 
 /// Sends `count` streams, `then` behind each, and one stream more in one piece. Returns how the last one ends.
 fn ends_behind(stage: &Stage, count: u32, flags: u8, then: impl Fn(u32) -> Vec<u8>) -> End {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let headers = block(&pseudo(&path));
     let spoilt = (0..count).flat_map(|at| {
         [frame(HEADERS, END_HEADERS | flags, stream(at), &headers), then(stream(at))].concat()
     });
-    let mut frames = Frames::open(house.gateway.address);
+    let mut frames = Frames::open(site.gateway.address);
     frames.write(&[spoilt.collect(), opened(count, &path)].concat());
     frames.end_of(stream(count))
 }

@@ -24,8 +24,8 @@ fn an_upstream_is_told_of_the_agent_what_the_chain_says(stage: &Stage) {
     for tier in 1..=4 {
         let (agent, key) = stage.agent(tier);
         let path = agents_path();
-        assert_eq!(stage.house().gateway.ask(&Request::get(ACME, &path).key(&key)).status, 200);
-        assert_eq!(told(&stage.house().upstream.only(&path)), expected(&agent, tier));
+        assert_eq!(stage.site().gateway.ask(&Request::get(ACME, &path).key(&key)).status, 200);
+        assert_eq!(told(&stage.site().upstream.only(&path)), expected(&agent, tier));
     }
 }
 
@@ -33,15 +33,15 @@ fn with_a_signature_it_is_told_the_same(stage: &Stage) {
     let (agent, _) = stage.agent(3);
     let path = agents_path();
     let request = Request::get(ACME, &path).with_all(&signed(&agent.draft()));
-    assert_eq!(stage.house().gateway.ask(&request).status, 200);
-    let seen = stage.house().upstream.only(&path);
+    assert_eq!(stage.site().gateway.ask(&request).status, 200);
+    let seen = stage.site().upstream.only(&path);
     assert_eq!(told(&seen), expected(&agent, 3), "and nothing of the signature");
 }
 
 fn a_mismatch_is_told_and_a_tenant_may_refuse_it(stage: &Stage) {
     let agent = stage.world().agent(4);
-    let house = stage.house();
-    let key = agent.generate_for(&house.gateway.service, "https://app.test/agent");
+    let site = stage.site();
+    let key = agent.generate_for(&site.gateway.service, "https://app.test/agent");
     for (origin, mismatch) in
         [(Some("https://app.test"), "false"), (Some("https://evil.test"), "true"), (None, "false")]
     {
@@ -50,15 +50,15 @@ fn a_mismatch_is_told_and_a_tenant_may_refuse_it(stage: &Stage) {
             let request = Request::get(host, &path).key(&key);
             origin.map_or(request.clone(), |origin| request.with("Origin", origin))
         };
-        assert_eq!(house.gateway.ask(&with_origin(ACME)).status, 200);
-        let seen = house.upstream.only(&path);
+        assert_eq!(site.gateway.ask(&with_origin(ACME)).status, 200);
+        let seen = site.upstream.only(&path);
         assert_eq!(seen.header("x-agent-endpoint-mismatch"), Some(mismatch), "{origin:?}");
         assert_eq!(seen.header("origin"), origin, "the upstream needs it for its own checks");
-        let answer = house.gateway.ask(&with_origin("declared.test"));
+        let answer = site.gateway.ask(&with_origin("declared.test"));
         if mismatch == "true" {
             refused(&answer, 403);
-            house.are_unseen(&[]);
-            assert_eq!(house.upstream.seen_at(&path).len(), 1);
+            site.are_unseen(&[]);
+            assert_eq!(site.upstream.seen_at(&path).len(), 1);
         } else {
             assert_eq!(answer.status, 200);
         }
@@ -68,16 +68,16 @@ fn a_mismatch_is_told_and_a_tenant_may_refuse_it(stage: &Stage) {
 /// The API refuses such an `origin` too. `null` is how browsers write that there is none.
 fn an_origin_that_is_no_url_is_refused(stage: &Stage) {
     let agent = stage.world().agent(4);
-    let house = stage.house();
-    let key = agent.generate_for(&house.gateway.service, "https://app.test/agent");
+    let site = stage.site();
+    let key = agent.generate_for(&site.gateway.service, "https://app.test/agent");
     let path = agents_path();
     let request = || Request::get("declared.test", &path).key(&key);
     for origin in ["", "app.test", "https://app.test https://evil.test", "file://", "https://"] {
-        house.gateway.ask(&request().with("Origin", origin)).error(400, "VALIDATION_ERROR");
+        site.gateway.ask(&request().with("Origin", origin)).error(400, "VALIDATION_ERROR");
     }
     let twice = request().with("Origin", "https://app.test").with("Origin", "https://evil.test");
-    house.gateway.ask(&twice).error(400, "VALIDATION_ERROR");
-    house.is_unseen(&path);
+    site.gateway.ask(&twice).error(400, "VALIDATION_ERROR");
+    site.is_unseen(&path);
 }
 
 const FORGED: &[&str] = &[
@@ -105,19 +105,19 @@ fn forged_identity_is_gone_on_every_route(stage: &Stage) {
     let (agent, key) = stage.agent(3);
     let forge = |request: Request| FORGED.iter().fold(request, |request, name| request.with(name, "forged"));
     let path = agents_path();
-    let answer = stage.house().gateway.ask(&forge(Request::get(ACME, &path).key(&key)));
+    let answer = stage.site().gateway.ask(&forge(Request::get(ACME, &path).key(&key)));
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(told(&stage.house().upstream.only(&path)), expected(&agent, 3));
+    assert_eq!(told(&stage.site().upstream.only(&path)), expected(&agent, 3));
     let path = public_path();
-    assert_eq!(stage.house().gateway.ask(&forge(Request::get(ACME, &path))).status, 200);
-    let seen = stage.house().upstream.only(&path);
+    assert_eq!(stage.site().gateway.ask(&forge(Request::get(ACME, &path))).status, 200);
+    let seen = stage.site().upstream.only(&path);
     assert_eq!(identity(&seen), []);
     assert!(!String::from_utf8_lossy(&seen.head).contains("forged"));
     // Also those of a signature, which a public route does not look at.
     let path = public_path();
     let request = Request::get(ACME, &path).with("X-Agent-Id", "1").with("X_Agent_Id", "1");
-    assert_eq!(stage.house().gateway.ask(&request).status, 200);
-    assert_eq!(identity(&stage.house().upstream.only(&path)), []);
+    assert_eq!(stage.site().gateway.ask(&request).status, 200);
+    assert_eq!(identity(&stage.site().upstream.only(&path)), []);
 }
 
 fn forged_identity_is_gone_over_http_2(stage: &Stage) {
@@ -139,7 +139,7 @@ fn forged_identity_is_gone_over_http_2(stage: &Stage) {
 
 fn forged_identity_in_trailers_is_gone(stage: &Stage) {
     let (agent, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     let trailers: String =
         FORGED.iter().chain(&["X-Agent-Id"]).map(|name| format!("{name}: forged\r\n")).collect();
     for (path, key, wanted) in [
@@ -150,8 +150,8 @@ fn forged_identity_in_trailers_is_gone(stage: &Stage) {
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: {ACME}\r\nTransfer-Encoding: chunked\r\nTrailer: {names}\r\n{key}\r\n5\r\nhello\r\n0\r\n{trailers}\r\n"
         );
-        assert_eq!(house.gateway.ask_raw(request.as_bytes()).status, 200);
-        let seen = house.upstream.whole(&path);
+        assert_eq!(site.gateway.ask_raw(request.as_bytes()).status, 200);
+        let seen = site.upstream.whole(&path);
         assert_eq!((told(&seen), seen.body.as_slice()), (wanted, b"hello".as_slice()));
     }
 }
@@ -159,7 +159,7 @@ fn forged_identity_in_trailers_is_gone(stage: &Stage) {
 /// A client may have hop-by-hop headers removed; ours are not among what it may name.
 fn forged_identity_named_in_connection_is_ours_still(stage: &Stage) {
     let (agent, key) = stage.agent(3);
-    let house = stage.house();
+    let site = stage.site();
     let request = |path: &str, options: &str| {
         Request::get(ACME, path).key(&key).with("Connection", options).with("X-Agent-Tier", "4")
     };
@@ -169,11 +169,11 @@ fn forged_identity_named_in_connection_is_ours_still(stage: &Stage) {
         "keep-alive, X_Agent_Id",
     ] {
         let path = agents_path();
-        assert_eq!(house.gateway.ask(&request(&path, options)).status, 200, "{options}");
-        let seen = house.upstream.only(&path);
+        assert_eq!(site.gateway.ask(&request(&path, options)).status, 200, "{options}");
+        let seen = site.upstream.only(&path);
         assert_eq!(told(&seen), expected(&agent, 3), "{options}");
     }
     let path = agents_path();
-    is_malformed(&house.gateway.ask(&request(&path, "x-api-key, authorization, x-forwarded-for, host")));
-    house.is_unseen(&path);
+    is_malformed(&site.gateway.ask(&request(&path, "x-api-key, authorization, x-forwarded-for, host")));
+    site.is_unseen(&path);
 }

@@ -56,10 +56,10 @@ fn each_tier_has_its_budget_and_the_headers_say_so(stage: &Stage) {
         let (agent, key) = stage.agent(tier);
         let path = agents_path();
         let limit = LIMITS[tier - 1];
-        let mut wire = stage.house().gateway.connect();
+        let mut wire = stage.site().gateway.connect();
         let limited = use_up(&mut wire, &Request::get(ACME, &path).key(&key), limit, limit);
         limited.is_limited(json!(agent.text()), json!(tier), limit);
-        let seen = stage.house().upstream.count_at(&path);
+        let seen = stage.site().upstream.count_at(&path);
         assert_eq!(seen, usize::try_from(limit).unwrap(), "what is refused reaches no upstream");
     }
 }
@@ -68,7 +68,7 @@ fn a_tenants_own_numbers_count_there_and_only_there(stage: &Stage) {
     for tier in 1..=4 {
         let (agent, key) = stage.agent(tier);
         let own = u32::try_from(tier).unwrap();
-        let mut wire = stage.house().gateway.connect();
+        let mut wire = stage.site().gateway.connect();
         let limited = use_up(&mut wire, &Request::get("own.test", &agents_path()).key(&key), own, own);
         limited.is_limited(json!(agent.text()), json!(tier), own);
         let answer = Request::get(ACME, &agents_path()).key(&key).ask_on(&mut wire);
@@ -78,21 +78,21 @@ fn a_tenants_own_numbers_count_there_and_only_there(stage: &Stage) {
 
 fn one_tenants_traffic_spends_nobody_elses_budget_nor_the_apis(stage: &Stage) {
     let (agent, key) = stage.agent(1);
-    let house = stage.house();
-    let mut wire = house.gateway.connect();
+    let site = stage.site();
+    let mut wire = site.gateway.connect();
     let at = |host: &str| Request::get(host, &agents_path()).key(&key);
     use_up(&mut wire, &at(ACME), 1, 1).is_limited(json!(agent.text()), json!(1), 1);
     use_up(&mut wire, &at("beta.test"), 1, 1).is_limited(json!(agent.text()), json!(1), 1);
-    let api = house.gateway.service.verify(&key);
+    let api = site.gateway.service.verify(&key);
     api.success(200);
     assert_eq!(api.allowance(), (1, 0));
-    house.gateway.service.verify(&key).is_limited(json!(agent.text()), json!(1), 1);
+    site.gateway.service.verify(&key).is_limited(json!(agent.text()), json!(1), 1);
     use_up(&mut wire, &at("keys.test"), 1, 1).is_limited(json!(agent.text()), json!(1), 1);
 }
 
 fn keys_and_signatures_share_a_budget(stage: &Stage) {
     let (agent, key) = stage.agent(2);
-    let mut wire = stage.house().gateway.connect();
+    let mut wire = stage.site().gateway.connect();
     for left in (1..16).rev() {
         let answer = Request::get(ACME, &agents_path()).with_all(&signed(&agent.draft())).ask_on(&mut wire);
         says(&answer, 16, left);
@@ -108,7 +108,7 @@ fn keys_and_signatures_share_a_budget(stage: &Stage) {
 
 fn refused_requests_spend_nothing(stage: &Stage) {
     let (agent, key) = stage.agent(1);
-    let house = stage.house();
+    let site = stage.site();
     let path = agents_path();
     let both = Request::get(ACME, &path).key(&key).with("Authorization", &format!("Bearer {key}"));
     let stranger = agent.draft().by(crate::support::signing::BOB);
@@ -123,19 +123,19 @@ fn refused_requests_spend_nothing(stage: &Stage) {
         (Request::get(ACME, &path).with_all(&signed(&stranger)), 401),
         (Request::get(ACME, &path).key(&key).with("Content-Length", "x"), 400),
     ] {
-        let answer = house.gateway.ask(&request);
+        let answer = site.gateway.ask(&request);
         assert_eq!(answer.status, status, "{request:?}: {}", answer.text());
         assert_eq!(answer.header("ratelimit"), None, "{answer:?}");
         assert_eq!(answer.header("ratelimit-policy"), None, "{answer:?}");
     }
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     use_up(&mut wire, &Request::get(ACME, &path).key(&key), 1, 1);
 }
 
 fn at_once_exactly_the_limit_passes(stage: &Stage) {
     let (agent, key) = stage.agent(2);
     let path = agents_path();
-    let gateway = &stage.house().gateway;
+    let gateway = &stage.site().gateway;
     let request = Request::get(ACME, &path).key(&key);
     let answers: Vec<Answer> = std::thread::scope(|scope| {
         let client = || {
@@ -152,13 +152,13 @@ fn at_once_exactly_the_limit_passes(stage: &Stage) {
     for answer in limited {
         answer.is_limited(json!(agent.text()), json!(2), 16);
     }
-    assert_eq!(stage.house().upstream.count_at(&path), 16);
+    assert_eq!(stage.site().upstream.count_at(&path), 16);
 }
 
 fn a_change_of_tier_is_not_a_fresh_budget(stage: &Stage) {
     let (agent, key) = stage.agent(1);
     let request = Request::get(ACME, &agents_path()).key(&key);
-    let mut wire = stage.house().gateway.connect();
+    let mut wire = stage.site().gateway.connect();
     assert_eq!(use_up(&mut wire, &request, 1, 1).status, 429);
     let more = crate::support::agents::THRESHOLDS[1] - crate::support::agents::THRESHOLDS[0];
     stage.world().chain().stake(agent.id, more);
@@ -189,10 +189,10 @@ fn strange(answer: &Answer) -> Vec<&(String, String)> {
 
 fn an_upstreams_own_rate_headers_do_not_survive(stage: &Stage) {
     let (_, key) = stage.agent(3);
-    let house = stage.house();
+    let site = stage.site();
     let ask = |path: &str| {
-        house.upstream.on(path, scripts::bytes(scripts::answer("200 OK", FOREIGN, b"ok"), Then::Goes));
-        let answer = house.gateway.ask(&Request::get(ACME, path).key(&key));
+        site.upstream.on(path, scripts::bytes(scripts::answer("200 OK", FOREIGN, b"ok"), Then::Goes));
+        let answer = site.gateway.ask(&Request::get(ACME, path).key(&key));
         assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
         assert!(strange(&answer).is_empty(), "{answer:?}");
         answer
@@ -203,11 +203,11 @@ fn an_upstreams_own_rate_headers_do_not_survive(stage: &Stage) {
 
 fn the_headers_are_on_errors_of_the_upstream_too(stage: &Stage) {
     let (_, key) = stage.agent(3);
-    let house = stage.house();
+    let site = stage.site();
     let path = agents_path();
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     for (spent, status) in [(1, "404 Not Found"), (2, "500 No"), (3, "304 Same"), (4, "503 No")] {
-        house.upstream.on(&path, scripts::bytes(scripts::answer(status, &[], b""), Then::Goes));
+        site.upstream.on(&path, scripts::bytes(scripts::answer(status, &[], b""), Then::Goes));
         let answer = Request::get(ACME, &path).key(&key).ask_on(&mut wire);
         assert!(status.starts_with(&answer.status.to_string()), "{}", answer.text());
         says(&answer, 166, 166 - spent);

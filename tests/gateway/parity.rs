@@ -62,7 +62,7 @@ fn verdict(answer: &Answer) -> Verdict {
 /// Shows both doors a key. Both must refuse it, and alike.
 #[track_caller]
 fn refused_key(stage: &Stage, key: &str) -> Verdict {
-    let gateway = &stage.house().gateway;
+    let gateway = &stage.site().gateway;
     let api = verdict(&gateway.service.verify(key));
     for (name, value) in [("X-API-Key", key.to_owned()), ("Authorization", format!("Bearer {key}"))] {
         let answer = gateway.ask(&Request::get(ACME, &agents_path()).with(name, &value));
@@ -77,7 +77,7 @@ fn refused_key(stage: &Stage, key: &str) -> Verdict {
 /// Shows both doors a signed request. Both must refuse it, and alike.
 #[track_caller]
 fn refused_signature(stage: &Stage, body: &Value, headers: &[(String, String)]) -> Verdict {
-    let gateway = &stage.house().gateway;
+    let gateway = &stage.site().gateway;
     let api = verdict(&gateway.service.verify_signature(body));
     let answer = gateway.ask(&Request::get(ACME, &agents_path()).with_all(headers));
     assert_eq!(verdict(&answer), api, "{headers:?}");
@@ -110,7 +110,7 @@ fn keys_of_every_form_are_judged_alike(stage: &Stage) {
 }
 
 fn keys_of_every_state_are_judged_alike(stage: &Stage) {
-    let service = &stage.house().gateway.service;
+    let service = &stage.site().gateway.service;
     let (revoked, revoked_key) = stage.agent(4);
     service.revoke(&revoked.signed()).success(200);
     let (rotated, rotated_key) = stage.agent(4);
@@ -132,13 +132,13 @@ fn agents_of_every_tier_are_judged_alike(stage: &Stage) {
     assert_eq!(refused_draft(stage, &unstaked.draft()), blocked);
     for tier in 1..=4 {
         let (agent, key) = stage.agent(tier);
-        let gateway = &stage.house().gateway;
+        let gateway = &stage.site().gateway;
         let answer = gateway.ask(&Request::get(ACME, &agents_path()).key(&key));
         let api = gateway.service.verify(&key);
         assert_eq!((answer.status, api.status), (200, 200));
         let limit = LIMITS[tier - 1];
         assert_eq!((answer.allowance(), api.allowance()), ((limit, limit - 1), (limit, limit - 1)));
-        let seen = stage.house().upstream.seen();
+        let seen = stage.site().upstream.seen();
         let seen = seen.iter().find(|seen| seen.all("x-agent-id") == [agent.text()]).unwrap();
         let profile = api.json();
         assert_eq!(seen.header("x-agent-owner"), profile["owner"].as_str());
@@ -149,7 +149,7 @@ fn agents_of_every_tier_are_judged_alike(stage: &Stage) {
 
 fn limits_are_told_alike(stage: &Stage) {
     let (agent, key) = stage.agent(1);
-    let gateway = &stage.house().gateway;
+    let gateway = &stage.site().gateway;
     gateway.service.verify(&key).success(200);
     assert_eq!(gateway.ask(&Request::get(ACME, &agents_path()).key(&key)).status, 200);
     let limited = refused_key(stage, &key);
@@ -203,7 +203,7 @@ fn signatures_of_every_form_are_judged_alike(stage: &Stage) {
     }
     let upper = format!("0x{}", hex.to_uppercase());
     let request = Request::get(ACME, &agents_path()).with_all(&signed_with(&draft, &upper));
-    assert_eq!(stage.house().gateway.ask(&request).status, 200, "nothing of it was spent");
+    assert_eq!(stage.site().gateway.ask(&request).status, 200, "nothing of it was spent");
 }
 
 fn signature_fields_of_every_form_are_judged_alike(stage: &Stage) {
@@ -224,9 +224,9 @@ fn signature_fields_of_every_form_are_judged_alike(stage: &Stage) {
     for value in ["", "x", "-1", "1.5", "0x1", "+1", "1 2", "\"1\"", "null", "99999999999999999999"] {
         let mut body = draft.body();
         body["timestamp"] = serde_json::from_str(value).unwrap_or(json!(value));
-        let api = stage.house().gateway.service.verify_signature(&body);
+        let api = stage.site().gateway.service.verify_signature(&body);
         let headers = replaced(&headers, "X-Agent-Timestamp", value);
-        let answer = stage.house().gateway.ask(&Request::get(ACME, &agents_path()).with_all(&headers));
+        let answer = stage.site().gateway.ask(&Request::get(ACME, &agents_path()).with_all(&headers));
         assert_eq!(verdict(&answer).error_type, verdict(&api).error_type, "{value}");
         assert_eq!((answer.status, api.status), (400, 400), "{value}");
     }
@@ -234,8 +234,8 @@ fn signature_fields_of_every_form_are_judged_alike(stage: &Stage) {
     let padded = replaced(&headers, "X-Agent-Id", &format!("00{}", agent.text()));
     let padded = replaced(&padded, "X-Agent-Nonce", &format!("000{}", draft.nonce));
     let path = agents_path();
-    assert_eq!(stage.house().gateway.ask(&Request::get(ACME, &path).with_all(&padded)).status, 200);
-    assert_eq!(stage.house().upstream.only(&path).header("x-agent-id"), Some(agent.text().as_str()));
+    assert_eq!(stage.site().gateway.ask(&Request::get(ACME, &path).with_all(&padded)).status, 200);
+    assert_eq!(stage.site().upstream.only(&path).header("x-agent-id"), Some(agent.text().as_str()));
     refused_draft(stage, &draft);
 }
 
@@ -246,7 +246,7 @@ fn timestamps_are_judged_alike(stage: &Stage) {
         assert_eq!((verdict.status, verdict.error_type), (400, json!("REPLAY_DETECTED")), "{timestamp}");
     }
     let draft = agent.draft();
-    stage.house().gateway.service.verify_signature(&draft.body()).success(200);
+    stage.site().gateway.service.verify_signature(&draft.body()).success(200);
     let verdict = refused_draft(stage, &draft);
     assert_eq!((verdict.status, verdict.error_type), (400, json!("REPLAY_DETECTED")));
 }
@@ -261,7 +261,7 @@ fn agents_that_do_not_exist_are_judged_alike(stage: &Stage) {
 
 fn an_origin_is_judged_alike(stage: &Stage) {
     let agent = stage.world().agent(4);
-    let gateway = &stage.house().gateway;
+    let gateway = &stage.site().gateway;
     let key = agent.generate_for(&gateway.service, "https://App.test:443/agent?x");
     for origin in [
         "https://app.test",
@@ -274,7 +274,7 @@ fn an_origin_is_judged_alike(stage: &Stage) {
         let path = agents_path();
         let answer = gateway.ask(&Request::get(ACME, &path).key(&key).with("Origin", origin));
         assert_eq!(answer.status, 200, "{origin}: {}", answer.text());
-        let seen = stage.house().upstream.only(&path);
+        let seen = stage.site().upstream.only(&path);
         let mismatch = api["endpointMismatch"].to_string();
         assert_eq!(seen.header("x-agent-endpoint-mismatch"), Some(mismatch.as_str()), "{origin}");
     }

@@ -82,11 +82,11 @@ fn spelled(pattern: &str) -> (String, String) {
 /// Asks for a path of each spelling, as `request` makes it of host and target. Each is refused, and none arrives.
 #[track_caller]
 fn refuses(stage: &Stage, spellings: &[(&str, &str)], request: impl Fn(&str, &str) -> Request) {
-    let house = stage.house();
+    let site = stage.site();
     let (mut wrong, mut words) = (Vec::new(), Vec::new());
     for (host, pattern) in spellings {
         let (target, word) = spelled(pattern);
-        let answer = house.gateway.ask(&request(host, &target));
+        let answer = site.gateway.ask(&request(host, &target));
         if !matches!(answer.status, 400 | 401 | 403) {
             wrong.push(format!("{host}{target}: {}", answer.status));
         }
@@ -94,7 +94,7 @@ fn refuses(stage: &Stage, spellings: &[(&str, &str)], request: impl Fn(&str, &st
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(words.len() > 5, "{words:?}");
-    house.are_unseen(&words);
+    site.are_unseen(&words);
 }
 
 /// Spellings that are all for the tenant that most cases use.
@@ -195,14 +195,14 @@ fn an_ambiguous_path_does_not_get_a_lower_tier(stage: &Stage) {
 
 fn with_a_credential_an_ambiguous_path_goes_through_as_it_is_or_is_refused(stage: &Stage) {
     let (_, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     let (mut passed, mut refused) = (0, Vec::new());
     for pattern in LOOSE {
         let (target, word) = spelled(pattern);
-        let answer = house.gateway.ask(&Request::get(ACME, &target).key(&key));
+        let answer = site.gateway.ask(&Request::get(ACME, &target).key(&key));
         match answer.status {
             200 => {
-                let seen = house.upstream.seen_with(&word);
+                let seen = site.upstream.seen_with(&word);
                 let line = format!("GET {target} HTTP/1.1\r\n");
                 assert!(seen.len() == 1 && seen[0].head.starts_with(line.as_bytes()), "{target}: {seen:?}");
                 passed += 1;
@@ -212,7 +212,7 @@ fn with_a_credential_an_ambiguous_path_goes_through_as_it_is_or_is_refused(stage
         }
     }
     assert!(passed > 10, "an API of a tenant may use such paths for agents: {passed}");
-    house.are_unseen(&refused);
+    site.are_unseen(&refused);
 }
 
 fn targets_in_another_form_than_a_path_are_refused(stage: &Stage) {
@@ -230,6 +230,6 @@ fn targets_in_another_form_than_a_path_are_refused(stage: &Stage) {
     ]);
     refuses(stage, &spellings, Request::get);
     refuses(stage, &spellings, |host, target| Request::get(host, target).key(&key));
-    let asterisk = stage.house().gateway.ask(&Request::new("OPTIONS", ACME, "*"));
+    let asterisk = stage.site().gateway.ask(&Request::new("OPTIONS", ACME, "*"));
     assert_eq!(asterisk.status, 403, "{}", asterisk.text());
 }

@@ -7,10 +7,12 @@ use serde_json::json;
 use crate::rig::case::{Case, cases};
 use crate::rig::gateway::Gateway;
 use crate::rig::refusals::{is_unauthenticated, refused};
+use crate::rig::scripts::{self, Cue};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::support::metrics::Samples;
+use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
@@ -20,6 +22,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_broken_file_changes_nothing_and_every_problem_is_named,
     a_mistake_in_one_file_holds_back_all_others,
     a_connection_that_is_open_sees_the_new_tenants_on_its_next_request,
+    an_answer_under_way_ends_whole_when_its_tenant_changes_and_when_it_goes,
     a_window_outlives_a_reload,
 ];
 
@@ -132,6 +135,26 @@ fn a_connection_that_is_open_sees_the_new_tenants_on_its_next_request(stage: &St
     gateway.put("t.toml", &tenant.text());
     reread(gateway, "applied");
     is_unauthenticated(&Request::get(ACME, &public_path()).ask_on(&mut wire));
+}
+
+fn an_answer_under_way_ends_whole_when_its_tenant_changes_and_when_it_goes(stage: &Stage) {
+    let Site { gateway, upstream, .. } = &Site::of(stage).in_files().start();
+    let (path, cues) = (public_path(), [Cue::new(), Cue::new()]);
+    let pieces = &["before", "changed", "gone"];
+    upstream.on(&path, scripts::chunks_on_cue("HTTP/1.1 200 OK\r\n", pieces, &cues));
+    let mut wire = gateway.connect();
+    wire.send(&Request::get(ACME, &path).bytes());
+    assert_eq!(wire.head().unwrap().status, 200);
+    assert_eq!(wire.chunk().unwrap().unwrap(), b"before");
+    gateway.put("t.toml", &Tenant::new("t", ACME, free_port(own_ip())).public().text());
+    until_status(gateway, ACME, 502);
+    cues[0].give();
+    assert_eq!(wire.chunk().unwrap().unwrap(), b"changed");
+    gateway.remove("t.toml");
+    until_status(gateway, ACME, 404);
+    cues[1].give();
+    assert_eq!(wire.chunk().unwrap().unwrap(), b"gone");
+    assert_eq!(wire.chunk().unwrap(), None);
 }
 
 fn a_window_outlives_a_reload(stage: &Stage) {

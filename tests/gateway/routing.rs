@@ -67,21 +67,21 @@ fn the_exact_host_comes_before_the_longest_wildcard_and_that_before_any(stage: &
 
 fn an_unknown_host_is_404_whatever_the_credential(stage: &Stage) {
     let (_, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     for host in ["unknown.test", "sub.acme.test", "acme.test.unknown.test", "acme", "127.0.0.1"] {
         let request = Request::get(host, &path);
-        house.gateway.ask(&request).error(404, "NOT_FOUND");
-        house.gateway.ask(&request.key(&key)).error(404, "NOT_FOUND");
+        site.gateway.ask(&request).error(404, "NOT_FOUND");
+        site.gateway.ask(&request.key(&key)).error(404, "NOT_FOUND");
     }
-    house.is_unseen(&path);
+    site.is_unseen(&path);
 }
 
 fn what_is_no_host_is_refused(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     for host in ["acme.test@other.test", "other.test@acme.test"] {
-        is_malformed(&house.gateway.ask(&Request::get(host, &path)));
+        is_malformed(&site.gateway.ask(&Request::get(host, &path)));
     }
     for host in [
         "",
@@ -97,18 +97,18 @@ fn what_is_no_host_is_refused(stage: &Stage) {
         "acme%2etest",
         "acme.test:123456",
     ] {
-        house.gateway.ask(&Request::get(host, &path)).error(404, "NOT_FOUND");
+        site.gateway.ask(&Request::get(host, &path)).error(404, "NOT_FOUND");
     }
-    house.is_unseen(&path);
+    site.is_unseen(&path);
 }
 
 fn a_denied_route_is_403_whatever_the_credential(stage: &Stage) {
     let (_, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     let path = format!("/denied/{}", unique());
     for method in ["GET", "HEAD", "POST", "OPTIONS", "DELETE", "FOO"] {
         for request in [Request::new(method, ACME, &path), Request::new(method, ACME, &path).key(&key)] {
-            let answer = house.gateway.ask(&request);
+            let answer = site.gateway.ask(&request);
             if method == "HEAD" {
                 assert_eq!(answer.status, 403);
             } else {
@@ -116,19 +116,19 @@ fn a_denied_route_is_403_whatever_the_credential(stage: &Stage) {
             }
         }
     }
-    house.is_unseen(&path);
+    site.is_unseen(&path);
 }
 
 fn methods_belong_to_the_route(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let (path, other) = (format!("/read/{}", unique()), format!("/read/{}", unique()));
-    assert_eq!(house.gateway.ask(&Request::get(ACME, &path)).status, 200);
-    assert_eq!(house.gateway.ask(&Request::new("HEAD", ACME, &path)).status, 200);
-    assert_eq!(house.upstream.seen_at(&path).len(), 2);
+    assert_eq!(site.gateway.ask(&Request::get(ACME, &path)).status, 200);
+    assert_eq!(site.gateway.ask(&Request::new("HEAD", ACME, &path)).status, 200);
+    assert_eq!(site.upstream.seen_at(&path).len(), 2);
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "GETS"] {
-        is_unauthenticated(&house.gateway.ask(&Request::new(method, ACME, &other).body(b"")));
+        is_unauthenticated(&site.gateway.ask(&Request::new(method, ACME, &other).body(b"")));
     }
-    house.is_unseen(&other);
+    site.is_unseen(&other);
 }
 
 fn a_route_may_have_upstreams_of_its_own(stage: &Stage) {
@@ -145,35 +145,35 @@ fn a_route_may_have_upstreams_of_its_own(stage: &Stage) {
 
 fn a_public_route_needs_no_credential_and_spends_no_budget(stage: &Stage) {
     let (_, key) = stage.agent(1);
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     for _ in 0..3 {
-        let answer = house.gateway.ask(&Request::get(ACME, &path).key(&key));
+        let answer = site.gateway.ask(&Request::get(ACME, &path).key(&key));
         assert_eq!(answer.status, 200);
         assert_eq!(answer.json()["target"], json!(path));
         assert_eq!(answer.header("x-ratelimit-limit"), None, "there is no budget");
-        assert_eq!(house.gateway.ask(&Request::get(ACME, &path)).status, 200);
+        assert_eq!(site.gateway.ask(&Request::get(ACME, &path)).status, 200);
     }
-    let answer = house.gateway.ask(&Request::get(ACME, &agents_path()).key(&key));
+    let answer = site.gateway.ask(&Request::get(ACME, &agents_path()).key(&key));
     assert_eq!((answer.status, answer.allowance()), (200, (1, 0)));
 }
 
 fn without_a_route_the_tenant_wants_a_credential(stage: &Stage) {
     let (_, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     for path in ["/", "/publi", "/public", "/publicity/", "/agents", "/v1/a?b=/public/", "/a/public/b"] {
         let path = path.replace("agents", &unique());
-        is_unauthenticated(&house.gateway.ask(&Request::get(ACME, &path)));
-        assert_eq!(house.gateway.ask(&Request::get(ACME, &path).key(&key)).status, 200, "{path}");
+        is_unauthenticated(&site.gateway.ask(&Request::get(ACME, &path)));
+        assert_eq!(site.gateway.ask(&Request::get(ACME, &path).key(&key)).status, 200, "{path}");
     }
 }
 
 fn the_lowest_tier_of_a_tenant_holds_where_no_route_has_its_own(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     for tier in 0..=4 {
         let (agent, key) = stage.agent(tier);
         let path = agents_path();
-        let answer = house.gateway.ask(&Request::get("golden.test", &path).key(&key));
+        let answer = site.gateway.ask(&Request::get("golden.test", &path).key(&key));
         if tier >= 3 {
             assert_eq!(answer.status, 200);
             continue;
@@ -185,17 +185,17 @@ fn the_lowest_tier_of_a_tenant_holds_where_no_route_has_its_own(stage: &Stage) {
             "requiredStake": THRESHOLDS[2].to_string(),
         });
         answer.is_error(403, "TIER_BLOCKED", details);
-        house.is_unseen(&path);
-        let answer = house.gateway.ask(&Request::get(ACME, &path).key(&key));
+        site.is_unseen(&path);
+        let answer = site.gateway.ask(&Request::get(ACME, &path).key(&key));
         assert_eq!(answer.status, if tier == 0 { 403 } else { 200 }, "nothing was spent");
     }
 }
 
 fn the_lowest_tier_of_a_route_replaces_the_tenants(stage: &Stage) {
     let (silver, key) = stage.agent(2);
-    let house = stage.house();
+    let site = stage.site();
     let path = format!("/silver/{}", unique());
-    assert_eq!(house.gateway.ask(&Request::get("golden.test", &path).key(&key)).status, 200);
+    assert_eq!(site.gateway.ask(&Request::get("golden.test", &path).key(&key)).status, 200);
     let path = format!("/gold/{}", unique());
     let details = json!({
         "agentId": silver.text(),
@@ -203,25 +203,25 @@ fn the_lowest_tier_of_a_route_replaces_the_tenants(stage: &Stage) {
         "requiredTier": 3,
         "requiredStake": THRESHOLDS[2].to_string(),
     });
-    house.gateway.ask(&Request::get(ACME, &path).key(&key)).is_error(403, "TIER_BLOCKED", details);
-    house.is_unseen(&path);
+    site.gateway.ask(&Request::get(ACME, &path).key(&key)).is_error(403, "TIER_BLOCKED", details);
+    site.is_unseen(&path);
     let (_, key) = stage.agent(3);
-    assert_eq!(house.gateway.ask(&Request::get(ACME, &path).key(&key)).status, 200);
+    assert_eq!(site.gateway.ask(&Request::get(ACME, &path).key(&key)).status, 200);
 }
 
 fn the_gateway_does_not_answer_the_api_and_the_api_does_not_forward(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     for path in ["/livez", "/readyz", "/verify", "/keys/status?agentId=1", "/openapi.json", "/metrics"] {
-        is_unauthenticated(&house.gateway.ask(&Request::get(ACME, path)));
-        house.gateway.ask(&Request::get("unknown.test", path)).error(404, "NOT_FOUND");
+        is_unauthenticated(&site.gateway.ask(&Request::get(ACME, path)));
+        site.gateway.ask(&Request::get("unknown.test", path)).error(404, "NOT_FOUND");
     }
     let path = public_path();
-    Request::get(ACME, &path).ask(house.gateway.service.api).error(404, "NOT_FOUND");
-    house.is_unseen(&path);
+    Request::get(ACME, &path).ask(site.gateway.service.api).error(404, "NOT_FOUND");
+    site.is_unseen(&path);
 }
 
 fn the_target_goes_through_byte_for_byte(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let word = unique();
     let long = "y".repeat(4_000);
     let mut wrong = Vec::new();
@@ -252,9 +252,9 @@ fn the_target_goes_through_byte_for_byte(stage: &Stage) {
         &long,
     ] {
         let target = format!("/public/{word}{rest}");
-        let answer = house.gateway.ask(&Request::get(ACME, &target));
+        let answer = site.gateway.ask(&Request::get(ACME, &target));
         let line = format!("GET {target} HTTP/1.1\r\n");
-        let came = house.upstream.seen_with(&word).iter().any(|seen| seen.head.starts_with(line.as_bytes()));
+        let came = site.upstream.seen_with(&word).iter().any(|seen| seen.head.starts_with(line.as_bytes()));
         if answer.status != 200 || !came {
             wrong.push(format!("{target}: {} {}", answer.status, answer.text()));
         }
@@ -263,18 +263,18 @@ fn the_target_goes_through_byte_for_byte(stage: &Stage) {
 }
 
 fn every_byte_of_a_target_passes_as_it_is_or_is_refused_with_the_error_body(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let (mut wrong, mut refused) = (Vec::new(), Vec::new());
     for byte in 0..=255_u8 {
         for (before, after) in [("/public/", ""), ("/public/?", ""), ("/public", "/x")] {
             let word = unique();
             let target = [format!("{before}{word}").as_bytes(), &[byte], after.as_bytes()].concat();
             let head = [b"GET ".as_slice(), &target, b" HTTP/1.1\r\n"].concat();
-            let mut wire = house.gateway.connect();
+            let mut wire = site.gateway.connect();
             wire.send(&[&head, format!("Host: {ACME}\r\n\r\n").as_bytes()].concat());
             match wire.try_answer() {
                 Ok(answer) if answer.status == 200 => {
-                    let seen = house.upstream.seen_with(&word);
+                    let seen = site.upstream.seen_with(&word);
                     let as_sent = seen.iter().any(|seen| seen.head.starts_with(&head));
                     wrong.extend((!as_sent).then(|| format!("{byte:#x} in {before}: came as {seen:?}")));
                 }
@@ -287,5 +287,5 @@ fn every_byte_of_a_target_passes_as_it_is_or_is_refused_with_the_error_body(stag
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(refused.len() > 100, "controls at least: {refused:?}");
-    house.are_unseen(&refused);
+    site.are_unseen(&refused);
 }

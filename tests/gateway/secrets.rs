@@ -107,7 +107,7 @@ fn the_access_log_holds_no_query(stage: &Stage) {
 
 fn credentials_never_reach_the_upstream(stage: &Stage) {
     let (agent, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     let draft = agent.draft();
     let secrets = [key.rsplit('_').next().unwrap().to_owned(), hex::encode(draft.signature())];
     let bearer = format!("Bearer {key}");
@@ -121,13 +121,13 @@ fn credentials_never_reach_the_upstream(stage: &Stage) {
             (&|path| request(path).key(&key).key(&key).with("Authorization", &bearer), status_of_two),
         ] {
             let path = new_path();
-            let answer = house.gateway.ask(&request(&path));
+            let answer = site.gateway.ask(&request(&path));
             assert_eq!(answer.status, status, "{path}: {}", answer.text());
             if status != 200 {
-                house.is_unseen(&path);
+                site.is_unseen(&path);
                 continue;
             }
-            let head = String::from_utf8_lossy(&house.upstream.only(&path).head).to_lowercase();
+            let head = String::from_utf8_lossy(&site.upstream.only(&path).head).to_lowercase();
             assert!(head.contains("\r\nx-note: stays\r\n"), "{head}");
             assert!(!secrets.iter().any(|secret| head.contains(secret)), "{head}");
         }

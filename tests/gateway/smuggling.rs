@@ -41,16 +41,16 @@ fn refuses(stage: &Stage, path: fn() -> String, open: impl Fn() -> Wire) {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(words.len() > 100, "{}", words.len());
-    stage.house().are_unseen(&words);
+    stage.site().are_unseen(&words);
 }
 
 fn ambiguous_heads_are_400_and_closed_and_nothing_behind_them_is_forwarded(stage: &Stage) {
-    refuses(stage, public_path, || stage.house().gateway.connect());
+    refuses(stage, public_path, || stage.site().gateway.connect());
 }
 
 fn the_same_heads_are_refused_on_a_connection_that_was_used_before(stage: &Stage) {
     refuses(stage, agents_path, || {
-        let mut wire = stage.house().gateway.connect();
+        let mut wire = stage.site().gateway.connect();
         assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
         wire
     });
@@ -58,9 +58,9 @@ fn the_same_heads_are_refused_on_a_connection_that_was_used_before(stage: &Stage
 
 fn pipelined_requests_are_answered_in_order_and_each_is_judged(stage: &Stage) {
     let (_, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     let (paths, agents) = ([public_path(), public_path(), public_path()], [agents_path(), agents_path()]);
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     let requests = [
         Request::get(ACME, &paths[0]),
         Request::get(ACME, &agents[0]),
@@ -72,29 +72,29 @@ fn pipelined_requests_are_answered_in_order_and_each_is_judged(stage: &Stage) {
     wire.send(&requests.iter().flat_map(Request::bytes).collect::<Vec<u8>>());
     let statuses: Vec<u16> = requests.iter().map(|_| wire.answer().status).collect();
     assert_eq!(statuses, [200, 401, 200, 200, 404, 200]);
-    house.is_unseen(&agents[0]);
-    assert_eq!(house.upstream.only(&paths[1]).body, b"body");
-    assert_eq!(house.upstream.only(&paths[2]).all("host"), [ACME]);
-    assert_eq!(house.upstream.only(&agents[1]).all("x-agent-tier"), ["4"]);
-    assert!(house.upstream.only(&paths[2]).all("x-agent-tier").is_empty(), "the last one has shown no key");
+    site.is_unseen(&agents[0]);
+    assert_eq!(site.upstream.only(&paths[1]).body, b"body");
+    assert_eq!(site.upstream.only(&paths[2]).all("host"), [ACME]);
+    assert_eq!(site.upstream.only(&agents[1]).all("x-agent-tier"), ["4"]);
+    assert!(site.upstream.only(&paths[2]).all("x-agent-tier").is_empty(), "the last one has shown no key");
 }
 
 fn a_head_in_single_bytes_is_the_same_head(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     for byte in Request::new("POST", ACME, &path).with("X-Slow", "yes").body(b"body").bytes() {
         wire.send(&[byte]);
     }
     assert_eq!(wire.answer().status, 200);
-    let seen = house.upstream.only(&path);
+    let seen = site.upstream.only(&path);
     assert_eq!((seen.header("x-slow"), seen.body.as_slice()), (Some("yes"), b"body".as_slice()));
 }
 
 fn an_http_1_0_client_gets_one_answer(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let (path, behind) = (public_path(), public_path());
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     wire.send(
         format!("GET {path} HTTP/1.0\r\nHost: {ACME}\r\n\r\nGET {behind} HTTP/1.0\r\nHost: {ACME}\r\n\r\n")
             .as_bytes(),
@@ -103,12 +103,12 @@ fn an_http_1_0_client_gets_one_answer(stage: &Stage) {
     assert!(text.starts_with("HTTP/1.") && text.contains(" 200 "), "{text}");
     assert!(!text.to_lowercase().contains("transfer-encoding"), "HTTP/1.0 knows no chunks: {text}");
     assert_eq!(text.matches("HTTP/1.").count(), 1, "{text}");
-    house.upstream.only(&path);
-    house.is_unseen(&behind);
+    site.upstream.only(&path);
+    site.is_unseen(&behind);
 }
 
 fn heads_have_an_end(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     // A path too long to be judged is denied before that.
     let (path, query) = (public_path(), format!("{}?", public_path()));
     let padded = |header: bool, bytes: usize| {
@@ -120,13 +120,13 @@ fn heads_have_an_end(stage: &Stage) {
     };
     for header in [true, false] {
         assert_eq!(padded(header, HEAD_BYTES_MAX).bytes().len(), HEAD_BYTES_MAX);
-        assert_eq!(house.gateway.ask(&padded(header, HEAD_BYTES_MAX)).status, 200);
-        let mut wire = house.gateway.connect();
+        assert_eq!(site.gateway.ask(&padded(header, HEAD_BYTES_MAX)).status, 200);
+        let mut wire = site.gateway.connect();
         // The gateway need not read all of it.
         let _ = wire.write(&padded(header, HEAD_BYTES_MAX + 1).bytes());
         refused(&wire.answer(), 431);
         assert_eq!(wire.rest(), b"");
     }
-    house.are_unseen(&[]);
-    assert_eq!([house.upstream.seen_with(&path).len(), house.upstream.seen_with(&query).len()], [1, 1]);
+    site.are_unseen(&[]);
+    assert_eq!([site.upstream.seen_with(&path).len(), site.upstream.seen_with(&query).len()], [1, 1]);
 }

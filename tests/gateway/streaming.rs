@@ -118,13 +118,13 @@ fn an_answer_waits_for_its_reader_in_bounded_memory(stage: &Stage) {
 
 fn events_arrive_one_by_one(stage: &Stage) {
     let (_, key) = stage.agent(3);
-    let house = stage.house();
+    let site = stage.site();
     let path = agents_path();
     let events = ["data: one\n\n", "data: two\n\n", "data: three\n\n"];
     let cues = [Cue::new(), Cue::new()];
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
-    house.upstream.on(&path, scripts::chunks_on_cue(head, &events, &cues));
-    let mut wire = house.gateway.connect();
+    site.upstream.on(&path, scripts::chunks_on_cue(head, &events, &cues));
+    let mut wire = site.gateway.connect();
     wire.send(&Request::get(ACME, &path).key(&key).bytes());
     let answer = wire.head().unwrap();
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
@@ -150,29 +150,29 @@ fn until_arrived(upstream: &Upstream, path: &str, bytes: usize) {
 }
 
 fn uploads_arrive_piece_by_piece(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     for chunked in [true, false] {
         let path = public_path();
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         let framing = if chunked { ("Transfer-Encoding", "chunked") } else { ("Content-Length", "15") };
         wire.send(&Request::new("POST", ACME, &path).with(framing.0, framing.1).bytes());
         for count in 1..=3 {
             wire.send(if chunked { b"5\r\nhello\r\n" } else { b"hello" });
-            until_arrived(&house.upstream, &path, 5 * count);
+            until_arrived(&site.upstream, &path, 5 * count);
         }
         if chunked {
-            assert!(!house.upstream.only(&path).whole, "it goes on");
+            assert!(!site.upstream.only(&path).whole, "it goes on");
             wire.send(b"0\r\n\r\n");
         }
         assert_eq!(wire.answer().json()["bodyBytes"], json!(15));
-        assert_eq!(house.upstream.only(&path).body, b"hellohellohello");
+        assert_eq!(site.upstream.only(&path).body, b"hellohellohello");
     }
 }
 
 fn both_directions_flow_at_once(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
-    house.upstream.on(
+    site.upstream.on(
         &path,
         script(|exchange: &mut Exchange| {
             exchange.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
@@ -189,7 +189,7 @@ fn both_directions_flow_at_once(stage: &Stage) {
             Ok(Then::Goes)
         }),
     );
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     wire.send(&Request::new("POST", ACME, &path).with("Transfer-Encoding", "chunked").bytes());
     assert_eq!(wire.head().unwrap().status, 200, "before anything of the body was sent");
     for word in ["first", "other", "third"] {
@@ -205,10 +205,10 @@ fn both_directions_flow_at_once(stage: &Stage) {
 }
 
 fn a_client_that_waits_to_be_told_to_continue_is_told(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     for upstream_tells in [true, false] {
         let path = public_path();
-        house.upstream.on(
+        site.upstream.on(
             &path,
             script(move |exchange| {
                 if upstream_tells && exchange.seen.header("expect").is_some() {
@@ -219,27 +219,27 @@ fn a_client_that_waits_to_be_told_to_continue_is_told(stage: &Stage) {
         );
         let request =
             Request::new("POST", ACME, &path).with("Expect", "100-continue").with("Content-Length", "5");
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         wire.send(&request.bytes());
         if upstream_tells {
             assert_eq!(wire.head().unwrap().status, 100);
         }
         wire.send(b"hello");
         assert_eq!(wire.answer().json()["bodyBytes"], json!(5));
-        assert_eq!(house.upstream.only(&path).body, b"hello");
+        assert_eq!(site.upstream.only(&path).body, b"hello");
     }
 }
 
 fn a_refused_client_is_not_told_to_continue(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = agents_path();
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     let request =
         Request::new("POST", ACME, &path).with("Expect", "100-continue").with("Content-Length", "5");
     wire.send(&request.bytes());
     let head = wire.head().unwrap();
     is_unauthenticated(&wire.body(head).unwrap());
-    house.is_unseen(&path);
+    site.is_unseen(&path);
 }
 
 fn a_body_at_the_cap_passes_and_one_beyond_is_413(stage: &Stage) {
@@ -287,7 +287,7 @@ fn a_chunked_body_beyond_the_cap_never_arrives_whole(stage: &Stage) {
 }
 
 fn a_client_that_leaves_in_the_middle_of_an_upload_is_not_taken_for_one_that_is_done(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     for chunked in [true, false] {
         let path = public_path();
         let gone = Cue::new();
@@ -295,7 +295,7 @@ fn a_client_that_leaves_in_the_middle_of_an_upload_is_not_taken_for_one_that_is_
             Arc::clone(&gone),
             if chunked { ("Transfer-Encoding", "chunked") } else { ("Content-Length", "10") },
         );
-        house.upstream.on(
+        site.upstream.on(
             &path,
             script(move |exchange| {
                 let end = exchange.read_body();
@@ -303,25 +303,25 @@ fn a_client_that_leaves_in_the_middle_of_an_upload_is_not_taken_for_one_that_is_
                 end.map(|()| Then::Closes)
             }),
         );
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         wire.send(&Request::new("POST", ACME, &path).with(framing.0, framing.1).bytes());
         wire.send(if chunked { b"5\r\nhello\r\n" } else { b"hello" });
-        until_arrived(&house.upstream, &path, 5);
+        until_arrived(&site.upstream, &path, 5);
         drop(wire);
         until("the upstream is told", SOON, || gone.is_given().then_some(()));
-        let seen = house.upstream.only(&path);
+        let seen = site.upstream.only(&path);
         assert!(!seen.whole, "half a body is none: {seen:?}");
     }
 }
 
 fn an_upstream_learns_that_its_client_has_left(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = public_path();
     let gone = Cue::new();
     let seen_gone = Arc::clone(&gone);
     let (begun, go_on) = (Cue::new(), Cue::new());
     let (says_begun, waits) = (Arc::clone(&begun), Arc::clone(&go_on));
-    house.upstream.on(
+    site.upstream.on(
         &path,
         script(move |exchange| {
             exchange.read_body()?;
@@ -334,7 +334,7 @@ fn an_upstream_learns_that_its_client_has_left(stage: &Stage) {
             Ok(Then::Closes)
         }),
     );
-    let mut wire = house.gateway.connect();
+    let mut wire = site.gateway.connect();
     wire.send(&Request::get(ACME, &path).bytes());
     assert_eq!(wire.head().unwrap().status, 200);
     begun.wait().unwrap();

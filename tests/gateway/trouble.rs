@@ -327,12 +327,12 @@ fn after_trouble_nobody_gets_anothers_bytes(stage: &Stage) {
 
 fn an_error_of_the_gateway_spends_as_the_permit_said(stage: &Stage) {
     let (_, key) = stage.agent(3);
-    let house = stage.house();
+    let site = stage.site();
     let path = agents_path();
-    house.upstream.on(&path, script(|_| Ok(Then::Closes)));
-    let answer = house.gateway.ask(&Request::get(ACME, &path).key(&key));
+    site.upstream.on(&path, script(|_| Ok(Then::Closes)));
+    let answer = site.gateway.ask(&Request::get(ACME, &path).key(&key));
     assert_eq!((answer.status, answer.json()["errorType"].as_str()), (502, Some("UPSTREAM_ERROR")));
     assert_eq!(answer.allowance(), (166, 165), "it was admitted, and its window says so");
-    let answer = house.gateway.ask(&Request::get(ACME, &agents_path()).key(&key));
+    let answer = site.gateway.ask(&Request::get(ACME, &agents_path()).key(&key));
     assert_eq!(answer.allowance(), (166, 164));
 }

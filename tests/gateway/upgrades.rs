@@ -67,13 +67,13 @@ fn told(answer: &Answer) -> (u16, String) {
 }
 
 fn every_refusal_is_the_same_with_an_upgrade(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let (unstaked, no_tier) = stage.agent(0);
     let (_, spent) = stage.agent(1);
     let (agent, good) = stage.agent(2);
-    assert_eq!(house.gateway.ask(&Request::get(ACME, &agents_path()).key(&spent)).status, 200);
+    assert_eq!(site.gateway.ask(&Request::get(ACME, &agents_path()).key(&spent)).status, 200);
     let replayed = signed(&agent.draft());
-    assert_eq!(house.gateway.ask(&Request::get(ACME, &agents_path()).with_all(&replayed)).status, 200);
+    assert_eq!(site.gateway.ask(&Request::get(ACME, &agents_path()).with_all(&replayed)).status, 200);
     let (word, stranger) = (unique(), signed(&agent.draft().by(BOB)));
     let at = |folder: &str| Request::get(ACME, &format!("/{folder}/{word}"));
     let refusals = [
@@ -94,21 +94,21 @@ fn every_refusal_is_the_same_with_an_upgrade(stage: &Stage) {
         Request::get("signatures.test", &format!("/x/{word}")).key(&good),
     ];
     for request in &refusals {
-        let plain = told(&house.gateway.ask(request));
+        let plain = told(&site.gateway.ask(request));
         assert!(plain.0 >= 400 && !plain.1.is_empty(), "{request:?}: {plain:?}");
         for kind in KINDS {
-            let answer = house.gateway.ask(&with_kind(request.clone(), kind));
+            let answer = site.gateway.ask(&with_kind(request.clone(), kind));
             assert_eq!(told(&answer), plain, "{request:?} with {kind:?}");
         }
     }
-    house.is_unseen(&word);
+    site.is_unseen(&word);
 }
 
 /// Refuses a request with this method, and judges what comes behind it as a request of its own.
 #[track_caller]
 fn opens_nothing(stage: &Stage, request: &Request, status: u16, word: &str) {
-    let house = stage.house();
-    let mut wire = house.gateway.connect();
+    let site = stage.site();
+    let mut wire = site.gateway.connect();
     wire.send(&request.bytes());
     assert_eq!(wire.answer().status, status);
     let sent = wire.write(&Request::get(ACME, &format!("/agents/{word}")).bytes());
@@ -120,7 +120,7 @@ fn opens_nothing(stage: &Stage, request: &Request, status: u16, word: &str) {
 fn connect_reaches_nothing(stage: &Stage) {
     let (_, key) = stage.agent(4);
     let word = unique();
-    let own = stage.house().upstream.address.to_string();
+    let own = stage.site().upstream.address.to_string();
     let (open, socket) = (format!("/public/{word}"), format!("/socket/{word}"));
     for (host, target, status) in [
         (ACME, "acme.test:443", 405),
@@ -134,7 +134,7 @@ fn connect_reaches_nothing(stage: &Stage) {
         opens_nothing(stage, &request, status, &word);
         opens_nothing(stage, &request.key(&key), status, &word);
     }
-    stage.house().is_unseen(&word);
+    stage.site().is_unseen(&word);
 }
 
 fn trace_is_405_and_reaches_nothing(stage: &Stage) {
@@ -145,20 +145,20 @@ fn trace_is_405_and_reaches_nothing(stage: &Stage) {
         opens_nothing(stage, &request, 405, &word);
         opens_nothing(stage, &request.key(&key).body(b"body"), 405, &word);
     }
-    stage.house().is_unseen(&word);
+    stage.site().is_unseen(&word);
 }
 
 /// Forwards a request with each of these upgrades as one without any.
 fn pass_no_upgrade_on(stage: &Stage, folders: &[&str], kinds: impl Iterator<Item = &'static Kind>) {
     let (_, key) = stage.agent(4);
-    let house = stage.house();
+    let site = stage.site();
     let mut passed = 0;
     for kind in kinds {
         for folder in folders {
             let path = format!("/{folder}/{}", unique());
-            let answer = house.gateway.ask(&with_kind(Request::get(ACME, &path).key(&key), kind));
+            let answer = site.gateway.ask(&with_kind(Request::get(ACME, &path).key(&key), kind));
             assert_eq!((answer.status, &answer.json()["target"]), (200, &json!(path)), "{kind:?}");
-            let seen = house.upstream.only(&path);
+            let seen = site.upstream.only(&path);
             let connection = seen.header("connection").unwrap_or_default().to_lowercase();
             assert!(!connection.contains("upgrade"), "{kind:?}: {connection}");
             assert_eq!((seen.header("upgrade"), seen.header("http2-settings")), (None, None), "{kind:?}");
@@ -236,28 +236,28 @@ pub(crate) fn talks(socket: &mut WebSocket<Patient>) {
 
 fn a_websocket_talks_both_ways_where_the_route_allows_it(stage: &Stage) {
     let (agent, key) = stage.agent(3);
-    let house = stage.house();
+    let site = stage.site();
     let path = format!("/socket/{}", unique());
-    house.upstream.on(&path, websocket_echo());
-    let mut wire = house.gateway.connect();
+    site.upstream.on(&path, websocket_echo());
+    let mut wire = site.gateway.connect();
     talks(&mut open_socket(&mut wire, &Request::get(ACME, &path).key(&key)));
-    let seen = house.upstream.only(&path);
+    let seen = site.upstream.only(&path);
     assert_eq!(seen.header("x-agent-id"), Some(agent.text().as_str()));
     assert!(!String::from_utf8_lossy(&seen.head).contains(&key), "the credential stays here");
     let path = format!("/open-socket/{}", unique());
-    house.upstream.on(&path, websocket_echo());
-    let mut wire = house.gateway.connect();
+    site.upstream.on(&path, websocket_echo());
+    let mut wire = site.gateway.connect();
     talks(&mut open_socket(&mut wire, &Request::get(ACME, &path)));
-    assert_eq!(house.upstream.only(&path).header("x-agent-id"), None);
+    assert_eq!(site.upstream.only(&path).header("x-agent-id"), None);
 }
 
 /// Upstreams nearby answer before the gateway has turned to its client again.
 fn an_upgrade_that_is_answered_at_once_is_not_cut_off(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let path = format!("/open-socket/{}", unique());
-    house.upstream.on(&path, hasty_echo());
+    site.upstream.on(&path, hasty_echo());
     let is_cut_off = || {
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         let mut socket = open_socket(&mut wire, &Request::get(ACME, &path));
         let sent = socket.send(Message::text("hello"));
         sent.is_err() || socket.read().is_err()
@@ -277,54 +277,54 @@ fn the_limit_on_bodies_does_not_end_a_websocket(stage: &Stage) {
 
 fn a_websocket_needs_a_credential_like_anything_else(stage: &Stage) {
     let (_, key) = stage.agent(1);
-    let house = stage.house();
+    let site = stage.site();
     let path = format!("/socket/{}", unique());
-    house.upstream.on(&path, websocket_echo());
+    site.upstream.on(&path, websocket_echo());
     let request = with_kind(Request::get(ACME, &path), WEBSOCKET);
-    is_unauthenticated(&house.gateway.ask(&request));
-    house.is_unseen(&path);
-    let mut wire = house.gateway.connect();
+    is_unauthenticated(&site.gateway.ask(&request));
+    site.is_unseen(&path);
+    let mut wire = site.gateway.connect();
     talks(&mut open_socket(&mut wire, &Request::get(ACME, &path).key(&key)));
-    let limited = house.gateway.ask(&request.key(&key));
+    let limited = site.gateway.ask(&request.key(&key));
     assert_eq!(limited.status, 429, "an upgrade spends the budget like anything else");
 }
 
 /// The connection ends behind the answer: a client that believed in an upgrade would not speak HTTP on it.
 fn an_upstream_that_does_not_upgrade_answers_as_usual(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let next = agents_path();
     for (status, number) in [("200 OK", 200), ("426 Upgrade Required", 426), ("403 Forbidden", 403)] {
         let path = format!("/open-socket/{}", unique());
-        house.upstream.on(&path, scripts::bytes(scripts::answer(status, &[], b"no"), Then::Goes));
-        let mut wire = house.gateway.connect();
+        site.upstream.on(&path, scripts::bytes(scripts::answer(status, &[], b"no"), Then::Goes));
+        let mut wire = site.gateway.connect();
         wire.send(&with_kind(Request::get(ACME, &path), WEBSOCKET).bytes());
         let answer = wire.answer();
         assert_eq!((answer.status, answer.text().as_str()), (number, "no"));
         let _ = wire.write(&Request::get(ACME, &next).bytes());
         assert_eq!(String::from_utf8_lossy(&wire.rest()), "", "another answer");
     }
-    house.is_unseen(&next);
+    site.is_unseen(&next);
 }
 
 fn bytes_sent_along_with_an_upgrade_are_not_a_request(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let agents = agents_path();
     for (folder, kind) in
         [("open-socket", KINDS[1]), ("public", KINDS[1]), ("public", KINDS[5]), ("open-socket", KINDS[5])]
     {
         let path = format!("/{folder}/{}", unique());
-        house.upstream.on(&path, scripts::hang("HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"));
+        site.upstream.on(&path, scripts::hang("HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"));
         let smuggled = Request::get(ACME, &agents).with("X-Agent-Tier", "4").bytes();
-        let mut wire = house.gateway.connect();
+        let mut wire = site.gateway.connect();
         wire.send(&[with_kind(Request::get(ACME, &path), kind).bytes(), smuggled].concat());
         assert_eq!(wire.answer().status, 400);
         assert_eq!(String::from_utf8_lossy(&wire.rest()), "", "another answer");
     }
-    house.is_unseen(&agents);
+    site.is_unseen(&agents);
 }
 
 fn an_upgrade_with_a_body_is_refused_or_seen_as_meant(stage: &Stage) {
-    let house = stage.house();
+    let site = stage.site();
     let inner = public_path();
     let body = format!("GET {inner} HTTP/1.1\r\nHost: {ACME}\r\n\r\n");
     let mut wrong = Vec::new();
@@ -332,14 +332,14 @@ fn an_upgrade_with_a_body_is_refused_or_seen_as_meant(stage: &Stage) {
         for folder in ["public", "open-socket"] {
             let path = format!("/{folder}/{}", unique());
             let request = with_kind(Request::new("POST", ACME, &path), kind).body(body.as_bytes());
-            let answer = house.gateway.ask(&request);
+            let answer = site.gateway.ask(&request);
             if answer.status != 200 {
                 wrong.push(format!("{folder} {kind:?}: {}", answer.text()));
                 continue;
             }
-            assert_eq!(house.upstream.whole(&path).body, body.as_bytes(), "{kind:?}");
+            assert_eq!(site.upstream.whole(&path).body, body.as_bytes(), "{kind:?}");
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    house.is_unseen(&inner);
+    site.is_unseen(&inner);
 }

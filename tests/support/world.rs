@@ -11,11 +11,11 @@ use crate::support::settings::Settings;
 /// Which chain and store a world has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The product's own development chain, and the embedded store.
+    /// The product's own development chain, and the embedded store. A build without that chain has a real node instead.
     Dev,
     /// A real node, and the embedded store.
     Anvil,
-    /// The product's own development chain, and a real Redis.
+    /// The chain of [`Kind::Dev`], and a real Redis.
     Redis,
 }
 
@@ -41,11 +41,15 @@ impl Kind {
 
     /// Why a world of this kind can't be, if its server is not there.
     pub(crate) fn missing(self) -> Option<String> {
-        match self {
-            Self::Dev => None,
-            Self::Anvil => anvil().err(),
+        let missing = match self {
             Self::Redis => redis_server().err(),
-        }
+            Self::Dev | Self::Anvil => None,
+        };
+        missing.or_else(|| self.has_a_real_node().then(anvil)?.err())
+    }
+
+    const fn has_a_real_node(self) -> bool {
+        matches!(self, Self::Anvil) || cfg!(not(feature = "dev-chain"))
     }
 }
 
@@ -74,9 +78,9 @@ impl World {
     }
 
     pub(crate) fn chain(&self) -> &Chain {
-        self.chain.get_or_init(|| match self.kind {
-            Kind::Dev | Kind::Redis => Chain::dev(),
-            Kind::Anvil => Chain::anvil(&anvil().unwrap()),
+        self.chain.get_or_init(|| match self.kind.has_a_real_node() {
+            true => Chain::anvil(&anvil().unwrap()),
+            false => Chain::dev(),
         })
     }
 

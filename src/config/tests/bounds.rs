@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use alloy::primitives::U256;
+use toml::Value;
 
 use super::{ROUTE, TENANT, minimal_with, parse, problems};
 use crate::config::Settings;
@@ -13,36 +14,47 @@ pub(super) fn settings(keys: &[(&str, &str)]) -> Settings {
     parse(&minimal_with(keys), &[]).unwrap_or_else(|problems| panic!("{keys:?}: {problems}"))
 }
 
-/// Each of the values, as TOML writes it, is accepted, or is the one problem of the file.
-pub(super) fn check(path: &str, accepted: &[&str], refused: &[&str]) {
+/// Each of the values, listed as in an array of TOML, is accepted, or is the one problem of the file.
+pub(super) fn check(path: &str, accepted: &str, refused: &str) {
     // Wide enough for every window that is tried.
-    let wide = [("signature.nonce_retention", "\"366 days\""), ("chain.max_staleness", "\"10m\"")];
+    let wide = [("signature.nonce_retention", "'366 days'"), ("chain.max_staleness", "'10m'")];
     let tenant = if path.starts_with("tenants[1]") { &TENANT[..] } else { &[] };
     let route = if path.starts_with("tenants[1].routes[1]") { &[ROUTE][..] } else { &[] };
     check_with(&[&wide[..], tenant, route].concat(), path, accepted, refused);
 }
 
 /// The same beside other keys.
-pub(super) fn check_with(base: &[(&str, &str)], path: &str, accepted: &[&str], refused: &[&str]) {
+pub(super) fn check_with(base: &[(&str, &str)], path: &str, accepted: &str, refused: &str) {
+    let values = |list: &str| -> Vec<String> {
+        let list: Value = format!("[{list}]").parse().unwrap_or_else(|error| panic!("{list}: {error}"));
+        list.as_array().unwrap().iter().map(ToString::to_string).collect()
+    };
+    let (accepted, refused) = (values(accepted), values(refused));
+    assert!(!accepted.is_empty() && !refused.is_empty(), "{path}");
     let with = |literal| [base, &[(path, literal)]].concat();
-    for literal in accepted {
+    for literal in &accepted {
         settings(&with(literal));
     }
-    for literal in refused {
+    for literal in &refused {
         let found = problems(&minimal_with(&with(literal)), &[]);
         assert_eq!(found.len(), 1, "{path} = {literal}: {found:?}");
         assert!(found[0].starts_with(&format!("{path}: ")), "{path} = {literal}: {found:?}");
     }
 }
 
+/// So many of an item, in one array.
+fn times(count: usize, item: &str) -> String {
+    format!("[{}]", vec![item; count].join(","))
+}
+
 #[test]
 fn a_listener_is_an_ip_address_and_a_port_and_holds_1_to_a_million_connections() {
     check(
         "listen.api",
-        &["\"0.0.0.0:1\"", "\"[::]:65535\"", "\"127.0.0.1:0\""],
-        &["\"\"", "\"127.0.0.1\"", "\"localhost:80\"", "\":80\"", "\"127.0.0.1:65536\"", "\" 127.0.0.1:80\""],
+        "'0.0.0.0:1', '[::]:65535', '127.0.0.1:0'",
+        "'', '127.0.0.1', 'localhost:80', ':80', '127.0.0.1:65536', ' 127.0.0.1:80'",
     );
-    check("listen.max_connections", &["1", "1_000_000"], &["0", "1_000_001", "-1", "\"4096\""]);
+    check("listen.max_connections", "1, 1_000_000", "0, 1_000_001, -1, '4096'");
 }
 
 #[test]
@@ -68,16 +80,16 @@ fn api_and_admin_listen_on_different_addresses_unless_the_port_is_chosen_by_the_
 
 #[test]
 fn the_gateway_listens_on_up_to_16_addresses() {
-    let many = |count: usize| {
-        let items: Vec<String> = (1..=count).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+    let many = |count: usize| -> String {
+        let items: Vec<String> = (1..=count).map(|port| format!("'127.0.0.1:{port}'")).collect();
         format!("[{}]", items.join(","))
     };
     check(
         "listen.gateway",
-        &["[]", &many(1), &many(16), "[\"127.0.0.1:0\", \"127.0.0.1:0\"]"],
-        &[&many(17), "[\"\"]", "[\"localhost:80\"]", "[\"127.0.0.1\"]", "\"127.0.0.1:80\"", "[80]"],
+        &format!("[], {}, {}, ['127.0.0.1:0', '127.0.0.1:0']", many(1), many(16)),
+        &format!("{}, [''], ['localhost:80'], ['127.0.0.1'], '127.0.0.1:80', [80]", many(17)),
     );
-    let gateway = settings(&[("listen.gateway", "[\"0.0.0.0:80\", \"[::]:443\"]")]).listen.gateway;
+    let gateway = settings(&[("listen.gateway", "['0.0.0.0:80', '[::]:443']")]).listen.gateway;
     assert_eq!(gateway, ["0.0.0.0:80", "[::]:443"].map(|address| address.parse().unwrap()));
 }
 
@@ -122,49 +134,44 @@ fn a_listener_has_both_a_certificate_and_its_key_or_neither() {
 
 #[test]
 fn a_trusted_proxy_is_a_network_or_a_single_host() {
-    let proxies = "[\"10.1.2.3/8\", \"192.0.2.1\", \"2001:db8::/32\", \"::1\"]";
+    let proxies = "['10.1.2.3/8', '192.0.2.1', '2001:db8::/32', '::1']";
     let nets = settings(&[("listen.trusted_proxies", proxies)]).listen.trusted_proxies;
     let nets: Vec<String> = nets.iter().map(ToString::to_string).collect();
     assert_eq!(nets, ["10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32", "::1/128"]);
-    let many = |count: usize| format!("[{}]", vec!["\"192.0.2.1\""; count].join(","));
+    let many = |count| times(count, "'192.0.2.1'");
     check(
         "listen.trusted_proxies",
-        &["[]", "[\"0.0.0.0/0\"]", &many(1_024)],
-        &["[\"10.0.0.0/33\"]", "[\"proxy.example\"]", "[\"\"]", "[\"10.0.0.0/\"]", &many(1_025)],
+        &format!("[], ['0.0.0.0/0'], {}", many(1_024)),
+        &format!("['10.0.0.0/33'], ['proxy.example'], [''], ['10.0.0.0/'], {}", many(1_025)),
     );
 }
 
 #[test]
 fn nodes_are_1_to_16_on_a_chain_with_an_id_and_their_times_have_bounds() {
-    let many = |count: usize| format!("[{}]", vec!["\"https://u:p@node.example/key?x=y\""; count].join(","));
+    let many = |count| times(count, "'https://u:p@node.example/key?x=y'");
     check(
         "chain.rpc_urls",
-        &[&many(1), &many(16)],
-        &["[]", &many(17), "[\"ws://node.example\"]", "[\"node.example\"]", "[\"\"]"],
+        &format!("{}, {}", many(1), many(16)),
+        &format!("[], {}, ['ws://node.example'], ['node.example'], ['']", many(17)),
     );
-    check("chain.chain_id", &["1", "8004", "9223372036854775807"], &["0", "-1", "\"8004\"", "1.5"]);
-    let neither = ["\"0s\"", "\"1\"", "\"0\"", "\"\"", "\"-1s\"", "\"soon\""];
-    let poll = [&neither[..], &["\"49ms\"", "\"60s 1ns\"", "\"61s\""]].concat();
-    check("chain.poll_interval", &["\"50ms\"", "\"500ms\"", "\"60s\"", "\"1m\""], &poll);
-    let once = [&neither[..], &["\"5s 1ns\"", "\"6s\""]].concat();
-    check("chain.request_timeout", &["\"1ns\"", "\"500ms\"", "\"5s\""], &once);
+    check("chain.chain_id", "1, 8004, 9223372036854775807", "0, -1, '8004', 1.5");
+    let neither = "'0s', '1', '0', '', '-1s', 'soon'";
     check(
-        "chain.max_head_age",
-        &["\"0s\"", "\"10s\"", "\"24h\""],
-        &["\"9s\"", "\"24h 1s\"", "\"-1s\"", "5", "\"\""],
+        "chain.poll_interval",
+        "'50ms', '500ms', '60s', '1m'",
+        &format!("{neither}, '49ms', '60s 1ns', '61s'"),
     );
+    check("chain.request_timeout", "'1ns', '500ms', '5s'", &format!("{neither}, '5s 1ns', '6s'"));
+    check("chain.max_head_age", "'0s', '10s', '24h'", "'9s', '24h 1s', '-1s', 5, ''");
 }
 
 #[test]
 fn silence_is_borne_for_at_least_two_polls_and_at_most_ten_minutes() {
-    check("chain.max_staleness", &["\"2s\"", "\"10m\""], &["\"1999ms\"", "\"10m 1ns\"", "\"0s\"", "5"]);
-    let found = problems(&minimal_with(&[("chain.poll_interval", "\"3s\"")]), &[]);
-    assert_eq!(
-        found,
-        [
-            "chain.max_staleness: is shorter than two of chain.poll_interval; write a duration that is at least twice as long"
-        ]
-    );
+    check("chain.max_staleness", "'2s', '10m'", "'1999ms', '10m 1ns', '0s', 5");
+    let found = problems(&minimal_with(&[("chain.poll_interval", "'3s'")]), &[]);
+    let phrase =
+        "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
+    assert_eq!(found, [format!("chain.max_staleness: {phrase}")]);
 }
 
 #[test]
@@ -172,48 +179,25 @@ fn a_contract_is_an_address_other_than_zero_whose_checksum_is_right_if_it_has_on
     for path in ["chain.multicall", "chain.contracts.identity", "chain.contracts.organization"] {
         check(
             path,
-            &[
-                "\"0xcA11bde05977b3631167028862bE2a173976CA11\"",
-                "\"0xca11bde05977b3631167028862be2a173976ca11\"",
-                "\"0xCA11BDE05977B3631167028862BE2A173976CA11\"",
-            ],
-            &[
-                "\"\"",
-                "\"0x\"",
-                "\"cA11bde05977b3631167028862bE2a173976CA11\"",
-                "\"0xcA11bde05977b3631167028862bE2a173976CA1\"",
-                "\"0xcA11bde05977b3631167028862bE2a173976CA111\"",
-                "\"0xcA11bde05977b3631167028862bE2a173976CA1g\"",
-                "\"0xCa11bde05977b3631167028862bE2a173976CA11\"",
-                "\"0x0000000000000000000000000000000000000000\"",
-            ],
+            "'0xcA11bde05977b3631167028862bE2a173976CA11', '0xca11bde05977b3631167028862be2a173976ca11',
+             '0xCA11BDE05977B3631167028862BE2A173976CA11'",
+            "'', '0x', 'cA11bde05977b3631167028862bE2a173976CA11', '0xcA11bde05977b3631167028862bE2a173976CA1',
+             '0xcA11bde05977b3631167028862bE2a173976CA111', '0xcA11bde05977b3631167028862bE2a173976CA1g',
+             '0xCa11bde05977b3631167028862bE2a173976CA11', '0x0000000000000000000000000000000000000000'",
         );
     }
 }
 
 #[test]
 fn stakes_are_four_rising_amounts_above_0_of_a_token_with_0_to_36_decimals() {
-    check("tiers.token_decimals", &["0", "36"], &["-1", "37"]);
+    check("tiers.token_decimals", "0, 36", "-1, 37");
     check(
         "tiers.stake",
-        &[r#"["0.000000000000000001", "1", "2.50", "03"]"#],
-        &[
-            "[]",
-            r#"["1", "2", "3"]"#,
-            r#"["1", "2", "3", "4", "5"]"#,
-            r#"["0", "2", "3", "4"]"#,
-            r#"["0.0", "2", "3", "4"]"#,
-            r#"["1", "1", "3", "4"]"#,
-            r#"["1", "3", "2", "4"]"#,
-            r#"["0.0000000000000000001", "2", "3", "4"]"#,
-            r#"["1", "2", "3", "-4"]"#,
-            r#"["1", "2", "3", "4."]"#,
-            r#"["1", "2", "3", ".4"]"#,
-            r#"["1", "2", "3", "4e3"]"#,
-            r#"["1", "2", "3", "4_000"]"#,
-            r#"["1", "2", "3", "4,0"]"#,
-            r#"["1", "2", "3", ""]"#,
-        ],
+        "['0.000000000000000001', '1', '2.50', '03']",
+        "[], ['1', '2', '3'], ['1', '2', '3', '4', '5'], ['0', '2', '3', '4'], ['0.0', '2', '3', '4'],
+         ['1', '1', '3', '4'], ['1', '3', '2', '4'], ['0.0000000000000000001', '2', '3', '4'],
+         ['1', '2', '3', '-4'], ['1', '2', '3', '4.'], ['1', '2', '3', '.4'], ['1', '2', '3', '4e3'],
+         ['1', '2', '3', '4_000'], ['1', '2', '3', '4,0'], ['1', '2', '3', '']",
     );
 }
 
@@ -224,11 +208,8 @@ fn a_stake_is_below_2_to_the_256_in_the_smallest_unit() {
     let next = format!("{}6", &fraction[..17]);
     let stake = |last: &str| format!("[\"1\", \"2\", \"3\", \"{last}\"]");
     let accepted = stake(&format!("{whole}.{fraction}"));
-    check(
-        "tiers.stake",
-        &[&accepted],
-        &[&stake(&format!("{whole}.{next}")), &stake(&format!("1{}", "0".repeat(100)))],
-    );
+    let refused = [stake(&format!("{whole}.{next}")), stake(&format!("1{}", "0".repeat(100)))];
+    check("tiers.stake", &accepted, &refused.join(","));
     assert_eq!(settings(&[("tiers.stake", &accepted)]).tiers.stake.diamond, U256::MAX);
 }
 
@@ -246,29 +227,22 @@ fn a_fraction_counts_by_the_decimals_of_the_token() {
 fn limits_are_four_from_1_to_a_million_and_do_not_fall_and_0_failures_are_no_limit() {
     check(
         "tiers.requests_per_minute",
-        &["[1, 1, 1, 1]", "[1, 2, 3, 1_000_000]"],
-        &["[1, 2, 3]", "[1, 2, 3, 4, 5]", "[0, 1, 2, 3]", "[1, 2, 3, 1_000_001]", "[1, 3, 2, 4]"],
+        "[1, 1, 1, 1], [1, 2, 3, 1_000_000]",
+        "[1, 2, 3], [1, 2, 3, 4, 5], [0, 1, 2, 3], [1, 2, 3, 1_000_001], [1, 3, 2, 4]",
     );
-    check("keys.requests_per_hour", &["1", "1_000_000"], &["0", "1_000_001", "-1"]);
-    check("abuse.failures_per_minute", &["0", "1_000_000"], &["-1", "1_000_001"]);
+    check("keys.requests_per_hour", "1, 1_000_000", "0, 1_000_001, -1");
+    check("abuse.failures_per_minute", "0, 1_000_000", "-1, 1_000_001");
     assert_eq!(settings(&[("abuse.failures_per_minute", "0")]).abuse.failures_per_minute, None);
 }
 
 #[test]
 fn a_signing_domain_has_name_version_and_chain_id_and_its_window_is_whole_seconds() {
-    check("signature.domain_name", &["\"x\""], &["\"\""]);
-    check("signature.domain_version", &["\"2.0\""], &["\"\""]);
-    check("signature.chain_id", &["1", "9_223_372_036_854_775_807"], &["0", "-1"]);
-    check(
-        "signature.max_age",
-        &["\"1s\"", "\"1m 30s\"", "\"24h\""],
-        &["\"0s\"", "\"999ms\"", "\"1500ms\"", "\"24h 1s\"", "\"24h 1ns\"", "300", "1.5", "\"300\""],
-    );
-    check(
-        "signature.max_ahead",
-        &["\"0s\"", "\"1s\"", "\"1h\""],
-        &["\"1ms\"", "\"1h 1s\"", "\"1h 1ns\"", "0", "\"0\""],
-    );
+    check("signature.domain_name", "'x'", "''");
+    check("signature.domain_version", "'2.0'", "''");
+    check("signature.chain_id", "1, 9_223_372_036_854_775_807", "0, -1");
+    let beyond = "'0s', '999ms', '1500ms', '24h 1s', '24h 1ns', 300, 1.5, '300'";
+    check("signature.max_age", "'1s', '1m 30s', '24h'", beyond);
+    check("signature.max_ahead", "'0s', '1s', '1h'", "'1ms', '1h 1s', '1h 1ns', 0, '0'");
 }
 
 #[test]
@@ -295,19 +269,16 @@ fn nonces_are_remembered_for_the_whole_window_at_least_and_366_days_at_most() {
 
 #[test]
 fn a_prefix_is_1_to_64_plain_characters() {
-    let of = |count: usize| format!("\"{}\"", "x".repeat(count));
-    check(
-        "keys.prefix",
-        &[&of(1), &of(64), "\"Az09_-\""],
-        &[&of(0), &of(65), "\"a b\"", "\"a.b\"", "\"é\"", "\"a\\n\""],
-    );
+    let (longest, too_long) = ("x".repeat(64), "x".repeat(65));
+    let refused = format!(r#"'', '{too_long}', 'a b', 'a.b', 'é', "a\n""#);
+    check("keys.prefix", &format!("'x', '{longest}', 'Az09_-'"), &refused);
 }
 
 #[test]
 fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
-    check("store.kind", &["\"embedded\"", "\"redis\""], &["\"\"", "\"Embedded\"", "\"valkey\""]);
-    check("store.path", &["\"data\"", "\"/var/lib/tiergate\""], &["\"\"", "\"a\\u0000b\""]);
-    let store = settings(&[("store.path", "\"../x/./data\"")]).store;
+    check("store.kind", "'embedded', 'redis'", "'', 'Embedded', 'valkey'");
+    check("store.path", "'data', '/var/lib/tiergate'", r#"'', "a\u0000b""#);
+    let store = settings(&[("store.path", "'../x/./data'")]).store;
     let StoreSettings::Embedded { path } = store else { panic!("{store:?}") };
     assert_eq!(path.as_os_str(), "../x/./data");
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
-use super::{MINIMAL, minimal_with, parse, problems};
+use super::{MINIMAL, ROUTE, TENANT, minimal_with, parse, problems};
 use crate::config::{CONFIG_BYTES_MAX, Settings};
 
 #[test]
@@ -77,9 +77,22 @@ fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
         ("listen.gatweay", Some("listen.gateway")),
         ("tenant", Some("tenants")),
         ("listen.tls_cert", None),
+        ("tenants[1].hots", Some("hosts")),
+        ("tenants[1].route", Some("routes")),
+        ("tenants[1].timeout", Some("timeouts")),
+        ("tenants[1].timeouts.conect", Some("timeouts.connect")),
+        ("tenants[1].tls.min_tier", Some("min_tier")),
+        ("tenants[1].server_name", Some("upstream_tls.server_name")),
+        ("tenants[1].upstream_tls.certs", Some("upstream_tls.cert")),
+        ("tenants[1].listen", None),
+        ("tenants[1].surprise", None),
+        ("tenants[1].routes[1].acess", Some("access")),
+        ("tenants[1].routes[1].hosts", None),
     ] {
         let suggestion = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        let found = problems(&minimal_with(&[(written, "1")]), &[]);
+        let base = if written.starts_with("tenants[1]") { &TENANT[..] } else { &[] };
+        let route = if written.contains("routes") { &[ROUTE][..] } else { &[] };
+        let found = problems(&minimal_with(&[base, route, &[(written, "1")]].concat()), &[]);
         assert_eq!(found, [format!("{written}: is not a known key{suggestion}")]);
     }
     let found = problems(&format!("\"listen.api\" = 1\n{MINIMAL}"), &[]);

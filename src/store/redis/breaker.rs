@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn silences_of_requests_that_began_before_it_opened_do_not_open_it_again() {
         let mut breaker = closed();
-        while !breaker.silent() {}
+        assert!((0..SILENCES_MAX).any(|_| breaker.silent()));
         breaker.open(0);
         assert!(!breaker.silent());
     }

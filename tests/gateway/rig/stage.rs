@@ -19,13 +19,13 @@ pub(crate) const TRUSTED: &str = "127.0.0.2/31";
 /// A chain and a gateway.
 pub(crate) struct Stage {
     // Dropped in this order: the gateway before its chain.
-    house: OnceLock<Site>,
+    site: OnceLock<Site>,
     world: World,
 }
 
 impl Stage {
     pub(crate) const fn new(kind: Kind) -> Self {
-        Self { house: OnceLock::new(), world: World::new(kind) }
+        Self { site: OnceLock::new(), world: World::new(kind) }
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -38,8 +38,8 @@ impl Stage {
     }
 
     /// The shared gateway and its upstream.
-    pub(crate) fn house(&self) -> &Site {
-        self.house.get_or_init(|| {
+    pub(crate) fn site(&self) -> &Site {
+        self.site.get_or_init(|| {
             let site = Site::of(self).set("listen.trusted_proxies", vec![TRUSTED]);
             let tenants = shared_tenants(site.upstream());
             site.only(tenants).start()
@@ -49,7 +49,7 @@ impl Stage {
     /// An agent of this tier, and a key of its own at the shared gateway.
     pub(crate) fn agent(&self, tier: usize) -> (Agent, String) {
         let agent = self.world.agent(tier);
-        let key = agent.generate(&self.house().gateway.service);
+        let key = agent.generate(&self.site().gateway.service);
         (agent, key)
     }
 }

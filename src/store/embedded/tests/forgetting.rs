@@ -3,9 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use redb::Database;
+
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, key};
+use crate::store::embedded::tables::{self, Ledger};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{DAY_SECS, START_SECS, clock, on, options, used_nonces};
 use crate::store::embedded::{EmbeddedStore, Options};
@@ -91,6 +94,25 @@ async fn forgetting_keeps_pace_with_a_store_that_is_never_idle() {
         admit(&store, nonce, START_SECS + 2 * DAY_SECS).await;
     }
     assert_eq!(remembered(&store), 5);
+}
+
+/// Older builds wrote the time of use, which may lie before the signature's timestamp.
+#[tokio::test]
+async fn a_nonce_that_an_older_build_used_ahead_of_its_timestamp_stays_refused_once_it_is_forgotten() {
+    let (platter, clock) = (Platter::with_store(), clock());
+    let database = Database::builder().create_with_backend(platter.clone()).unwrap();
+    let transaction = tables::begin(&database).unwrap();
+    let mut ledger = Ledger::open(&transaction).unwrap();
+    ledger.use_up(agent(1), &claim(1, START_SECS + 60), START_SECS).unwrap();
+    drop(ledger);
+    transaction.commit().unwrap();
+    drop(database);
+    let store = on(&platter, &clock);
+    clock.advance_secs(DAY_SECS + 1);
+    store.probe().await.unwrap();
+    assert_eq!(remembered(&store), 0);
+    assert_eq!(admit(&store, 1, START_SECS + 60).await, Admission::NonceUsed);
+    assert!(matches!(admit(&store, 1, START_SECS + 61).await, Admission::Admitted { .. }));
 }
 
 /// For how long signatures are good, how far ahead they may lie, and how long nonces are kept: as settings allow it.

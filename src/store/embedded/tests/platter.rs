@@ -140,18 +140,26 @@ impl Platter {
     fn operate(&self, operation: Unsynced) -> io::Result<()> {
         let mut state = self.0.state.lock();
         state.count_down()?;
-        match &operation {
-            Unsynced::Length(len) => state.bytes.resize(usize::try_from(*len).unwrap(), 0),
-            Unsynced::Write(offset, data) => {
-                let start = usize::try_from(*offset).unwrap();
-                if state.full_from.is_some_and(|full_from| start + data.len() > full_from) {
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                state.bytes[start..start + data.len()].copy_from_slice(data);
-            }
+        if let (Unsynced::Write(offset, data), Some(full_from)) = (&operation, state.full_from)
+            && usize::try_from(*offset).unwrap() + data.len() > full_from
+        {
+            return Err(io::ErrorKind::StorageFull.into());
         }
+        operation.apply(&mut state.bytes);
         state.unsynced.push(operation);
         Ok(())
+    }
+}
+
+impl Unsynced {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Length(len) => bytes.resize(usize::try_from(*len).unwrap(), 0),
+            Self::Write(offset, data) => {
+                let start = usize::try_from(*offset).unwrap();
+                bytes[start..start + data.len()].copy_from_slice(data);
+            }
+        }
     }
 }
 
@@ -199,8 +207,8 @@ impl StorageBackend for Platter {
         }
         state.count_down()?;
         state.syncs += 1;
-        state.unsynced.clear();
-        state.synced = state.bytes.clone();
+        let State { unsynced, synced, .. } = &mut *state;
+        unsynced.drain(..).for_each(|operation| operation.apply(synced));
         Ok(())
     }
 

@@ -249,12 +249,14 @@ async fn move_slot(cluster: &mut TestCluster, slot: u16, from: usize, to: usize)
     let host = cluster.nodes[to].host.host.clone();
     cluster.say(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[0]]).await;
     cluster.say(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[1]]).await;
-    loop {
+    until("the slot is empty", async || {
         let keys = cluster.say(from, &["CLUSTER", "GETKEYSINSLOT", &slot, "1"]).await;
         let keys: Vec<String> = from_redis_value_ref(&keys).unwrap();
-        let Some(name) = keys.first() else { break };
+        let Some(name) = keys.first() else { return Some(()) };
         cluster.say(from, &["MIGRATE", &host, "6379", name, "0", "60000"]).await;
-    }
+        None
+    })
+    .await;
     for node in [to, from, 3 - from - to] {
         cluster.say(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &ids[1]]).await;
     }

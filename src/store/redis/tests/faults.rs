@@ -148,6 +148,7 @@ async fn a_replica_and_a_redis_without_memory_let_nobody_through() {
     command(&store, &["REPLICAOF", "127.0.0.1", "1"]).await;
     assert_eq!(by_key(&store, 1).await, None);
     assert!(store.probe().await.is_err());
+    assert!(link(&store).line().is_err(), "given up at once");
 }
 
 /// A Redis by whose clock so many seconds have passed since the start, where agent 1 has a key.

@@ -1,0 +1,244 @@
+//! `tiergate dev`, and the commands that need a chain to talk to.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{PROGRAM, command, failure, free_address, tiergate};
+
+/// The longest that a start in a debug build on a busy machine may take.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// `tiergate dev` and what it printed. It dies with this process, however that ends: its shell waits for a pipe that
+/// closes then.
+struct Dev {
+    alive: Option<ChildStdin>,
+    shell: Child,
+    api: String,
+    printed: String,
+}
+
+impl Dev {
+    fn start() -> Self {
+        let api = free_address();
+        let others =
+            ["--admin", "--chain", "--gateway", "--upstream"].map(|door| [door.to_owned(), free_address()]);
+        let script = r#""$@" & pid=$!; cat >/dev/null; kill -INT $pid; wait $pid"#;
+        let mut shell = Command::new("sh")
+            .args(["-c", script, "sh", PROGRAM, "dev", "--api", &api])
+            .args(others.concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let alive = shell.stdin.take();
+        let (sender, lines) = mpsc::channel();
+        let stdout = BufReader::new(shell.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut printed = String::new();
+        while !printed.contains("Ctrl-C") {
+            let line = lines.recv_timeout(START_TIME_MAX).expect("it starts and says what to paste");
+            printed.push_str(&line);
+            printed.push('\n');
+        }
+        Self { alive, shell, api, printed }
+    }
+
+    /// One for all tests of this file.
+    fn shared() -> &'static Self {
+        static DEV: OnceLock<Dev> = OnceLock::new();
+        DEV.get_or_init(Self::start)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.api)
+    }
+
+    /// The key file of a sample agent's owner, as the printed commands name it.
+    fn key_file(&self, agent: u8) -> String {
+        self.sibling(&format!("agent-{agent}.key"))
+    }
+
+    fn config(&self) -> String {
+        self.sibling("tiergate.toml")
+    }
+
+    fn sibling(&self, name: &str) -> String {
+        let config = self.printed.lines().find_map(|line| line.trim().strip_prefix("config")).unwrap().trim();
+        Path::new(config).with_file_name(name).display().to_string()
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        let _ = self.shell.wait();
+    }
+}
+
+#[test]
+fn the_printed_commands_work_as_printed() {
+    let dev = Dev::start();
+    let commands: Vec<&str> = dev
+        .printed
+        .lines()
+        .filter(|line| line.starts_with("  ") && line.contains("curl"))
+        .map(str::trim)
+        .collect();
+    assert_eq!(commands.len(), 8, "{}", dev.printed);
+    let answers: Vec<Value> = commands
+        .iter()
+        .map(|command| {
+            let output = Command::new("sh").args(["-c", command]).output().unwrap();
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{command}: {output:?}"))
+        })
+        .collect();
+    assert!(answers[0]["apiKey"].as_str().unwrap().starts_with("svc_live_v1_"), "{}", answers[0]);
+    assert_eq!((&answers[1]["valid"], &answers[1]["agentId"]), (&true.into(), &"2".into()), "{}", answers[1]);
+    assert_eq!((&answers[2]["valid"], &answers[2]["agentId"]), (&true.into(), &"3".into()), "{}", answers[2]);
+    assert_eq!(answers[3]["errorType"], "TIER_BLOCKED", "{}", answers[3]);
+    assert_eq!(answers[4]["path"], "/public/forecast", "{}", answers[4]);
+    assert!(answers[4]["headers"].get("x-agent-id").is_none(), "{}", answers[4]);
+    let headers = &answers[5]["headers"];
+    assert_eq!(
+        (&headers["x-agent-id"], &headers["x-agent-tier"]),
+        (&"2".into(), &"2".into()),
+        "{}",
+        answers[5]
+    );
+    assert_eq!(headers.get("x-api-key"), None, "{}", answers[5]);
+    assert_eq!(answers[6]["headers"]["x-agent-id"], "3", "{}", answers[6]);
+    assert_eq!(answers[6]["headers"].get("x-agent-signature"), None, "{}", answers[6]);
+    let refused = &answers[7];
+    assert_eq!(
+        (&refused["errorType"], &refused["details"]["requiredTier"]),
+        (&"TIER_BLOCKED".into(), &3.into()),
+        "{refused}"
+    );
+}
+
+#[test]
+fn sample_agents_stand_for_every_tier() {
+    let printed = &Dev::shared().printed;
+    for (agent, tier) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
+        assert!(printed.contains(&format!("agent {agent}  tier {tier}")), "{printed}");
+    }
+}
+
+#[test]
+fn keys_are_generated_used_rotated_and_revoked_from_the_command_line() {
+    let dev = Dev::shared();
+    let (url, key_file, config) = (dev.url(), dev.key_file(4), dev.config());
+    let signed = ["--url", &url, "--agent-id", "4", "--key-file", &key_file, "--config", &config];
+    let keys = |verb: &str| tiergate(&[&["keys", verb], &signed[..]].concat());
+    let status = || {
+        let output = tiergate(&["keys", "status", "--url", &url, "--agent-id", "004"]);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["hasKey"].as_bool().unwrap()
+    };
+    let verify =
+        |key: &str| command(&["verify", "--url", &url]).env("TIERGATE_API_KEY", key).output().unwrap();
+    let passes = |key: &str| {
+        let output = verify(key);
+        assert!(output.status.success(), "{output:?}");
+    };
+    let api_key = |output: Output| {
+        assert!(output.status.success(), "{output:?}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["apiKey"].as_str().unwrap().to_owned()
+    };
+
+    assert!(!status());
+    let first = api_key(keys("generate"));
+    assert!(status());
+    passes(&first);
+    assert!(failure(&keys("generate"), 1).contains("KEY_ALREADY_EXISTS"));
+    let second = api_key(keys("rotate"));
+    assert!(failure(&verify(&first), 1).contains("401 INVALID_API_KEY"));
+    passes(&second);
+    assert!(keys("revoke").status.success() && keys("revoke").status.success(), "revoke is idempotent");
+    assert!(failure(&verify(&second), 1).contains("401 INVALID_API_KEY"));
+    assert!(!status());
+    let by_signature = tiergate(&[&["verify", "--by-signature"], &signed[..]].concat());
+    assert!(by_signature.status.success(), "{by_signature:?}");
+}
+
+#[test]
+fn sign_prints_the_body_that_the_signed_endpoints_take() {
+    let dev = Dev::shared();
+    let key_file = dev.key_file(3);
+    let body = |extra: &[&str]| -> Value {
+        let output = tiergate(&[&["sign", "--agent-id", "03", "--key-file", &key_file], extra].concat());
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let registry = ["--registry", "0x5FbDB2315678afecb367f032d93F642f64180aa3"];
+    let fixed = [&registry[..], &["--nonce", "7", "--timestamp", "1700000000"]].concat();
+    assert_eq!(body(&fixed), body(&fixed), "a given nonce and timestamp sign the same");
+    assert_eq!((&body(&fixed)["agentId"], &body(&fixed)["nonce"]), (&"3".into(), &"7".into()));
+    assert_ne!(body(&registry)["nonce"], body(&registry)["nonce"], "nonces are random");
+    assert_eq!(body(&fixed)["signature"].as_str().unwrap().len(), 132);
+    let config = dev.config();
+    let by_config = body(&["--config", &config, "--nonce", "7", "--timestamp", "1700000000"]);
+    assert_eq!(
+        by_config["signature"],
+        body(&fixed)["signature"],
+        "the configuration names the same registry"
+    );
+}
+
+#[test]
+fn private_keys_come_from_a_file_or_the_environment_and_never_from_an_argument() {
+    let help = String::from_utf8(tiergate(&["sign", "--help"]).stdout).unwrap();
+    assert!(help.contains("--key-file") && !help.contains("--key "), "{help}");
+    let dev = Dev::shared();
+    let key = std::fs::read_to_string(dev.key_file(3)).unwrap();
+    let config = dev.config();
+    let mut from_environment = command(&["sign", "--agent-id", "3", "--config", &config]);
+    let output = from_environment.env("TIERGATE_OWNER_KEY", key).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn health_says_that_the_service_lives_and_is_ready() {
+    let dev = Dev::shared();
+    let config = dev.config();
+    for (extra, path) in [(&[][..], "alive"), (&["--ready"], "ready")] {
+        let output = tiergate(&[&["health", "--config", &config], extra].concat());
+        assert!(output.status.success(), "{path}: {output:?}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_a_sentence_and_not_a_backtrace() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let others =
+        ["--admin", "--chain", "--gateway", "--upstream"].map(|door| [door.to_owned(), free_address()]);
+    let arguments: Vec<String> =
+        ["dev", "--api", &address].map(str::to_owned).into_iter().chain(others.concat()).collect();
+    let output = tiergate(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(failure(&output, 1).contains(&format!("cannot listen on {address}")));
+}
+
+#[test]
+fn dev_leaves_nothing_behind_when_it_is_interrupted() {
+    let mut dev = Dev::start();
+    let folder = Path::new(&dev.config()).parent().unwrap().to_owned();
+    assert!(folder.is_dir());
+    drop(dev.alive.take());
+    assert!(dev.shell.wait().unwrap().success(), "an interrupt is an orderly end");
+    assert!(!folder.exists(), "{}", folder.display());
+    assert!(TcpStream::connect(dev.api.as_str()).is_err());
+}
