@@ -7,20 +7,19 @@ pub(crate) mod store_files;
 pub(crate) mod tenants;
 
 mod chain;
+mod listeners;
 #[cfg(feature = "dev-chain")]
 mod own_node;
 mod store;
 mod supervision;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 #[cfg(feature = "dev-chain")]
 use pingora::apps::http_app::ServeHttp;
-use pingora::listeners::ListenerConfig;
-use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownWatch};
 #[cfg(feature = "dev-chain")]
@@ -31,6 +30,7 @@ use pingora::services::listening::Service;
 use crate::admin::Admin;
 use crate::api::Api;
 use crate::app::chain::Follow;
+use crate::app::listeners::listener;
 use crate::app::nodes::NodeWatch;
 #[cfg(feature = "dev-chain")]
 use crate::app::own_node::Listens;
@@ -69,9 +69,6 @@ const UPSTREAM_POOL_SIZE: usize = 1_024;
 
 /// How often another upstream may be tried. Tenants set a lower limit of their own.
 const TRIES_MAX: usize = 64;
-
-/// How much of a connection is read or written at once, in bytes.
-const CONNECTION_BUFFER_BYTES: usize = 8 * 1024;
 
 /// How often memory that no longer matters is given back.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -231,8 +228,7 @@ impl App {
         let shell = HttpShell::new(door, listening.name, self.connections_max, tls, clock, &self.metrics);
         let mut service = Service::new(listening.name.to_owned(), shell);
         for address in listening.addresses {
-            check_listener(*address)?;
-            service.add_listener(listener(*address));
+            service.add_listener(listener(*address)?);
         }
         service.threads = listening.threads;
         self.server.add_service(service);
@@ -308,14 +304,13 @@ pub(crate) fn run_door<S>(door: &str, address: SocketAddr, service: S) -> Result
 where
     S: ServeHttp + Send + Sync + 'static,
 {
-    check_listener(address)?;
     let mut server = Server::new_with_opt_and_conf(None, server_conf());
     server.bootstrap();
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
     let service = WholeAnswers::new(service, Arc::clone(&clock));
     let shell = HttpShell::new(service, door, DEV_CONNECTIONS_MAX, None, clock, &Metrics::new()?);
     let mut listening = Service::new(door.to_owned(), shell);
-    listening.add_listener(listener(address));
+    listening.add_listener(listener(address)?);
     server.add_service(listening);
     server.run(RunArgs::default());
     Ok(())
@@ -373,15 +368,4 @@ fn server_conf() -> ServerConf {
         pid_file: String::new(),
         ..ServerConf::default()
     }
-}
-
-/// A request and an answer of ours fit into a few KiB; the framework's own buffers make an idle connection cost 80.
-fn listener(address: SocketAddr) -> ListenerConfig {
-    let buffers = L4BufferSettings::new(CONNECTION_BUFFER_BYTES, CONNECTION_BUFFER_BYTES);
-    ListenerConfig::tcp(address.to_string()).l4_buffer(buffers)
-}
-
-/// The server framework ends the process with a backtrace when it can't listen; found out before, it is a sentence.
-fn check_listener(address: SocketAddr) -> Result<(), StartError> {
-    TcpListener::bind(address).map(drop).map_err(|cause| StartError::Listen { address, cause })
 }
