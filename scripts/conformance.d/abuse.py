@@ -333,7 +333,7 @@ def of_size(client, octets):
     return [*head, ("x-fill", "y" * (octets - used - 32 - len("x-fill")))]
 
 
-@check("abuse: a head of 32 KiB is read, and one that is longer is 431, over both versions")
+@check("abuse: a head of 32 KiB is read over HTTP/1, of a byte less over HTTP/2, and a longer one is 431")
 def _large_head(world):
     client = Client(world.clear.port)
     # The HTTP/2 library takes less than it announces, by a byte.

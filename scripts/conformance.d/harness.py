@@ -1,5 +1,6 @@
 """What the checks stand on: their list, the outcome of each, processes and ports. Knows no protocol."""
 
+import itertools
 import os
 import signal
 import socket
@@ -60,11 +61,20 @@ def run_all(world, parts=(), words=()):
     return counts["FAIL"] if any(counts.values()) else 1
 
 
+# Below the ports that the system gives to connections, so that none is given away before it is listened on.
+PORTS = itertools.count(10_000 + os.getpid() * 97 % 20_000)
+
+
 def free_port():
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port of loopback that nobody listens on, handed out once."""
+    for port in PORTS:
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("unreachable")
 
 
 def until(what, look, within=60):

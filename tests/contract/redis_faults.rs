@@ -2,6 +2,7 @@
 //! the time: never a wrong 200, a 500 of the contract instead, unready while it lasts, and well again by itself.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret,
 ];
 
-/// The limited agent's requests in a minute, which is longer than a case lasts.
+/// The limited agent's requests in a minute.
 const LIMIT: u32 = 16;
 
 /// Two replicas of the service, and agents in every state that a fault could mix up.
@@ -42,11 +43,12 @@ struct Scene {
     /// The key of an agent that has [`LIMIT`] requests.
     limited: String,
     passed: AtomicU32,
+    began: Instant,
 }
 
 impl Scene {
     fn new(world: &World, url: &str, wait_replicas: i64) -> Self {
-        let settings = world.settings().set("store.url", url).set("store.timeout", "2s");
+        let settings = world.settings().set("store.url", url);
         let settings = settings.set("store.wait_replicas", wait_replicas);
         let plenty = vec![1, i64::from(LIMIT), 1_000_000, 1_000_000];
         let settings = settings.set("tiers.requests_per_minute", plenty);
@@ -59,7 +61,17 @@ impl Scene {
         let used = agent.signed();
         services[0].verify_signature(&used).success(200);
         let limited = limited.generate(&services[0]);
-        Self { services, agent, key, rotated, revoked, used, limited, passed: AtomicU32::new(0) }
+        Self {
+            services,
+            agent,
+            key,
+            rotated,
+            revoked,
+            used,
+            limited,
+            passed: AtomicU32::new(0),
+            began: Instant::now(),
+        }
     }
 
     /// At one Redis.
@@ -85,7 +97,9 @@ impl Scene {
             fault();
         });
         let passed = self.passed.load(Ordering::SeqCst);
-        assert!((1..=LIMIT).contains(&passed), "{passed} of {LIMIT} passed");
+        // On a machine so slow that a case takes longer than the window, that many windows have begun.
+        let windows = u32::try_from(self.began.elapsed().as_secs() / 60).unwrap() + 1;
+        assert!((1..=LIMIT * windows).contains(&passed), "{passed} passed, {LIMIT} a minute");
     }
 
     /// Each answer is the right one, or says that the store failed.

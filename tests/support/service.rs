@@ -184,6 +184,11 @@ pub(crate) const SIGNED_ENDPOINTS: [(&str, &str); 4] = [
     ("DELETE", "/keys"),
 ];
 
+/// The status of such a request when it is granted.
+pub(crate) fn status_of(endpoint: (&str, &str)) -> u16 {
+    if endpoint.1 == "/keys/generate" { 201 } else { 200 }
+}
+
 /// Those of them that manage keys.
 pub(crate) const KEY_ENDPOINTS: [(&str, &str); 3] =
     [("POST", "/keys/generate"), ("POST", "/keys/rotate"), ("DELETE", "/keys")];

@@ -84,7 +84,7 @@ async fn a_replica_is_away(timeout: Duration, wait_timeout: Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_waited_for_longer_than_a_request_may_take_makes_signatures_faults_and_no_key() {
-    a_replica_is_away(Duration::from_secs(2), Duration::from_secs(3)).await;
+    a_replica_is_away(Duration::from_secs(5), Duration::from_secs(6)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
