@@ -1,4 +1,5 @@
-//! Tenants are exchanged under load: the real program reads them again and again, while clients that never reconnect check of each answer that it stems from a table that was in force while the request was under way.
+//! Tenants are exchanged under load. The real program reads them again and again, while clients that never reconnect ask.
+//! Each answer must come from tenants that were in force while its request was under way.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -238,6 +238,10 @@ impl Metrics {
         for collector in self.collectors() {
             self.registry.register(collector)?;
         }
+        // Both series exist from the start: an alert sees the first refusal as an increase.
+        for result in ["applied", "refused"] {
+            self.config_reloads.with_label_values(&[result]);
+        }
         let build = IntGaugeVec::new(Opts::new("tiergate_build_info", "The running version."), &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         self.registry.register(Box::new(build))?;

@@ -67,7 +67,8 @@ impl Gateway {
     /// How often the tenants were read again with this result.
     pub(crate) fn reloads(&self, admin: &mut Connection, result: &str) -> usize {
         let text = admin.send("GET", "/metrics", &[], None).unwrap().text();
-        let count = Samples::parse(&text).sum("tiergate_config_reloads_total", &[result]);
+        let series = format!("tiergate_config_reloads_total{{result=\"{result}\"}}");
+        let count = Samples::parse(&text).get(&series);
         format!("{count:.0}").parse().unwrap()
     }
 
