@@ -1,12 +1,6 @@
 //! The command line as a newcomer types it: what it prints works as printed, and what goes wrong is one sentence.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    reason = "tests"
-)]
+#![expect(clippy::unwrap_used, reason = "what a test does not find where it should be is its failure")]
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
@@ -214,7 +208,8 @@ fn lives_and_is_not_ready(speaks_tls: bool) {
     };
     let health = |extra: &[&str]| in_place(&[&["health"], extra].concat()).output().unwrap();
     assert!(failure(&health(&[]), 1).contains("does not answer"));
-    let mut running = Running(in_place(&["run"]).stderr(Stdio::null()).spawn().unwrap());
+    let mut running =
+        Running(in_place(&["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     // Each try is a process of its own, so that many of them are time enough.
     let alive = (0..5_000).any(|_| running.0.try_wait().unwrap().is_some() || health(&[]).status.success());
     assert!(alive && running.0.try_wait().unwrap().is_none());

@@ -29,6 +29,17 @@ fn a_test_that_hangs_is_named_and_fails_the_run() {
     assert!(text.contains("test a::b has hung"), "{text}");
 }
 
+/// Whoever is left holds the pipes of the output: this comes back when nobody does.
+#[test]
+fn processes_that_a_binary_leaves_behind_end_with_it() {
+    let leaves_two = "cat /dev/zero >/dev/null & tail -f /dev/null & echo left two;";
+    let hangs = "echo 'test a::b has been running for over 60 seconds'; exec cat /dev/zero >/dev/null";
+    for rest in ["exit 0", hangs] {
+        let text = String::from_utf8(run(&format!("{leaves_two} {rest}"), 0).stdout).unwrap();
+        assert!(text.starts_with("left two\n"), "{text}");
+    }
+}
+
 #[test]
 fn a_slow_test_that_ends_before_the_limit_fails_nothing() {
     let script = "printf 'test a::b has been running for over 60 seconds\\ntest a::b ... ok\\n'";

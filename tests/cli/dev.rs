@@ -49,7 +49,7 @@ impl Dev {
         });
         let mut printed = String::new();
         while !printed.contains("Ctrl-C") {
-            let line = lines.recv_timeout(START_TIME_MAX).expect("it starts and says what to paste");
+            let line = lines.recv_timeout(START_TIME_MAX).unwrap();
             printed.push_str(&line);
             printed.push('\n');
         }

@@ -2,34 +2,40 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use crate::support::process::own_ip;
 
-/// The servers. Their threads end with the connections to them.
+/// The servers. Their threads end with them.
 pub(crate) struct Upstreams {
     addresses: Vec<SocketAddr>,
+    shared: Arc<Shared>,
+    acceptors: Vec<JoinHandle<()>>,
+}
+
+/// State that the servers' threads share.
+#[derive(Default)]
+struct Shared {
     /// The paths of requests to `/held`, noted when their heads are there and their bodies may not be.
-    held: Arc<Mutex<BTreeSet<String>>>,
+    held: Mutex<BTreeSet<String>>,
+    stopped: AtomicBool,
+    open: Mutex<Vec<TcpStream>>,
 }
 
 impl Upstreams {
     pub(crate) fn start(count: usize) -> Self {
-        let held = Arc::default();
+        let shared = Arc::<Shared>::default();
         let start = |number| {
             let listener = TcpListener::bind((own_ip(), 0)).unwrap();
             let address = listener.local_addr().unwrap();
-            let held = Arc::clone(&held);
-            std::thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let held = Arc::clone(&held);
-                    std::thread::spawn(move || serve(number, stream, &held));
-                }
-            });
-            address
+            let shared = Arc::clone(&shared);
+            (address, thread::spawn(move || accept(number, &listener, &shared)))
         };
-        Self { addresses: (0..count).map(start).collect(), held }
+        let (addresses, acceptors) = (0..count).map(start).unzip();
+        Self { addresses, shared, acceptors }
     }
 
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
@@ -38,7 +44,34 @@ impl Upstreams {
 
     /// True when the head of a request to this path has come.
     pub(crate) fn holds(&self, path: &str) -> bool {
-        self.held.lock().unwrap().contains(path)
+        self.shared.held.lock().unwrap().contains(path)
+    }
+}
+
+impl Drop for Upstreams {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        for address in &self.addresses {
+            // The acceptor wakes up and ends.
+            let _ = TcpStream::connect(address);
+        }
+        for acceptor in self.acceptors.drain(..) {
+            let _ = acceptor.join();
+        }
+        for stream in self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn accept(number: usize, listener: &TcpListener, shared: &Arc<Shared>) {
+    for stream in listener.incoming().flatten() {
+        if shared.stopped.load(Ordering::SeqCst) {
+            return;
+        }
+        shared.open.lock().unwrap().push(stream.try_clone().unwrap());
+        let shared = Arc::clone(shared);
+        thread::spawn(move || serve(number, stream, &shared.held));
     }
 }
 
