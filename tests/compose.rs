@@ -28,16 +28,23 @@ mod shipped;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::running::{API, Client, FAILURES_PER_MINUTE, GATEWAY, Load, REPLICAS, Running};
 use crate::support::stop::Stop;
-use crate::support::time::{SOON, until};
+use crate::support::time::{SOON, Stopwatch, until};
 
 /// How many clients ask at once.
 const CLIENTS: usize = 8;
 
+/// How many requests each makes at a limit of 166: all together more, and those without one replica's own fewer.
+const REQUESTS_EACH: usize = 25;
+
 /// How many requests all of them make before a replica ends, and again when it has ended.
 const REQUESTS: usize = 400;
+
+/// How long a replica that is told to end goes on to answer on connections that are open.
+const LINGER: Duration = Duration::from_secs(3);
 
 /// A client's address: no service has it.
 fn client_ip(last: u8) -> IpAddr {
@@ -76,6 +83,7 @@ fn the_limit_is_exact_however_requests_are_spread_over_the_replicas() {
     let served = || REPLICAS.map(|replica| running.forwarded(replica));
     let before = served();
     let admitted = AtomicUsize::new(0);
+    let watch = Stopwatch::start();
     thread::scope(|scope| {
         for number in 0..CLIENTS {
             let (admitted, key, running) = (&admitted, &key, &running);
@@ -83,7 +91,7 @@ fn the_limit_is_exact_however_requests_are_spread_over_the_replicas() {
                 // Half of them through the balancer, the others at one replica each.
                 let service = ["balancer", REPLICAS[0], "balancer", REPLICAS[1]][number % 4];
                 let mut client = running.client(client_ip(2), service, GATEWAY);
-                for _ in 0..60 {
+                for _ in 0..REQUESTS_EACH {
                     let answer = client.get("/", &[("X-API-Key", key)]);
                     match answer.status {
                         200 => drop(admitted.fetch_add(1, Ordering::Relaxed)),
@@ -94,7 +102,13 @@ fn the_limit_is_exact_however_requests_are_spread_over_the_replicas() {
             });
         }
     });
-    assert_eq!(admitted.into_inner(), 166, "the limit of tier 3");
+    let (admitted, minutes) =
+        (admitted.into_inner(), usize::try_from(watch.elapsed().as_secs() / 60).unwrap());
+    // Tier 3. A machine that needs more than a minute may be granted more than one.
+    assert!(
+        (166..=166 * (1 + minutes)).contains(&admitted),
+        "{admitted} in {minutes} minutes and a part of one"
+    );
     for (before, after) in before.into_iter().zip(served()) {
         assert!(after > before, "each replica has served some");
     }
@@ -176,16 +190,20 @@ fn a_replica_that_is_told_to_end_takes_nothing_with_it() {
     let victim = running.take(REPLICAS[0]);
     let mut connections = [API, GATEWAY].map(|port| running.client(client_ip(1), REPLICAS[0], port));
     let ask_each = |connections: &mut [Client; 2]| {
-        [connections[0].get("/livez", &[]), connections[1].get("/", &[("X-API-Key", &key)])]
+        [connections[0].try_get("/livez", &[]), connections[1].try_get("/", &[("X-API-Key", &key)])]
     };
-    ask_each(&mut connections);
+    ask_each(&mut connections).into_iter().for_each(|answer| assert_eq!(answer.unwrap().status, 200));
     let load = under_load(&running, &key, || {
+        let watch = Stopwatch::start();
         running::terminate(victim.pid);
         until("it takes no more connections", SOON, || {
             running.try_client(client_ip(1), REPLICAS[0], API).is_err().then_some(())
         });
         for answer in ask_each(&mut connections) {
-            assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+            match answer {
+                Ok(answer) => assert_eq!((answer.status, answer.header("connection")), (200, Some("close"))),
+                Err(error) => assert!(watch.elapsed() >= LINGER, "closed too early: {error}"),
+            }
         }
     });
     assert_eq!((load.lost_before.into_inner(), load.lost_after.into_inner()), (0, 0));

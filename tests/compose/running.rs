@@ -235,7 +235,11 @@ pub(crate) struct Load {
 
 impl Client {
     pub(crate) fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Answer {
-        self.connection.send("GET", path, headers, None).unwrap()
+        self.try_get(path, headers).unwrap()
+    }
+
+    pub(crate) fn try_get(&mut self, path: &str, headers: &[(&str, &str)]) -> io::Result<Answer> {
+        self.connection.send("GET", path, headers, None)
     }
 
     /// `POST /verify` with a key and nothing else.

@@ -49,7 +49,7 @@ use std::process::ExitCode;
 
 use crate::rig::stage::Stage;
 use crate::support::harness::{self, Topic};
-use crate::support::world::{Kind, ONCE, STORES};
+use crate::support::world::{CHAINS, Kind, ONCE, STORES};
 
 /// The slow ones first, so that they run beside the others.
 const TOPICS: &[Topic<Stage>] = &[
@@ -57,6 +57,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("room", ONCE, room::CASES),
     ("tls", ONCE, tls::CASES),
     ("upstream_tls", ONCE, upstream_tls::CASES),
+    ("faults", CHAINS, faults::OF_THE_CHAIN),
     ("faults", STORES, faults::CASES),
     ("faults", ONCE, faults::ON_A_DISK),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
@@ -69,7 +70,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("retries", ONCE, retries::CASES),
     ("identity", ONCE, identity::CASES),
     ("limits", STORES, limits::CASES),
-    ("unknown_keys", STORES, unknown_keys::CASES),
+    ("unknown_keys", ONCE, unknown_keys::CASES),
     ("endings", ONCE, endings::CASES),
     ("upgrades", ONCE, upgrades::CASES),
     ("smuggling", ONCE, smuggling::CASES),
