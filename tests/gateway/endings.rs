@@ -8,15 +8,11 @@ use crate::rig::h2c::{self, run};
 use crate::rig::scripts;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Then;
 use crate::support::wire::Request;
 
-pub(crate) const CASES: &[Case] = cases![
-    a_body_of_http_2_that_ends_with_an_empty_frame_ends_once,
-    a_client_of_http_1_0_gets_no_chunks,
-    methods_in_small_letters_are_refused_before_any_rule,
-];
+pub(crate) const CASES: &[Case] =
+    cases![a_body_of_http_2_that_ends_with_an_empty_frame_ends_once, a_client_of_http_1_0_gets_no_chunks,];
 
 /// Sends the pieces and then an empty frame that ends the stream; gives the status.
 fn post_in_pieces(gateway: std::net::SocketAddr, path: &str, pieces: &[&'static str]) -> u16 {
@@ -59,19 +55,4 @@ fn a_client_of_http_1_0_gets_no_chunks(stage: &Stage) {
     assert!(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200"), "{answer}");
     assert!(!answer.to_ascii_lowercase().contains("transfer-encoding"), "{answer}");
     assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
-}
-
-fn methods_in_small_letters_are_refused_before_any_rule(stage: &Stage) {
-    let routes = |tenant: Tenant| {
-        let tenant = tenant.route("/admin", "access = \"deny\"\nmethods = [\"POST\"]");
-        tenant.route("/", "access = \"public\"")
-    };
-    let Site { gateway, upstream, .. } = &Site::of(stage).tenant(routes).start();
-    assert_eq!(gateway.ask(&Request::new("POST", ACME, "/admin").body(b"")).status, 403);
-    assert_eq!(gateway.ask(&Request::new("GET", ACME, "/admin")).status, 200);
-    for method in ["post", "Post", "pOST"] {
-        let answer = gateway.ask(&Request::new(method, ACME, "/admin").body(b""));
-        assert_eq!(answer.status, 405, "{method}: {}", answer.text());
-    }
-    assert_eq!(upstream.count_at("/admin"), 1);
 }

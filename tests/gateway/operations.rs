@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use alloy::primitives::U256;
 
+use crate::outcomes::leave_an_upload;
 use crate::rig::case::{Case, cases};
 use crate::rig::certificates::Files;
 use crate::rig::credentials::signed;
@@ -20,7 +21,7 @@ use crate::rig::scripts::{self, Cue, script};
 use crate::rig::site::{IMPATIENT, Site};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
-use crate::rig::upstream::Then;
+use crate::rig::upstream::{Then, Upstream};
 use crate::support::metrics::Samples;
 use crate::support::process::{free_port, own_ip};
 use crate::support::relay::Relay;
@@ -123,6 +124,26 @@ fn at_agents() -> Request {
     Request::get(ACME, &agents_path())
 }
 
+/// Leaves while the upstream says nothing.
+fn leave_before_the_answer(gateway: &Gateway, upstream: &Upstream) {
+    let path = public_path();
+    upstream.on(&path, scripts::hang(""));
+    let mut wire = gateway.connect();
+    wire.send(&Request::get(ACME, &path).bytes());
+    until("the request is under way", SOON, || upstream.seen_at(&path).pop());
+}
+
+/// Leaves in the middle of an answer.
+fn leave_a_download(gateway: &Gateway, upstream: &Upstream) {
+    let path = public_path();
+    let begun = scripts::answer("200 OK", &[], &[b'x'; 1_000_000]);
+    upstream.on(&path, scripts::hang(&begun[..100_000]));
+    let mut wire = gateway.connect();
+    wire.send(&Request::get(ACME, &path).bytes());
+    wire.head().unwrap();
+    wire.take(1_000).unwrap();
+}
+
 fn each_outcome_and_error_of_a_request_is_counted_exactly_once(stage: &Stage) {
     let mut relay = Relay::new(stage.world().chain().node);
     let strict = |tenant: Tenant| {
@@ -136,14 +157,22 @@ fn each_outcome_and_error_of_a_request_is_counted_exactly_once(stage: &Stage) {
     let agent = stage.world().agent(4);
     let key = agent.generate_for(&gateway.service, "https://app.test/");
     let stranger = stage.world().known_agent(U256::from(888_888_886_u64), ALICE);
-    let (hung, left) = (public_path(), public_path());
+    let hung = public_path();
     upstream.on(&hung, scripts::hang(""));
-    upstream.on(&left, scripts::hang(""));
+    let answered = ["204 No Content", "404 Not Found", "500 Internal Server Error"].map(|status| {
+        let path = public_path();
+        upstream.on(&path, scripts::bytes(scripts::answer(status, &[], b""), Then::Goes));
+        Request::get(ACME, &path)
+    });
+    let [empty, missing, broken] = answered;
     let public = |host: &str| Request::get(host, &public_path());
     let by_signature = |draft: &Draft| at_agents().with_all(&signed(draft));
     let malformed = vec!["tiergate_malformed_requests_total{door=\"gateway\"}".to_owned()];
     let steps = [
         (public(ACME), 200, of("t", "forwarded", &[])),
+        (empty, 204, of("t", "forwarded", &[])),
+        (missing, 404, of("t", "forwarded", &[])),
+        (broken, 500, of("t", "forwarded", &[])),
         (at_agents(), 401, refused("INVALID_API_KEY")),
         (at_agents().key("svc_live_v1_x"), 400, refused("VALIDATION_ERROR")),
         (by_signature(&agent.draft().by(BOB)), 401, refused("SIGNATURE_INVALID")),
@@ -170,11 +199,13 @@ fn each_outcome_and_error_of_a_request_is_counted_exactly_once(stage: &Stage) {
     // It is refused before it is routed.
     let too_many = denied("REQUEST_HEADER_FIELDS_TOO_LARGE");
     until_counted(gateway, &before, &of("(none)", "refused", &[too_many]));
+    for leave in [leave_before_the_answer, leave_a_download] {
+        let before = counted(gateway);
+        leave(gateway, upstream);
+        until_counted(gateway, &before, &of("t", "abandoned", &[]));
+    }
     let before = counted(gateway);
-    let mut wire = gateway.connect();
-    wire.send(&Request::get(ACME, &left).bytes());
-    until("the request is under way", SOON, || upstream.seen_at(&left).pop());
-    drop(wire);
+    leave_an_upload(gateway, &[upstream]);
     until_counted(gateway, &before, &of("t", "abandoned", &[]));
     relay.close();
     let before = counted(gateway);

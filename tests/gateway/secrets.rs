@@ -73,6 +73,10 @@ fn no_credential_is_written_to_log_or_metrics(stage: &Stage) {
     ] {
         assert_eq!(gateway.ask(&malformed).status, 400);
     }
+    // The log is written in order: with this request in it, all is there that came before.
+    ids.push(unique());
+    let last = Request::get(ACME, &public_path()).with("X-Request-Id", &ids[ids.len() - 1]);
+    assert_eq!(gateway.ask(&last).status, 200);
     let log = log_of(gateway, &ids);
     assert!(log.contains("failed at"), "the fault of the upstream that is gone: {log}");
     let metrics = gateway.service.metrics();

@@ -39,7 +39,7 @@ pub(crate) type Script = Arc<dyn Fn(&mut Exchange) -> io::Result<Then> + Send + 
 /// One request as it came.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
-    /// The how manieth connection it came on.
+    /// The number of its connection, from 0.
     pub(crate) connection: usize,
     /// Every byte up to and with the empty line.
     pub(crate) head: Vec<u8>,
