@@ -23,8 +23,9 @@ use alloy::signers::local::PrivateKeySigner;
 use async_trait::async_trait;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use sha2::{Digest, Sha256};
-use tiergate::chain::reader::{ChainReader, Lifetimes, Registries};
-use tiergate::chain::rpc::{Pool, PoolSettings};
+use tiergate::chain::pool::{Pool, PoolSettings};
+use tiergate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
+use tiergate::chain::registries::Registries;
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use tiergate::domain::client::ClientNet;
@@ -173,16 +174,22 @@ impl Scene {
             urls: &urls,
             headers: &[],
             request_timeout: Duration::from_secs(2),
-            max_staleness: Duration::from_secs(5),
-            max_head_age: None,
+            calls_per_second: None,
+            proxy: None,
             chain_id: None,
             signature_chain_id: 8004,
         };
         let rpc = Pool::new(&settings, clock.clone(), metrics.clone()).expect("an HTTP client");
         // A lifetime beyond any benchmark: the cached path is what is measured.
         let day = Duration::from_secs(86_400);
-        let lifetimes = Lifetimes { poll_interval: day, max_staleness: day };
-        let reader = ChainReader::new(Arc::new(rpc), registries(), lifetimes, clock.clone(), &metrics);
+        let settings = ReaderSettings {
+            registries: registries(),
+            multicall: address!("0xcA11bde05977b3631167028862bE2a173976CA11"),
+            gas_cap: 50_000_000,
+            max_head_age: None,
+            lifetimes: Lifetimes { poll_interval: day, max_staleness: day, reread_after: Some(day) },
+        };
+        let reader = ChainReader::new(Arc::new(rpc), settings, clock.clone(), &metrics);
         let chain: Arc<dyn Chain> = Arc::new(reader);
         let folder = tempfile::tempdir().expect("a folder");
         let options =
@@ -389,7 +396,6 @@ fn registries() -> Registries {
         reputation: None,
         validation: None,
         organization: None,
-        multicall: address!("0xcA11bde05977b3631167028862bE2a173976CA11"),
     }
 }
 

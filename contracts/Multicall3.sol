@@ -1,5 +1,5 @@
 // Several calls in one, with the well-known ABI of Multicall3: our own code, not the deployed one's.
-// It has what a reader needs (aggregate3 and the block's number and time) and nothing else.
+// It has what a reader needs (aggregate3, the chain's id, and the block's number and time) and nothing else.
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.20;
 
@@ -24,6 +24,10 @@ contract Multicall3 {
             if (!success && !calls[i].allowFailure) revert CallFailed(i);
             returnData[i] = Result(success, data);
         }
+    }
+
+    function getChainId() external view returns (uint256 chainid) {
+        return block.chainid;
     }
 
     function getBlockNumber() external view returns (uint256 blockNumber) {

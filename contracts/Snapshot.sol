@@ -1,5 +1,6 @@
 // Several calls in one where there is no Multicall3: run as a creation by eth_call, it is never deployed.
-// What it gives back is no code but what Multicall3's aggregate3 would return for these calls, each allowed to fail.
+// What it gives back is no code but what Multicall3's aggregate3 would return for these calls, each allowed to fail, when
+// getChainId, getBlockNumber and getCurrentBlockTimestamp of Multicall3 stood before them.
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.20;
 
@@ -19,10 +20,13 @@ contract Snapshot {
     uint256 private constant CODE_BYTES_MAX = 24_576;
 
     constructor(Call3[] memory calls) {
-        Result[] memory results = new Result[](calls.length);
+        Result[] memory results = new Result[](calls.length + 3);
+        results[0] = Result(true, abi.encode(block.chainid));
+        results[1] = Result(true, abi.encode(block.number));
+        results[2] = Result(true, abi.encode(block.timestamp));
         for (uint256 i = 0; i < calls.length; i++) {
             (bool success, bytes memory data) = calls[i].target.call(calls[i].callData);
-            results[i] = Result(success, data);
+            results[i + 3] = Result(success, data);
         }
         bytes memory returned = abi.encode(results);
         uint256 most = CODE_BYTES_MAX;

@@ -8,8 +8,9 @@ use pingora::services::background::BackgroundService;
 
 use crate::app::supervision::{PAUSE, Supervised};
 use crate::chain::follower::Follower;
-use crate::chain::reader::{ChainReader, Lifetimes, Registries};
-use crate::chain::rpc::Pool;
+use crate::chain::pool::Pool;
+use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
+use crate::chain::registries::Registries;
 use crate::config::chain::ChainSettings;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
@@ -46,8 +47,18 @@ pub(super) fn reader(
         reputation: chain.contracts.reputation,
         validation: chain.contracts.validation,
         organization: chain.contracts.organization,
-        multicall: chain.multicall,
     };
-    let lifetimes = Lifetimes { poll_interval: chain.poll_interval, max_staleness: chain.max_staleness };
-    ChainReader::new(Arc::clone(nodes), registries, lifetimes, Arc::clone(clock), metrics)
+    let lifetimes = Lifetimes {
+        poll_interval: chain.poll_interval,
+        max_staleness: chain.max_staleness,
+        reread_after: chain.reread_after,
+    };
+    let settings = ReaderSettings {
+        registries,
+        multicall: chain.multicall,
+        gas_cap: chain.gas_cap,
+        max_head_age: chain.max_head_age,
+        lifetimes,
+    };
+    ChainReader::new(Arc::clone(nodes), settings, Arc::clone(clock), metrics)
 }

@@ -31,7 +31,6 @@ use crate::admin::Admin;
 use crate::api::Api;
 use crate::app::chain::Follow;
 use crate::app::listeners::listener;
-use crate::app::nodes::NodeWatch;
 #[cfg(feature = "dev-chain")]
 use crate::app::own_node::Listens;
 use crate::app::reload::{EarlyHangup, Reloader};
@@ -170,8 +169,6 @@ impl App {
         app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings)?;
         app.server.add_service(background_service("sweeper", Sweeper { pipeline }));
-        let node_watch = NodeWatch { nodes, metrics: app.metrics.clone() };
-        app.add_chain_user("nodes", node_watch);
         app.add_chain_user("follower", follow);
         Ok(app)
     }

@@ -1,17 +1,12 @@
-//! The RPC nodes that the settings name, with the headers for them, and the task that looks after them.
+//! The RPC nodes that the settings name, with the headers for them.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
-
 use crate::app::StartError;
-use crate::app::supervision::{PAUSE, Supervised};
-use crate::chain::rpc::{Pool, PoolSettings};
+use crate::chain::pool::{Pool, PoolSettings};
 use crate::config::Settings;
 use crate::domain::rpc_header::{HeaderSource, RpcHeader, VALUE_BYTES_MAX, value};
 use crate::domain::secret::Secret;
@@ -29,8 +24,8 @@ pub(super) fn pool(
         urls: &settings.chain.rpc_urls,
         headers: &headers,
         request_timeout: settings.chain.request_timeout,
-        max_staleness: settings.chain.max_staleness,
-        max_head_age: settings.chain.max_head_age,
+        calls_per_second: settings.chain.calls_per_second,
+        proxy: settings.chain.http_proxy.as_ref(),
         chain_id: settings.chain.chain_id,
         signature_chain_id: settings.signature.chain_id,
     };
@@ -66,24 +61,6 @@ fn value_in(path: &Path) -> Result<Secret, String> {
     let read = file.take(VALUE_BYTES_MAX as u64 + 3).read_to_string(&mut text);
     read.map_err(|cause| format!("{shown}: cannot be read: {cause}"))?;
     value(text.trim_end_matches(['\r', '\n'])).map_err(|why| format!("{shown}: can't be sent: {why}"))
-}
-
-/// Looks after the RPC nodes.
-pub(super) struct NodeWatch {
-    pub(super) nodes: Arc<Pool>,
-    pub(super) metrics: Metrics,
-}
-
-#[async_trait]
-impl BackgroundService for NodeWatch {
-    async fn start(&self, shutdown: ShutdownWatch) {
-        let begin = || {
-            let nodes = Arc::clone(&self.nodes);
-            async move { nodes.watch().await }
-        };
-        let task = Supervised { name: "nodes", pause: PAUSE, metrics: &self.metrics };
-        task.run(begin, || (), shutdown).await;
-    }
 }
 
 #[cfg(test)]

@@ -85,7 +85,6 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::Coalesced;
-    use crate::chain::tests::stopped_time::until;
 
     #[tokio::test]
     async fn a_crowd_is_served_by_two_reads_and_nobody_by_one_that_began_before_it_asked() {
@@ -116,8 +115,9 @@ mod tests {
                 })
             })
             .collect();
-        let asking = || Arc::strong_count(reads.under_way.lock().get(&1).unwrap());
-        until("everybody asks", || asking() == 1_002).await;
+        while Arc::strong_count(reads.under_way.lock().get(&1).unwrap()) < 1_002 {
+            tokio::task::yield_now().await;
+        }
         gate.notify_one();
 
         assert_eq!(first.await.unwrap(), 0);
@@ -135,13 +135,16 @@ mod tests {
             let reads = reads.clone();
             async move { reads.get(1, std::future::pending).await }
         });
-        until("the first one reads", || !reads.under_way.lock().is_empty()).await;
+        while reads.under_way.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
         let waiting = tokio::spawn({
             let reads = reads.clone();
             async move { reads.get(1, || async { 7 }).await }
         });
-        let asking = || Arc::strong_count(reads.under_way.lock().get(&1).unwrap());
-        until("the second one waits", || asking() == 3).await;
+        while Arc::strong_count(reads.under_way.lock().get(&1).unwrap()) < 3 {
+            tokio::task::yield_now().await;
+        }
         hung.abort();
         assert_eq!(waiting.await.unwrap(), 7);
         assert!(hung.await.is_err());

@@ -1,5 +1,4 @@
-//! What can go wrong between us and a registry, in words that hold no secret: whatever a node or a library said has been
-//! through `redact`.
+//! Errors of the chain. None holds a secret: texts of nodes and libraries went through `redact`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,25 +9,25 @@ pub enum ReadError {
     /// No answer within the time limit.
     #[error("no answer within {0} ms")]
     TimedOut(u128),
-    /// Too many calls are under way already.
-    #[error("too many calls are under way")]
+    /// Too many calls are in flight.
+    #[error("too many calls are in flight")]
     Busy,
     /// No connection, or it broke.
     #[error("the connection failed: {0}")]
     Connection(String),
-    /// HTTP status 429, and for how long the node wants to be left alone, if it said so.
-    #[error("the node answered with HTTP status 429")]
+    /// The node limits our rate. It may have said for how long.
+    #[error("the node limits the rate of calls")]
     RateLimited(Option<Duration>),
     /// Another HTTP status than success.
     #[error("the node answered with HTTP status {0}")]
     HttpStatus(u16),
-    /// An answer without end, or nearly.
+    /// The answer is longer than so many bytes.
     #[error("the node's answer is longer than {0} bytes")]
     TooLong(usize),
-    /// Something that is not JSON-RPC, or not what was asked for.
+    /// Not JSON-RPC, or not the result that was asked for.
     #[error("the node's answer can't be understood: {0}")]
     Unintelligible(&'static str),
-    /// A JSON-RPC error that is not a revert.
+    /// A JSON-RPC error.
     #[error("the node answered with error {code}: {message}")]
     Node {
         /// The JSON-RPC error code.
@@ -36,61 +35,65 @@ pub enum ReadError {
         /// The node's text: cut, printable, without parts of the URL.
         message: String,
     },
-    /// A contract call reverted where no revert belongs.
+    /// A contract call reverted unexpectedly.
     #[error("{0} reverted")]
     Reverted(&'static str),
-    /// A contract call gave something other than its ABI says.
+    /// A contract call returned something that its ABI does not allow.
     #[error("the return value of {0} can't be decoded")]
     Undecodable(&'static str),
     /// There is no contract at the configured address.
     #[error("there is no contract at the address configured as {0}")]
     NoCode(&'static str),
-    /// The node failed too often, and is not asked until it has recovered.
-    #[error("the node is given up for now, since {0}")]
-    GivenUp(Arc<ReadError>),
-    /// The node is on another chain than the one that is read.
+    /// The node failed repeatedly and is not asked until the next probe.
+    #[error("the node is unhealthy, since {0}")]
+    Unhealthy(Arc<ReadError>),
+    /// The answer is of another chain.
     #[error("the node is on chain {reported}, not on chain {chain}")]
     WrongChain {
-        /// The chain id that the node reported.
+        /// The chain id in the answer.
         reported: u64,
         /// The id of the chain that is read.
         chain: u64,
     },
-    /// The nodes are on several chains, and nothing says which one is right.
+    /// The nodes are on several chains, and none is configured.
     #[error("the nodes are on different chains ({0}), and chain.chain_id does not say which one is read")]
     ChainsDiffer(String),
-    /// The node has not said yet which chain it is on.
-    #[error("the node has not said which chain it is on")]
-    Unvetted,
-    /// The node lacks a block that is known already: it is too far behind to be used, or what it does not know may stand in
-    /// that block.
-    #[error("the node is at block {head}, behind block {best} which is known already")]
+    /// The answer is older than the newest known block.
+    #[error("the node is behind: it answered at block {number}, and block {newest} is known")]
     Behind {
-        /// The node's latest block.
-        head: u64,
-        /// The highest block that another node told, or that was followed.
-        best: u64,
+        /// The answer's block.
+        number: u64,
+        /// The newest block that was accounted for or shown.
+        newest: u64,
     },
-    /// The node's latest block is further above the others' than a chain can grow.
-    #[error("the node claims to be at block {head}, impossibly far above block {best} of the other nodes")]
-    MadeUpHead {
-        /// The node's latest block.
-        head: u64,
-        /// The highest block that another node reported.
-        best: u64,
+    /// The answer's block is further ahead than a chain can grow.
+    #[error("the node claims to be at block {number}, impossibly far above block {newest}")]
+    MadeUp {
+        /// The answer's block.
+        number: u64,
+        /// The newest block that was accounted for or shown.
+        newest: u64,
     },
-    /// The node's latest block was made too long ago: it has stopped following its chain, or the chain stands still.
-    #[error("the node's latest block {head} is {age_secs} s old, more than chain.max_head_age admits")]
+    /// The answer's block is too old by its own time: the node, or its chain, stands still.
+    #[error("the node's latest block {number} is {age_secs} s old, more than chain.max_head_age admits")]
     OldHead {
-        /// The node's latest block.
-        head: u64,
+        /// The answer's block.
+        number: u64,
         /// Its age by its own time, in seconds.
         age_secs: u64,
+    },
+    /// The answer's block is of the future by its own time: that time, or our clock, is wrong.
+    #[error("the node's latest block {number} is {ahead_secs} s in the future")]
+    Future {
+        /// The answer's block.
+        number: u64,
+        /// How far ahead of our clock it is, in seconds.
+        ahead_secs: u64,
     },
 }
 
 impl ReadError {
-    /// A short name for the metric's label.
+    /// The metric's label.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -105,13 +108,19 @@ impl ReadError {
             Self::Reverted(_) => "reverted",
             Self::Undecodable(_) => "undecodable",
             Self::NoCode(_) => "no_code",
-            Self::GivenUp(_) => "given_up",
+            Self::Unhealthy(_) => "unhealthy",
             Self::WrongChain { .. } => "wrong_chain",
             Self::ChainsDiffer(_) => "chains_differ",
-            Self::Unvetted => "unvetted",
             Self::Behind { .. } => "behind",
-            Self::MadeUpHead { .. } => "made_up_head",
+            Self::MadeUp { .. } => "made_up_head",
             Self::OldHead { .. } => "old_head",
+            Self::Future { .. } => "future_head",
         }
+    }
+
+    /// True when what the chain holds of the agent can't be read, whichever node is asked. Never concluded from the text
+    /// of an error.
+    pub(super) const fn lies_in_the_agent(&self) -> bool {
+        matches!(self, Self::Reverted(_) | Self::Undecodable(_) | Self::TooLong(_))
     }
 }

@@ -3,26 +3,22 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use alloy::primitives::{Address, Bytes, I256, U256, address};
-use alloy::sol_types::{SolCall, SolError};
+use alloy::primitives::{Address, U256, address};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::chain::abi::{
-    ERC721NonexistentToken, OrganizationRow, Result3, aggregate3Call, getAgentOrganizationsCall,
-    getReputationCall, getReputationReturn, getValidationCall, getValidationReturn, ownerOfCall,
-    tokenURICall,
-};
 use crate::chain::fault::ReadError;
-use crate::chain::reader::{ChainReader, Lifetimes, Registries};
-use crate::chain::rpc::{Pool, PoolSettings};
-use crate::chain::tests::stopped_time::StoppedTime;
+use crate::chain::pool::{Pool, PoolSettings};
+use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
+use crate::chain::registries::Registries;
+use crate::chain::tests::clock::TestClock;
+use crate::domain::agent_id::AgentId;
 use crate::domain::rpc_url::RpcUrl;
 use crate::ports::chain::ChainFault;
-use crate::ports::simulated::SimulatedClock;
+use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
 /// How long a profile serves in these tests.
@@ -31,12 +27,13 @@ pub(super) const LIFETIME: Duration = Duration::from_secs(1);
 /// How long the follower may be silent in these tests.
 pub(super) const STALENESS: Duration = Duration::from_secs(5);
 
-const LIFETIMES: Lifetimes = Lifetimes { poll_interval: LIFETIME, max_staleness: STALENESS };
+/// After which time a profile that no log named is read again in these tests.
+pub(super) const REREAD: Duration = Duration::from_secs(3_600);
 
-/// The time limit of one call where nodes hang: several fit into the time of a read.
-pub(super) const SHORT: Duration = Duration::from_secs(1);
+/// Where Multicall3 is, unless a chain says otherwise.
+pub(super) const MULTICALL: Address = address!("0x0000000000000000000000000000000000000016");
 
-/// The time limit of one call where no node hangs.
+/// Long enough for any answer over loopback.
 pub(super) const PATIENT: Duration = Duration::from_secs(20);
 
 pub(super) const OWNER: Address = address!("0x70997970C51812dc3A010C7d01b50e0d17dc79C8");
@@ -48,7 +45,6 @@ pub(super) const ALL: Registries = Registries {
     reputation: Some(address!("0x0000000000000000000000000000000000000013")),
     validation: Some(address!("0x0000000000000000000000000000000000000014")),
     organization: Some(address!("0x0000000000000000000000000000000000000015")),
-    multicall: address!("0x0000000000000000000000000000000000000016"),
 };
 
 /// What a node does with one request.
@@ -62,10 +58,8 @@ pub(super) enum Reply {
     Http(u16, String),
     /// The connection is closed in the middle of an answer.
     CloseMidway,
-    /// No answer ever comes.
+    /// Nothing ever comes.
     Hang,
-    /// An answer begins and does not end.
-    HangMidway,
     /// HTTP status 429, to be left alone for so many seconds.
     RetryAfter(u64),
     /// Another reply, once there is a permit for it.
@@ -101,8 +95,16 @@ impl TestNode {
                 tokio::spawn(async move {
                     let mut stream = stream;
                     let request = read_request(&mut stream).await?;
-                    noted.lock().push(request.clone());
-                    let reply = script(&request);
+                    let reply = match &request {
+                        Value::Array(calls) => {
+                            noted.lock().extend(calls.iter().cloned());
+                            batch(calls, |call| script(call))
+                        }
+                        call => {
+                            noted.lock().push(call.clone());
+                            script(call)
+                        }
+                    };
                     write_reply(&mut stream, &request["id"], reply, &counted).await
                 });
             }
@@ -149,16 +151,35 @@ impl TestNode {
         *self.sent.lock()
     }
 
-    /// The call data of the last `eth_call`.
-    pub(super) fn last_call_data(&self) -> Bytes {
-        serde_json::from_value(self.last_call()["params"][0]["input"].clone()).unwrap()
-    }
-
     /// The last `eth_call`.
     pub(super) fn last_call(&self) -> Value {
         let seen = self.seen.lock();
         seen.iter().rfind(|request| request["method"] == "eth_call").unwrap().clone()
     }
+}
+
+/// The reply to a batch: that of its calls, or the first that is none of JSON-RPC.
+fn batch(calls: &[Value], script: impl Fn(&Value) -> Reply) -> Reply {
+    let mut answers = Vec::new();
+    for call in calls {
+        answers.push(match script(call) {
+            Reply::Result(result) => json!({"jsonrpc": "2.0", "id": call["id"], "result": result}),
+            Reply::Error(code, message, data) => error(&call["id"], code, &message, data),
+            Reply::Http(200, body) => {
+                serde_json::from_str(&body.replace("ID", &call["id"].to_string())).unwrap()
+            }
+            other => return other,
+        });
+    }
+    Reply::Http(200, Value::Array(answers).to_string())
+}
+
+fn error(id: &Value, code: i64, message: &str, data: Option<Value>) -> Value {
+    let mut error = json!({"code": code, "message": message});
+    if let Some(data) = data {
+        error["data"] = data;
+    }
+    json!({"jsonrpc": "2.0", "id": id, "error": error})
 }
 
 /// What a healthy node says of itself.
@@ -201,13 +222,7 @@ async fn write_reply(
     }
     let (status, body) = match reply {
         Reply::Result(result) => (200, json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()),
-        Reply::Error(code, message, data) => {
-            let mut error = json!({"code": code, "message": message});
-            if let Some(data) = data {
-                error["data"] = data;
-            }
-            (200, json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
-        }
+        Reply::Error(code, message, data) => (200, error(id, code, &message, data).to_string()),
         Reply::Http(status, body) => (status, body.replace("ID", &id.to_string())),
         Reply::CloseMidway => {
             return stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\"").await;
@@ -216,11 +231,7 @@ async fn write_reply(
             let head = format!("HTTP/1.1 429 Status\r\nretry-after: {secs}\r\ncontent-length: 0\r\n\r\n");
             return stream.write_all(head.as_bytes()).await;
         }
-        Reply::HangMidway => {
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\"").await?;
-            return hang().await;
-        }
-        Reply::Hang | Reply::Gated(..) => return hang().await,
+        Reply::Hang | Reply::Gated(..) => std::future::pending().await,
         Reply::Endless => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"result\":\"0x").await?;
             loop {
@@ -236,113 +247,75 @@ async fn write_reply(
     stream.shutdown().await
 }
 
-async fn hang() -> std::io::Result<()> {
-    StoppedTime::of_this_test().hangs();
-    std::future::pending().await
-}
-
 /// A reader, its clock and its metrics.
 pub(super) struct Bench {
     pub(super) reader: Arc<ChainReader>,
-    pub(super) pool: Arc<Pool>,
-    pub(super) clock: Arc<SimulatedClock>,
+    pub(super) clock: Arc<TestClock>,
     pub(super) metrics: Metrics,
-    pub(super) time: Arc<StoppedTime>,
 }
 
-/// A reader of these registries through these nodes, whose latest blocks may be of any age.
-pub(super) fn bench(urls: &[String], registries: Registries, request_timeout: Duration) -> Bench {
-    bench_judging(urls, registries, request_timeout, None)
-}
-
-/// The same, with the age that a latest block may have.
-pub(super) fn bench_judging(
+/// A pool of these nodes, which try for so long each.
+pub(super) fn pool(
     urls: &[String],
-    registries: Registries,
     request_timeout: Duration,
-    max_head_age: Option<Duration>,
-) -> Bench {
+    clock: Arc<dyn Clock>,
+    metrics: &Metrics,
+) -> Pool {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(pingora::tls::install_default_crypto_provider);
-    let clock = Arc::new(SimulatedClock::new(1_700_000_000));
-    let metrics = Metrics::new().unwrap();
     let urls: Vec<RpcUrl> = urls.iter().map(|url| RpcUrl::parse(url).unwrap()).collect();
     let settings = PoolSettings {
         urls: &urls,
         headers: &[],
         request_timeout,
-        max_staleness: STALENESS,
-        max_head_age,
+        calls_per_second: None,
+        proxy: None,
         chain_id: None,
         signature_chain_id: CHAIN_ID,
     };
-    let pool = Arc::new(Pool::new(&settings, clock.clone(), metrics.clone()).unwrap());
-    let reader = ChainReader::new(Arc::clone(&pool), registries, LIFETIMES, clock.clone(), &metrics);
-    let time = StoppedTime::of_this_test();
-    time.watch(&metrics, request_timeout);
-    Bench { reader: Arc::new(reader), pool, clock, metrics, time }
+    Pool::new(&settings, clock, metrics.clone()).unwrap()
+}
+
+/// A reader of these registries through these nodes, whose blocks may be of any age.
+pub(super) fn bench(urls: &[String], registries: Registries, request_timeout: Duration) -> Bench {
+    bench_with(urls, (registries, MULTICALL), request_timeout)
+}
+
+/// The same, with Multicall3 at this address.
+pub(super) fn bench_with(
+    urls: &[String],
+    (registries, multicall): (Registries, Address),
+    request_timeout: Duration,
+) -> Bench {
+    bench_of(urls, registries, multicall, (request_timeout, None))
+}
+
+/// A reader that judges how old blocks are.
+pub(super) fn bench_judging(urls: &[String], max_head_age: Duration) -> Bench {
+    bench_of(urls, ALL, MULTICALL, (PATIENT, Some(max_head_age)))
+}
+
+fn bench_of(
+    urls: &[String],
+    registries: Registries,
+    multicall: Address,
+    (request_timeout, max_head_age): (Duration, Option<Duration>),
+) -> Bench {
+    let clock = Arc::new(TestClock::new());
+    let metrics = Metrics::new().unwrap();
+    let pool = Arc::new(pool(urls, request_timeout, clock.clone(), &metrics));
+    let lifetimes =
+        Lifetimes { poll_interval: LIFETIME, max_staleness: STALENESS, reread_after: Some(REREAD) };
+    let settings = ReaderSettings { registries, multicall, gas_cap: 50_000_000, max_head_age, lifetimes };
+    let reader = ChainReader::new(pool, settings, clock.clone(), &metrics);
+    Bench { reader: Arc::new(reader), clock, metrics }
+}
+
+pub(super) fn agent(id: u64) -> AgentId {
+    AgentId::new(U256::from(id))
 }
 
 /// What went wrong.
 pub(super) fn cause(fault: &ChainFault) -> &ReadError {
     fault.cause.downcast_ref().unwrap()
-}
-
-/// Bytes as JSON-RPC shows them.
-pub(super) fn hex(bytes: impl AsRef<[u8]>) -> Value {
-    json!(Bytes::copy_from_slice(bytes.as_ref()))
-}
-
-pub(super) fn word(number: u64) -> Vec<u8> {
-    U256::from(number).to_be_bytes_vec()
-}
-
-/// The revert of a token that is not minted.
-pub(super) fn not_minted() -> Vec<u8> {
-    ERC721NonexistentToken { tokenId: U256::from(1) }.abi_encode()
-}
-
-pub(super) fn returned(data: Vec<u8>) -> Result3 {
-    Result3 { success: true, returnData: data.into() }
-}
-
-pub(super) fn reverted(data: Vec<u8>) -> Result3 {
-    Result3 { success: false, returnData: data.into() }
-}
-
-/// What Multicall3 returns for these results of inner calls.
-pub(super) fn aggregate(results: &Vec<Result3>) -> Vec<u8> {
-    aggregate3Call::abi_encode_returns(results)
-}
-
-/// The results of the inner calls for an agent of whom everything is known.
-pub(super) fn results() -> Vec<Result3> {
-    let organization = OrganizationRow { orgId: U256::from(9), name: "org".into(), verified: true };
-    vec![
-        returned(ownerOfCall::abi_encode_returns(&OWNER)),
-        returned(tokenURICall::abi_encode_returns(&"ipfs://card".to_owned())),
-        returned(word(5)),
-        returned(reputation(U256::from(2))),
-        returned(validation(U256::from(3))),
-        returned(organizations(vec![organization])),
-    ]
-}
-
-pub(super) fn reputation(count: U256) -> Vec<u8> {
-    let row = getReputationReturn { totalScore: I256::MINUS_ONE, feedbackCount: count };
-    getReputationCall::abi_encode_returns(&row)
-}
-
-pub(super) fn validation(count: U256) -> Vec<u8> {
-    let row = getValidationReturn {
-        count,
-        latestPassed: true,
-        latestEvidence: "ipfs://evidence".into(),
-        latestValidator: OWNER,
-    };
-    getValidationCall::abi_encode_returns(&row)
-}
-
-pub(super) fn organizations(rows: Vec<OrganizationRow>) -> Vec<u8> {
-    getAgentOrganizationsCall::abi_encode_returns(&rows)
 }

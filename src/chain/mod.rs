@@ -1,22 +1,25 @@
-//! Reads agents from the five registries over JSON-RPC (contract, "What the service does").
+//! Reads agents from the registries over JSON-RPC (contract, "What the service does").
 //!
-//! Must not know the pipeline, the doors or the store. Flow: `reader` (the port) → `cache` and `coalesce` →
-//! `contracts` (what is called; `survey`: whether it is there) → `snapshot` (one profile in one call) → `abi` → `rpc` (which node, for how long, how
-//! many at once) → `redact`. Beside it `follower` keeps the cache in step with the chain.
+//! Must not know the pipeline, the listeners or the store. Flow: `reader` (the port) → `cache`, `coalesce`, `batch` →
+//! `registries` (calls and their decoding) → `answer` (dates each answer and judges it) → `pool` (which node, until
+//! when). Beside it `follower` keeps the cache in step with the chain, and `contract_check` looks for the contracts.
 
 pub mod fault;
 pub mod follower;
+pub mod pool;
 pub mod reader;
-pub mod rpc;
+pub mod registries;
 
-mod abi;
+mod answer;
+mod batch;
+mod block;
 mod cache;
 mod coalesce;
-mod contracts;
+mod contract_check;
+mod redact;
+mod source;
+
 #[cfg(test)]
 mod fixture;
-mod redact;
-mod snapshot;
-mod survey;
 #[cfg(test)]
 mod tests;

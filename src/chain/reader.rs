@@ -3,19 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, B256};
 use async_trait::async_trait;
 
+use crate::chain::answer::{Date, Floor, SharedFloor};
+use crate::chain::batch::Batches;
 pub use crate::chain::cache::Lifetimes;
-use crate::chain::cache::{Plan, ProfileCache, Source, Ticket};
+use crate::chain::cache::ProfileCache;
 use crate::chain::coalesce::Coalesced;
-use crate::chain::contracts::Contracts;
+use crate::chain::contract_check::ContractCheck;
 use crate::chain::fault::ReadError;
-use crate::chain::follower::touch::{Mode, Touch};
-use crate::chain::follower::{Follower, Parts};
-use crate::chain::rpc::{At, Deadline, Lane, Pool, Terms, lies_in_what_is_read};
-pub use crate::chain::snapshot::Registries;
-use crate::chain::survey::Survey;
+use crate::chain::follower::Follower;
+use crate::chain::follower::status::{FollowerStatus, Mode};
+use crate::chain::pool::{Lane, Pool};
+use crate::chain::registries::Registries;
+use crate::chain::registries::standard::read_owner;
+use crate::chain::source::{At, READ_TIME_MAX, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::{Asker, Chain, ChainFault};
@@ -24,18 +27,32 @@ use crate::telemetry::metrics::Metrics;
 
 type Read<T> = Result<Option<T>, ChainFault>;
 
+/// How the registries are read.
+#[derive(Debug, Clone, Copy)]
+pub struct ReaderSettings {
+    /// Where they are.
+    pub registries: Registries,
+    /// The address of Multicall3.
+    pub multicall: Address,
+    /// The most gas that one `eth_call` may burn.
+    pub gas_cap: u64,
+    /// How old a block may be by its own time, or how far in the future, if that is judged.
+    pub max_head_age: Option<Duration>,
+    /// For how long profiles serve.
+    pub lifetimes: Lifetimes,
+}
+
 /// Reads agents from the registries.
 pub struct ChainReader {
-    rpc: Arc<Pool>,
-    registries: Registries,
-    contracts: Contracts,
-    survey: Arc<Survey>,
-    lifetimes: Lifetimes,
+    settings: ReaderSettings,
+    source: Arc<Source>,
+    contracts: Arc<ContractCheck>,
     cache: Arc<ProfileCache>,
-    touch: Arc<Touch>,
+    status: Arc<FollowerStatus>,
+    batches: Batches<(AgentId, B256), Result<(Date, Option<TrustProfile>), ChainFault>>,
     profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
     latest_profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
-    /// Apart for strangers: nobody who is vouched for waits for a read that waits among strangers.
+    /// Strangers apart: nobody who is vouched for waits for a read that waits among strangers.
     owners: Coalesced<(AgentId, Asker), Read<Address>>,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
@@ -43,33 +60,28 @@ pub struct ChainReader {
     misses: prometheus::IntCounter,
 }
 
-/// How long one read may take, however many nodes are tried and whoever else it waits for. The pipeline holds the reads
-/// of one request together to the same.
-const READ_TIME_MAX: Duration = Duration::from_secs(6);
-
 /// How much later a read is given up from without: a read that ends by itself says more.
-const TELLING_TIME: Duration = Duration::from_millis(50);
+const MARGIN: Duration = Duration::from_millis(50);
 
 impl ChainReader {
     /// Reads these registries through these nodes. Until a [`Follower`] of it follows the chain, every profile serves for
     /// one poll interval.
     #[must_use]
-    pub fn new(
-        rpc: Arc<Pool>,
-        registries: Registries,
-        lifetimes: Lifetimes,
-        clock: Arc<dyn Clock>,
-        metrics: &Metrics,
-    ) -> Self {
-        let survey = Arc::new(Survey::new(Arc::clone(&rpc), Arc::clone(&clock), &registries));
+    pub fn new(pool: Arc<Pool>, settings: ReaderSettings, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
+        let ReaderSettings { registries, multicall, gas_cap, max_head_age, lifetimes } = settings;
+        let void_after = lifetimes.max_staleness.max(max_head_age.unwrap_or_default());
+        let void_after = u64::try_from(void_after.as_micros()).unwrap_or(u64::MAX);
+        let floor = Floor::new(void_after, max_head_age.map(|age| age.as_secs()));
+        let floor = Arc::new(SharedFloor::new(floor, Arc::clone(&clock)));
+        let source = Arc::new(Source::new(pool, floor, (multicall, gas_cap), Arc::clone(&clock)));
+        let contracts = ContractCheck::new(Arc::clone(&source), registries, Arc::clone(&clock));
         Self {
-            rpc,
-            registries,
-            contracts: Contracts::new(registries, Arc::clone(&survey)),
-            survey,
-            lifetimes,
+            settings,
+            contracts: Arc::new(contracts),
+            source,
             cache: Arc::new(ProfileCache::new(lifetimes)),
-            touch: Arc::new(Touch::new(lifetimes.max_staleness)),
+            status: Arc::new(FollowerStatus::new(lifetimes.max_staleness)),
+            batches: Batches::new(),
             profiles: Coalesced::new(),
             latest_profiles: Coalesced::new(),
             owners: Coalesced::new(),
@@ -80,20 +92,22 @@ impl ChainReader {
         }
     }
 
-    /// What keeps this reader's cache in step with the chain. There should be one.
+    /// The task that keeps this reader's cache in step with the chain. There should be one.
     #[must_use]
     pub fn follower(&self) -> Follower {
-        Follower::new(Parts {
-            pool: Arc::clone(&self.rpc),
+        Follower {
+            pool: Arc::clone(&self.source.pool),
+            floor: Arc::clone(&self.source.floor),
             cache: Arc::clone(&self.cache),
-            touch: Arc::clone(&self.touch),
-            survey: Arc::clone(&self.survey),
-            registries: self.registries.followed().collect(),
-            organizations: self.registries.organization,
-            poll_interval: self.lifetimes.poll_interval,
+            status: Arc::clone(&self.status),
+            contracts: Arc::clone(&self.contracts),
+            registries: self.settings.registries.contracts().map(|(_, address)| address).collect(),
+            organizations: self.settings.registries.organization,
+            poll_interval: self.settings.lifetimes.poll_interval,
+            max_staleness: self.settings.lifetimes.max_staleness,
             clock: Arc::clone(&self.clock),
             metrics: self.metrics.clone(),
-        })
+        }
     }
 
     /// How many agents are cached.
@@ -103,8 +117,8 @@ impl ChainReader {
     }
 
     async fn in_time<T>(&self, read: impl Future<Output = Read<T>>) -> Read<T> {
-        let read = tokio::time::timeout(READ_TIME_MAX + TELLING_TIME, read).await;
-        read.unwrap_or_else(|_| Err(self.rpc.out_of_time(READ_TIME_MAX)))
+        let read = tokio::time::timeout(READ_TIME_MAX + MARGIN, read).await;
+        read.unwrap_or_else(|_| Err(self.out_of_time()))
     }
 
     fn now(&self) -> u64 {
@@ -115,93 +129,104 @@ impl ChainReader {
         self.cache.get(agent, self.now())
     }
 
-    /// What is said of an agent without a read, if anything is: its profile, or that it can't be read.
+    /// The agent's profile, or why it can't be read, if that is known without a read.
     fn known(&self, agent: AgentId) -> Option<Read<Arc<TrustProfile>>> {
         let known = self.cached(agent).map(|profile| Ok(Some(profile)));
         known.or_else(|| self.cache.fault(agent, self.now()).map(Err))
     }
 
-    /// How a read in this lane is made.
-    fn terms(&self, lane: Lane) -> Terms {
-        Terms { at: At::Latest, lane, deadline: Deadline::after(self.now(), READ_TIME_MAX) }
-    }
-
-    /// A profile as it is due: at the followed block if that can be, and else at the latest.
-    async fn read_due(&self, agent: AgentId, terms: Terms) -> Read<Arc<TrustProfile>> {
-        let (plan, ticket) = self.cache.begin(agent, self.now());
-        let read = self.read_as_planned(agent, plan, &ticket, terms).await;
-        self.note(&ticket, read)
-    }
-
-    async fn read_as_planned(
-        &self,
-        agent: AgentId,
-        plan: Plan,
-        ticket: &Ticket,
-        terms: Terms,
-    ) -> Read<Arc<TrustProfile>> {
+    /// A profile at the followed block if that may be, and else at the latest.
+    async fn read_due(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
         let began = self.now();
-        if let Plan::Pinned(block) = plan {
-            let pinned = Terms { at: At::Block(block.hash), ..terms };
-            match self.contracts.profile(&self.rpc, &pinned, agent).await {
-                Ok(Some(profile)) => {
-                    let profile = Arc::new(profile);
-                    self.cache.keep(ticket, &profile, Source::Followed, (began, self.now()));
-                    return Ok(Some(profile));
-                }
-                // A no is never older than the question.
-                Ok(None) => {}
-                Err(fault) if is_told_by_a_node(&fault) => {}
-                Err(fault) => return Err(fault),
+        let ticket = self.cache.begin(agent, began);
+        let Some(block) = ticket.pinned else { return self.read_latest(agent, |_| true).await };
+        let read = self.batches.get((agent, block.hash), |wanted| self.read_pinned(wanted)).await;
+        match read {
+            Some(Ok((_, Some(profile)))) => {
+                let profile = Arc::new(profile);
+                self.cache.keep(agent, &ticket, (&profile, block.number), began);
+                Ok(Some(profile))
+            }
+            Some(Err(fault)) if lies_in_the_agent(&fault) => {
+                self.cache.keep_fault(agent, &fault, self.now());
+                Err(fault)
+            }
+            // "Not minted" is never older than the question; and nodes may not read the state of a block by its hash.
+            Some(Ok((_, None)) | Err(_)) | None => self.read_latest(agent, |_| true).await,
+        }
+    }
+
+    /// Profiles at followed blocks: those of one block in one call. Where that fails each is read by itself.
+    async fn read_pinned(
+        &self,
+        wanted: Vec<(AgentId, B256)>,
+    ) -> Vec<Result<(Date, Option<TrustProfile>), ChainFault>> {
+        let registries = self.settings.registries;
+        if let [(_, block), _, ..] = wanted.as_slice()
+            && wanted.iter().all(|(_, other)| other == block)
+        {
+            let calls: Vec<_> =
+                wanted.iter().flat_map(|(agent, _)| registries.profile_calls(*agent)).collect();
+            let calls_each = calls.len() / wanted.len();
+            let decode = |results: Vec<_>| {
+                let mut results = results.into_iter();
+                let agents = wanted.iter().map(|(agent, _)| {
+                    registries.read_profile(*agent, results.by_ref().take(calls_each).collect())
+                });
+                agents.collect::<Result<Vec<_>, ReadError>>()
+            };
+            let terms = self.source.terms(Lane::Known);
+            if let Ok((date, profiles)) = self.source.read(&terms, At::Block(*block), &calls, decode).await {
+                return profiles.into_iter().map(|profile| Ok((date, profile))).collect();
             }
         }
-        self.read_latest(agent, ticket, terms, |_| true).await
-    }
-
-    /// Notes what a read came to, but for a profile: that is kept, or not, by then.
-    fn note(&self, ticket: &Ticket, read: Read<Arc<TrustProfile>>) -> Read<Arc<TrustProfile>> {
-        match &read {
-            Ok(Some(_)) => {}
-            Ok(None) => self.cache.forget(ticket.agent()),
-            Err(fault) if lies_in_the_agent(fault) => self.cache.keep_fault(ticket, fault, self.now()),
-            Err(_) => {}
+        let mut read = Vec::new();
+        for (agent, block) in wanted {
+            read.push(self.read(agent, At::Block(block)).await);
         }
         read
+    }
+
+    async fn read(&self, agent: AgentId, at: At) -> Result<(Date, Option<TrustProfile>), ChainFault> {
+        let registries = self.settings.registries;
+        let terms = self.source.terms(Lane::Known);
+        let decode = |results| registries.read_profile(agent, results);
+        self.source.read(&terms, at, &registries.profile_calls(agent), decode).await
     }
 
     /// A profile at the latest block, kept if `is_news`.
     async fn read_latest(
         &self,
         agent: AgentId,
-        ticket: &Ticket,
-        terms: Terms,
         is_news: impl FnOnce(&TrustProfile) -> bool,
     ) -> Read<Arc<TrustProfile>> {
         let began = self.now();
-        let profile = self.contracts.profile(&self.rpc, &terms, agent).await?.map(Arc::new);
-        if let Some(profile) = profile.as_ref().filter(|profile| is_news(profile)) {
-            self.cache.keep(ticket, profile, Source::Latest, (began, self.now()));
+        let ticket = self.cache.begin_latest();
+        match self.read(agent, At::Latest).await {
+            Ok((date, Some(profile))) => {
+                let profile = Arc::new(profile);
+                if is_news(&profile) {
+                    self.cache.keep(agent, &ticket, (&profile, date.number), began);
+                }
+                Ok(Some(profile))
+            }
+            Ok((_, None)) => {
+                self.cache.forget(agent);
+                Ok(None)
+            }
+            Err(fault) => {
+                if lies_in_the_agent(&fault) {
+                    self.cache.keep_fault(agent, &fault, self.now());
+                }
+                Err(fault)
+            }
         }
-        Ok(profile)
     }
 }
 
-/// True when a node answered that it can't: it lacks the block, or can't read the state of a block by its hash. At the
-/// latest block it may.
-fn is_told_by_a_node(fault: &ChainFault) -> bool {
-    matches!(fault.cause.downcast_ref(), Some(ReadError::Node { .. }))
-}
-
-/// True when the agent can't be read by what the chain holds of it. Nobody else shall pay for that with calls.
+/// True when what the chain holds of the agent can't be read. Nobody else shall pay for that with calls.
 fn lies_in_the_agent(fault: &ChainFault) -> bool {
-    fault.cause.downcast_ref().is_some_and(lies_in_what_is_read)
-}
-
-const fn lane_of(asker: Asker) -> Lane {
-    match asker {
-        Asker::Vouched => Lane::Known,
-        Asker::Stranger => Lane::Stranger,
-    }
+    fault.cause.downcast_ref().is_some_and(ReadError::lies_in_the_agent)
 }
 
 #[async_trait]
@@ -212,35 +237,42 @@ impl Chain for ChainReader {
             return Ok(Some(profile));
         }
         self.misses.inc();
-        let terms = self.terms(Lane::Known);
-        // Whoever waited for another's read finds its result in the cache when the turn comes.
+        // Whoever waited for another's read finds its result in the cache.
         let read = || async {
             match self.known(agent) {
                 Some(known) => known,
-                None => self.read_due(agent, terms).await,
+                None => self.read_due(agent).await,
             }
         };
         self.in_time(self.profiles.get(agent, read)).await
     }
 
     async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        let terms = self.terms(Lane::Known);
         let read = || async {
             if let Some(fault) = self.cache.fault(agent, self.now()) {
                 return Err(fault);
             }
-            let (_, ticket) = self.cache.begin(agent, self.now());
-            // One that says the same and serves for longer stays.
+            // A cached profile that says the same and serves for longer stays.
             let is_news = |latest: &TrustProfile| self.cached(agent).is_none_or(|cached| *cached != *latest);
-            let read = self.read_latest(agent, &ticket, terms, is_news).await;
-            self.note(&ticket, read)
+            self.read_latest(agent, is_news).await
         };
         self.in_time(self.latest_profiles.get(agent, read)).await
     }
 
     async fn owner(&self, agent: AgentId, asker: Asker) -> Read<Address> {
-        let terms = self.terms(lane_of(asker));
-        let read = || async move { self.contracts.owner(&self.rpc, &terms, agent).await };
+        let lane = match asker {
+            Asker::Vouched => Lane::Known,
+            Asker::Stranger => Lane::Stranger,
+        };
+        let read = || async move {
+            let calls = self.settings.registries.owner_calls(agent);
+            let decode = |results: Vec<_>| {
+                let result = results.into_iter().next();
+                read_owner(agent, result.ok_or(ReadError::Unintelligible("it has too few results"))?)
+            };
+            let read = self.source.read(&self.source.terms(lane), At::Latest, &calls, decode).await;
+            read.map(|(_, owner)| owner)
+        };
         self.in_time(self.owners.get((agent, asker), read)).await
     }
 
@@ -249,20 +281,24 @@ impl Chain for ChainReader {
     }
 
     fn out_of_time(&self) -> ChainFault {
-        self.rpc.out_of_time(READ_TIME_MAX)
+        self.source.pool.out_of_time(READ_TIME_MAX)
     }
 
     /// Costs no call while the follower is answered.
     async fn probe(&self) -> Result<(), ChainFault> {
-        self.survey.word().await?;
-        if self.touch.is_answered(self.now()) {
+        self.contracts.result().await?;
+        if self.status.is_answered(self.now()) {
             return Ok(());
         }
-        self.rpc.block_number(&self.terms(Lane::Known)).await.map(drop)
+        if let Some(behind) = self.status.behind() {
+            return Err(behind);
+        }
+        let terms = self.source.terms(Lane::Known);
+        self.source.read(&terms, At::Latest, &[], |_| Ok(())).await.map(drop)
     }
 
     fn lacks_logs(&self) -> bool {
-        self.touch.mode() == Mode::Unlogged
+        self.status.mode() == Mode::Unlogged
     }
 }
 

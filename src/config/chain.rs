@@ -1,5 +1,6 @@
 //! `[chain]` and `[chain.contracts]`: how the chain is reached and where the registries stand.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use alloy::primitives::Address;
@@ -41,6 +42,13 @@ const UP_TO_FIVE_SECONDS: DurationBounds = DurationBounds {
     allowed: "of more than 0s and at most 5s",
 };
 
+/// Long enough that agents in use cost next to nothing.
+const REREAD: DurationBounds = DurationBounds {
+    min: Duration::from_secs(60),
+    max: Duration::from_secs(86_400),
+    allowed: "of at least 1m and at most 24h, or 0s",
+};
+
 /// The chain and its registries. `Debug` shows no key of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainSettings {
@@ -59,6 +67,14 @@ pub struct ChainSettings {
     pub max_head_age: Option<Duration>,
     /// For how long one RPC try may take; more than 0, at most 5 s.
     pub request_timeout: Duration,
+    /// How many calls a second each node gets at most.
+    pub calls_per_second: Option<NonZeroU32>,
+    /// The HTTP proxy through which nodes are reached.
+    pub http_proxy: Option<RpcUrl>,
+    /// After which time a cached profile is read again although no log named it; at least a minute, at most 24 h.
+    pub reread_after: Option<Duration>,
+    /// The most gas that one `eth_call` may burn, 1,000,000 to 1,000,000,000.
+    pub gas_cap: u64,
     /// What goes with every call, by the origin of the node.
     pub rpc_headers: Vec<RpcHeader<HeaderSource>>,
     /// Multicall3, which reads a profile from one block in one call.
@@ -99,6 +115,10 @@ impl ChainSettings {
         }
         let max_head_age = reader.duration_or_none("chain.max_head_age", "10m", &HEAD_AGE);
         let request_timeout = reader.duration("chain.request_timeout", "2s", &UP_TO_FIVE_SECONDS);
+        let calls_per_second = reader.optional_integer("chain.calls_per_second", &(1..=100_000));
+        let http_proxy = reader.optional_text("chain.http_proxy", rpc_url);
+        let reread_after = reader.duration_or_none("chain.reread_after", "1h", &REREAD);
+        let gas_cap = reader.integer("chain.gas_cap", 50_000_000, &(1_000_000..=1_000_000_000));
         let multicall =
             reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract);
         let contracts = Contracts::read(reader);
@@ -110,6 +130,10 @@ impl ChainSettings {
             max_staleness: max_staleness?,
             max_head_age: max_head_age?,
             request_timeout: request_timeout?,
+            calls_per_second: calls_per_second.and_then(NonZeroU32::new),
+            http_proxy,
+            reread_after: reread_after?,
+            gas_cap: gas_cap?,
             multicall: multicall?,
             contracts: contracts?,
         })

@@ -36,8 +36,8 @@ pub struct Metrics {
     pub rpc_errors: IntCounterVec,
     /// `tiergate_rpc_duration_seconds{method}`: how long JSON-RPC calls took.
     pub rpc_duration: HistogramVec,
-    /// `tiergate_rpc_node_fit{endpoint}`: 1 when the node is used, 0 when the log says why it is not.
-    pub rpc_node_fit: IntGaugeVec,
+    /// `tiergate_rpc_node_healthy{endpoint}`: 1 when the node is healthy, 0 when the log says why it is not.
+    pub rpc_node_healthy: IntGaugeVec,
     /// `tiergate_profile_cache_total{result}`: profile look-ups by hit or miss.
     pub profile_cache: IntCounterVec,
     /// `tiergate_profile_drops_total{kind}`: agents and organizations whose profiles logs told to drop, and how often
@@ -45,13 +45,13 @@ pub struct Metrics {
     pub profile_drops: IntCounterVec,
     /// `tiergate_follower_polls_total{result}`: how often the chain was polled for what is new.
     pub follower_polls: IntCounterVec,
-    /// `tiergate_follower_mode{state}`: 1 for how the follower gets on.
+    /// `tiergate_follower_mode{state}`: follower state; exactly one state is 1.
     pub follower_mode: IntGaugeVec,
     /// `tiergate_task_restarts_total{task}`: background tasks that ended, and were begun anew.
     pub task_restarts: IntCounterVec,
     /// `tiergate_follower_block`: the block up to which everything is accounted for.
     pub follower_block: IntGauge,
-    /// `tiergate_follower_block_timestamp_seconds`: when the followed node's latest block was made, by its own time.
+    /// `tiergate_follower_block_timestamp_seconds`: when the followed block was made, by its own time.
     pub follower_block_time: IntGauge,
     /// `tiergate_store_operations_total{verb,outcome}`: store operations.
     pub store_operations: IntCounterVec,
@@ -112,7 +112,11 @@ impl Metrics {
                 &["method"],
                 REQUEST_BUCKETS,
             )?,
-            rpc_node_fit: gauge("rpc_node_fit", "1 when the JSON-RPC node is used.", &["endpoint"])?,
+            rpc_node_healthy: gauge(
+                "rpc_node_healthy",
+                "1 when the JSON-RPC node is healthy.",
+                &["endpoint"],
+            )?,
             profile_cache: counter("profile_cache_total", "Profile look-ups.", &["result"])?,
             profile_drops: counter(
                 "profile_drops_total",
@@ -120,11 +124,7 @@ impl Metrics {
                 &["kind"],
             )?,
             follower_polls: counter("follower_polls_total", "Polls for new blocks and logs.", &["result"])?,
-            follower_mode: gauge(
-                "follower_mode",
-                "1 for how the follower of the chain gets on.",
-                &["state"],
-            )?,
+            follower_mode: gauge("follower_mode", "Follower state; exactly one state is 1.", &["state"])?,
             task_restarts: counter("task_restarts_total", "Background tasks begun anew.", &["task"])?,
             follower_block: single("follower_block", "The block up to which everything is accounted for.")?,
             follower_block_time: single("follower_block_timestamp_seconds", "Time of the latest block.")?,
@@ -213,7 +213,7 @@ impl Metrics {
             Box::new(self.rpc_calls.clone()),
             Box::new(self.rpc_errors.clone()),
             Box::new(self.rpc_duration.clone()),
-            Box::new(self.rpc_node_fit.clone()),
+            Box::new(self.rpc_node_healthy.clone()),
             Box::new(self.profile_cache.clone()),
             Box::new(self.profile_drops.clone()),
             Box::new(self.follower_polls.clone()),

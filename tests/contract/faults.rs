@@ -41,7 +41,7 @@ fn until_refused(service: &Service, key: &str) -> Answer {
     })
 }
 
-/// `chain::reader::tests::misbehaving` has more of what is no answer.
+/// `chain::reader::tests::answers` has more of what is no answer.
 fn a_node_that_answers_anything_but_the_truth_is_503_and_recovers(world: &World) {
     let relay = Relay::new(world.chain().node);
     let service = Service::start(behind(world, &relay));

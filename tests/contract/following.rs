@@ -352,7 +352,7 @@ fn a_reorganization_that_takes_stake_and_ownership_back_is_followed(world: &Worl
     let snapshot = chain.rpc("evm_snapshot", json!([]));
     scene.shows(|| chain.transfer(ALICE, BOB, scene.agent.id), |answer| owner(answer, &bob));
     warm(&scene.service, &scene.key);
-    // No blocks stand in their place: a rollback, which takes a poll more to believe.
+    // No blocks stand in their place: nodes that are behind look the same, until touch is lost.
     assert_eq!(chain.rpc("evm_revert", json!([snapshot])), json!(true));
     until("the rollback is followed", SOON, || owner(&scene.answer(), &alice).then_some(()));
     warm(&scene.service, &scene.key);

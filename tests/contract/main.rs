@@ -16,6 +16,7 @@ mod heads;
 mod support;
 
 mod authentication;
+mod balanced;
 mod crash;
 mod errors;
 mod faults;
@@ -50,6 +51,7 @@ const TOPICS: &[Topic<World>] = &[
     ("limits", ONCE, limits::CASES),
     ("crash", STORES, crash::CASES),
     ("crash", ONCE, crash::ON_A_DISK),
+    ("balanced", CHAINS, balanced::CASES),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("http", ONCE, http::CASES),
     ("faults", ONCE, faults::CASES),

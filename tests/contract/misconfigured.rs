@@ -20,8 +20,8 @@ pub(crate) const CASES: &[Case<World>] = cases![
 pub(crate) const NODES: &[Case<World>] = cases![
     an_address_without_code_is_503_and_not_ready_never_404,
     without_multicall_the_profile_is_the_same_field_by_field,
-    an_older_registry_says_unminted_in_its_own_words,
-    a_registry_that_answers_with_no_owner_means_unminted,
+    every_common_registry_says_unminted_in_its_own_words,
+    a_registry_that_speaks_of_another_id_is_503,
     absurdly_long_texts_are_cut_to_16_kib,
 ];
 
@@ -66,7 +66,7 @@ fn an_address_without_code_is_in_the_log_at_the_start_once_and_before_anybody_as
     // It is looked for each second, and whenever somebody asks.
     until("it was looked for several times", SOON, || {
         service.get("/readyz").success(503);
-        (service.samples().sum("tiergate_rpc_calls_total", &["eth_getCode"]) >= 10.0).then_some(())
+        (service.samples().sum("tiergate_rpc_calls_total", &["eth_call"]) >= 10.0).then_some(())
     });
     let log = service.log();
     // Readiness says the same in words of its own.
@@ -111,12 +111,23 @@ fn without_multicall_the_profile_is_the_same_field_by_field(world: &World) {
     assert_eq!(said, 1, "once: {}", without.log());
 }
 
-fn an_older_registry_says_unminted_in_its_own_words(world: &World) {
-    unminted_is_404_on(world, "LegacyIdentity");
+fn every_common_registry_says_unminted_in_its_own_words(world: &World) {
+    for artifact in [
+        "LegacyIdentity",
+        "OpenZeppelin5Identity",
+        "SolmateIdentity",
+        "Erc721aIdentity",
+        "SoladyIdentity",
+        "ZeroOwnerIdentity",
+    ] {
+        unminted_is_404_on(world, artifact);
+    }
 }
 
-fn a_registry_that_answers_with_no_owner_means_unminted(world: &World) {
-    unminted_is_404_on(world, "ZeroOwnerIdentity");
+fn a_registry_that_speaks_of_another_id_is_503(world: &World) {
+    let (service, registry, _) = on_a_registry(world, "ConfusedIdentity");
+    let missing = Agent::on(registry, U256::from(77), ALICE);
+    service.verify_signature(&missing.signed()).error(503, "RPC_ERROR");
 }
 
 /// A service over a registry of its own, with a vault of its own: other cases have agents of the same numbers.

@@ -125,6 +125,17 @@ impl Chain {
         rpc(self.node, method, params).unwrap()
     }
 
+    /// Makes an empty block.
+    pub(crate) fn mine(&self) {
+        self.rpc("evm_mine", json!([]));
+    }
+
+    /// The number of the latest block.
+    pub(crate) fn head(&self) -> u64 {
+        let head = self.rpc("eth_blockNumber", json!([]));
+        u64::from_str_radix(head.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
+    }
+
     /// Sends a transaction and waits for its receipt.
     pub(crate) fn send(&self, from: Account, to: Address, call: &impl SolCall) -> Value {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);

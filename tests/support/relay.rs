@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,6 +29,21 @@ pub(crate) enum Behaviour {
     Tell(&'static str, Value),
     /// Answers with these members in place of `result`, with the call's own id.
     Members(Value),
+    /// Stands for several back ends, of which some lag.
+    Balanced(Balance),
+    /// Answers each fifth request with 429, closes instead of answering each tenth, and never answers each fiftieth.
+    Sick,
+}
+
+/// Back ends behind one URL.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Balance {
+    /// How many of ten requests are answered as of some blocks ago.
+    pub(crate) behind_of_ten: u64,
+    /// How many blocks.
+    pub(crate) lag_blocks: u64,
+    /// A connection stays with one back end.
+    pub(crate) is_sticky: bool,
 }
 
 /// A listener in front of a node.
@@ -44,6 +59,8 @@ struct State {
     behaviour: Mutex<Behaviour>,
     changed: Condvar,
     held: AtomicUsize,
+    connections: AtomicU64,
+    requests: AtomicU64,
 }
 
 impl State {
@@ -72,7 +89,13 @@ impl Relay {
         let listener = TcpListener::bind((own_ip(), 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let behaviour = Mutex::new(Behaviour::Honest);
-        let state = Arc::new(State { behaviour, changed: Condvar::new(), held: AtomicUsize::new(0) });
+        let state = Arc::new(State {
+            behaviour,
+            changed: Condvar::new(),
+            held: AtomicUsize::new(0),
+            connections: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+        });
         let mut relay = Self { address, node, state, open: None };
         relay.serve(listener);
         relay
@@ -132,6 +155,7 @@ impl Drop for Relay {
 /// Answers the calls of one connection, one after the other.
 fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &AtomicBool) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let connection = state.connections.fetch_add(1, Ordering::SeqCst);
     let mut stream = BufReader::new(stream);
     loop {
         let mut length = 0;
@@ -154,37 +178,132 @@ fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &Atomic
             return Ok(());
         }
         let behaviour = state.behaviour().clone();
-        let asked: Value = serde_json::from_slice(&call).unwrap();
-        let answering = |mut members: Value| {
-            members["jsonrpc"] = json!("2.0");
-            if members.get("id").is_none() {
-                members["id"] = asked["id"].clone();
-            }
-            (200, members.to_string().into_bytes())
+        let request = state.requests.fetch_add(1, Ordering::SeqCst);
+        let honest = || -> std::io::Result<(u16, Vec<u8>)> {
+            let answer = Connection::open(node)?.send("POST", "/", &[], Some(&call))?;
+            Ok((answer.status, answer.body))
         };
         let (status, body) = match behaviour {
-            Behaviour::Refuse(method, code) if asked["method"] == json!(method) => {
-                answering(json!({ "error": { "code": code, "message": "refused" } }))
+            Behaviour::Honest => honest()?,
+            Behaviour::Refuse(method, code) => each(&call, |asked| {
+                let error = json!({ "code": code, "message": "refused" });
+                if asked["method"] == json!(method) {
+                    Ok(json!({ "error": error }))
+                } else {
+                    ask(node, asked)
+                }
+            })?,
+            Behaviour::Tell(method, result) => each(&call, |asked| {
+                if asked["method"] == json!(method) {
+                    Ok(json!({ "result": result }))
+                } else {
+                    ask(node, asked)
+                }
+            })?,
+            Behaviour::Members(members) => each(&call, |_| Ok(members.clone()))?,
+            Behaviour::Balanced(balance) => {
+                let back_end = if balance.is_sticky { connection } else { request };
+                if some_number(back_end) % 10 < balance.behind_of_ten {
+                    each(&call, |asked| lagging(node, asked, balance.lag_blocks))?
+                } else {
+                    honest()?
+                }
             }
-            Behaviour::Tell(method, result) if asked["method"] == json!(method) => {
-                answering(json!({ "result": result }))
+            Behaviour::Sick if request % 50 == 0 => {
+                // Until the caller gives up and closes.
+                let _ = stream.read(&mut [0])?;
+                return Ok(());
             }
-            Behaviour::Honest | Behaviour::Refuse(..) | Behaviour::Tell(..) => {
-                let answer = Connection::open(node)?.send("POST", "/", &[], Some(&call))?;
-                (answer.status, answer.body)
-            }
+            Behaviour::Sick if request % 10 == 0 => return Ok(()),
+            Behaviour::Sick if request % 5 == 0 => (429, Vec::new()),
+            Behaviour::Sick => honest()?,
             Behaviour::Hang => {
                 state.hold(stopped);
                 return Ok(());
             }
             Behaviour::Close => return Ok(()),
             Behaviour::Http(status, body) => (status, body.into_bytes()),
-            Behaviour::Members(members) => answering(members),
         };
+        let pause = if status == 429 { "Retry-After: 0\r\n" } else { "" };
         let head = format!(
-            "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{pause}Content-Length: {}\r\n\r\n",
             body.len()
         );
         stream.get_mut().write_all(&[head.as_bytes(), &body].concat())?;
     }
+}
+
+/// Answers a request, or each of a batch, with the members that `answer` gives.
+fn each(call: &[u8], answer: impl Fn(&Value) -> std::io::Result<Value>) -> std::io::Result<(u16, Vec<u8>)> {
+    let whole = |asked: &Value| {
+        let mut members = answer(asked)?;
+        members["jsonrpc"] = json!("2.0");
+        if members.get("id").is_none() {
+            members["id"] = asked["id"].clone();
+        }
+        Ok::<_, std::io::Error>(members)
+    };
+    let body = match serde_json::from_slice(call)? {
+        Value::Array(calls) => Value::Array(calls.iter().map(whole).collect::<Result<_, _>>()?),
+        single => whole(&single)?,
+    };
+    Ok((200, body.to_string().into_bytes()))
+}
+
+/// The node's own answer to one call.
+fn ask(node: SocketAddr, call: &Value) -> std::io::Result<Value> {
+    Ok(serde_json::from_slice(&Connection::open(node)?.post("/", call)?.body)?)
+}
+
+/// The answer of a back end that lags by so many blocks.
+fn lagging(node: SocketAddr, call: &Value, blocks: u64) -> std::io::Result<Value> {
+    let result = |method: &str, params: Value| {
+        let answer = ask(node, &json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
+        Ok::<_, std::io::Error>(answer?["result"].clone())
+    };
+    let number = |hex: &Value| {
+        let digits = hex.as_str().unwrap_or_default().trim_start_matches("0x");
+        u64::from_str_radix(digits, 16).ok()
+    };
+    let head = number(&result("eth_blockNumber", json!([]))?).unwrap_or(0).saturating_sub(blocks);
+    let shown = json!(format!("{head:#x}"));
+    let unknown = json!({ "error": { "code": -32_000, "message": "header not found" } });
+    let is_unknown = |hash: &Value| {
+        let block = result("eth_getBlockByHash", json!([hash, false]))?;
+        Ok::<_, std::io::Error>(number(&block["number"]).is_none_or(|number| number > head))
+    };
+    let mut call = call.clone();
+    match call["method"].as_str().unwrap_or_default() {
+        "eth_blockNumber" => return Ok(json!({ "result": shown })),
+        "eth_getBlockByNumber" => match number(&call["params"][0]) {
+            Some(number) if number > head => return Ok(json!({ "result": null })),
+            Some(_) => {}
+            None => call["params"][0] = shown,
+        },
+        "eth_call" => match call["params"][1].get("blockHash") {
+            Some(hash) if is_unknown(hash)? => return Ok(unknown),
+            Some(_) => {}
+            None => call["params"][1] = shown,
+        },
+        "eth_getLogs" => match call["params"][0].get("blockHash") {
+            Some(hash) if is_unknown(hash)? => return Ok(unknown),
+            Some(_) => {}
+            // Nodes answer so when a range begins after their head.
+            None if number(&call["params"][0]["fromBlock"]).is_none_or(|from| from > head) => {
+                return Ok(json!({ "result": [] }));
+            }
+            None => {
+                let to = number(&call["params"][0]["toBlock"]).unwrap_or(head).min(head);
+                call["params"][0]["toBlock"] = json!(format!("{to:#x}"));
+            }
+        },
+        _ => {}
+    }
+    ask(node, &call)
+}
+
+/// A number that looks like any.
+fn some_number(of: u64) -> u64 {
+    let mixed = (of ^ (of >> 30)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33
 }

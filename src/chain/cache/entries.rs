@@ -1,71 +1,92 @@
-//! What is kept, by agent, within bounds of memory. Knows what an entry weighs, and not what it says.
+//! What is cached, by agent, within bounds of memory, and the index of members beside it.
 //!
 //! Whoever fills a profile with long texts and many organizations makes one that weighs as much as a thousand others. Such
 //! profiles have a small share of their own, and push out nobody but each other.
 
+use std::collections::HashSet;
+use std::hash::RandomState;
+use std::sync::Arc;
+
+use alloy::primitives::U256;
+use quick_cache::Lifecycle;
 use quick_cache::sync::Cache;
 
-use crate::chain::cache::Entry;
+use crate::chain::cache::CachedEntry;
+use crate::chain::cache::members::Members;
 use crate::chain::cache::weight::{
     ByBytes, CACHED_BYTES_MAX, ENTRIES_MAX, HEAVY_BYTES, HEAVY_BYTES_MAX, HEAVY_ENTRIES, weight_of,
 };
 use crate::domain::agent_id::AgentId;
 
-/// Entries by agent, each in one of the two shares.
+type Share = Cache<AgentId, CachedEntry, ByBytes, RandomState, Evictions>;
+
+/// Entries by agent, each in one of the two shares. Changes of one agent must not happen at once.
 pub(super) struct Entries {
-    light: Cache<AgentId, Entry, ByBytes>,
-    heavy: Cache<AgentId, Entry, ByBytes>,
+    light: Share,
+    heavy: Share,
+    members: Arc<Members>,
+}
+
+/// Takes an evicted agent out of the index.
+#[derive(Clone)]
+struct Evictions(Arc<Members>);
+
+impl Lifecycle<AgentId, CachedEntry> for Evictions {
+    type RequestState = ();
+
+    fn on_evict(&self, _state: &mut (), agent: AgentId, entry: CachedEntry) {
+        if let CachedEntry::Read { profile, .. } = entry {
+            self.0.remove(agent, &profile);
+        }
+    }
 }
 
 impl Entries {
     pub(super) fn new() -> Self {
+        let members = Arc::new(Members::default());
+        let share = |items, bytes| {
+            Cache::with(items, bytes, ByBytes, RandomState::new(), Evictions(Arc::clone(&members)))
+        };
         Self {
-            light: Cache::with_weighter(ENTRIES_MAX, CACHED_BYTES_MAX, ByBytes),
-            heavy: Cache::with_weighter(HEAVY_ENTRIES, HEAVY_BYTES_MAX, ByBytes),
+            light: share(ENTRIES_MAX, CACHED_BYTES_MAX),
+            heavy: share(HEAVY_ENTRIES, HEAVY_BYTES_MAX),
+            members,
         }
     }
 
-    pub(super) fn get(&self, agent: AgentId) -> Option<Entry> {
+    pub(super) fn get(&self, agent: AgentId) -> Option<CachedEntry> {
         self.light.get(&agent).or_else(|| self.heavy.get(&agent))
     }
 
     /// Does not make the entry worth keeping.
-    pub(super) fn peek(&self, agent: AgentId) -> Option<Entry> {
+    pub(super) fn peek(&self, agent: AgentId) -> Option<CachedEntry> {
         self.light.peek(&agent).or_else(|| self.heavy.peek(&agent))
     }
 
-    /// Of two that insert for the same agent at once the later one stays, or none.
-    pub(super) fn insert(&self, agent: AgentId, entry: Entry) {
-        // First in, then out: so no agent is ever left in both.
-        if weight_of(&entry) > HEAVY_BYTES {
-            self.heavy.insert(agent, entry);
-            self.light.remove(&agent);
-        } else {
-            self.light.insert(agent, entry);
-            self.heavy.remove(&agent);
+    pub(super) fn insert(&self, agent: AgentId, entry: CachedEntry) {
+        self.remove(agent);
+        if let CachedEntry::Read { profile, .. } = &entry {
+            self.members.add(agent, profile);
         }
-    }
-
-    /// Puts a light entry where there is one.
-    pub(super) fn replace(&self, agent: AgentId, light: Entry) {
-        if let Err((agent, light)) = self.light.replace(agent, light, false)
-            && self.heavy.remove(&agent).is_some()
-        {
-            self.light.insert(agent, light);
-        }
+        let share = if weight_of(&entry) > HEAVY_BYTES { &self.heavy } else { &self.light };
+        share.insert(agent, entry);
     }
 
     pub(super) fn remove(&self, agent: AgentId) {
-        self.light.remove(&agent);
-        self.heavy.remove(&agent);
+        for share in [&self.light, &self.heavy] {
+            if let Some((_, CachedEntry::Read { profile, .. })) = share.remove(&agent) {
+                self.members.remove(agent, &profile);
+            }
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.light.len() + self.heavy.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (AgentId, Entry)> + '_ {
-        self.light.iter().chain(self.heavy.iter())
+    /// The cached members of these organizations.
+    pub(super) fn members<'a>(&self, of: impl Iterator<Item = &'a U256>) -> HashSet<AgentId> {
+        self.members.of(of)
     }
 }
 
@@ -83,8 +104,9 @@ mod tests {
     use alloy::primitives::{Address, U256};
 
     use super::Entries;
+    use crate::chain::cache::CachedEntry;
+    use crate::chain::cache::status::Status;
     use crate::chain::cache::weight::{HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
-    use crate::chain::cache::{Entry, Reading, Source};
     use crate::domain::agent_id::AgentId;
     use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
 
@@ -95,7 +117,7 @@ mod tests {
         AgentId::new(U256::from(agent))
     }
 
-    fn entry(uri_bytes: usize, organizations: usize) -> Entry {
+    fn entry(uri_bytes: usize, organizations: usize) -> CachedEntry {
         let organization = Organization { org_id: U256::ONE, name: "n".repeat(500), verified: true };
         let profile = TrustProfile {
             owner: Address::ZERO,
@@ -105,21 +127,22 @@ mod tests {
             metadata_uri: "u".repeat(uri_bytes),
             organizations: vec![organization; organizations],
         };
-        let reading = Reading { from: Source::Latest, generation: 0, began_micros: 0, ended_micros: 0 };
-        Entry::Read(Arc::new(profile), reading)
+        let status = Status::new();
+        let reading = status.reading(&status.begin::<()>(None, 0), 0);
+        CachedEntry::Read { profile: Arc::new(profile), block: 0, reading }
     }
 
-    fn light() -> Entry {
+    fn light() -> CachedEntry {
         entry(50, 0)
     }
 
     /// As heavy as agents can be.
-    fn heavy() -> Entry {
+    fn heavy() -> CachedEntry {
         entry(16_384, 1_000)
     }
 
     /// How often the agent was there, of once.
-    fn used(entries: &Entries, agent: u64, read: impl FnOnce() -> Entry) -> usize {
+    fn used(entries: &Entries, agent: u64, read: impl FnOnce() -> CachedEntry) -> usize {
         let hit = entries.get(id(agent)).is_some();
         if !hit {
             entries.insert(id(agent), read());
@@ -135,7 +158,7 @@ mod tests {
             let entries = Entries::new();
             (0..IN_USE).for_each(|agent| assert_eq!(used(&entries, agent, light), 0));
             let mut next = 0;
-            for round in 0..5 {
+            for round in 0..3 {
                 for _ in 0..1_000 {
                     next = (next + 1) % heavy_agents;
                     used(&entries, IN_USE + next, || heavy.clone());
@@ -161,23 +184,33 @@ mod tests {
 
     #[test]
     fn an_agent_is_in_one_share_whatever_becomes_of_it() {
-        let dropped = || Entry::Dropped { owner: Address::ZERO, latest_micros: 0 };
         let entries = Entries::new();
         let is_heavy =
             |entries: &Entries| entries.peek(id(1)).is_some_and(|entry| weight_of(&entry) > HEAVY_BYTES);
-        entries.replace(id(1), dropped());
-        assert_eq!(entries.len(), 0, "nothing is put where nothing was");
         for _ in 0..2 {
             entries.insert(id(1), light());
             assert!(entries.len() == 1 && !is_heavy(&entries));
             entries.insert(id(1), heavy());
             assert!(entries.len() == 1 && is_heavy(&entries));
         }
-        entries.replace(id(1), dropped());
+        entries.insert(id(1), Status::new().dropped(&heavy(), Address::ZERO));
         assert!(entries.len() == 1 && !is_heavy(&entries));
-        entries.insert(id(1), heavy());
-        assert_eq!(entries.iter().count(), 1);
         entries.remove(id(1));
         assert_eq!(entries.len(), 0);
+    }
+
+    #[test]
+    fn the_index_holds_the_members_that_are_cached_and_no_others() {
+        let entries = Entries::new();
+        let members = |entries: &Entries| entries.members([U256::ONE].iter()).len();
+        entries.insert(id(1), entry(50, 1));
+        entries.insert(id(2), heavy());
+        entries.insert(id(3), light());
+        assert_eq!(members(&entries), 2);
+        entries.insert(id(1), Status::new().dropped(&entry(50, 1), Address::ZERO));
+        entries.remove(id(2));
+        assert_eq!((members(&entries), entries.members.len()), (0, 0));
+        (0..1_000).for_each(|agent| entries.insert(id(agent), heavy()));
+        assert_eq!(members(&entries), entries.len(), "who is pushed out is no member any more");
     }
 }

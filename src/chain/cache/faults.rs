@@ -1,52 +1,45 @@
-//! Agents whose profiles can't be read by what the chain holds of them: every node fails on them alike, and would at the
-//! next request again. Knows that they can't be read, and for how long that is said without asking; not what is at fault.
+//! Agents whose profiles can't be read because of what the chain holds of them: every node fails on them alike.
 
 use quick_cache::sync::Cache;
 
-use crate::chain::cache::ground::{Ground, Ticket};
 use crate::domain::agent_id::AgentId;
 use crate::ports::chain::ChainFault;
 
 /// How many agents' faults are remembered. Who is pushed out costs a read.
-pub(super) const FAULTS_MAX: usize = 1_024;
+const FAULTS_MAX: usize = 1_024;
 
-/// Faults by agent.
+/// Faults by agent, each for one interval or until a log concerns the agent.
 pub(super) struct Faults {
-    entries: Cache<AgentId, Remembered>,
+    entries: Cache<AgentId, (u64, u64, ChainFault)>,
     serves_micros: u64,
 }
 
-#[derive(Clone)]
-struct Remembered {
-    ticket: Ticket,
-    met_micros: u64,
-    fault: ChainFault,
-}
-
 impl Faults {
-    /// Nobody's. Each is said for so long.
     pub(super) fn new(serves_micros: u64) -> Self {
         Self { entries: Cache::new(FAULTS_MAX), serves_micros }
     }
 
-    /// What the read with this ticket met.
-    pub(super) fn keep(&self, ticket: &Ticket, fault: &ChainFault, now_micros: u64) {
-        let remembered = Remembered { ticket: *ticket, met_micros: now_micros, fault: fault.clone() };
-        self.entries.insert(ticket.agent, remembered);
+    pub(super) fn keep(&self, agent: AgentId, fault: &ChainFault, generation: u64, now_micros: u64) {
+        self.entries.insert(agent, (generation, now_micros, fault.clone()));
     }
 
-    /// What a read would meet, unless it is long ago or something was dropped since that may have been at fault.
-    pub(super) fn get(&self, agent: AgentId, ground: &Ground, now_micros: u64) -> Option<ChainFault> {
-        let Remembered { ticket, met_micros, fault } = self.entries.get(&agent)?;
-        let serves = now_micros.saturating_sub(met_micros) < self.serves_micros && ground.stands(&ticket);
+    /// Why the agent can't be read, if that was found out just now.
+    pub(super) fn get(&self, agent: AgentId, generation: u64, now_micros: u64) -> Option<ChainFault> {
+        let (of, met_micros, fault) = self.entries.get(&agent)?;
+        let serves = now_micros.saturating_sub(met_micros) < self.serves_micros && of == generation;
         if !serves {
             self.entries.remove(&agent);
         }
         serves.then_some(fault)
     }
 
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
+    /// The agent may have changed.
+    pub(super) fn forget(&self, agent: AgentId) {
+        self.entries.remove(&agent);
+    }
+
+    /// Anybody may have changed: an organization has, and whose members can't be read is not known.
+    pub(super) fn clear(&self) {
+        self.entries.clear();
     }
 }

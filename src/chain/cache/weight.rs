@@ -2,7 +2,7 @@
 
 use quick_cache::Weighter;
 
-use crate::chain::cache::Entry;
+use crate::chain::cache::CachedEntry;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{Organization, TrustProfile};
 
@@ -25,32 +25,35 @@ pub(super) const HEAVY_ENTRIES: usize = 32;
 /// What the map, the allocator and the counters of an `Arc` take for one agent, about.
 const OVERHEAD_BYTES: usize = 64;
 
+/// What the index of members takes for one membership, about.
+const MEMBERSHIP_BYTES: usize = 100;
+
 /// No entry weighs less, so that the bound in bytes is one in entries too.
 const ENTRY_BYTES_MIN: u64 = CACHED_BYTES_MAX.div_ceil(ENTRIES_MAX as u64);
 
 #[derive(Clone)]
 pub(super) struct ByBytes;
 
-impl Weighter<AgentId, Entry> for ByBytes {
-    fn weight(&self, _agent: &AgentId, entry: &Entry) -> u64 {
+impl Weighter<AgentId, CachedEntry> for ByBytes {
+    fn weight(&self, _agent: &AgentId, entry: &CachedEntry) -> u64 {
         weight_of(entry)
     }
 }
 
 /// What an entry weighs.
-pub(super) fn weight_of(entry: &Entry) -> u64 {
+pub(super) fn weight_of(entry: &CachedEntry) -> u64 {
     let held = match entry {
-        Entry::Read(profile, _) => profile_bytes(profile),
-        Entry::Dropped { .. } => 0,
+        CachedEntry::Read { profile, .. } => profile_bytes(profile),
+        CachedEntry::Dropped { .. } => 0,
     };
-    let bytes = size_of::<AgentId>() + size_of::<Entry>() + OVERHEAD_BYTES + held;
+    let bytes = size_of::<AgentId>() + size_of::<CachedEntry>() + OVERHEAD_BYTES + held;
     (bytes as u64).max(ENTRY_BYTES_MIN)
 }
 
 fn profile_bytes(profile: &TrustProfile) -> usize {
     let evidence = profile.validation.latest.as_ref().map_or(0, |latest| latest.evidence.capacity());
     let names: usize = profile.organizations.iter().map(|of| of.name.capacity()).sum();
-    let rows = profile.organizations.capacity() * size_of::<Organization>();
+    let rows = profile.organizations.capacity() * (size_of::<Organization>() + MEMBERSHIP_BYTES);
     size_of::<TrustProfile>() + profile.metadata_uri.capacity() + evidence + names + rows
 }
 
@@ -61,10 +64,11 @@ mod tests {
     use alloy::primitives::{Address, U256};
 
     use super::{CACHED_BYTES_MAX, ENTRIES_MAX, weight_of};
-    use crate::chain::cache::{Entry, Reading, Source};
+    use crate::chain::cache::CachedEntry;
+    use crate::chain::cache::status::Status;
     use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
 
-    fn read(uri: usize, organizations: usize) -> Entry {
+    fn read(uri: usize, organizations: usize) -> CachedEntry {
         let organization = Organization { org_id: U256::ONE, name: "n".repeat(100), verified: true };
         let profile = TrustProfile {
             owner: Address::ZERO,
@@ -74,8 +78,9 @@ mod tests {
             metadata_uri: "u".repeat(uri),
             organizations: vec![organization; organizations],
         };
-        let reading = Reading { from: Source::Latest, generation: 0, began_micros: 0, ended_micros: 0 };
-        Entry::Read(Arc::new(profile), reading)
+        let status = Status::new();
+        let reading = status.reading(&status.begin::<()>(None, 0), 0);
+        CachedEntry::Read { profile: Arc::new(profile), block: 0, reading }
     }
 
     #[test]
@@ -88,7 +93,7 @@ mod tests {
     #[test]
     fn what_is_cached_is_bounded_in_agents_too() {
         assert!(
-            CACHED_BYTES_MAX / weight_of(&Entry::Dropped { owner: Address::ZERO, latest_micros: 0 })
+            CACHED_BYTES_MAX / weight_of(&Status::new().dropped(&read(50, 0), Address::ZERO))
                 <= ENTRIES_MAX as u64
         );
     }

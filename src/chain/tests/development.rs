@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::chain::fixture::{Reply, TestNode};
-use crate::chain::reader::Registries;
+use crate::chain::registries::Registries;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::chain::DevChain;
 use crate::dev::fixture::{Identity, deployed, send};
@@ -21,6 +21,7 @@ pub(in crate::chain) struct DevScene {
     pub(in crate::chain) chain: Arc<DevChain>,
     pub(in crate::chain) node: TestNode,
     pub(in crate::chain) registries: Registries,
+    pub(in crate::chain) multicall: Address,
     trick: Arc<Mutex<Trick>>,
 }
 
@@ -34,7 +35,6 @@ impl DevScene {
             reputation: Some(on.reputation),
             validation: Some(on.validation),
             organization: Some(on.organization),
-            multicall: on.multicall,
         };
         let chain = Arc::new(chain);
         let trick: Arc<Mutex<Trick>> = Arc::new(Mutex::new(Box::new(|_| None)));
@@ -45,7 +45,7 @@ impl DevScene {
                 Reply::Http(200, String::from_utf8(answer).unwrap())
             })
         });
-        Self { chain, node: node.await, registries, trick }
+        Self { chain, node: node.await, registries, multicall: on.multicall, trick }
     }
 
     /// Makes the node answer as it is told from now on.

@@ -5,17 +5,21 @@ use super::{MINIMAL, minimal_with, parse, problems, shipped_keys};
 /// For each key: its value in the environment, the same as TOML writes it, and one that is wrong.
 const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("abuse.failures_per_minute", "7", "7", "many"),
+    ("chain.calls_per_second", "9", "9", "0"),
     ("chain.chain_id", "5", "5", "0"),
     ("chain.contracts.identity", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.organization", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.reputation", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.stake_vault", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.validation", ADDRESS, QUOTED_ADDRESS, ""),
+    ("chain.gas_cap", "2000000", "2000000", "5"),
+    ("chain.http_proxy", "http://proxy.example:3128", "\"http://proxy.example:3128\"", "proxy.example"),
     ("chain.max_head_age", "1h", "\"1h\"", "9s"),
     ("chain.max_staleness", "6s", "\"6s\"", "11m"),
     ("chain.multicall", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.poll_interval", "2s", "\"2s\"", "5"),
     ("chain.request_timeout", "4s", "\"4s\"", "6s"),
+    ("chain.reread_after", "2h", "\"2h\"", "59s"),
     (
         "chain.rpc_urls",
         "http://a.example, http://b.example",

@@ -52,6 +52,9 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.chain.request_timeout, Duration::from_secs(2));
     assert_eq!(settings.chain.max_staleness, Duration::from_secs(5));
     assert_eq!(settings.chain.max_head_age, Some(Duration::from_secs(600)));
+    assert_eq!(settings.chain.reread_after, Some(Duration::from_secs(3_600)));
+    assert_eq!(settings.chain.gas_cap, 50_000_000);
+    assert_eq!((settings.chain.calls_per_second, &settings.chain.http_proxy), (None, &None));
     assert!(settings.chain.rpc_headers.is_empty());
     assert_eq!(settings.chain.multicall, address!("cA11bde05977b3631167028862bE2a173976CA11"));
     let contracts = settings.chain.contracts;

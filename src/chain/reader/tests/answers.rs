@@ -1,199 +1,208 @@
-//! What becomes of answers that are well-formed JSON-RPC: absent registries, absurd values, lies in the ABI.
+//! Answers of nodes: which count, what they cost, and what is remembered of them.
 
-use alloy::primitives::{Address, U256};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use alloy::primitives::Address;
 use alloy::sol_types::SolCall;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
-use super::agent;
-use crate::chain::abi::{
-    OrganizationRow, Result3, aggregate3Call, getValidationCall, getValidationReturn, tokenURICall,
-};
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
-    ALL, OWNER, PATIENT, Reply, TestNode, aggregate, bench, cause, hex, not_minted, organizations,
-    reputation, results, returned, reverted, validation, word,
+    ALL, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
-use crate::chain::reader::Registries;
-use crate::domain::profile::{Reputation, TrustProfile, Validation};
-use crate::ports::chain::Chain;
+use crate::chain::pool::ANSWER_BYTES_MAX;
+use crate::chain::registries::standard::tokenURICall;
+use crate::chain::tests::results::{
+    aggregate, aggregate_of, dated, hex, not_minted, results, returned, reverted,
+};
+use crate::ports::chain::{Asker, Chain};
 
-async fn read_on(registries: Registries, results: &Vec<Result3>) -> Result<Option<TrustProfile>, ReadError> {
-    read_raw(registries, aggregate(results)).await
-}
-
-async fn read_raw(registries: Registries, data: Vec<u8>) -> Result<Option<TrustProfile>, ReadError> {
-    let node = TestNode::always(Reply::Result(hex(data))).await;
-    let bench = bench(&[node.url()], registries, PATIENT);
-    let read = bench.reader.profile(agent(1)).await;
-    read.map(|profile| profile.map(|profile| (*profile).clone())).map_err(|fault| cause(&fault).clone())
-}
-
-/// The usual results with one of them replaced.
-fn with(index: usize, result: Result3) -> Vec<Result3> {
-    let mut results = results();
-    results[index] = result;
-    results
+/// Results for an owner's read: the first of a profile's.
+fn good(number: u64) -> Reply {
+    Reply::Result(hex(dated(number, &results())))
 }
 
 #[tokio::test]
-async fn absent_registries_read_as_zero_or_empty_and_are_not_asked() {
-    for (present, expected) in [(false, 3), (true, 6)] {
-        let optional = |address| if present { address } else { None };
-        let registries = Registries {
-            reputation: optional(ALL.reputation),
-            validation: optional(ALL.validation),
-            organization: optional(ALL.organization),
-            ..ALL
-        };
-        let answer: Vec<Result3> = results().into_iter().take(expected).collect();
-        let node = TestNode::always(Reply::Result(hex(aggregate(&answer)))).await;
-        let bench = bench(&[node.url()], registries, PATIENT);
-        let profile = bench.reader.profile(agent(1)).await.unwrap().unwrap();
-        let asked = aggregate3Call::abi_decode(&node.last_call_data()).unwrap();
-        assert_eq!(asked.calls.len(), expected);
-        assert_eq!(profile.reputation == Reputation::default(), !present);
-        assert_eq!(profile.validation == Validation::default(), !present);
-        assert_eq!(profile.organizations.is_empty(), !present);
-    }
-}
-
-#[tokio::test]
-async fn each_absent_registry_leaves_the_others_in_their_places() {
-    let without = |index: usize| {
-        let mut results = results();
-        results.remove(index);
-        results
-    };
-    let read = read_on(Registries { reputation: None, ..ALL }, &without(3)).await.unwrap().unwrap();
-    assert_eq!((read.reputation.feedback_count, read.validation.count, read.organizations.len()), (0, 3, 1));
-    let read = read_on(Registries { validation: None, ..ALL }, &without(4)).await.unwrap().unwrap();
-    assert_eq!((read.reputation.feedback_count, read.validation.count, read.organizations.len()), (2, 0, 1));
-    let read = read_on(Registries { organization: None, ..ALL }, &without(5)).await.unwrap().unwrap();
-    assert_eq!((read.reputation.feedback_count, read.validation.count, read.organizations.len()), (2, 3, 0));
-}
-
-#[tokio::test]
-async fn only_not_minted_and_a_zero_owner_are_nobody() {
-    let zero = returned(Address::ZERO.into_word().to_vec());
-    for nobody in [reverted(not_minted()), zero] {
-        assert_eq!(read_on(ALL, &with(0, nobody)).await, Ok(None));
-    }
-    for (result, error) in [
-        (reverted(Vec::new()), ReadError::Reverted("ownerOf")),
-        (reverted(vec![0xde, 0xad, 0xbe, 0xef]), ReadError::Reverted("ownerOf")),
-        (returned(Vec::new()), ReadError::NoCode("chain.contracts.identity")),
-        (returned(vec![0; 31]), ReadError::Undecodable("ownerOf")),
-        (returned(vec![0xff; 32]), ReadError::Undecodable("ownerOf")),
+async fn whatever_is_no_answer_is_a_fault_and_never_a_missing_agent() {
+    let error = |code, data: Option<Value>| Reply::Error(code, "execution reverted".to_owned(), data);
+    for (kind, reply) in [
+        ("unintelligible", Reply::Http(200, String::new())),
+        ("unintelligible", Reply::Http(200, "[".repeat(100_000))),
+        ("http_status", Reply::Http(302, String::new())),
+        ("http_status", Reply::Http(503, r#"{"jsonrpc":"2.0","id":ID,"result":"0x01"}"#.to_owned())),
+        ("unintelligible", Reply::Result(Value::Null)),
+        ("unintelligible", Reply::Result(json!("0x123"))),
+        ("unintelligible", Reply::Result(json!("0x"))),
+        ("unintelligible", Reply::Result(hex([0; 32]))),
+        ("node_error", error(3, None)),
+        ("node_error", error(3, Some(json!("0x")))),
+        ("unintelligible", error(3, Some(hex(not_minted())))),
+        ("too_long", Reply::Result(json!(format!("0x{}", "0".repeat(ANSWER_BYTES_MAX))))),
     ] {
-        assert_eq!(read_on(ALL, &with(0, result)).await, Err(error));
+        let shown = format!("{reply:.100?}");
+        let is_creation_alone = matches!(&reply, Reply::Error(_, _, Some(data)) if *data != json!("0x"));
+        // Without Multicall3 the data of a revert are an answer.
+        let node = TestNode::answering(move |request| {
+            let is_creation = request["params"][0].get("to").is_none();
+            if is_creation_alone && !is_creation { Reply::Result(json!("0x")) } else { reply.clone() }
+        })
+        .await;
+        let bench = bench(&[node.url()], ALL, PATIENT);
+        let owner = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+        assert_eq!((cause(&owner).kind(), owner.method), (kind, "eth_call"), "{shown}");
+        bench.reader.profile(agent(1)).await.unwrap_err();
+        assert_eq!(bench.reader.cache.len(), 0);
     }
 }
 
 #[tokio::test]
-async fn a_call_that_fails_or_gives_nothing_is_a_fault_whichever_it_is() {
-    let names =
-        ["ownerOf", "tokenURI", "getStake", "getReputation", "getValidation", "getAgentOrganizations"];
-    for (index, name) in names.into_iter().enumerate() {
-        let reverted = read_on(ALL, &with(index, reverted(Vec::new()))).await;
-        assert_eq!(reverted, Err(ReadError::Reverted(name)));
-        let empty = read_on(ALL, &with(index, returned(Vec::new()))).await;
-        assert!(matches!(empty, Err(ReadError::NoCode(_))), "{name}: {empty:?}");
-        let cut = read_on(ALL, &with(index, returned(vec![0xff; 31]))).await;
-        assert_eq!(cut, Err(ReadError::Undecodable(name)));
-    }
-    let empty = read_raw(ALL, Vec::new()).await;
-    assert_eq!(empty, Err(ReadError::NoCode("chain.contracts.identity")), "empty in every way of asking");
-    let undecodable = Err(ReadError::Undecodable("aggregate3"));
-    assert_eq!(read_on(ALL, &results()[..5].to_vec()).await, undecodable, "one result is missing");
-    let whole = aggregate(&results());
-    for length in [1, 31, 32, 64, whole.len() / 2] {
-        assert_eq!(read_raw(ALL, whole[..length].to_vec()).await, undecodable, "{length} bytes");
-    }
+async fn an_answer_without_end_is_cut_off() {
+    let node = TestNode::answering(|_| Reply::Endless).await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    assert_eq!(cause(&fault), &ReadError::TooLong(ANSWER_BYTES_MAX));
+    let (tries, in_sockets) = (3, 16 * 1024 * 1024);
+    assert!(node.bytes_sent() < tries * (ANSWER_BYTES_MAX + in_sockets), "{} bytes", node.bytes_sent());
 }
 
 #[tokio::test]
-async fn counts_beyond_64_bits_are_faults() {
-    let most = U256::from(u64::MAX);
-    let read = read_on(ALL, &with(3, returned(reputation(most)))).await.unwrap().unwrap();
-    assert_eq!(read.reputation.feedback_count, u64::MAX);
-    let beyond = most + U256::from(1);
-    for (index, name, data) in
-        [(3, "getReputation", reputation(beyond)), (4, "getValidation", validation(beyond))]
-    {
-        assert_eq!(read_on(ALL, &with(index, returned(data))).await, Err(ReadError::Undecodable(name)));
+async fn an_answer_of_another_chain_or_of_an_older_block_is_asked_again() {
+    let answers = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&answers);
+    let node = TestNode::answering(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+        0 | 3 | 6 => good(HEAD),
+        1 => good(HEAD - 1),
+        2 => good(HEAD - 900),
+        4 => Reply::Result(hex(aggregate_of(5, HEAD + 1, &results()))),
+        _ => good(HEAD + 1),
+    })
+    .await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    for (read, calls) in [(1, 1), (2, 4), (3, 6), (4, 8)] {
+        assert_eq!(bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(), Some(OWNER));
+        assert_eq!(node.calls("eth_call"), calls, "read {read}");
     }
 }
 
 #[tokio::test]
-async fn a_long_text_is_cut_between_two_characters_and_what_is_cut_is_freed() {
-    let text = format!("a{}", "é".repeat(20_000));
-    let uri = returned(tokenURICall::abi_encode_returns(&text));
-    let read = read_on(ALL, &with(1, uri)).await.unwrap().unwrap();
-    assert_eq!(read.metadata_uri.len(), 16 * 1024 - 1);
-    assert!(text.starts_with(&read.metadata_uri));
-
-    let row = OrganizationRow { orgId: U256::MAX, name: "n".repeat(20_000), verified: false };
-    let read = read_on(ALL, &with(5, returned(organizations(vec![row])))).await.unwrap().unwrap();
-    assert_eq!((read.organizations[0].name.len(), read.organizations[0].org_id), (16 * 1024, U256::MAX));
-    assert_eq!(crate::chain::snapshot::cut(text).capacity(), 16 * 1024 - 1);
+async fn nodes_that_are_behind_are_a_fault_that_says_so_and_not_unminted() {
+    let is_behind = Arc::new(AtomicBool::new(false));
+    let switch = Arc::clone(&is_behind);
+    let node = TestNode::answering(move |_| match switch.load(Ordering::SeqCst) {
+        false => good(HEAD),
+        true => Reply::Result(hex(dated(HEAD - 1, &[reverted(not_minted())]))),
+    })
+    .await;
+    let bench = bench_judging(&[node.url()], Duration::from_secs(600));
+    bench.reader.owner(agent(1), Asker::Stranger).await.unwrap().unwrap();
+    is_behind.store(true, Ordering::SeqCst);
+    let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    assert_eq!(cause(&fault), &ReadError::Behind { number: HEAD - 1, newest: HEAD });
+    let metrics = bench.metrics.render().unwrap();
+    assert!(metrics.contains("kind=\"behind\""), "{metrics}");
 }
 
 #[tokio::test]
-async fn organizations_beyond_the_cap_are_left_out() {
-    let rows =
-        (0..1_001).map(|id| OrganizationRow { orgId: U256::from(id), name: String::new(), verified: false });
-    let read = read_on(ALL, &with(5, returned(organizations(rows.collect())))).await.unwrap().unwrap();
-    assert_eq!(read.organizations.len(), 1_000);
-    assert_eq!(read.organizations.last().unwrap().org_id, U256::from(999));
-}
-
-#[tokio::test]
-async fn a_large_profile_fits_and_one_beyond_the_longest_answer_is_a_fault() {
-    let rows = (0..1_000).map(|id| OrganizationRow {
-        orgId: U256::MAX - U256::from(id),
-        name: "n".repeat(256),
-        verified: true,
-    });
-    let text = "t".repeat(16 * 1024);
+async fn a_large_profile_fits() {
     let mut results = results();
-    results[1] = returned(tokenURICall::abi_encode_returns(&text));
-    let row = getValidationReturn {
-        count: U256::from(1),
-        latestPassed: true,
-        latestEvidence: text.clone(),
-        latestValidator: OWNER,
-    };
-    results[4] = returned(getValidationCall::abi_encode_returns(&row));
-    results[5] = returned(organizations(rows.collect()));
-    let read = read_on(ALL, &results).await.unwrap().unwrap();
-    assert_eq!((read.metadata_uri.len(), read.organizations.len()), (16 * 1024, 1_000));
-    assert!(read.organizations.iter().all(|row| row.name.len() == 256));
-    assert_eq!(read.validation.latest.unwrap().evidence, text);
-
-    results[1] = returned(tokenURICall::abi_encode_returns(&"t".repeat(600_000)));
-    assert!(matches!(read_on(ALL, &results).await, Err(ReadError::TooLong(_))));
-}
-
-/// A quarter of a megabyte that stands for 100 of them: every element of the list is the same long text. The decoder's own limit
-/// would let it pass.
-#[tokio::test]
-async fn a_short_answer_that_unfolds_to_a_long_one_is_a_fault() {
-    let rows = 400_u64;
-    let row_at = 32 * rows;
-    let text_bytes = 256 * 1024;
-    let mut data = [word(32), word(rows)].concat();
-    for _ in 0..rows {
-        data.extend(word(row_at));
-    }
-    data.extend([word(1), word(96), word(1), word(text_bytes)].concat());
-    data.extend(vec![b'a'; usize::try_from(text_bytes).unwrap()]);
-    let read = read_on(ALL, &with(5, returned(data))).await;
-    assert_eq!(read, Err(ReadError::Undecodable("getAgentOrganizations")));
+    results[1] = returned(tokenURICall::abi_encode_returns(&"t".repeat(300_000)));
+    let node = TestNode::answering(move |_| Reply::Result(hex(aggregate(&results)))).await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    assert_eq!(bench.reader.profile(agent(1)).await.unwrap().unwrap().metadata_uri.len(), 16 * 1024);
 }
 
 #[tokio::test]
-async fn a_stake_of_one_word_or_of_three_reads_the_same() {
-    for data in [word(7), [word(7), word(1), word(2)].concat()] {
-        let read = read_on(ALL, &with(2, returned(data))).await.unwrap().unwrap();
-        assert_eq!((read.stake, read.owner), (U256::from(7), OWNER));
+async fn an_agent_that_can_not_be_read_costs_one_call_an_interval_and_others_are_read_beside_it() {
+    let absurd = agent(0xabcd_ef01_0000);
+    let mut stake_reverts = results();
+    stake_reverts[2] = reverted(Vec::new());
+    let mut no_text = results();
+    no_text[1] = returned(vec![0xff; 64]);
+    for (kind, answer) in [("reverted", stake_reverts), ("undecodable", no_text)] {
+        let node = TestNode::answering(move |request| {
+            let is_absurd =
+                request["params"][0]["input"].as_str().is_some_and(|input| input.contains("abcdef01"));
+            if is_absurd { Reply::Result(hex(aggregate(&answer))) } else { good(HEAD) }
+        })
+        .await;
+        let bench = bench(&[node.url()], ALL, PATIENT);
+        for interval in 1..=3 {
+            for _ in 0..100 {
+                let fault = bench.reader.profile(absurd).await.unwrap_err();
+                assert_eq!(cause(&fault).kind(), kind);
+                bench.reader.latest_profile(absurd).await.unwrap_err();
+            }
+            assert_eq!(node.calls("eth_call"), 2 * interval - 1, "{kind}");
+            bench.reader.profile(agent(interval as u64)).await.unwrap().unwrap();
+            bench.clock.advance(LIFETIME);
+        }
     }
+}
+
+#[tokio::test]
+async fn the_errors_of_nodes_are_never_remembered_as_an_agents_fault() {
+    let is_mended = Arc::new(AtomicBool::new(false));
+    let switch = Arc::clone(&is_mended);
+    let node = TestNode::answering(move |_| match switch.load(Ordering::SeqCst) {
+        true => good(HEAD),
+        false => Reply::Error(-32_000, "execution aborted (timeout = 5s)".to_owned(), None),
+    })
+    .await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    bench.reader.profile(agent(1)).await.unwrap_err();
+    is_mended.store(true, Ordering::SeqCst);
+    bench.reader.profile(agent(1)).await.unwrap().unwrap();
+}
+
+/// How many places strangers have.
+const STRANGERS: usize = 32;
+
+#[tokio::test]
+async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouched_for() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (held, is_open) = (Arc::clone(&gate), Arc::new(AtomicBool::new(false)));
+    let opened = Arc::clone(&is_open);
+    let node = TestNode::answering(move |_| {
+        if opened.load(Ordering::SeqCst) {
+            good(HEAD)
+        } else {
+            Reply::Gated(Arc::clone(&held), Box::new(good(HEAD)))
+        }
+    })
+    .await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    let flood: Vec<_> = (0..300)
+        .map(|id| {
+            let reader = Arc::clone(&bench.reader);
+            tokio::spawn(async move { reader.owner(agent(1_000 + id), Asker::Stranger).await })
+        })
+        .collect();
+    while node.calls("eth_call") < STRANGERS {
+        tokio::task::yield_now().await;
+    }
+    is_open.store(true, Ordering::SeqCst);
+    for id in 1..=10 {
+        bench.reader.profile(agent(id)).await.unwrap().unwrap();
+        bench.reader.latest_profile(agent(id)).await.unwrap().unwrap();
+        assert!(
+            bench.reader.was_owned_by(agent(id), OWNER)
+                && !bench.reader.was_owned_by(agent(id), Address::ZERO)
+        );
+        assert_eq!(bench.reader.owner(agent(id), Asker::Vouched).await.unwrap(), Some(OWNER));
+    }
+    assert_eq!(node.calls("eth_call"), STRANGERS + 30, "no more strangers than may be");
+    drop(flood);
+}
+
+#[tokio::test]
+async fn however_many_nodes_hang_a_read_ends_in_time() {
+    let nodes = [TestNode::answering(|_| Reply::Hang).await, TestNode::answering(|_| Reply::Hang).await];
+    let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, Duration::from_millis(50));
+    let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    assert_eq!(cause(&fault), &ReadError::TimedOut(50));
+    assert_eq!(nodes.each_ref().map(|node| node.calls("eth_call")), [3, 3]);
+    assert!(bench.reader.owners.is_idle());
 }

@@ -2,9 +2,9 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use super::agent;
-use crate::chain::fixture::{ALL, PATIENT, Reply, SHORT, TestNode, bench};
+use crate::chain::fixture::{ALL, PATIENT, Reply, TestNode, agent, bench};
 use crate::ports::chain::{Asker, Chain, ChainFault};
 
 const PATH: &str = "/v3/PathKey0123456789/x1";
@@ -43,7 +43,7 @@ async fn no_part_of_a_url_is_in_a_fault() {
         (Reply::Result(serde_json::json!(echo)), PATIENT),
         (Reply::CloseMidway, PATIENT),
         (Reply::Endless, PATIENT),
-        (Reply::Hang, SHORT),
+        (Reply::Hang, Duration::from_millis(50)),
     ];
     let mut nodes = vec![(TestNode::refusing(), PATIENT, "refusing".to_owned())];
     for (reply, request_timeout) in replies {

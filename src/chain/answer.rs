@@ -1,0 +1,222 @@
+//! Answers that prove their age: each read is one call that also returns chain id, number and time of the block it ran
+//! on. Which answers count is decided here, and nowhere by what a node said before. Pure.
+//!
+//! The calls go through Multicall3, or, where there is none, through the init code of a creation that is never sent
+//! (`contracts/Snapshot.sol`). Both return the same.
+
+use std::sync::{Arc, LazyLock};
+
+use alloy::primitives::{Address, Bytes, U256, address};
+use alloy::sol;
+use alloy::sol_types::abi::AbiDecoderConfig;
+use alloy::sol_types::{SolCall, SolValue};
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use crate::chain::fault::ReadError;
+use crate::chain::pool::ANSWER_BYTES_MAX;
+use crate::ports::clock::Clock;
+
+sol! {
+    /// Multicall3.
+    #[derive(Debug)]
+    struct Call3 { address target; bool allowFailure; bytes callData; }
+    #[derive(Debug)]
+    struct Result3 { bool success; bytes returnData; }
+    function aggregate3(Call3[] calls) external payable returns (Result3[] returnData);
+    function getChainId() external view returns (uint256 chainid);
+    function getBlockNumber() external view returns (uint256 blockNumber);
+    function getCurrentBlockTimestamp() external view returns (uint256 timestamp);
+
+    /// Arbitrum's system contract.
+    function arbBlockNumber() external view returns (uint256);
+}
+
+/// Arbitrum's `block.number` is the L1's, so its own is asked for too; elsewhere nothing answers here.
+const ARB_SYS: Address = address!("0x0000000000000000000000000000000000000064");
+
+/// How many results stand before those of the caller's calls.
+const DATES: usize = 4;
+
+const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
+
+/// The compiled form of `contracts/Snapshot.sol`.
+static SNAPSHOT_CODE: LazyLock<Bytes> = LazyLock::new(|| {
+    let artifact = include_str!("../../contracts/artifacts/Snapshot.json");
+    serde_json::from_str(artifact).map(|Artifact { bytecode }| bytecode).unwrap_or_default()
+});
+
+#[derive(Deserialize)]
+struct Artifact {
+    bytecode: Bytes,
+}
+
+/// The block that an answer is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Date {
+    pub(super) number: u64,
+    /// In seconds since 1970.
+    pub(super) timestamp: u64,
+}
+
+/// An answer and its age.
+#[derive(Debug)]
+pub(super) struct Dated<T> {
+    pub(super) chain_id: u64,
+    pub(super) date: Date,
+    pub(super) value: T,
+}
+
+/// The call data for these calls, with those that date the answer in front; to be sent to `multicall`, or as a creation.
+pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>) -> Bytes {
+    let call = |target, data: Vec<u8>| Call3 { target, allowFailure: true, callData: data.into() };
+    let arb_sys = call(ARB_SYS, arbBlockNumberCall {}.abi_encode());
+    let Some(multicall) = multicall else {
+        let calls: Vec<Call3> = std::iter::once(arb_sys).chain(calls).collect();
+        return [SNAPSHOT_CODE.as_ref(), &(calls,).abi_encode_params()].concat().into();
+    };
+    let dates = [
+        call(multicall, getChainIdCall {}.abi_encode()),
+        call(multicall, getBlockNumberCall {}.abi_encode()),
+        call(multicall, getCurrentBlockTimestampCall {}.abi_encode()),
+        arb_sys,
+    ];
+    aggregate3Call { calls: dates.into_iter().chain(calls).collect() }.abi_encode().into()
+}
+
+/// The results of the calls, with their date.
+pub(super) fn read_dated(data: &[u8]) -> Result<Dated<Vec<Result3>>, ReadError> {
+    let undated = || ReadError::Unintelligible("it does not say which block it is about");
+    let results = aggregate3Call::abi_decode_returns_with_config(data, DECODING).map_err(|_| undated())?;
+    let mut results = results.into_iter();
+    let dates: Vec<Option<u64>> = results.by_ref().take(DATES).map(|result| number(&result)).collect();
+    let &[Some(chain_id), Some(number), Some(timestamp), arb_number] = dates.as_slice() else {
+        return Err(undated());
+    };
+    let date = Date { number: arb_number.unwrap_or(number), timestamp };
+    Ok(Dated { chain_id, date, value: results.collect() })
+}
+
+fn number(result: &Result3) -> Option<u64> {
+    let word = result.success.then(|| U256::try_from_be_slice(&result.returnData)).flatten();
+    word.filter(|_| result.returnData.len() == 32)?.try_into().ok()
+}
+
+/// How far above the newest known block an answer may be while that is fresh.
+const LEAP_MAX: u64 = 100_000;
+
+/// The newest block that was accounted for or shown: no older answer counts. Time is an argument.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Floor {
+    newest: Option<Date>,
+    /// When an answer last met it, in microseconds of the monotonic clock.
+    met_micros: u64,
+    /// For how long nothing need meet it before it is void: the chain must have gone back then.
+    void_after_micros: u64,
+    /// How far a block's time may be from ours, in seconds, if that is judged.
+    age_max_secs: Option<u64>,
+}
+
+impl Floor {
+    pub(super) const fn new(void_after_micros: u64, age_max_secs: Option<u64>) -> Self {
+        Self { newest: None, met_micros: 0, void_after_micros, age_max_secs }
+    }
+
+    /// Why an answer about this block does not count, if it does not.
+    pub(super) fn accepts(&self, date: Date, now_micros: u64, unix_secs: u64) -> Result<(), ReadError> {
+        self.accepts_time(date, unix_secs)?;
+        let Date { number, timestamp } = date;
+        let Some(newest) = self.newest.filter(|_| !self.is_void(now_micros)) else { return Ok(()) };
+        // A later time with a lower number is a chain whose blocks count otherwise than its calls say.
+        if number < newest.number && timestamp <= newest.timestamp {
+            return Err(ReadError::Behind { number, newest: newest.number });
+        }
+        if number > newest.number.saturating_add(LEAP_MAX) {
+            return Err(ReadError::MadeUp { number, newest: newest.number });
+        }
+        Ok(())
+    }
+
+    /// Why the block's own time is not plausible, if it is not.
+    fn accepts_time(&self, Date { number, timestamp }: Date, unix_secs: u64) -> Result<(), ReadError> {
+        let (age_secs, ahead_secs) =
+            (unix_secs.saturating_sub(timestamp), timestamp.saturating_sub(unix_secs));
+        if self.age_max_secs.is_some_and(|max| age_secs > max) {
+            return Err(ReadError::OldHead { number, age_secs });
+        }
+        if self.age_max_secs.is_some_and(|max| ahead_secs > max) {
+            return Err(ReadError::Future { number, ahead_secs });
+        }
+        Ok(())
+    }
+
+    /// An answer about this block counted.
+    pub(super) fn met(&mut self, date: Date, now_micros: u64) {
+        self.newest = Some(match self.newest.filter(|_| !self.is_void(now_micros)) {
+            Some(newest) => Date {
+                number: newest.number.max(date.number),
+                timestamp: newest.timestamp.max(date.timestamp),
+            },
+            None => date,
+        });
+        self.met_micros = now_micros;
+    }
+
+    /// The chain was reorganized: this is its head now.
+    pub(super) const fn reset(&mut self, date: Date, now_micros: u64) {
+        self.newest = Some(date);
+        self.met_micros = now_micros;
+    }
+
+    const fn is_void(&self, now_micros: u64) -> bool {
+        now_micros.saturating_sub(self.met_micros) >= self.void_after_micros
+    }
+}
+
+/// The floor that the follower and all reads share.
+pub(super) struct SharedFloor {
+    floor: Mutex<Floor>,
+    clock: Arc<dyn Clock>,
+}
+
+/// The floor when a read began. What became known since was not known to whoever asked.
+pub(super) struct FloorThen<'a> {
+    then: Floor,
+    shared: &'a SharedFloor,
+}
+
+impl SharedFloor {
+    pub(super) fn new(floor: Floor, clock: Arc<dyn Clock>) -> Self {
+        Self { floor: Mutex::new(floor), clock }
+    }
+
+    /// To be called before a read begins.
+    pub(super) fn begin(&self) -> FloorThen<'_> {
+        FloorThen { then: self.floor.lock().clone(), shared: self }
+    }
+
+    /// See [`Floor::met`].
+    pub(super) fn met(&self, date: Date) {
+        self.floor.lock().met(date, self.clock.monotonic_micros());
+    }
+
+    /// See [`Floor::reset`].
+    pub(super) fn reset(&self, date: Date) {
+        self.floor.lock().reset(date, self.clock.monotonic_micros());
+    }
+}
+
+impl FloorThen<'_> {
+    /// See [`Floor::accepts`]. A reorganization meanwhile counts for the answer.
+    pub(super) fn accepts(&self, date: Date) -> Result<(), ReadError> {
+        let clock = &self.shared.clock;
+        let (now, unix_secs) = (clock.monotonic_micros(), clock.unix_seconds());
+        let accepted = self.then.accepts(date, now, unix_secs);
+        if accepted.is_ok() { Ok(()) } else { self.shared.floor.lock().accepts(date, now, unix_secs) }
+    }
+
+    /// Only whether the block's own time is plausible.
+    pub(super) fn accepts_time(&self, date: Date) -> Result<(), ReadError> {
+        self.then.accepts_time(date, self.shared.clock.unix_seconds())
+    }
+}

@@ -1,0 +1,133 @@
+//! When the next poll is due: after the chain's own block time, bounded by `chain.poll_interval` below and by what
+//! `chain.max_staleness` allows above. Pure.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::chain::block::Block;
+
+/// So many blocks tell a chain's pace.
+const BLOCKS: usize = 5;
+
+/// Chains with shorter block times, and those that make blocks on demand, are polled each interval.
+const BLOCK_MILLIS_MIN: u64 = 2_000;
+
+#[derive(Debug)]
+pub(super) struct Pace {
+    interval_millis: u64,
+    /// The longest pause.
+    idle_millis: u64,
+    /// The latest heads: number, time, and how long after that it was seen, in milliseconds.
+    heads: VecDeque<(u64, u64, u64)>,
+}
+
+impl Pace {
+    pub(super) fn new(interval: Duration, max_staleness: Duration) -> Self {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        // A poll has the rest of the time to be answered in.
+        let idle_millis = (millis(max_staleness) * 8 / 10).max(millis(interval));
+        Self { interval_millis: millis(interval), idle_millis, heads: VecDeque::new() }
+    }
+
+    /// A poll was answered with this head.
+    pub(super) fn saw(&mut self, head: &Block, unix_millis: u64) {
+        if self.heads.back().is_some_and(|(number, ..)| *number == head.number) {
+            return;
+        }
+        let made = head.timestamp.saturating_mul(1_000);
+        self.heads.push_back((head.number, made, unix_millis.saturating_sub(made)));
+        if self.heads.len() > BLOCKS {
+            self.heads.pop_front();
+        }
+    }
+
+    /// How long to wait after a poll that was answered.
+    pub(super) fn pause(&self, unix_millis: u64) -> Duration {
+        Duration::from_millis(self.pause_millis(unix_millis).unwrap_or(self.interval_millis))
+    }
+
+    fn pause_millis(&self, unix_millis: u64) -> Option<u64> {
+        let block_millis = self.block_millis()?;
+        let (_, made, _) = self.heads.back()?;
+        // Blocks come that long after their own time at least.
+        let lag = self.heads.iter().map(|(.., lag)| *lag).min()?;
+        let first_due = made + block_millis + lag;
+        if unix_millis >= first_due {
+            let late = (unix_millis - first_due) % block_millis;
+            // It is due; and where it was left out, the next one is.
+            let until_next = block_millis - late;
+            return Some(if late < 2 * self.interval_millis {
+                self.interval_millis
+            } else {
+                self.split(until_next)
+            });
+        }
+        Some(self.split(first_due - unix_millis))
+    }
+
+    /// Equal parts of this time, none of them longer than the longest pause.
+    fn split(&self, millis: u64) -> u64 {
+        let parts = millis.div_ceil(self.idle_millis.max(1)).max(1);
+        millis.div_ceil(parts).max(self.interval_millis)
+    }
+
+    /// The time between two blocks, where it is long and known.
+    fn block_millis(&self) -> Option<u64> {
+        let pairs = self.heads.iter().zip(self.heads.iter().skip(1));
+        let gaps = pairs.map(|((before, earlier, _), (number, later, _))| {
+            later.saturating_sub(*earlier) / number.saturating_sub(*before).max(1)
+        });
+        let shortest = gaps.min()?;
+        (self.heads.len() == BLOCKS && shortest >= BLOCK_MILLIS_MIN.max(self.interval_millis))
+            .then_some(shortest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use alloy::primitives::B256;
+
+    use super::Pace;
+    use crate::chain::block::Block;
+
+    /// How many polls there are in ten minutes of a chain whose blocks are seen some time after they were made, and how
+    /// late a block is seen at most, in milliseconds.
+    fn run(block_secs: u64, interval_millis: u64, delay: impl Fn(u64) -> u64) -> (u64, u64) {
+        let staleness = Duration::from_secs(5).max(Duration::from_millis(2 * interval_millis));
+        let mut pace = Pace::new(Duration::from_millis(interval_millis), staleness);
+        let (begin, end) = (1_000_000_000_u64, 1_000_600_000_u64);
+        let arrives = |number: u64| begin + number * block_secs * 1_000 + delay(number);
+        let (mut now, mut polls, mut seen, mut latest) = (begin, 0, 0, 0);
+        while now < end {
+            polls += 1;
+            let number = (0..).take_while(|number| arrives(*number) <= now).last().unwrap_or(0);
+            if number > seen && now > begin + 120_000 {
+                latest = latest.max(now - arrives(number));
+            }
+            seen = number;
+            let timestamp = (begin + number * block_secs * 1_000) / 1_000;
+            pace.saw(&Block { number, hash: B256::ZERO, parent: B256::ZERO, timestamp }, now);
+            now += u64::try_from(pace.pause(now).as_millis()).unwrap();
+        }
+        (polls, latest)
+    }
+
+    #[test]
+    fn a_chain_of_12_s_is_polled_at_most_25_times_a_minute_and_each_block_is_seen_within_an_interval() {
+        for jitter in [0, 300, 700] {
+            let (polls, latest) = run(12, 1_000, |number| 800 + number * 7_919 % (jitter + 1));
+            assert!(polls <= 250, "{polls} in ten minutes, jitter {jitter}");
+            assert!(latest <= 1_000 + jitter, "{latest} ms late, jitter {jitter}");
+        }
+    }
+
+    #[test]
+    fn a_quick_chain_and_one_that_is_hardly_slower_than_the_interval_are_polled_each_interval() {
+        for (block_secs, interval_millis) in [(1, 1_000), (1, 250), (2, 3_000)] {
+            let (polls, _) = run(block_secs, interval_millis, |_| 100);
+            assert_eq!(polls, 600_000 / interval_millis, "{block_secs}");
+        }
+    }
+}

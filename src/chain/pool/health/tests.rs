@@ -1,0 +1,141 @@
+//! Which node is asked next, with time as an argument.
+
+use std::time::Duration;
+
+use super::{BACKOFF_MICROS_MAX, FAILURES_MAX, Health, Next, PAUSE_MICROS_MAX, Tries};
+use crate::chain::fault::ReadError;
+
+const BROKEN: ReadError = ReadError::HttpStatus(502);
+const SLOW: ReadError = ReadError::TimedOut(1);
+const BEHIND: ReadError = ReadError::Behind { number: 1, newest: 2 };
+
+/// The nodes that one read asks when each try fails with this error, with the time of each try.
+fn asked(health: &mut Health, nodes: usize, error: &ReadError, until: u64) -> Vec<(usize, u64)> {
+    let (mut tries, mut now, mut asked) = (Tries::new(nodes, 7), 1_000_000, Vec::new());
+    while now < until {
+        match health.next(&tries, now) {
+            Next::Ask(node) => {
+                asked.push((node, now));
+                tries.failed(node, error, false, now);
+                if let ReadError::RateLimited(pause) = error {
+                    health.limited(node, *pause, now);
+                }
+            }
+            Next::Wait { until_micros } => now = until_micros,
+            Next::GiveUp(_) => break,
+        }
+    }
+    asked
+}
+
+fn nodes(asked: &[(usize, u64)]) -> Vec<usize> {
+    asked.iter().map(|(node, _)| *node).collect()
+}
+
+fn open(health: &mut Health, node: usize, now: u64) {
+    (0..FAILURES_MAX).for_each(|_| drop(health.failed(node, &BROKEN, now, 1)));
+}
+
+#[test]
+fn a_node_that_is_behind_is_asked_again_then_the_next_until_the_deadline() {
+    let asked = asked(&mut Health::new(2), 2, &BEHIND, 7_000_000);
+    assert_eq!(nodes(&asked[..6]), [0, 0, 1, 1, 0, 0]);
+    assert!(asked.len() > 20, "{}", asked.len());
+    let pauses: Vec<u64> = asked.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+    assert!(pauses.iter().all(|pause| *pause <= BACKOFF_MICROS_MAX * 5 / 4), "{pauses:?}");
+}
+
+#[test]
+fn a_node_that_fails_is_asked_a_few_times_and_one_that_is_slow_fewer() {
+    assert_eq!(nodes(&asked(&mut Health::new(1), 1, &BROKEN, u64::MAX)), [0; 6]);
+    assert_eq!(nodes(&asked(&mut Health::new(1), 1, &SLOW, u64::MAX)), [0; 3]);
+    assert_eq!(nodes(&asked(&mut Health::new(2), 2, &SLOW, u64::MAX)), [0, 0, 1, 1, 0, 1]);
+}
+
+#[test]
+fn a_pause_that_a_node_asks_for_delays_it_and_sends_reads_to_the_next() {
+    let limited = ReadError::RateLimited(Some(Duration::from_secs(2)));
+    let alone = asked(&mut Health::new(1), 1, &limited, 6_000_000);
+    assert!(alone.windows(2).all(|pair| pair[1].1 - pair[0].1 >= 2_000_000), "{alone:?}");
+    let two = asked(&mut Health::new(2), 2, &limited, 2_000_000);
+    assert_eq!(nodes(&two), [0, 1]);
+    let at_once = ReadError::RateLimited(Some(Duration::ZERO));
+    assert!(asked(&mut Health::new(1), 1, &at_once, 2_000_000).len() > 3);
+    let mut health = Health::new(1);
+    health.limited(0, Some(Duration::from_secs(86_400)), 0);
+    let next = health.next(&Tries::new(1, 0), 0);
+    assert_eq!(next, Next::Wait { until_micros: 60_000_000 }, "a minute at most");
+}
+
+#[test]
+fn an_unhealthy_node_is_left_out_until_a_real_call_probes_it_and_has_its_place_again() {
+    let mut health = Health::new(2);
+    open(&mut health, 0, 0);
+    let tries = || Tries::new(2, 0);
+    assert_eq!(health.next(&tries(), 1), Next::Ask(1));
+    assert_eq!(health.next(&tries(), 1_000_000), Next::Ask(0), "the probe");
+    assert_eq!(health.next(&tries(), 1_000_001), Next::Ask(1), "one at a time");
+    health.succeeded(0);
+    assert_eq!(health.next(&tries(), 1_000_002), Next::Ask(0));
+}
+
+#[test]
+fn a_failed_probe_lengthens_the_pause_and_calls_that_were_under_way_do_not() {
+    let mut health = Health::new(1);
+    let due = |health: &mut Health, from: u64| {
+        let mut now = from;
+        while health.next(&Tries::new(1, 0), now) != Next::Ask(0) {
+            now += 10_000;
+        }
+        now - from
+    };
+    let (mut now, mut pauses) = (0, Vec::new());
+    open(&mut health, 0, now);
+    for _ in 0..6 {
+        for _ in 0..100 {
+            health.failed(0, &BROKEN, now, 2);
+        }
+        let pause = due(&mut health, now);
+        pauses.push(pause);
+        now += pause;
+        health.failed(0, &BROKEN, now, 1);
+    }
+    assert!(pauses.is_sorted() && pauses[5] > 2 * pauses[0], "{pauses:?}");
+    assert!(pauses[5] <= PAUSE_MICROS_MAX * 5 / 4, "{pauses:?}");
+}
+
+#[test]
+fn when_all_are_unhealthy_a_read_fails_at_once_and_says_why() {
+    let mut health = Health::new(2);
+    open(&mut health, 0, 0);
+    open(&mut health, 1, 0);
+    let Next::GiveUp(Some((0, cause))) = health.next(&Tries::new(2, 0), 1) else { panic!("asks") };
+    assert_eq!(*cause, BROKEN);
+}
+
+#[test]
+fn an_answer_between_failures_keeps_a_node_healthy() {
+    let mut health = Health::new(1);
+    for _ in 0..10 {
+        (1..FAILURES_MAX).for_each(|_| drop(health.failed(0, &BROKEN, 0, 0)));
+        health.succeeded(0);
+    }
+    assert_eq!(health.next(&Tries::new(1, 0), 0), Next::Ask(0));
+}
+
+#[test]
+fn errors_of_calls_count_against_a_node_only_where_another_one_answered() {
+    for (error, is_suspect) in [
+        (ReadError::Node { code: -32_000, message: String::new() }, true),
+        (SLOW, true),
+        (BEHIND, true),
+        (ReadError::TooLong(1), true),
+        (ReadError::RateLimited(None), false),
+        (BROKEN, false),
+    ] {
+        let mut tries = Tries::new(2, 0);
+        tries.failed(0, &error, false, 0);
+        assert_eq!(tries.suspects(1).count() == 1, is_suspect, "{error}");
+        assert_eq!(tries.suspects(0).count(), 0);
+    }
+}

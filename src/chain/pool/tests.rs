@@ -1,0 +1,165 @@
+//! The pool against nodes over HTTP.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Call, Deadline, Lane, Pool, PoolSettings, Terms};
+use crate::chain::fault::ReadError;
+use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, cause, pool};
+use crate::chain::tests::clock::TestClock;
+use crate::domain::rpc_url::RpcUrl;
+use crate::ports::chain::ChainFault;
+use crate::ports::clock::Clock;
+use crate::telemetry::metrics::Metrics;
+
+fn calls(count: usize) -> Vec<Call> {
+    vec![Call { method: "test", params: json!([]) }; count]
+}
+
+fn pool_of(nodes: &[&TestNode]) -> (Pool, Arc<TestClock>) {
+    let clock = Arc::new(TestClock::new());
+    let urls: Vec<String> = nodes.iter().map(|node| node.url()).collect();
+    (pool(&urls, PATIENT, clock.clone(), &Metrics::new().unwrap()), clock)
+}
+
+async fn ask(pool: &Pool, count: usize) -> Result<Vec<Value>, ChainFault> {
+    let deadline = Deadline::after(pool.clock.monotonic_micros(), PATIENT);
+    let terms = Terms { lane: Lane::Known, deadline, is_simple: false };
+    let calls = calls(count);
+    let read = pool.ask(&terms, &calls, |node, answers| {
+        let results = answers.into_iter().map(|answer| answer.map_err(|error| node.error(&error)));
+        results.map(|result| Ok(serde_json::from_str(result?.get()).unwrap())).collect()
+    });
+    read.await
+}
+
+/// A node that gives these replies one after the other, and then 7.
+async fn node(replies: Vec<Reply>) -> TestNode {
+    let next = AtomicUsize::new(0);
+    TestNode::start(move |_| {
+        replies.get(next.fetch_add(1, Ordering::SeqCst)).cloned().unwrap_or(Reply::Result(json!(7)))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_try_that_fails_is_made_again_whatever_the_failure() {
+    let rpc_error = r#"{"jsonrpc":"2.0","id":ID,"error":{"code":429,"message":"compute units"}}"#;
+    let infura = json!({"rate": {"backoff_seconds": 0.01}});
+    for reply in [
+        Reply::CloseMidway,
+        Reply::RetryAfter(0),
+        Reply::Http(429, "slow down".to_owned()),
+        Reply::Http(200, rpc_error.to_owned()),
+        Reply::Http(429, rpc_error.to_owned()),
+        Reply::Error(-32_005, "limit".to_owned(), Some(infura)),
+        Reply::Error(-32_603, "internal error".to_owned(), None),
+        Reply::Http(502, String::new()),
+        Reply::Http(200, "<html>".to_owned()),
+        Reply::Http(200, r#"{"jsonrpc":"2.0","id":99999,"result":"0x01"}"#.to_owned()),
+    ] {
+        let shown = format!("{reply:?}");
+        let node = node(vec![reply]).await;
+        assert_eq!(ask(&pool_of(&[&node]).0, 1).await.unwrap(), [json!(7)], "{shown}");
+        assert_eq!(node.calls("test"), 2, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn the_next_node_answers_when_the_first_does_not_and_the_first_is_asked_first_again() {
+    let first = node(vec![Reply::Http(502, String::new()); 2]).await;
+    let second = node(Vec::new()).await;
+    let (pool, _) = pool_of(&[&first, &second]);
+    assert_eq!(ask(&pool, 1).await.unwrap(), [json!(7)]);
+    assert_eq!((first.calls("test"), second.calls("test")), (2, 1));
+    ask(&pool, 1).await.unwrap();
+    assert_eq!((first.calls("test"), second.calls("test")), (3, 1));
+}
+
+#[tokio::test]
+async fn a_node_that_refuses_connections_is_unhealthy_at_once_and_costs_nothing_then() {
+    let dead = TestNode::refusing();
+    let (pool, _) = pool_of(&[&dead]);
+    let fault = ask(&pool, 1).await.unwrap_err();
+    assert_eq!((cause(&fault).kind(), &*fault.endpoint), ("connection", &*dead.url()));
+    let fault = ask(&pool, 1).await.unwrap_err();
+    assert_eq!(cause(&fault).kind(), "unhealthy");
+}
+
+#[tokio::test]
+async fn a_batch_is_answered_as_one_and_in_any_order() {
+    let node = TestNode::start(|call| Reply::Result(call["id"].clone())).await;
+    assert_eq!(ask(&pool_of(&[&node]).0, 3).await.unwrap(), [json!(1), json!(2), json!(3)]);
+    assert_eq!(node.calls("test"), 3);
+    let refused = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no batches"}}"#;
+    let node = TestNode::start(move |_| Reply::Http(400, refused.to_owned())).await;
+    let fault = ask(&pool_of(&[&node]).0, 3).await.unwrap_err();
+    assert_eq!(cause(&fault).kind(), "node_error");
+}
+
+#[tokio::test]
+async fn no_more_calls_go_to_a_node_in_a_second_than_are_configured() {
+    let node = node(Vec::new()).await;
+    let clock = Arc::new(TestClock::new());
+    let metrics = Metrics::new().unwrap();
+    drop(pool(&[], PATIENT, clock.clone(), &metrics));
+    let urls = [RpcUrl::parse(&node.url()).unwrap()];
+    let settings = PoolSettings {
+        urls: &urls,
+        headers: &[],
+        request_timeout: PATIENT,
+        calls_per_second: NonZeroU32::new(20),
+        proxy: None,
+        chain_id: None,
+        signature_chain_id: CHAIN_ID,
+    };
+    let pool = Pool::new(&settings, clock.clone(), metrics).unwrap();
+    let begun = clock.monotonic_micros();
+    for _ in 0..30 {
+        ask(&pool, 1).await.unwrap();
+    }
+    // The first twenty are a burst.
+    let passed = Duration::from_micros(clock.monotonic_micros() - begun);
+    assert!(passed >= Duration::from_millis(400), "{passed:?}");
+}
+
+#[tokio::test]
+async fn nodes_are_reached_through_a_proxy_where_one_is_configured() {
+    let proxy = node(Vec::new()).await;
+    let clock = Arc::new(TestClock::new());
+    let metrics = Metrics::new().unwrap();
+    drop(pool(&[], PATIENT, clock.clone(), &metrics));
+    let (urls, proxy_url) =
+        ([RpcUrl::parse("http://node.invalid/").unwrap()], RpcUrl::parse(&proxy.url()).unwrap());
+    let settings = PoolSettings {
+        urls: &urls,
+        headers: &[],
+        request_timeout: PATIENT,
+        calls_per_second: None,
+        proxy: Some(&proxy_url),
+        chain_id: None,
+        signature_chain_id: CHAIN_ID,
+    };
+    let pool = Pool::new(&settings, clock, metrics).unwrap();
+    assert_eq!(ask(&pool, 1).await.unwrap(), [json!(7)]);
+    assert_eq!(proxy.calls("test"), 1);
+}
+
+#[tokio::test]
+async fn whoever_finds_no_place_in_time_gets_a_fault_and_no_node_is_asked() {
+    let node = node(Vec::new()).await;
+    let (pool, clock) = pool_of(&[&node]);
+    let mut held = Vec::new();
+    for _ in 0..super::places::PLACES_MAX {
+        held.push(pool.places.take(Lane::Known).await);
+    }
+    let deadline = Deadline::after(clock.monotonic_micros(), Duration::from_millis(20));
+    let terms = Terms { lane: Lane::Known, deadline, is_simple: false };
+    let fault = pool.ask(&terms, &calls(1), |_, _| Ok(())).await.unwrap_err();
+    assert!(matches!(cause(&fault), ReadError::TimedOut(_)));
+    assert_eq!(node.calls("test"), 0);
+}

@@ -1,0 +1,265 @@
+//! The documented registries: calls, their decoding, events, and the reverts that mean "not minted".
+//!
+//! Only a decoded "not minted" is an absent agent. Empty or undecodable data is a misconfiguration, and a fault.
+
+use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::sol;
+use alloy::sol_types::abi::AbiDecoderConfig;
+use alloy::sol_types::{SolCall, SolError, SolEvent, SolValue};
+
+use crate::chain::answer::{Call3, Result3};
+use crate::chain::fault::ReadError;
+use crate::chain::pool::ANSWER_BYTES_MAX;
+use crate::chain::registries::Registries;
+use crate::domain::agent_id::AgentId;
+use crate::domain::profile::{LatestValidation, Organization, Reputation, TrustProfile, Validation};
+
+sol! {
+    /// Identity registry (ERC-721).
+    function ownerOf(uint256 tokenId) external view returns (address);
+    function tokenURI(uint256 tokenId) external view returns (string);
+
+    /// Stake vault. Only the first word counts.
+    function getStake(uint256 agentId) external view returns (uint256 amount);
+
+    /// Reputation registry.
+    function getReputation(uint256 agentId) external view returns (int256 totalScore, uint256 feedbackCount);
+
+    /// Validation registry.
+    function getValidation(uint256 agentId) external view
+        returns (uint256 count, bool latestPassed, string latestEvidence, address latestValidator);
+
+    /// Organization registry.
+    struct OrganizationRow { uint256 orgId; string name; bool verified; }
+    function getAgentOrganizations(uint256 agentId) external view returns (OrganizationRow[] organizations);
+
+    /// OpenZeppelin 5 (ERC-6093).
+    error ERC721NonexistentToken(uint256 tokenId);
+    /// ERC721A.
+    error OwnerQueryForNonexistentToken();
+    /// Solady.
+    error TokenDoesNotExist();
+    /// Solidity's own `require` with a reason: OpenZeppelin 4, solmate.
+    error Error(string reason);
+}
+
+sol! {
+    event Transfer(address indexed from, address indexed to, uint256 indexed tokenId);
+    event Approval(address indexed owner, address indexed approved, uint256 indexed tokenId);
+    event ApprovalForAll(address indexed owner, address indexed operator, bool approved);
+    /// ERC-4906.
+    event MetadataUpdate(uint256 _tokenId);
+    event Staked(uint256 indexed agentId, address indexed staker, uint256 amount);
+    event Unstaked(uint256 indexed agentId, address indexed staker, uint256 amount);
+    event FeedbackGiven(uint256 indexed agentId, address indexed from, int256 score);
+    event ValidationSubmitted(uint256 indexed agentId, address indexed validator, bool passed);
+    event OrganizationCreated(uint256 indexed orgId, string name);
+    event OrganizationVerified(uint256 indexed orgId, bool verified);
+    event MemberAdded(uint256 indexed orgId, uint256 indexed agentId);
+    event MemberRemoved(uint256 indexed orgId, uint256 indexed agentId);
+}
+
+/// Events that name in their topics whom they concern, with their number of topics, the signature included.
+pub(super) const NAMING: [(B256, usize); 9] = [
+    (Transfer::SIGNATURE_HASH, 4),
+    (Staked::SIGNATURE_HASH, 3),
+    (Unstaked::SIGNATURE_HASH, 3),
+    (FeedbackGiven::SIGNATURE_HASH, 3),
+    (ValidationSubmitted::SIGNATURE_HASH, 3),
+    (OrganizationCreated::SIGNATURE_HASH, 2),
+    (OrganizationVerified::SIGNATURE_HASH, 2),
+    (MemberAdded::SIGNATURE_HASH, 3),
+    (MemberRemoved::SIGNATURE_HASH, 3),
+];
+
+/// The event that names the agent in its data.
+pub(super) const NAMING_IN_DATA: B256 = MetadataUpdate::SIGNATURE_HASH;
+
+/// Events that change no field of a profile. Anybody may cause them for next to nothing.
+pub(super) const HARMLESS: [B256; 2] = [Approval::SIGNATURE_HASH, ApprovalForAll::SIGNATURE_HASH];
+
+/// Reasons of contracts that revert with a text.
+const NOT_MINTED_REASONS: [&str; 4] = [
+    "ERC721: invalid token ID",
+    "ERC721: owner query for nonexistent token",
+    "ERC721: nonexistent token",
+    "NOT_MINTED",
+];
+
+/// The longest text taken from the chain, in bytes; the rest is cut.
+const CHAIN_TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// The most organizations taken from the chain; the rest is left out.
+const ORGANIZATIONS_MAX: usize = 1_000;
+
+/// An organization with a name of 256 bytes, in the ABI.
+const ORGANIZATION_BYTES: usize = 5 * 32 + 256;
+
+/// The envelope, in the ABI and in JSON-RPC.
+const FRAME_BYTES: usize = 4 * 1024;
+
+const _: () = assert!(
+    2 * (ORGANIZATIONS_MAX * ORGANIZATION_BYTES + 2 * CHAIN_TEXT_BYTES_MAX + FRAME_BYTES) <= ANSWER_BYTES_MAX,
+    "a large profile must fit into one answer, in hex"
+);
+
+/// In the ABI a short answer can point to one long text a thousand times. So what is decoded of an answer is bounded too.
+const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
+
+impl Registries {
+    /// The calls for a whole profile.
+    pub(in crate::chain) fn profile_calls(&self, agent: AgentId) -> Vec<Call3> {
+        let id = agent.token_id();
+        let calls = [
+            Some((self.identity, ownerOfCall { tokenId: id }.abi_encode())),
+            Some((self.identity, tokenURICall { tokenId: id }.abi_encode())),
+            Some((self.stake_vault, getStakeCall { agentId: id }.abi_encode())),
+            self.reputation.map(|to| (to, getReputationCall { agentId: id }.abi_encode())),
+            self.validation.map(|to| (to, getValidationCall { agentId: id }.abi_encode())),
+            self.organization.map(|to| (to, getAgentOrganizationsCall { agentId: id }.abi_encode())),
+        ];
+        calls.into_iter().flatten().map(|(to, data)| call(to, data)).collect()
+    }
+
+    /// The profile in the results of [`Self::profile_calls`]; `None` when the agent is not minted.
+    pub(in crate::chain) fn read_profile(
+        &self,
+        agent: AgentId,
+        results: Vec<Result3>,
+    ) -> Result<Option<TrustProfile>, ReadError> {
+        let mut results = results.into_iter();
+        let mut next = || results.next().ok_or(ReadError::Unintelligible("it has too few results"));
+
+        let Some(owner) = read_owner(agent, next()?)? else { return Ok(None) };
+        let metadata_uri = decode::<tokenURICall>("tokenURI", "chain.contracts.identity", next()?)?;
+        let stake = returned("getStake", "chain.contracts.stake_vault", next()?)?;
+        let stake = first_word(&stake).ok_or(ReadError::Undecodable("getStake"))?;
+        Ok(Some(TrustProfile {
+            owner,
+            stake,
+            metadata_uri: cut(metadata_uri),
+            reputation: match self.reputation {
+                Some(_) => reputation(next()?)?,
+                None => Reputation::default(),
+            },
+            validation: match self.validation {
+                Some(_) => validation(next()?)?,
+                None => Validation::default(),
+            },
+            organizations: match self.organization {
+                Some(_) => organizations(next()?)?,
+                None => Vec::new(),
+            },
+        }))
+    }
+
+    /// The call for the owner.
+    pub(in crate::chain) fn owner_calls(&self, agent: AgentId) -> Vec<Call3> {
+        vec![call(self.identity, ownerOfCall { tokenId: agent.token_id() }.abi_encode())]
+    }
+
+    /// The key of the first registry without code, by the results of [`Self::profile_calls`]: a call to an address without
+    /// code succeeds and returns nothing.
+    pub(in crate::chain) fn missing(&self, results: &[Result3]) -> Option<&'static str> {
+        // The second call is the identity registry's too.
+        let by_contract = results.iter().enumerate().filter(|(index, _)| *index != 1);
+        let mut by_contract = self.contracts().zip(by_contract);
+        let missing = by_contract.find(|(_, (_, result))| result.success && result.returnData.is_empty());
+        missing.map(|((key, _), _)| key)
+    }
+}
+
+fn call(target: Address, data: Vec<u8>) -> Call3 {
+    Call3 { target, allowFailure: true, callData: data.into() }
+}
+
+/// The owner in the result of `ownerOf`; `None` when the agent is not minted.
+pub(in crate::chain) fn read_owner(agent: AgentId, result: Result3) -> Result<Option<Address>, ReadError> {
+    let Result3 { success, returnData: data } = result;
+    if !success {
+        return if is_not_minted(agent, &data) { Ok(None) } else { Err(ReadError::Reverted("ownerOf")) };
+    }
+    if data.is_empty() {
+        return Err(ReadError::NoCode("chain.contracts.identity"));
+    }
+    let owner = ownerOfCall::abi_decode_returns_validate(&data);
+    let owner = owner.map_err(|_| ReadError::Undecodable("ownerOf"))?;
+    Ok((owner != Address::ZERO).then_some(owner))
+}
+
+/// True when the revert of `ownerOf` says that this token is not minted. An id in it must be the one that was asked for.
+fn is_not_minted(agent: AgentId, revert_data: &[u8]) -> bool {
+    if let Ok(error) = ERC721NonexistentToken::abi_decode(revert_data) {
+        return error.tokenId == agent.token_id();
+    }
+    let without_id = [OwnerQueryForNonexistentToken::SELECTOR, TokenDoesNotExist::SELECTOR];
+    without_id.iter().any(|selector| selector == revert_data)
+        || Error::abi_decode(revert_data)
+            .is_ok_and(|error| NOT_MINTED_REASONS.contains(&error.reason.as_str()))
+}
+
+fn reputation(result: Result3) -> Result<Reputation, ReadError> {
+    let row = decode::<getReputationCall>("getReputation", "chain.contracts.reputation", result)?;
+    Ok(Reputation { total_score: row.totalScore, feedback_count: count("getReputation", row.feedbackCount)? })
+}
+
+fn validation(result: Result3) -> Result<Validation, ReadError> {
+    let row = decode::<getValidationCall>("getValidation", "chain.contracts.validation", result)?;
+    let count = count("getValidation", row.count)?;
+    let latest = (count > 0).then(|| LatestValidation {
+        passed: row.latestPassed,
+        evidence: cut(row.latestEvidence),
+        validator: row.latestValidator,
+    });
+    Ok(Validation { count, latest })
+}
+
+fn organizations(result: Result3) -> Result<Vec<Organization>, ReadError> {
+    let rows =
+        decode::<getAgentOrganizationsCall>("getAgentOrganizations", "chain.contracts.organization", result)?;
+    let rows = rows.into_iter().take(ORGANIZATIONS_MAX);
+    Ok(rows
+        .map(|row| Organization { org_id: row.orgId, name: cut(row.name), verified: row.verified })
+        .collect())
+}
+
+fn decode<C: SolCall>(
+    name: &'static str,
+    contract: &'static str,
+    result: Result3,
+) -> Result<C::Return, ReadError> {
+    let data = returned(name, contract, result)?;
+    C::abi_decode_returns_with_config(&data, DECODING).map_err(|_| ReadError::Undecodable(name))
+}
+
+fn returned(name: &'static str, contract: &'static str, result: Result3) -> Result<Bytes, ReadError> {
+    match result {
+        Result3 { success: false, .. } => Err(ReadError::Reverted(name)),
+        Result3 { returnData, .. } if returnData.is_empty() => Err(ReadError::NoCode(contract)),
+        Result3 { returnData, .. } => Ok(returnData),
+    }
+}
+
+/// The first word of a return value: a lone uint256 and a tuple that begins with one read the same.
+fn first_word(data: &Bytes) -> Option<U256> {
+    let (word, rest) = data.split_at_checked(32)?;
+    if !rest.len().is_multiple_of(32) {
+        return None;
+    }
+    U256::abi_decode(word).ok()
+}
+
+/// A number of submissions. No honest registry counts beyond 64 bits.
+fn count(name: &'static str, number: U256) -> Result<u64, ReadError> {
+    u64::try_from(number).map_err(|_| ReadError::Undecodable(name))
+}
+
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(CHAIN_TEXT_BYTES_MAX));
+    // The rest must not stay allocated for as long as the profile is cached.
+    text.shrink_to_fit();
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! The promise as a model: all that can happen in small worlds, in every order.
+//!
+//! A world has one agent, whose state has a version, a chain that grows and is reorganized, and two back ends behind one
+//! URL that each have some of it. Tracker, floor and status are the product's own; reads and polls take their answers from
+//! either back end at each step. Checked in every state: nothing is served that is older than what was known when it was
+//! asked for. Each mutant leaves out one rule, and must be found out.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+
+use crate::chain::tests::world::{Action, Mutant, World};
+
+const MUTANTS: [Mutant; 10] = [
+    Mutant::AnyAge,
+    Mutant::OneBlockOlder,
+    Mutant::KeepAfterDrop,
+    Mutant::KeepAcrossRestart,
+    Mutant::LogsWithoutProof,
+    Mutant::NoDrops,
+    Mutant::LatestKeptForGood,
+    Mutant::LessIsARollback,
+    Mutant::OlderThanShown,
+    Mutant::KeepInReorganization,
+];
+
+/// Visits all worlds that begin with this one; the first broken one, with what led to it.
+fn search(first: &World, mutant: Option<Mutant>) -> (usize, Option<(&'static str, Vec<Action>)>) {
+    let (hasher, steps_max) = (RandomState::new(), steps_max());
+    let mut seen = HashSet::from([hasher.hash_one(first)]);
+    let mut waiting = VecDeque::from([(first.clone(), Vec::new())]);
+    while let Some((world, path)) = waiting.pop_front() {
+        for action in world.actions() {
+            let mut next = world.clone();
+            next.step(action, mutant);
+            let is_new = seen.insert(hasher.hash_one(&next));
+            if let Some(why) = next.broken {
+                let path = path.into_iter().chain([action]).collect();
+                return (seen.len(), Some((why, path)));
+            }
+            if is_new && path.len() + 1 < steps_max {
+                waiting.push_back((next, path.iter().copied().chain([action]).collect()));
+            }
+        }
+    }
+    (seen.len(), None)
+}
+
+/// How many actions lead to the farthest worlds, unless `TIERGATE_MODEL_STEPS` says. Each more multiplies time and memory.
+const STEPS: usize = 6;
+
+fn steps_max() -> usize {
+    std::env::var("TIERGATE_MODEL_STEPS").map_or(STEPS, |steps| steps.parse().unwrap())
+}
+
+#[test]
+fn in_no_small_world_anything_is_served_that_is_older_than_what_was_known() {
+    for first in [World::new(), World::warm()] {
+        let (worlds, broken) = search(&first, None);
+        assert!(broken.is_none(), "{broken:#?}");
+        assert!(worlds > 5_000, "{worlds} worlds");
+    }
+}
+
+#[test]
+fn each_rule_that_is_left_out_is_found_out() {
+    for mutant in MUTANTS {
+        let (worlds, broken) = search(&World::warm(), Some(mutant));
+        assert!(broken.is_some(), "{mutant:?} in {worlds} worlds");
+    }
+}

@@ -1,0 +1,230 @@
+//! One URL that stands for several back ends, some of which lag; and a URL that is sick now and then. No answer is wrong,
+//! whatever the back ends say.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use crate::support::agents::{Agent, THRESHOLDS};
+use crate::support::chain::Chain;
+use crate::support::client::Answer;
+use crate::support::harness::{Case, cases};
+use crate::support::metrics::Samples;
+use crate::support::relay::{Balance, Behaviour, Relay};
+use crate::support::service::Service;
+use crate::support::settings::Settings;
+use crate::support::signing::{ALICE, BOB};
+use crate::support::time::{SOON, until, wait_a_moment};
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case<World>] = cases![
+    half_of_the_requests_behind_shows_no_former_owner_and_no_false_404,
+    half_of_the_connections_behind_shows_no_former_owner_and_no_false_404,
+    half_a_minute_behind_shows_no_former_owner_and_no_false_404,
+    two_urls_half_of_each_behind_show_no_former_owner_and_no_false_404,
+    a_first_url_that_is_behind_shows_no_former_owner_and_no_false_404,
+    nine_of_ten_behind_shows_no_former_owner_and_no_false_404,
+    nodes_that_are_all_behind_are_named_in_the_503_the_probe_a_metric_and_the_log,
+    a_url_that_is_sick_now_and_then_answers_999_of_1000_right_and_none_wrong,
+];
+
+/// A chain that makes a block each 250 ms while `body` runs.
+fn with_blocks(chain: &Chain, body: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                chain.mine();
+                wait_a_moment();
+            }
+        });
+        let over = Over(&is_over);
+        body();
+        drop(over);
+    });
+}
+
+/// Ends the blocks, also when a check fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn settings(world: &World, urls: &[SocketAddr]) -> Settings {
+    let urls: Vec<String> = urls.iter().map(|url| format!("http://{url}")).collect();
+    world
+        .settings()
+        .set("chain.rpc_urls", urls)
+        .set("chain.poll_interval", "250ms")
+        .set("chain.max_head_age", "10m")
+        // A busy machine is no loss of touch.
+        .set("chain.max_staleness", "60s")
+        .set("tiers.requests_per_minute", vec![1_000_000; 4])
+        .set("keys.requests_per_hour", 1_000_000)
+}
+
+fn samples(service: &Service) -> Samples {
+    Samples::parse(&service.metrics())
+}
+
+/// Waits until the service has accounted for the chain's head of now.
+fn await_accounted(service: &Service, chain: &Chain) {
+    let head = chain.head();
+    until("the head is accounted for", SOON, || {
+        (samples(service).get("tiergate_follower_block") >= head as f64).then_some(())
+    });
+}
+
+fn restarts(service: &Service) -> f64 {
+    samples(service).sum("tiergate_follower_polls_total", &["result=\"restarted\""])
+}
+
+/// The answer of a request that is asked again while it is 503.
+#[track_caller]
+fn answered(mut ask: impl FnMut() -> Answer) -> Answer {
+    until("it is answered", SOON, || Some(ask()).filter(|answer| answer.status != 503))
+}
+
+/// Mints and transfers, and asks again and again once the change was accounted for. A 503 is no wrong answer.
+fn check(service: &Service, chain: &Chain) {
+    for _ in 0..3 {
+        let id = chain.mint(ALICE, "ipfs://x");
+        chain.stake(id, THRESHOLDS[3]);
+        let alice = Agent::on(chain.contracts.identity, id, ALICE);
+        await_accounted(service, chain);
+        for _ in 0..8 {
+            answered(|| service.verify_signature(&alice.signed())).success(200);
+        }
+        let answer = answered(|| service.generate(&alice.signed())).success(201);
+        let key = answer["apiKey"].as_str().unwrap();
+        let owner = || answered(|| service.verify(key)).success(200)["owner"].clone();
+        assert_eq!(owner(), json!(ALICE.address.to_checksum(None)));
+        chain.transfer(ALICE, BOB, id);
+        await_accounted(service, chain);
+        let bob = Agent::on(chain.contracts.identity, id, BOB);
+        for _ in 0..8 {
+            answered(|| service.verify_signature(&alice.signed())).error(401, "SIGNATURE_INVALID");
+            answered(|| service.rotate(&alice.signed())).error(401, "SIGNATURE_INVALID");
+            answered(|| service.verify_signature(&bob.signed())).success(200);
+            assert_eq!(owner(), json!(BOB.address.to_checksum(None)), "the former owner is shown");
+        }
+    }
+}
+
+fn shows_no_former_owner(world: &World, balances: &[Balance]) {
+    let own = world.another();
+    let chain = own.chain();
+    let relays: Vec<Relay> = balances.iter().map(|_| Relay::new(chain.node)).collect();
+    let urls: Vec<SocketAddr> = relays.iter().map(|relay| relay.address).collect();
+    with_blocks(chain, || {
+        let service = Service::start(settings(&own, &urls));
+        await_accounted(&service, chain);
+        let before = restarts(&service);
+        for (relay, balance) in relays.iter().zip(balances) {
+            relay.behave(Behaviour::Balanced(*balance));
+        }
+        check(&service, chain);
+        assert_eq!(restarts(&service), before, "there was no reorganization");
+    });
+}
+
+const HALF: Balance = Balance { behind_of_ten: 5, lag_blocks: 4, is_sticky: false };
+
+fn half_of_the_requests_behind_shows_no_former_owner_and_no_false_404(world: &World) {
+    shows_no_former_owner(world, &[HALF]);
+}
+
+fn half_of_the_connections_behind_shows_no_former_owner_and_no_false_404(world: &World) {
+    shows_no_former_owner(world, &[Balance { is_sticky: true, ..HALF }]);
+}
+
+fn half_a_minute_behind_shows_no_former_owner_and_no_false_404(world: &World) {
+    shows_no_former_owner(world, &[Balance { lag_blocks: 120, ..HALF }]);
+}
+
+fn two_urls_half_of_each_behind_show_no_former_owner_and_no_false_404(world: &World) {
+    let sticky = Balance { is_sticky: true, lag_blocks: 40, ..HALF };
+    shows_no_former_owner(world, &[HALF, sticky]);
+}
+
+fn a_first_url_that_is_behind_shows_no_former_owner_and_no_false_404(world: &World) {
+    let behind = Balance { behind_of_ten: 10, lag_blocks: 40, is_sticky: false };
+    shows_no_former_owner(world, &[behind, Balance { behind_of_ten: 0, ..behind }]);
+}
+
+fn nine_of_ten_behind_shows_no_former_owner_and_no_false_404(world: &World) {
+    shows_no_former_owner(world, &[Balance { behind_of_ten: 9, ..HALF }]);
+}
+
+fn nodes_that_are_all_behind_are_named_in_the_503_the_probe_a_metric_and_the_log(world: &World) {
+    let own = world.another();
+    let chain = own.chain();
+    let relay = Relay::new(chain.node);
+    with_blocks(chain, || {
+        let settings = settings(&own, &[relay.address]).set("chain.max_staleness", "1s");
+        let service = Service::start(settings);
+        await_accounted(&service, chain);
+        relay.behave(Behaviour::Balanced(Balance { behind_of_ten: 10, lag_blocks: 1_000, is_sticky: false }));
+        let agent = Agent::on(chain.contracts.identity, chain.mint(ALICE, ""), ALICE);
+        service.verify_signature(&agent.signed()).error(503, "RPC_ERROR");
+        until("the probe says so", SOON, || (service.get("/readyz").status == 503).then_some(()));
+        until("the log says so", SOON, || {
+            let log = service.log();
+            let says = |line: &&str| {
+                line.contains("lost touch with the chain") && line.contains("the node is behind")
+            };
+            log.lines().find(says).map(drop)
+        });
+        until("the log says why it is not ready", SOON, || {
+            service.get("/readyz");
+            service.log().contains("not ready: eth_").then_some(())
+        });
+        assert!(samples(&service).sum("tiergate_rpc_errors_total", &["kind=\"behind\""]) > 0.0);
+        relay.behave(Behaviour::Honest);
+        until("it is over", SOON, || (service.get("/readyz").status == 200).then_some(()));
+    });
+}
+
+fn a_url_that_is_sick_now_and_then_answers_999_of_1000_right_and_none_wrong(world: &World) {
+    /// They ask at the same time: calls that hang take time, and no work. Each has an agent, so that no two share a read.
+    const CLIENTS: usize = 16;
+    const ROUNDS: usize = 32;
+    let own = world.another();
+    let relay = Relay::new(own.chain().node);
+    let settings = settings(&own, &[relay.address]).set("chain.request_timeout", "1s");
+    let service = Service::start(settings.set("chain.max_head_age", "0s"));
+    let agents: Vec<(Agent, String)> = std::iter::repeat_with(|| own.agent(4))
+        .take(CLIENTS)
+        .map(|agent| {
+            let key = agent.generate(&service);
+            (agent, key)
+        })
+        .collect();
+    relay.behave(Behaviour::Sick);
+    let unanswered = AtomicUsize::new(0);
+    let count = |answer: Answer, right: u16| {
+        assert!(answer.status == right || answer.status == 503, "{}", answer.text());
+        unanswered.fetch_add(usize::from(answer.status == 503), Ordering::SeqCst);
+    };
+    std::thread::scope(|scope| {
+        for (agent, key) in &agents {
+            let (own, service, count) = (&own, &service, &count);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    match round % 2 {
+                        0 => count(service.verify(key), 200),
+                        _ => count(service.verify_signature(&agent.signed()), 200),
+                    }
+                    let stranger = own.known_agent(agent.id, BOB).signed();
+                    count(service.verify_signature(&stranger), 401);
+                }
+            });
+        }
+    });
+    let (unanswered, asked) = (unanswered.into_inner(), 2 * CLIENTS * ROUNDS);
+    assert!(asked >= 1_000 && unanswered * 1_000 <= asked, "{unanswered} of {asked}");
+}
