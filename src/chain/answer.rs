@@ -59,14 +59,6 @@ pub(super) struct Date {
     pub(super) timestamp: u64,
 }
 
-/// An answer and its age.
-#[derive(Debug)]
-pub(super) struct Dated<T> {
-    pub(super) chain_id: u64,
-    pub(super) date: Date,
-    pub(super) value: T,
-}
-
 /// The call data for these calls, with those that date the answer in front; to be sent to `multicall`, or as a creation.
 pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>) -> Bytes {
     let call = |target, data: Vec<u8>| Call3 { target, allowFailure: true, callData: data.into() };
@@ -84,17 +76,18 @@ pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>) -> Bytes
     aggregate3Call { calls: dates.into_iter().chain(calls).collect() }.abi_encode().into()
 }
 
-/// The results of the calls, with their date.
-pub(super) fn read_dated(data: &[u8]) -> Result<Dated<Vec<Result3>>, ReadError> {
-    let undated = || ReadError::Unintelligible("it does not say which block it is about");
-    let results = aggregate3Call::abi_decode_returns_with_config(data, DECODING).map_err(|_| undated())?;
-    let mut results = results.into_iter();
-    let dates: Vec<Option<u64>> = results.by_ref().take(DATES).map(|result| number(&result)).collect();
-    let &[Some(chain_id), Some(number), Some(timestamp), arb_number] = dates.as_slice() else {
-        return Err(undated());
+/// The chain id, the block and the results of the calls in what they returned.
+pub(super) fn read_dated(data: &[u8]) -> Result<(u64, Date, Vec<Result3>), ReadError> {
+    let undated = ReadError::Unintelligible("it does not say which block it is about");
+    let Ok(mut results) = aggregate3Call::abi_decode_returns_with_config(data, DECODING) else {
+        return Err(undated);
     };
-    let date = Date { number: arb_number.unwrap_or(number), timestamp };
-    Ok(Dated { chain_id, date, value: results.collect() })
+    let values = results.split_off(DATES.min(results.len()));
+    let dates: Vec<Option<u64>> = results.iter().map(number).collect();
+    let &[Some(chain_id), Some(number), Some(timestamp), arb_number] = dates.as_slice() else {
+        return Err(undated);
+    };
+    Ok((chain_id, Date { number: arb_number.unwrap_or(number), timestamp }, values))
 }
 
 fn number(result: &Result3) -> Option<u64> {
@@ -102,16 +95,13 @@ fn number(result: &Result3) -> Option<u64> {
     word.filter(|_| result.returnData.len() == 32)?.try_into().ok()
 }
 
-/// How far above the newest known block an answer may be while that is fresh.
-const LEAP_MAX: u64 = 100_000;
-
 /// The newest block that was accounted for or shown: no older answer counts. Time is an argument.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Floor {
     newest: Option<Date>,
     /// When an answer last met it, in microseconds of the monotonic clock.
     met_micros: u64,
-    /// For how long nothing need meet it before it is void: the chain must have gone back then.
+    /// For how long no answer need meet it before it is void: the chain must have gone back then.
     void_after_micros: u64,
     /// How far a block's time may be from ours, in seconds, if that is judged.
     age_max_secs: Option<u64>,
@@ -126,40 +116,34 @@ impl Floor {
     pub(super) fn accepts(&self, date: Date, now_micros: u64, unix_secs: u64) -> Result<(), ReadError> {
         self.accepts_time(date, unix_secs)?;
         let Date { number, timestamp } = date;
-        let Some(newest) = self.newest.filter(|_| !self.is_void(now_micros)) else { return Ok(()) };
-        // A later time with a lower number is a chain whose blocks count otherwise than its calls say.
-        if number < newest.number && timestamp <= newest.timestamp {
-            return Err(ReadError::Behind { number, newest: newest.number });
+        match self.valid(now_micros) {
+            // A later time with a lower number is a chain whose blocks count otherwise than its calls say.
+            Some(newest) if number < newest.number && timestamp <= newest.timestamp => {
+                Err(ReadError::Behind { number, newest: newest.number })
+            }
+            Some(_) | None => Ok(()),
         }
-        if number > newest.number.saturating_add(LEAP_MAX) {
-            return Err(ReadError::MadeUp { number, newest: newest.number });
-        }
-        Ok(())
     }
 
     /// Why the block's own time is not plausible, if it is not.
-    fn accepts_time(&self, Date { number, timestamp }: Date, unix_secs: u64) -> Result<(), ReadError> {
-        let (age_secs, ahead_secs) =
-            (unix_secs.saturating_sub(timestamp), timestamp.saturating_sub(unix_secs));
-        if self.age_max_secs.is_some_and(|max| age_secs > max) {
-            return Err(ReadError::OldHead { number, age_secs });
+    pub(super) fn accepts_time(
+        &self,
+        Date { number, timestamp }: Date,
+        unix_secs: u64,
+    ) -> Result<(), ReadError> {
+        match self.age_max_secs {
+            Some(max) if unix_secs.abs_diff(timestamp) > max => {
+                Err(ReadError::HeadTime { number, age_secs: unix_secs.wrapping_sub(timestamp).cast_signed() })
+            }
+            Some(_) | None => Ok(()),
         }
-        if self.age_max_secs.is_some_and(|max| ahead_secs > max) {
-            return Err(ReadError::Future { number, ahead_secs });
-        }
-        Ok(())
     }
 
     /// An answer about this block counted.
     pub(super) fn met(&mut self, date: Date, now_micros: u64) {
-        self.newest = Some(match self.newest.filter(|_| !self.is_void(now_micros)) {
-            Some(newest) => Date {
-                number: newest.number.max(date.number),
-                timestamp: newest.timestamp.max(date.timestamp),
-            },
-            None => date,
-        });
-        self.met_micros = now_micros;
+        let newest = self.valid(now_micros).unwrap_or(date);
+        let number = newest.number.max(date.number);
+        self.reset(Date { number, timestamp: newest.timestamp.max(date.timestamp) }, now_micros);
     }
 
     /// The chain was reorganized: this is its head now.
@@ -168,21 +152,16 @@ impl Floor {
         self.met_micros = now_micros;
     }
 
-    const fn is_void(&self, now_micros: u64) -> bool {
-        now_micros.saturating_sub(self.met_micros) >= self.void_after_micros
+    fn valid(&self, now_micros: u64) -> Option<Date> {
+        self.newest.filter(|_| now_micros.saturating_sub(self.met_micros) < self.void_after_micros)
     }
 }
 
-/// The floor that the follower and all reads share.
+/// The floor that the follower and all reads share. A read takes a copy when it begins: what became known since was not
+/// known to whoever asked.
 pub(super) struct SharedFloor {
     floor: Mutex<Floor>,
     clock: Arc<dyn Clock>,
-}
-
-/// The floor when a read began. What became known since was not known to whoever asked.
-pub(super) struct FloorThen<'a> {
-    then: Floor,
-    shared: &'a SharedFloor,
 }
 
 impl SharedFloor {
@@ -190,9 +169,20 @@ impl SharedFloor {
         Self { floor: Mutex::new(floor), clock }
     }
 
-    /// To be called before a read begins.
-    pub(super) fn begin(&self) -> FloorThen<'_> {
-        FloorThen { then: self.floor.lock().clone(), shared: self }
+    /// The floor of a read that begins now.
+    pub(super) fn now(&self) -> Floor {
+        self.floor.lock().clone()
+    }
+
+    /// See [`Floor::accepts`], for a read that began with this floor. A reorganization meanwhile counts for the answer.
+    pub(super) fn accepts(&self, then: &Floor, date: Date) -> Result<(), ReadError> {
+        let (now, unix_secs) = (self.clock.monotonic_micros(), self.clock.unix_seconds());
+        then.accepts(date, now, unix_secs).or_else(|_| self.now().accepts(date, now, unix_secs))
+    }
+
+    /// See [`Floor::accepts_time`].
+    pub(super) fn accepts_time(&self, date: Date) -> Result<(), ReadError> {
+        self.now().accepts_time(date, self.clock.unix_seconds())
     }
 
     /// See [`Floor::met`].
@@ -203,20 +193,5 @@ impl SharedFloor {
     /// See [`Floor::reset`].
     pub(super) fn reset(&self, date: Date) {
         self.floor.lock().reset(date, self.clock.monotonic_micros());
-    }
-}
-
-impl FloorThen<'_> {
-    /// See [`Floor::accepts`]. A reorganization meanwhile counts for the answer.
-    pub(super) fn accepts(&self, date: Date) -> Result<(), ReadError> {
-        let clock = &self.shared.clock;
-        let (now, unix_secs) = (clock.monotonic_micros(), clock.unix_seconds());
-        let accepted = self.then.accepts(date, now, unix_secs);
-        if accepted.is_ok() { Ok(()) } else { self.shared.floor.lock().accepts(date, now, unix_secs) }
-    }
-
-    /// Only whether the block's own time is plausible.
-    pub(super) fn accepts_time(&self, date: Date) -> Result<(), ReadError> {
-        self.then.accepts_time(date, self.shared.clock.unix_seconds())
     }
 }

@@ -61,6 +61,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::{Batches, CALLS_MAX, KEYS_MAX};
+    use crate::chain::tests::clock::until;
 
     #[tokio::test]
     async fn a_crowd_of_keys_is_read_by_few_calls_and_each_gets_its_own_value() {
@@ -82,9 +83,7 @@ mod tests {
                 })
             })
             .collect();
-        while calls.load(Ordering::SeqCst) < CALLS_MAX {
-            tokio::task::yield_now().await;
-        }
+        until(|| calls.load(Ordering::SeqCst) >= CALLS_MAX).await;
         gate.add_permits(1_000);
         for member in crowd {
             member.await.unwrap();
@@ -101,9 +100,7 @@ mod tests {
                 tokio::spawn(async move { batches.get(key, |_| std::future::pending()).await })
             })
             .collect();
-        while batches.calls.available_permits() > 0 {
-            tokio::task::yield_now().await;
-        }
+        until(|| batches.calls.available_permits() == 0).await;
         let waiting = tokio::spawn({
             let batches = batches.clone();
             async move { batches.get(9, |keys| async move { keys }).await }

@@ -85,6 +85,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::Coalesced;
+    use crate::chain::tests::clock::until;
 
     #[tokio::test]
     async fn a_crowd_is_served_by_two_reads_and_nobody_by_one_that_began_before_it_asked() {
@@ -115,9 +116,7 @@ mod tests {
                 })
             })
             .collect();
-        while Arc::strong_count(reads.under_way.lock().get(&1).unwrap()) < 1_002 {
-            tokio::task::yield_now().await;
-        }
+        until(|| Arc::strong_count(reads.under_way.lock().get(&1).unwrap()) == 1_002).await;
         gate.notify_one();
 
         assert_eq!(first.await.unwrap(), 0);
@@ -135,16 +134,12 @@ mod tests {
             let reads = reads.clone();
             async move { reads.get(1, std::future::pending).await }
         });
-        while reads.under_way.lock().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        until(|| !reads.under_way.lock().is_empty()).await;
         let waiting = tokio::spawn({
             let reads = reads.clone();
             async move { reads.get(1, || async { 7 }).await }
         });
-        while Arc::strong_count(reads.under_way.lock().get(&1).unwrap()) < 3 {
-            tokio::task::yield_now().await;
-        }
+        until(|| Arc::strong_count(reads.under_way.lock().get(&1).unwrap()) == 3).await;
         hung.abort();
         assert_eq!(waiting.await.unwrap(), 7);
         assert!(hung.await.is_err());

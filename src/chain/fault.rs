@@ -66,29 +66,15 @@ pub enum ReadError {
         /// The newest block that was accounted for or shown.
         newest: u64,
     },
-    /// The answer's block is further ahead than a chain can grow.
-    #[error("the node claims to be at block {number}, impossibly far above block {newest}")]
-    MadeUp {
+    /// The block's own time is too far from our clock: its node or chain stands still, or one of the clocks is wrong.
+    #[error(
+        "the time of the node's latest block {number} is {age_secs} s ago, more than chain.max_head_age admits"
+    )]
+    HeadTime {
         /// The answer's block.
         number: u64,
-        /// The newest block that was accounted for or shown.
-        newest: u64,
-    },
-    /// The answer's block is too old by its own time: the node, or its chain, stands still.
-    #[error("the node's latest block {number} is {age_secs} s old, more than chain.max_head_age admits")]
-    OldHead {
-        /// The answer's block.
-        number: u64,
-        /// Its age by its own time, in seconds.
-        age_secs: u64,
-    },
-    /// The answer's block is of the future by its own time: that time, or our clock, is wrong.
-    #[error("the node's latest block {number} is {ahead_secs} s in the future")]
-    Future {
-        /// The answer's block.
-        number: u64,
-        /// How far ahead of our clock it is, in seconds.
-        ahead_secs: u64,
+        /// Its age by its own time, in seconds; negative in the future.
+        age_secs: i64,
     },
 }
 
@@ -112,9 +98,7 @@ impl ReadError {
             Self::WrongChain { .. } => "wrong_chain",
             Self::ChainsDiffer(_) => "chains_differ",
             Self::Behind { .. } => "behind",
-            Self::MadeUp { .. } => "made_up_head",
-            Self::OldHead { .. } => "old_head",
-            Self::Future { .. } => "future_head",
+            Self::HeadTime { .. } => "head_time",
         }
     }
 

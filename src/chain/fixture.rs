@@ -14,7 +14,7 @@ use crate::chain::fault::ReadError;
 use crate::chain::pool::{Pool, PoolSettings};
 use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
 use crate::chain::registries::Registries;
-use crate::chain::tests::clock::TestClock;
+use crate::chain::tests::clock::{TestClock, Work};
 use crate::domain::agent_id::AgentId;
 use crate::domain::rpc_url::RpcUrl;
 use crate::ports::chain::ChainFault;
@@ -89,12 +89,15 @@ impl TestNode {
         let authority = listener.local_addr().unwrap().to_string();
         let (seen, sent) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
         let (script, noted, counted) = (Arc::new(script), Arc::clone(&seen), Arc::clone(&sent));
+        let work = Work::of_this_test();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (script, noted, counted) = (script.clone(), noted.clone(), counted.clone());
+                let work = Arc::clone(&work);
                 tokio::spawn(async move {
                     let mut stream = stream;
                     let request = read_request(&mut stream).await?;
+                    let working = work.begin();
                     let reply = match &request {
                         Value::Array(calls) => {
                             noted.lock().extend(calls.iter().cloned());
@@ -105,7 +108,13 @@ impl TestNode {
                             script(call)
                         }
                     };
-                    write_reply(&mut stream, &request["id"], reply, &counted).await
+                    if matches!(reply, Reply::Hang) {
+                        drop(working);
+                        return std::future::pending().await;
+                    }
+                    let written = write_reply(&mut stream, &request["id"], reply, &counted).await;
+                    drop(working);
+                    written
                 });
             }
         });
@@ -231,7 +240,7 @@ async fn write_reply(
             let head = format!("HTTP/1.1 429 Status\r\nretry-after: {secs}\r\ncontent-length: 0\r\n\r\n");
             return stream.write_all(head.as_bytes()).await;
         }
-        Reply::Hang | Reply::Gated(..) => std::future::pending().await,
+        Reply::Hang | Reply::Gated(..) => return Ok(()),
         Reply::Endless => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"result\":\"0x").await?;
             loop {

@@ -1,24 +1,25 @@
 //! The chain port: cached profiles, coalesced reads, owners at the latest block.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
 use async_trait::async_trait;
 
-use crate::chain::answer::{Date, Floor, SharedFloor};
+use crate::chain::answer::{Floor, SharedFloor};
 use crate::chain::batch::Batches;
 pub use crate::chain::cache::Lifetimes;
-use crate::chain::cache::ProfileCache;
+use crate::chain::cache::{ProfileCache, micros};
 use crate::chain::coalesce::Coalesced;
 use crate::chain::contract_check::ContractCheck;
 use crate::chain::fault::ReadError;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
-use crate::chain::pool::{Lane, Pool};
+use crate::chain::pool::{Pool, READ_TIME_MAX};
 use crate::chain::registries::Registries;
 use crate::chain::registries::standard::read_owner;
-use crate::chain::source::{At, READ_TIME_MAX, Source};
+use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::{Asker, Chain, ChainFault};
@@ -26,6 +27,9 @@ use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
 type Read<T> = Result<Option<T>, ChainFault>;
+
+/// A profile, with the number of the block that it was read at.
+type ReadAt = Result<(u64, Option<Arc<TrustProfile>>), ChainFault>;
 
 /// How the registries are read.
 #[derive(Debug, Clone, Copy)]
@@ -49,19 +53,15 @@ pub struct ChainReader {
     contracts: Arc<ContractCheck>,
     cache: Arc<ProfileCache>,
     status: Arc<FollowerStatus>,
-    batches: Batches<(AgentId, B256), Result<(Date, Option<TrustProfile>), ChainFault>>,
+    batches: Batches<(AgentId, B256), ReadAt>,
     profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
     latest_profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
     /// Strangers apart: nobody who is vouched for waits for a read that waits among strangers.
     owners: Coalesced<(AgentId, Asker), Read<Address>>,
     clock: Arc<dyn Clock>,
-    metrics: Metrics,
     hits: prometheus::IntCounter,
     misses: prometheus::IntCounter,
 }
-
-/// How much later a read is given up from without: a read that ends by itself says more.
-const MARGIN: Duration = Duration::from_millis(50);
 
 impl ChainReader {
     /// Reads these registries through these nodes. Until a [`Follower`] of it follows the chain, every profile serves for
@@ -70,23 +70,21 @@ impl ChainReader {
     pub fn new(pool: Arc<Pool>, settings: ReaderSettings, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
         let ReaderSettings { registries, multicall, gas_cap, max_head_age, lifetimes } = settings;
         let void_after = lifetimes.max_staleness.max(max_head_age.unwrap_or_default());
-        let void_after = u64::try_from(void_after.as_micros()).unwrap_or(u64::MAX);
-        let floor = Floor::new(void_after, max_head_age.map(|age| age.as_secs()));
+        let floor = Floor::new(micros(void_after), max_head_age.map(|age| age.as_secs()));
         let floor = Arc::new(SharedFloor::new(floor, Arc::clone(&clock)));
-        let source = Arc::new(Source::new(pool, floor, (multicall, gas_cap), Arc::clone(&clock)));
-        let contracts = ContractCheck::new(Arc::clone(&source), registries, Arc::clone(&clock));
+        let source = Source { pool, floor, multicall, lacks_multicall: AtomicBool::new(false), gas_cap };
+        let source = Arc::new(source);
         Self {
             settings,
-            contracts: Arc::new(contracts),
+            contracts: Arc::new(ContractCheck::new(Arc::clone(&source), registries)),
             source,
             cache: Arc::new(ProfileCache::new(lifetimes)),
-            status: Arc::new(FollowerStatus::new(lifetimes.max_staleness)),
+            status: Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics)),
             batches: Batches::new(),
             profiles: Coalesced::new(),
             latest_profiles: Coalesced::new(),
             owners: Coalesced::new(),
             clock,
-            metrics: metrics.clone(),
             hits: metrics.profile_cache.with_label_values(&["hit"]),
             misses: metrics.profile_cache.with_label_values(&["miss"]),
         }
@@ -96,17 +94,13 @@ impl ChainReader {
     #[must_use]
     pub fn follower(&self) -> Follower {
         Follower {
-            pool: Arc::clone(&self.source.pool),
-            floor: Arc::clone(&self.source.floor),
+            source: Arc::clone(&self.source),
             cache: Arc::clone(&self.cache),
             status: Arc::clone(&self.status),
             contracts: Arc::clone(&self.contracts),
-            registries: self.settings.registries.contracts().map(|(_, address)| address).collect(),
-            organizations: self.settings.registries.organization,
-            poll_interval: self.settings.lifetimes.poll_interval,
-            max_staleness: self.settings.lifetimes.max_staleness,
+            registries: self.settings.registries,
+            lifetimes: self.settings.lifetimes,
             clock: Arc::clone(&self.clock),
-            metrics: self.metrics.clone(),
         }
     }
 
@@ -116,111 +110,86 @@ impl ChainReader {
         self.cache.len()
     }
 
-    async fn in_time<T>(&self, read: impl Future<Output = Read<T>>) -> Read<T> {
-        let read = tokio::time::timeout(READ_TIME_MAX + MARGIN, read).await;
-        read.unwrap_or_else(|_| Err(self.out_of_time()))
-    }
-
     fn now(&self) -> u64 {
         self.clock.monotonic_micros()
-    }
-
-    fn cached(&self, agent: AgentId) -> Option<Arc<TrustProfile>> {
-        self.cache.get(agent, self.now())
-    }
-
-    /// The agent's profile, or why it can't be read, if that is known without a read.
-    fn known(&self, agent: AgentId) -> Option<Read<Arc<TrustProfile>>> {
-        let known = self.cached(agent).map(|profile| Ok(Some(profile)));
-        known.or_else(|| self.cache.fault(agent, self.now()).map(Err))
     }
 
     /// A profile at the followed block if that may be, and else at the latest.
     async fn read_due(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
         let began = self.now();
         let ticket = self.cache.begin(agent, began);
-        let Some(block) = ticket.pinned else { return self.read_latest(agent, |_| true).await };
-        let read = self.batches.get((agent, block.hash), |wanted| self.read_pinned(wanted)).await;
-        match read {
+        let Some(block) = ticket.pinned else { return self.read_latest(agent).await };
+        match self.batches.get((agent, block.hash), |wanted| self.read_pinned(wanted)).await {
             Some(Ok((_, Some(profile)))) => {
-                let profile = Arc::new(profile);
                 self.cache.keep(agent, &ticket, (&profile, block.number), began);
                 Ok(Some(profile))
             }
             Some(Err(fault)) if lies_in_the_agent(&fault) => {
-                self.cache.keep_fault(agent, &fault, self.now());
+                self.cache.keep_fault(agent, &ticket, &fault, self.now());
                 Err(fault)
             }
             // "Not minted" is never older than the question; and nodes may not read the state of a block by its hash.
-            Some(Ok((_, None)) | Err(_)) | None => self.read_latest(agent, |_| true).await,
+            Some(Ok((_, None)) | Err(_)) | None => self.read_latest(agent).await,
         }
     }
 
     /// Profiles at followed blocks: those of one block in one call. Where that fails each is read by itself.
-    async fn read_pinned(
-        &self,
-        wanted: Vec<(AgentId, B256)>,
-    ) -> Vec<Result<(Date, Option<TrustProfile>), ChainFault>> {
-        let registries = self.settings.registries;
+    async fn read_pinned(&self, wanted: Vec<(AgentId, B256)>) -> Vec<ReadAt> {
         if let [(_, block), _, ..] = wanted.as_slice()
             && wanted.iter().all(|(_, other)| other == block)
         {
-            let calls: Vec<_> =
-                wanted.iter().flat_map(|(agent, _)| registries.profile_calls(*agent)).collect();
-            let calls_each = calls.len() / wanted.len();
-            let decode = |results: Vec<_>| {
-                let mut results = results.into_iter();
-                let agents = wanted.iter().map(|(agent, _)| {
-                    registries.read_profile(*agent, results.by_ref().take(calls_each).collect())
-                });
-                agents.collect::<Result<Vec<_>, ReadError>>()
-            };
-            let terms = self.source.terms(Lane::Known);
-            if let Ok((date, profiles)) = self.source.read(&terms, At::Block(*block), &calls, decode).await {
-                return profiles.into_iter().map(|profile| Ok((date, profile))).collect();
+            let agents: Vec<AgentId> = wanted.iter().map(|(agent, _)| *agent).collect();
+            if let Ok((number, profiles)) = self.read(&agents, At::Block(*block)).await {
+                return profiles.into_iter().map(|profile| Ok((number, profile))).collect();
             }
         }
         let mut read = Vec::new();
         for (agent, block) in wanted {
-            read.push(self.read(agent, At::Block(block)).await);
+            read.push(self.read_one(agent, At::Block(block)).await);
         }
         read
     }
 
-    async fn read(&self, agent: AgentId, at: At) -> Result<(Date, Option<TrustProfile>), ChainFault> {
-        let registries = self.settings.registries;
-        let terms = self.source.terms(Lane::Known);
-        let decode = |results| registries.read_profile(agent, results);
-        self.source.read(&terms, at, &registries.profile_calls(agent), decode).await
+    async fn read_one(&self, agent: AgentId, at: At) -> ReadAt {
+        let (number, mut profiles) = self.read(&[agent], at).await?;
+        Ok((number, profiles.pop().flatten()))
     }
 
-    /// A profile at the latest block, kept if `is_news`.
-    async fn read_latest(
+    /// The profiles of these agents in one call, with the number of the block.
+    async fn read(
         &self,
-        agent: AgentId,
-        is_news: impl FnOnce(&TrustProfile) -> bool,
-    ) -> Read<Arc<TrustProfile>> {
+        agents: &[AgentId],
+        at: At,
+    ) -> Result<(u64, Vec<Option<Arc<TrustProfile>>>), ChainFault> {
+        let registries = self.settings.registries;
+        let calls: Vec<_> = agents.iter().flat_map(|agent| registries.profile_calls(*agent)).collect();
+        let decode = |results: Vec<_>| {
+            let mut results = results.into_iter();
+            let profiles = agents.iter().map(|agent| registries.read_profile(*agent, &mut results));
+            profiles.map(|profile| Ok(profile?.map(Arc::new))).collect()
+        };
+        let (date, profiles) = self.source.read(Asker::Vouched, at, &calls, decode).await?;
+        Ok((date.number, profiles))
+    }
+
+    /// A profile at the latest block. A cached one that says the same and serves for longer stays.
+    async fn read_latest(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
         let began = self.now();
         let ticket = self.cache.begin_latest();
-        match self.read(agent, At::Latest).await {
-            Ok((date, Some(profile))) => {
-                let profile = Arc::new(profile);
-                if is_news(&profile) {
-                    self.cache.keep(agent, &ticket, (&profile, date.number), began);
+        let read = self.read_one(agent, At::Latest).await;
+        match &read {
+            Ok((number, Some(profile))) => {
+                if self.cache.get(agent, self.now()).is_none_or(|cached| cached != *profile) {
+                    self.cache.keep(agent, &ticket, (profile, *number), began);
                 }
-                Ok(Some(profile))
             }
-            Ok((_, None)) => {
-                self.cache.forget(agent);
-                Ok(None)
+            Ok((_, None)) => self.cache.forget(agent),
+            Err(fault) if lies_in_the_agent(fault) => {
+                self.cache.keep_fault(agent, &ticket, fault, self.now())
             }
-            Err(fault) => {
-                if lies_in_the_agent(&fault) {
-                    self.cache.keep_fault(agent, &fault, self.now());
-                }
-                Err(fault)
-            }
+            Err(_) => {}
         }
+        read.map(|(_, profile)| profile)
     }
 }
 
@@ -232,48 +201,42 @@ fn lies_in_the_agent(fault: &ChainFault) -> bool {
 #[async_trait]
 impl Chain for ChainReader {
     async fn profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        if let Some(profile) = self.cached(agent) {
+        if let Some(profile) = self.cache.get(agent, self.now()) {
             self.hits.inc();
             return Ok(Some(profile));
         }
         self.misses.inc();
         // Whoever waited for another's read finds its result in the cache.
         let read = || async {
-            match self.known(agent) {
-                Some(known) => known,
-                None => self.read_due(agent).await,
+            match (self.cache.get(agent, self.now()), self.cache.fault(agent, self.now())) {
+                (Some(profile), _) => Ok(Some(profile)),
+                (None, Some(fault)) => Err(fault),
+                (None, None) => self.read_due(agent).await,
             }
         };
-        self.in_time(self.profiles.get(agent, read)).await
+        self.profiles.get(agent, read).await
     }
 
     async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
         let read = || async {
-            if let Some(fault) = self.cache.fault(agent, self.now()) {
-                return Err(fault);
+            match self.cache.fault(agent, self.now()) {
+                Some(fault) => Err(fault),
+                None => self.read_latest(agent).await,
             }
-            // A cached profile that says the same and serves for longer stays.
-            let is_news = |latest: &TrustProfile| self.cached(agent).is_none_or(|cached| *cached != *latest);
-            self.read_latest(agent, is_news).await
         };
-        self.in_time(self.latest_profiles.get(agent, read)).await
+        self.latest_profiles.get(agent, read).await
     }
 
     async fn owner(&self, agent: AgentId, asker: Asker) -> Read<Address> {
-        let lane = match asker {
-            Asker::Vouched => Lane::Known,
-            Asker::Stranger => Lane::Stranger,
-        };
         let read = || async move {
             let calls = self.settings.registries.owner_calls(agent);
-            let decode = |results: Vec<_>| {
-                let result = results.into_iter().next();
-                read_owner(agent, result.ok_or(ReadError::Unintelligible("it has too few results"))?)
-            };
-            let read = self.source.read(&self.source.terms(lane), At::Latest, &calls, decode).await;
+            let decode = |results: Vec<_>| read_owner(agent, &mut results.into_iter());
+            let read = self.source.read(asker, At::Latest, &calls, decode).await;
             read.map(|(_, owner)| owner)
         };
-        self.in_time(self.owners.get((agent, asker), read)).await
+        // Whoever waits for another's read has no more time for that.
+        let owner = self.owners.get((agent, asker), read);
+        tokio::time::timeout(READ_TIME_MAX, owner).await.unwrap_or_else(|_| Err(self.out_of_time()))
     }
 
     fn was_owned_by(&self, agent: AgentId, address: Address) -> bool {
@@ -281,20 +244,19 @@ impl Chain for ChainReader {
     }
 
     fn out_of_time(&self) -> ChainFault {
-        self.source.pool.out_of_time(READ_TIME_MAX)
+        self.source.pool.out_of_time()
     }
 
     /// Costs no call while the follower is answered.
     async fn probe(&self) -> Result<(), ChainFault> {
-        self.contracts.result().await?;
+        self.contracts.look().await?;
         if self.status.is_answered(self.now()) {
             return Ok(());
         }
         if let Some(behind) = self.status.behind() {
             return Err(behind);
         }
-        let terms = self.source.terms(Lane::Known);
-        self.source.read(&terms, At::Latest, &[], |_| Ok(())).await.map(drop)
+        self.source.read(Asker::Vouched, At::Latest, &[], |_| Ok(())).await.map(drop)
     }
 
     fn lacks_logs(&self) -> bool {

@@ -1,5 +1,7 @@
-//! What may be kept of a node's words: they are cut, made printable, and freed of whatever might be part of a URL,
-//! because providers put keys into URLs and headers, and nodes and gateways like to quote them.
+//! Texts of nodes as they may be shown: cut, printable, and without anything that might be part of a URL or header.
+//! Providers put keys there, and nodes and gateways quote them.
+
+use std::collections::BTreeSet;
 
 use url::Url;
 use url::form_urlencoded;
@@ -17,69 +19,38 @@ const PART_INSIDE_WORDS_BYTES_MIN: usize = 4;
 const LEFT_OUT: &str = "…";
 
 /// The parts of one node's URL, and of what is sent with calls to it, that nobody may see, in lower case.
-pub(super) struct Secrets(Vec<String>);
+pub(super) struct Secrets(BTreeSet<String>);
 
 impl Secrets {
-    /// The parts of user info, path and query, as they are written and decoded.
-    pub(super) fn of(url: &Url) -> Self {
-        let written = [Some(url.username()), url.password(), url.query()].into_iter().flatten();
-        let written = written.chain(url.path_segments().into_iter().flatten());
-        let written: Vec<&str> = written.flat_map(|part| part.split(['&', '='])).collect();
-        let decoded = written.iter().flat_map(|part| {
-            form_urlencoded::parse(part.as_bytes()).map(|(name, _)| name.into_owned()).collect::<Vec<_>>()
-        });
-        let parts: Vec<String> = decoded.chain(written.iter().map(|part| (*part).to_owned())).collect();
-        Self(Vec::new()).and(&parts)
-    }
-
-    /// These texts too, word by word.
-    pub(super) fn and(mut self, texts: &[impl AsRef<str>]) -> Self {
-        let words = texts.iter().flat_map(|text| text.as_ref().split_whitespace());
-        let words = words.filter(|word| word.contains(char::is_alphanumeric));
-        self.0.extend(words.map(str::to_lowercase));
-        self.0.sort();
-        self.0.dedup();
-        self
+    /// The parts of user info, path and query, as they are written and decoded, and the words of these texts.
+    pub(super) fn of(url: &Url, texts: impl Iterator<Item = String>) -> Self {
+        let written =
+            [url.username(), url.password().unwrap_or_default(), url.path(), url.query().unwrap_or_default()];
+        let parts = written.iter().flat_map(|part| part.split(['/', '&', '=']));
+        let decoded = parts.clone().flat_map(|part| form_urlencoded::parse(part.as_bytes()));
+        let all = parts.map(str::to_owned).chain(decoded.map(|(name, _)| name.into_owned())).chain(texts);
+        let words: Vec<String> =
+            all.flat_map(|text| text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>()).collect();
+        Self(words.into_iter().filter(|word| word.contains(char::is_alphanumeric)).collect())
     }
 
     /// The text without what may be secret.
     pub(super) fn strip(&self, text: &str) -> String {
-        let words = text.split_whitespace().map(|word| if self.may_show(word) { word } else { LEFT_OUT });
-        let mut kept = String::new();
-        let mut last = "";
-        for word in words.filter(|word| {
-            let repeated = *word == LEFT_OUT && last == LEFT_OUT;
-            last = word;
-            !repeated
-        }) {
-            if kept.chars().count() >= TEXT_CHARS_MAX {
-                break;
-            }
-            if !kept.is_empty() {
-                kept.push(' ');
-            }
-            kept.push_str(word);
-        }
-        kept.chars().take(TEXT_CHARS_MAX).flat_map(char::escape_debug).collect()
+        let mut words: Vec<_> =
+            text.split_whitespace().map(|word| if self.may_show(word) { word } else { LEFT_OUT }).collect();
+        words.dedup_by(|next, last| *next == LEFT_OUT && *last == LEFT_OUT);
+        words.join(" ").chars().take(TEXT_CHARS_MAX).flat_map(char::escape_debug).collect()
     }
 
     fn may_show(&self, word: &str) -> bool {
-        if word.len() > 4 * WORD_CHARS_MAX || word.chars().count() > WORD_CHARS_MAX {
-            return false;
-        }
-        if word.contains(['/', '\\', '?', '&', '=', '@', '%']) {
-            return false;
-        }
         let word = word.to_lowercase();
-        let is_a_piece =
-            |part: &String| word.split(|char: char| !char.is_alphanumeric()).any(|piece| piece == part);
-        !self.0.iter().any(|part| {
-            if part.len() < PART_INSIDE_WORDS_BYTES_MIN {
-                is_a_piece(part)
-            } else {
-                word.contains(part.as_str())
-            }
-        })
+        let has_piece =
+            |part: &str| word.split(|char: char| !char.is_alphanumeric()).any(|piece| piece == part);
+        word.chars().take(WORD_CHARS_MAX + 1).count() <= WORD_CHARS_MAX
+            && !word.contains(['/', '\\', '?', '&', '=', '@', '%'])
+            && !self.0.iter().any(|part| {
+                if part.len() < PART_INSIDE_WORDS_BYTES_MIN { has_piece(part) } else { word.contains(part) }
+            })
     }
 }
 
@@ -91,7 +62,7 @@ mod tests {
     use super::{LEFT_OUT, Secrets, TEXT_CHARS_MAX};
 
     fn strip(url: &str, text: &str) -> String {
-        Secrets::of(&Url::parse(url).unwrap()).strip(text)
+        Secrets::of(&Url::parse(url).unwrap(), std::iter::empty()).strip(text)
     }
 
     #[test]
@@ -118,7 +89,8 @@ mod tests {
     #[test]
     fn what_is_sent_in_headers_is_not_left_either() {
         let url = Url::parse("https://node.example/").unwrap();
-        let secrets = Secrets::of(&url).and(&["Bearer tok.EN-1", "k3y"]);
+        let sent = ["Bearer tok.EN-1", "k3y"].map(str::to_owned);
+        let secrets = Secrets::of(&url, sent.into_iter());
         for text in ["bad key k3y", "tok.en-1 is over", "header was:'Bearer tok.EN-1'", "x=k3y", "KEY:K3Y"] {
             let shown = secrets.strip(text).to_lowercase();
             assert!(!shown.contains("k3y") && !shown.contains("tok.en-1"), "{shown}");
@@ -154,7 +126,7 @@ mod tests {
         fn a_key_in_the_path_is_never_left(
             key in "[A-Za-z0-9_-]{4,40}", before in any::<String>(), after in any::<String>()
         ) {
-            let secrets = Secrets::of(&Url::parse(&format!("https://node.example/{key}")).unwrap());
+            let secrets = Secrets::of(&Url::parse(&format!("https://node.example/{key}")).unwrap(), std::iter::empty());
             let others = (before.to_lowercase() + &after.to_lowercase()).contains(&key.to_lowercase());
             let shown = secrets.strip(&format!("{before}{key}{after}"));
             prop_assert!(others || !shown.contains(&key), "{}", shown);

@@ -2,21 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use alloy::primitives::{Address, B256, Bytes};
-use alloy::rpc::json_rpc::ErrorPayload;
 use serde_json::{Value, json};
 
-use crate::chain::answer::{Call3, Date, Dated, Result3, SharedFloor, dated_call, read_dated};
+use crate::chain::answer::{Call3, Date, Result3, SharedFloor, dated_call, read_dated};
 use crate::chain::fault::ReadError;
-use crate::chain::pool::{Call, Deadline, Lane, Node, NodeAnswer, Pool, Terms};
-use crate::ports::chain::ChainFault;
-use crate::ports::clock::Clock;
-
-/// How long one read may take, however many nodes are tried and whoever else it waits for. The pipeline holds the reads
-/// of one request together to the same.
-pub(super) const READ_TIME_MAX: Duration = Duration::from_secs(6);
+use crate::chain::pool::{Answers, Call, Pool, Terms};
+use crate::ports::chain::{Asker, ChainFault};
 
 /// The state that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,29 +24,14 @@ pub(super) enum At {
 pub(super) struct Source {
     pub(super) pool: Arc<Pool>,
     pub(super) floor: Arc<SharedFloor>,
-    multicall: Address,
+    pub(super) multicall: Address,
     /// There is no Multicall3 at its address.
-    lacks_multicall: AtomicBool,
-    gas_cap: u64,
-    clock: Arc<dyn Clock>,
+    pub(super) lacks_multicall: AtomicBool,
+    /// The most gas that one call may burn.
+    pub(super) gas_cap: u64,
 }
 
 impl Source {
-    pub(super) fn new(
-        pool: Arc<Pool>,
-        floor: Arc<SharedFloor>,
-        (multicall, gas_cap): (Address, u64),
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self { pool, floor, multicall, lacks_multicall: AtomicBool::new(false), gas_cap, clock }
-    }
-
-    /// The terms of a read that begins now.
-    pub(super) fn terms(&self, lane: Lane) -> Terms {
-        let deadline = Deadline::after(self.clock.monotonic_micros(), READ_TIME_MAX);
-        Terms { lane, deadline, is_simple: false }
-    }
-
     /// The results of these calls, as `decode` understands them, with the block that they are about.
     ///
     /// # Errors
@@ -61,57 +39,59 @@ impl Source {
     /// When no answer counted before the deadline; or that of `decode`, which is about the chain and not about a node.
     pub(super) async fn read<T>(
         &self,
-        terms: &Terms,
+        asker: Asker,
         at: At,
         calls: &[Call3],
-        decode: impl Fn(Vec<Result3>) -> Result<T, ReadError>,
+        decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<(Date, T), ChainFault> {
         let chain = self.pool.chain_id().await?;
+        let terms = self.pool.terms(asker);
+        let mut answer = None;
         if !self.lacks_multicall.load(Ordering::Relaxed) {
-            let read = self.try_read(terms, at, (calls, Some(self.multicall)), (chain, &decode)).await?;
-            if let Some(read) = read {
-                return read;
-            }
+            answer = self.ask(&terms, at, (calls, Some(self.multicall)), chain).await?;
         }
-        let read = self.try_read(terms, at, (calls, None), (chain, &decode)).await?;
-        if !self.lacks_multicall.swap(true, Ordering::Relaxed) {
-            tracing::info!("there is no contract at chain.multicall: profiles are read without it");
-        }
-        read.unwrap_or_else(|| Err(self.pool.unintelligible()))
-    }
-
-    /// Inside is `None` where there is no Multicall3.
-    async fn try_read<T>(
-        &self,
-        terms: &Terms,
-        at: At,
-        (calls, multicall): (&[Call3], Option<Address>),
-        (chain, decode): (u64, &impl Fn(Vec<Result3>) -> Result<T, ReadError>),
-    ) -> Result<Option<Result<(Date, T), ChainFault>>, ChainFault> {
-        let request = [self.request(at, calls, multicall)];
-        let floor = self.floor.begin();
-        let read = |node: &Node, answers: Vec<NodeAnswer>| {
-            let answer = answers.into_iter().next();
-            let Some(data) = returned(node, answer, multicall.is_none())? else { return Ok(None) };
-            let Dated { chain_id, date, value } = read_dated(&data)?;
-            if chain_id != chain {
-                return Err(ReadError::WrongChain { reported: chain_id, chain });
+        let (endpoint, date, results) = match answer {
+            Some(answer) => answer,
+            None => {
+                let answer = self.ask(&terms, at, (calls, None), chain).await?;
+                if !self.lacks_multicall.swap(true, Ordering::Relaxed) {
+                    tracing::info!("there is no contract at chain.multicall: profiles are read without it");
+                }
+                answer.ok_or_else(|| self.pool.out_of_time())?
             }
-            match at {
-                At::Latest => floor.accepts(date)?,
-                At::Block(_) => {}
-            }
-            // What the registries say of an agent is true of the chain, whatever it is.
-            Ok(Some((date, decode(value), Arc::clone(node.endpoint()))))
-        };
-        let Some((date, value, endpoint)) = self.pool.ask(terms, &request, read).await? else {
-            return Ok(None);
         };
         if at == At::Latest {
             self.floor.met(date);
         }
         let fault = |error| ChainFault { endpoint, method: "eth_call", cause: Arc::new(error) };
-        Ok(Some(value.map(|value| (date, value)).map_err(fault)))
+        decode(results).map(|value| (date, value)).map_err(fault)
+    }
+
+    /// The node that gave the answer that counts, its block and results. `None` where there is no Multicall3.
+    async fn ask(
+        &self,
+        terms: &Terms,
+        at: At,
+        (calls, multicall): (&[Call3], Option<Address>),
+        chain: u64,
+    ) -> Result<Option<(Arc<str>, Date, Vec<Result3>)>, ChainFault> {
+        let request = [self.request(at, calls, multicall)];
+        let floor = self.floor.now();
+        let read = |answers: &mut Answers<'_>| {
+            let data = returned(answers, multicall.is_none())?;
+            if data.is_empty() && multicall.is_some() {
+                return Ok(None);
+            }
+            let (reported, date, results) = read_dated(&data)?;
+            if reported != chain {
+                return Err(ReadError::WrongChain { reported, chain });
+            }
+            if at == At::Latest {
+                self.floor.accepts(&floor, date)?;
+            }
+            Ok(Some((answers.endpoint(), date, results)))
+        };
+        self.pool.ask(terms, &request, read).await
     }
 
     fn request(&self, at: At, calls: &[Call3], multicall: Option<Address>) -> Call {
@@ -128,21 +108,15 @@ impl Source {
     }
 }
 
-/// The data that a call returned. A creation reverts with what is longer than a contract's code may be. `None` where there
-/// is no contract.
-fn returned(node: &Node, answer: Option<NodeAnswer>, is_creation: bool) -> Result<Option<Bytes>, ReadError> {
-    const UNINTELLIGIBLE: ReadError = ReadError::Unintelligible("its result is not what was asked for");
-    let data: Bytes = match answer.ok_or(UNINTELLIGIBLE)? {
-        Ok(result) => serde_json::from_str(result.get()).map_err(|_| UNINTELLIGIBLE)?,
-        Err(error) => match revert_data(&error) {
-            Some(data) if is_creation => data,
-            Some(_) | None => return Err(node.error(&error)),
-        },
-    };
-    if data.is_empty() && !is_creation { Ok(None) } else { Ok(Some(data)) }
-}
-
-/// The data of a revert. Nodes do not agree on its place.
-fn revert_data(error: &ErrorPayload) -> Option<Bytes> {
-    error.as_revert_data().or_else(|| error.try_data_as::<Bytes>()?.ok())
+/// The data that a call returned. A creation reverts with what is longer than a contract's code may be.
+fn returned(answers: &mut Answers<'_>, is_creation: bool) -> Result<Bytes, ReadError> {
+    match answers.next_answer()? {
+        Ok(result) => serde_json::from_str(result.get())
+            .map_err(|_| ReadError::Unintelligible("its result is not what was asked for")),
+        Err(error) => {
+            // Nodes do not agree on the place of the data.
+            let data = error.as_revert_data().or_else(|| error.try_data_as::<Bytes>()?.ok());
+            data.filter(|_| is_creation).ok_or_else(|| answers.error(&error))
+        }
+    }
 }

@@ -1,57 +1,66 @@
 //! What is cached, by agent, within bounds of memory, and the index of members beside it.
 //!
-//! Whoever fills a profile with long texts and many organizations makes one that weighs as much as a thousand others. Such
-//! profiles have a small share of their own, and push out nobody but each other.
+//! A profile with long texts and many organizations weighs as much as a thousand others. Such profiles have a small share of
+//! their own, and push out none but each other.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::RandomState;
 use std::sync::Arc;
 
 use alloy::primitives::U256;
+use parking_lot::Mutex;
 use quick_cache::Lifecycle;
 use quick_cache::sync::Cache;
 
 use crate::chain::cache::CachedEntry;
-use crate::chain::cache::members::Members;
 use crate::chain::cache::weight::{
     ByBytes, CACHED_BYTES_MAX, ENTRIES_MAX, HEAVY_BYTES, HEAVY_BYTES_MAX, HEAVY_ENTRIES, weight_of,
 };
 use crate::domain::agent_id::AgentId;
 
-type Share = Cache<AgentId, CachedEntry, ByBytes, RandomState, Evictions>;
+type Share = Cache<AgentId, CachedEntry, ByBytes, RandomState, Members>;
 
 /// Entries by agent, each in one of the two shares. Changes of one agent must not happen at once.
 pub(super) struct Entries {
     light: Share,
     heavy: Share,
-    members: Arc<Members>,
+    members: Members,
 }
 
-/// Takes an evicted agent out of the index.
-#[derive(Clone)]
-struct Evictions(Arc<Members>);
+/// Which cached agents belong to an organization: what the cached profiles list, and no more.
+#[derive(Clone, Default)]
+struct Members(Arc<Mutex<BTreeSet<(U256, AgentId)>>>);
 
-impl Lifecycle<AgentId, CachedEntry> for Evictions {
+impl Members {
+    fn change(&self, agent: AgentId, entry: &CachedEntry, is_cached: bool) {
+        let CachedEntry::Read { profile, .. } = entry else { return };
+        if profile.organizations.is_empty() {
+            return;
+        }
+        let memberships = profile.organizations.iter().map(|of| (of.org_id, agent));
+        let mut members = self.0.lock();
+        if is_cached {
+            members.extend(memberships);
+        } else {
+            memberships.for_each(|membership| _ = members.remove(&membership));
+        }
+    }
+}
+
+impl Lifecycle<AgentId, CachedEntry> for Members {
     type RequestState = ();
 
     fn on_evict(&self, _state: &mut (), agent: AgentId, entry: CachedEntry) {
-        if let CachedEntry::Read { profile, .. } = entry {
-            self.0.remove(agent, &profile);
-        }
+        self.change(agent, &entry, false);
     }
 }
 
 impl Entries {
     pub(super) fn new() -> Self {
-        let members = Arc::new(Members::default());
-        let share = |items, bytes| {
-            Cache::with(items, bytes, ByBytes, RandomState::new(), Evictions(Arc::clone(&members)))
-        };
-        Self {
-            light: share(ENTRIES_MAX, CACHED_BYTES_MAX),
-            heavy: share(HEAVY_ENTRIES, HEAVY_BYTES_MAX),
-            members,
-        }
+        let members = Members::default();
+        let share = |items, bytes| Cache::with(items, bytes, ByBytes, RandomState::new(), members.clone());
+        let (light, heavy) = (share(ENTRIES_MAX, CACHED_BYTES_MAX), share(HEAVY_ENTRIES, HEAVY_BYTES_MAX));
+        Self { light, heavy, members }
     }
 
     pub(super) fn get(&self, agent: AgentId) -> Option<CachedEntry> {
@@ -65,17 +74,15 @@ impl Entries {
 
     pub(super) fn insert(&self, agent: AgentId, entry: CachedEntry) {
         self.remove(agent);
-        if let CachedEntry::Read { profile, .. } = &entry {
-            self.members.add(agent, profile);
-        }
+        self.members.change(agent, &entry, true);
         let share = if weight_of(&entry) > HEAVY_BYTES { &self.heavy } else { &self.light };
         share.insert(agent, entry);
     }
 
     pub(super) fn remove(&self, agent: AgentId) {
         for share in [&self.light, &self.heavy] {
-            if let Some((_, CachedEntry::Read { profile, .. })) = share.remove(&agent) {
-                self.members.remove(agent, &profile);
+            if let Some((_, entry)) = share.remove(&agent) {
+                self.members.change(agent, &entry, false);
             }
         }
     }
@@ -84,9 +91,11 @@ impl Entries {
         self.light.len() + self.heavy.len()
     }
 
-    /// The cached members of these organizations.
-    pub(super) fn members<'a>(&self, of: impl Iterator<Item = &'a U256>) -> HashSet<AgentId> {
-        self.members.of(of)
+    /// The cached members of these organizations, each with the number that stands beside its organization.
+    pub(super) fn members(&self, of: &HashMap<U256, u64>) -> Vec<(AgentId, u64)> {
+        let members = self.members.0.lock();
+        let all = |id: U256| (id, AgentId::new(U256::ZERO))..=(id, AgentId::new(U256::MAX));
+        of.iter().flat_map(|(id, at)| members.range(all(*id)).map(|(_, agent)| (*agent, *at))).collect()
     }
 }
 
@@ -105,13 +114,14 @@ mod tests {
 
     use super::Entries;
     use crate::chain::cache::CachedEntry;
-    use crate::chain::cache::status::Status;
     use crate::chain::cache::weight::{HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
     use crate::domain::agent_id::AgentId;
     use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
 
     /// How many agents others use.
     const IN_USE: u64 = 1_000;
+
+    const DROPPED: CachedEntry = CachedEntry::Dropped { owner: Address::ZERO, floor: 1, epoch: 0 };
 
     fn id(agent: u64) -> AgentId {
         AgentId::new(U256::from(agent))
@@ -127,9 +137,13 @@ mod tests {
             metadata_uri: "u".repeat(uri_bytes),
             organizations: vec![organization; organizations],
         };
-        let status = Status::new();
-        let reading = status.reading(&status.begin::<()>(None, 0), 0);
-        CachedEntry::Read { profile: Arc::new(profile), block: 0, reading }
+        CachedEntry::Read {
+            profile: Arc::new(profile),
+            block: 0,
+            is_pinned: false,
+            epoch: 0,
+            began_micros: 0,
+        }
     }
 
     fn light() -> CachedEntry {
@@ -193,7 +207,7 @@ mod tests {
             entries.insert(id(1), heavy());
             assert!(entries.len() == 1 && is_heavy(&entries));
         }
-        entries.insert(id(1), Status::new().dropped(&heavy(), Address::ZERO));
+        entries.insert(id(1), DROPPED);
         assert!(entries.len() == 1 && !is_heavy(&entries));
         entries.remove(id(1));
         assert_eq!(entries.len(), 0);
@@ -202,14 +216,14 @@ mod tests {
     #[test]
     fn the_index_holds_the_members_that_are_cached_and_no_others() {
         let entries = Entries::new();
-        let members = |entries: &Entries| entries.members([U256::ONE].iter()).len();
+        let members = |entries: &Entries| entries.members(&[(U256::ONE, 1)].into()).len();
         entries.insert(id(1), entry(50, 1));
         entries.insert(id(2), heavy());
         entries.insert(id(3), light());
         assert_eq!(members(&entries), 2);
-        entries.insert(id(1), Status::new().dropped(&entry(50, 1), Address::ZERO));
+        entries.insert(id(1), DROPPED);
         entries.remove(id(2));
-        assert_eq!((members(&entries), entries.members.len()), (0, 0));
+        assert_eq!((members(&entries), entries.members.0.lock().len()), (0, 0));
         (0..1_000).for_each(|agent| entries.insert(id(agent), heavy()));
         assert_eq!(members(&entries), entries.len(), "who is pushed out is no member any more");
     }

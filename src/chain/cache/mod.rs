@@ -4,26 +4,27 @@
 //! at a time; hits take no lock of ours.
 
 mod entries;
-mod faults;
-mod members;
 pub(super) mod status;
 mod weight;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::Address;
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use quick_cache::sync::Cache;
 
 use crate::chain::block::Block;
 use crate::chain::cache::entries::Entries;
-use crate::chain::cache::faults::Faults;
 use crate::chain::cache::status::{Entry, Serving, Status, Ticket};
 use crate::chain::registries::logs::Drops;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
 use crate::ports::chain::ChainFault;
+
+/// How many agents are remembered whose profiles can't be read. Who is pushed out costs a read.
+const FAULTS_MAX: usize = 1_024;
 
 /// For how long profiles serve.
 #[derive(Debug, Clone, Copy)]
@@ -41,39 +42,48 @@ type CachedEntry = Entry<Arc<TrustProfile>>;
 /// Profiles by agent.
 pub(super) struct ProfileCache {
     entries: Entries,
-    faults: Faults,
+    /// Why agents can't be read because of what the chain holds of them; until when that serves.
+    faults: Cache<AgentId, (Ticket, u64, ChainFault)>,
     status: Mutex<Status>,
+    /// The status as hits see it.
+    published: ArcSwap<Status>,
     serving: Serving,
     staleness_micros: u64,
-    /// What a hit needs of the status.
-    generation: AtomicU64,
-    in_touch_until: AtomicU64,
+}
+
+/// How many of the known agents the logs of some blocks dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dropped {
+    /// Those that a log named.
+    pub(super) agents: u64,
+    /// Members of organizations that a log named.
+    pub(super) members: u64,
+    /// All of them.
+    pub(super) everybody: bool,
 }
 
 impl ProfileCache {
     pub(super) fn new(lifetimes: Lifetimes) -> Self {
-        let serving = Serving {
-            interval_micros: micros(lifetimes.poll_interval),
-            reread_micros: lifetimes.reread_after.map(micros),
-        };
         Self {
             entries: Entries::new(),
-            faults: Faults::new(serving.interval_micros),
-            status: Mutex::new(Status::new()),
-            serving,
+            faults: Cache::new(FAULTS_MAX),
+            status: Mutex::default(),
+            published: ArcSwap::default(),
+            serving: Serving {
+                interval_micros: micros(lifetimes.poll_interval),
+                reread_micros: lifetimes.reread_after.map(micros),
+            },
             staleness_micros: micros(lifetimes.max_staleness),
-            generation: AtomicU64::new(Status::new().generation().as_number()),
-            in_touch_until: AtomicU64::new(0),
         }
     }
 
     /// The agent's profile, if it may still be used.
     pub(super) fn get(&self, agent: AgentId, now_micros: u64) -> Option<Arc<TrustProfile>> {
         // Read before the entry: what a drop removes after this was right when the request came.
-        let (generation, in_touch_until) =
-            (self.generation.load(Ordering::Acquire), self.in_touch_until.load(Ordering::Acquire));
-        let Entry::Read { profile, reading, .. } = self.entries.get(agent)? else { return None };
-        self.serving.serves(&reading, generation, in_touch_until, now_micros).then_some(profile)
+        let status = self.published.load();
+        let entry = self.entries.get(agent)?;
+        let serves = status.serves(&entry, &self.serving, now_micros);
+        if let Entry::Read { profile, .. } = entry { serves.then_some(profile) } else { None }
     }
 
     /// Who owned the agent when it was last read. Says who waits, not who may pass.
@@ -90,10 +100,10 @@ impl ProfileCache {
 
     /// The ticket of a read at the latest block.
     pub(super) fn begin_latest(&self) -> Ticket {
-        self.status.lock().begin::<()>(None, 0)
+        self.status.lock().begin_latest()
     }
 
-    /// Keeps what was read at this block with this ticket, unless something was dropped meanwhile or newer is there.
+    /// Keeps what was read at this block with this ticket, unless a log since concerns it or newer is there.
     pub(super) fn keep(
         &self,
         agent: AgentId,
@@ -102,21 +112,25 @@ impl ProfileCache {
         began_micros: u64,
     ) {
         let status = self.status.lock();
-        let entry = self.entries.peek(agent);
-        if status.may_keep(ticket, block, !profile.organizations.is_empty(), entry.as_ref()) {
-            let reading = status.reading(ticket, began_micros);
-            self.entries.insert(agent, Entry::Read { profile: Arc::clone(profile), block, reading });
+        let (known, has_organizations) = (self.entries.peek(agent), !profile.organizations.is_empty());
+        let read = (Arc::clone(profile), block);
+        if let Some(entry) = status.keep(ticket, read, has_organizations, (known.as_ref(), began_micros)) {
+            self.entries.insert(agent, entry);
         }
     }
 
     /// Remembers for one interval that the agent can't be read because of what the chain holds of it.
-    pub(super) fn keep_fault(&self, agent: AgentId, fault: &ChainFault, now_micros: u64) {
-        self.faults.keep(agent, fault, self.generation.load(Ordering::Acquire), now_micros);
+    pub(super) fn keep_fault(&self, agent: AgentId, ticket: &Ticket, fault: &ChainFault, now_micros: u64) {
+        let until_micros = now_micros.saturating_add(self.serving.interval_micros);
+        self.faults.insert(agent, (*ticket, until_micros, fault.clone()));
     }
 
-    /// Why the agent can't be read, if that was found out just now.
+    /// Why the agent can't be read, if that was found out just now and no log since concerns it.
     pub(super) fn fault(&self, agent: AgentId, now_micros: u64) -> Option<ChainFault> {
-        self.faults.get(agent, self.generation.load(Ordering::Acquire), now_micros)
+        let (Ticket { followed, epoch, .. }, until_micros, fault) = self.faults.get(&agent)?;
+        let status = self.published.load();
+        let is_current = status.is_current(epoch, followed) && status.is_current_for_members(followed);
+        (is_current && now_micros < until_micros).then_some(fault)
     }
 
     /// Forgets an agent that does not exist.
@@ -126,21 +140,22 @@ impl ProfileCache {
     }
 
     /// The follower has accounted for the logs up to a block.
-    pub(super) fn advance(&self, block: Block, drops: &Drops) {
+    pub(super) fn advance(&self, block: Block, drops: &Drops) -> Dropped {
         let mut status = self.status.lock();
-        status.advance(block, !drops.organizations.is_empty(), drops.everybody.is_some());
-        let members = self.entries.members(drops.organizations.iter());
-        for agent in drops.agents.iter().chain(&members) {
-            self.faults.forget(*agent);
+        let organizations = drops.organizations.values().max().copied().unwrap_or(0);
+        let everybody = status.advance(block, organizations, drops.everybody.map_or(0, |cause| cause.block));
+        let drop = |agent: AgentId, at: u64| {
+            self.faults.remove_if(&agent, |(ticket, ..)| ticket.followed < at);
             // Nothing is put where nothing was: logs name many agents that nobody asks about.
-            if let Some(entry) = self.entries.peek(*agent) {
-                self.entries.insert(*agent, status.dropped(&entry, owner_of(&entry)));
-            }
-        }
-        if !drops.organizations.is_empty() {
-            self.faults.clear();
-        }
-        self.publish(&status);
+            let dropped =
+                self.entries.peek(agent).and_then(|entry| status.dropped(&entry, owner_of(&entry), at));
+            dropped.map(|dropped| self.entries.insert(agent, dropped)).is_some()
+        };
+        let members = self.entries.members(&drops.organizations);
+        let agents = drops.agents.iter().filter(|(agent, at)| drop(**agent, **at)).count() as u64;
+        let members = members.into_iter().filter(|(agent, at)| drop(*agent, *at)).count() as u64;
+        self.published.store(Arc::new(status.clone()));
+        Dropped { agents, members, everybody }
     }
 
     /// The followed block was the head at a poll that began then.
@@ -148,25 +163,15 @@ impl ProfileCache {
         self.change(|status| status.confirm(asked_micros, self.staleness_micros));
     }
 
-    /// The follower begins anew at a block: nothing that was kept before serves.
-    pub(super) fn restart(&self, block: Block) {
+    /// The follower begins anew at a block: what was kept before serves no more. `None`: it can't follow.
+    pub(super) fn restart(&self, block: Option<Block>) {
         self.change(|status| status.restart(block));
-    }
-
-    /// The follower can't follow: nothing serves on its word until it begins anew.
-    pub(super) fn lose_touch(&self) {
-        self.change(Status::lose_touch);
     }
 
     fn change(&self, change: impl FnOnce(&mut Status)) {
         let mut status = self.status.lock();
         change(&mut status);
-        self.publish(&status);
-    }
-
-    fn publish(&self, status: &Status) {
-        self.generation.store(status.generation().as_number(), Ordering::Release);
-        self.in_touch_until.store(status.in_touch_until(), Ordering::Release);
+        self.published.store(Arc::new(status.clone()));
     }
 
     /// How many agents are known.
@@ -182,6 +187,7 @@ fn owner_of(entry: &CachedEntry) -> Address {
     }
 }
 
-fn micros(duration: Duration) -> u64 {
+/// In microseconds.
+pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

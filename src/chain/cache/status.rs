@@ -1,46 +1,27 @@
 //! What may be cached and served, as values without IO: the followed block, entries with the block they were read at, and
 //! the rules between them. Time is an argument.
 //!
-//! A profile that was read at the followed block is kept until a log drops it, and served while the follower is in touch.
-//! A profile that was read at the latest block serves for one poll interval. In both cases a read is kept only if no log
-//! can have been missed: its block is not below the agent's floor, which each drop raises to the followed block.
+//! A profile that was read at the followed block is kept until a log of a later block drops it, and served while the
+//! follower is in touch. A profile that was read at the latest block serves for one poll interval. A read is kept only if
+//! its block is not below the agent's floor: the block of the last log that concerned it.
 
 use alloy::primitives::Address;
 
 use crate::chain::block::Block;
 
 /// What the follower has accounted for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::chain) struct Status {
     /// All logs up to this block were applied. `None` before the first.
     followed: Option<Block>,
-    /// Changes whenever everybody is dropped.
-    generation: Generation,
-    /// The followed block when the members of an organization were last dropped.
+    /// Grows whenever the follower begins anew. Blocks of different epochs do not compare.
+    epoch: u32,
+    /// The block of the last log that concerned everybody. What was read before it serves no more.
+    everybody_floor: u64,
+    /// The block of the last log that concerned members of an organization.
     organizations_floor: u64,
     /// When what was read at the followed block serves no more; zero while nothing does.
     in_touch_until_micros: u64,
-}
-
-/// Which profiles still serve.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(in crate::chain) struct Generation {
-    /// Grows whenever the follower begins anew. Block numbers of different epochs do not compare.
-    epoch: u32,
-    /// How often a log dropped everybody.
-    drops: u32,
-}
-
-impl Generation {
-    /// As one number.
-    pub(in crate::chain) const fn as_number(self) -> u64 {
-        (self.epoch as u64) << 32 | self.drops as u64
-    }
-
-    const fn begin_anew(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1);
-        self.drops = 0;
-    }
 }
 
 /// How a read is made, and on what it stands.
@@ -48,130 +29,18 @@ impl Generation {
 pub(in crate::chain) struct Ticket {
     /// The block to read at; `None`: the latest.
     pub(in crate::chain) pinned: Option<Block>,
-    pub(in crate::chain) generation: Generation,
-}
-
-/// How a profile was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::chain) struct Reading {
-    /// At the followed block. Else at the latest.
-    pub(super) is_pinned: bool,
-    pub(super) generation: Generation,
-    pub(super) began_micros: u64,
-}
-
-impl Reading {
-    #[cfg(test)]
-    pub(in crate::chain) const fn is_pinned(&self) -> bool {
-        self.is_pinned
-    }
+    /// The number of the followed block when the read began.
+    pub(in crate::chain) followed: u64,
+    pub(in crate::chain) epoch: u32,
 }
 
 /// What is known of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::chain) enum Entry<P> {
-    /// Its profile at a block.
-    Read { profile: P, block: u64, reading: Reading },
-    /// It exists, or did. A read is kept from this block on, in this generation's epoch.
-    Dropped { owner: Address, floor: u64, generation: Generation },
-}
-
-impl<P> Entry<P> {
-    /// From which block on a read is kept, if something is known of this epoch.
-    fn floor(&self, generation: Generation) -> Option<u64> {
-        let (floor, of) = match self {
-            Self::Read { block, reading, .. } => (*block, reading.generation),
-            Self::Dropped { floor, generation, .. } => (*floor, *generation),
-        };
-        (of.epoch == generation.epoch).then_some(floor)
-    }
-}
-
-impl Status {
-    pub(in crate::chain) const fn new() -> Self {
-        Self {
-            followed: None,
-            generation: Generation { epoch: 0, drops: 0 },
-            organizations_floor: 0,
-            in_touch_until_micros: 0,
-        }
-    }
-
-    pub(in crate::chain) const fn generation(&self) -> Generation {
-        self.generation
-    }
-
-    pub(in crate::chain) const fn in_touch_until(&self) -> u64 {
-        self.in_touch_until_micros
-    }
-
-    /// How to read an agent of which this is known. An agent that is not known is read at the latest block: what it did
-    /// just before it first asked shall be seen. So is one that was shown at a later block than the followed one.
-    pub(in crate::chain) fn begin<P>(&self, entry: Option<&Entry<P>>, now_micros: u64) -> Ticket {
-        let shown = entry.map(|entry| entry.floor(self.generation).unwrap_or(0));
-        let is_in_touch = now_micros < self.in_touch_until_micros;
-        let pinned =
-            self.followed.filter(|block| is_in_touch && shown.is_some_and(|shown| block.number >= shown));
-        Ticket { pinned, generation: self.generation }
-    }
-
-    /// True when a read of this block may be kept: nothing was dropped since that it lacks, and nothing newer is there.
-    pub(in crate::chain) fn may_keep<P>(
-        &self,
-        ticket: &Ticket,
-        block: u64,
-        has_organizations: bool,
-        entry: Option<&Entry<P>>,
-    ) -> bool {
-        let followed = self.followed.map_or(0, |followed| followed.number);
-        let floor = entry.and_then(|entry| entry.floor(self.generation)).unwrap_or(followed);
-        ticket.generation == self.generation
-            && block >= floor
-            && (!has_organizations || block >= self.organizations_floor)
-    }
-
-    /// How it was read, for the entry that is kept.
-    pub(in crate::chain) const fn reading(&self, ticket: &Ticket, began_micros: u64) -> Reading {
-        Reading { is_pinned: ticket.pinned.is_some(), generation: ticket.generation, began_micros }
-    }
-
-    /// What is left of an agent's entry when a log names it.
-    pub(in crate::chain) fn dropped<P>(&self, entry: &Entry<P>, owner: Address) -> Entry<P> {
-        let followed = self.followed.map_or(0, |followed| followed.number);
-        let floor = followed.max(entry.floor(self.generation).unwrap_or(0));
-        Entry::Dropped { owner, floor, generation: self.generation }
-    }
-
-    /// The logs up to this block were applied, or are about to be under the same lock.
-    pub(in crate::chain) const fn advance(&mut self, block: Block, drops_members: bool, drops_all: bool) {
-        self.followed = Some(block);
-        if drops_members {
-            self.organizations_floor = block.number;
-        }
-        if drops_all {
-            self.generation.drops = self.generation.drops.wrapping_add(1);
-        }
-    }
-
-    /// The followed block was the head at a poll that began then.
-    pub(in crate::chain) const fn confirm(&mut self, asked_micros: u64, staleness_micros: u64) {
-        self.in_touch_until_micros = asked_micros.saturating_add(staleness_micros);
-    }
-
-    /// The follower begins anew at this block: nothing kept before serves, and no block number of before means anything.
-    pub(in crate::chain) const fn restart(&mut self, block: Block) {
-        self.followed = Some(block);
-        self.organizations_floor = 0;
-        self.generation.begin_anew();
-    }
-
-    /// The follower has lost touch: nothing is served on its word until it begins anew.
-    pub(in crate::chain) const fn lose_touch(&mut self) {
-        self.followed = None;
-        self.in_touch_until_micros = 0;
-        self.organizations_floor = 0;
-        self.generation.begin_anew();
-    }
+    /// Its profile at a block: the followed one, if it is pinned, and else the latest.
+    Read { profile: P, block: u64, is_pinned: bool, epoch: u32, began_micros: u64 },
+    /// It exists, or did. A read is kept from this block on.
+    Dropped { owner: Address, floor: u64, epoch: u32 },
 }
 
 /// For how long entries serve, in microseconds.
@@ -183,23 +52,106 @@ pub(in crate::chain) struct Serving {
     pub(in crate::chain) reread_micros: Option<u64>,
 }
 
-impl Serving {
-    /// True when what was read like this may be served.
-    pub(in crate::chain) fn serves(
+impl Status {
+    /// How to read an agent of which this is known. An agent that is not known is read at the latest block: what it did
+    /// just before it first asked shall be seen. So is one that was shown at a later block than the followed one.
+    pub(in crate::chain) fn begin<P>(&self, entry: Option<&Entry<P>>, now_micros: u64) -> Ticket {
+        let is_in_touch = now_micros < self.in_touch_until_micros;
+        let shown = entry.map(|entry| self.block_of(entry).unwrap_or(0));
+        let pinned =
+            self.followed.filter(|block| is_in_touch && shown.is_some_and(|shown| block.number >= shown));
+        Ticket { pinned, ..self.begin_latest() }
+    }
+
+    /// The ticket of a read at the latest block.
+    pub(in crate::chain) fn begin_latest(&self) -> Ticket {
+        Ticket { pinned: None, followed: self.followed_number(), epoch: self.epoch }
+    }
+
+    /// The entry for a read of this block, if it may be kept: no log since is missing in it, and it is not older than what
+    /// is there.
+    pub(in crate::chain) fn keep<P>(
         &self,
-        reading: &Reading,
-        generation: u64,
-        in_touch_until_micros: u64,
-        now_micros: u64,
-    ) -> bool {
-        let age = now_micros.saturating_sub(reading.began_micros);
-        let is_fresh = if reading.is_pinned {
-            now_micros < in_touch_until_micros
-                && self.reread_micros.is_none_or(|reread| age < spread(reread, reading.began_micros))
+        ticket: &Ticket,
+        (profile, block): (P, u64),
+        has_organizations: bool,
+        (entry, began_micros): (Option<&Entry<P>>, u64),
+    ) -> Option<Entry<P>> {
+        let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
+        let of_organizations = if has_organizations { self.organizations_floor } else { 0 };
+        let floor = known.max(of_organizations).max(self.everybody_floor);
+        let Ticket { pinned, epoch, .. } = *ticket;
+        (epoch == self.epoch && block >= floor).then(|| Entry::Read {
+            profile,
+            block,
+            is_pinned: pinned.is_some(),
+            epoch,
+            began_micros,
+        })
+    }
+
+    /// What is left of an entry when a log of block `at` names the agent, if it changes.
+    pub(in crate::chain) fn dropped<P>(&self, entry: &Entry<P>, owner: Address, at: u64) -> Option<Entry<P>> {
+        let is_older = self.block_of(entry).is_none_or(|block| block < at);
+        is_older.then_some(Entry::Dropped { owner, floor: at, epoch: self.epoch })
+    }
+
+    /// True when the entry may be served.
+    pub(in crate::chain) fn serves<P>(&self, entry: &Entry<P>, serving: &Serving, now_micros: u64) -> bool {
+        let &Entry::Read { block, is_pinned, epoch, began_micros, .. } = entry else { return false };
+        let age = now_micros.saturating_sub(began_micros);
+        let is_fresh = if is_pinned {
+            now_micros < self.in_touch_until_micros
+                && serving.reread_micros.is_none_or(|reread| age < spread(reread, began_micros))
         } else {
-            age < self.interval_micros
+            age < serving.interval_micros
         };
-        is_fresh && reading.generation.as_number() == generation
+        is_fresh && self.is_current(epoch, block)
+    }
+
+    /// True when no log concerned everybody since this block.
+    pub(super) const fn is_current(&self, epoch: u32, block: u64) -> bool {
+        epoch == self.epoch && block >= self.everybody_floor
+    }
+
+    /// True when no log concerned an organization since this block.
+    pub(super) const fn is_current_for_members(&self, block: u64) -> bool {
+        block >= self.organizations_floor
+    }
+
+    /// The logs up to this block were applied, or are about to be under the same lock. Those of which the last, if any,
+    /// concerned members of organizations, and everybody, were of these blocks. True when everybody is dropped.
+    pub(in crate::chain) fn advance(&mut self, block: Block, organizations: u64, everybody: u64) -> bool {
+        let is_news = everybody > self.everybody_floor;
+        self.followed = Some(block);
+        self.organizations_floor = self.organizations_floor.max(organizations);
+        self.everybody_floor = self.everybody_floor.max(everybody);
+        is_news
+    }
+
+    /// The followed block was the head at a poll that began then.
+    pub(in crate::chain) const fn confirm(&mut self, asked_micros: u64, staleness_micros: u64) {
+        self.in_touch_until_micros = asked_micros.saturating_add(staleness_micros);
+    }
+
+    /// The follower begins anew at this block: what was kept before serves no more, and no block number of before means
+    /// anything. `None`: it has lost touch.
+    pub(in crate::chain) fn restart(&mut self, block: Option<Block>) {
+        let in_touch_until_micros = if block.is_some() { self.in_touch_until_micros } else { 0 };
+        let everybody_floor = block.map_or(0, |block| block.number);
+        let epoch = self.epoch.wrapping_add(1);
+        *self =
+            Self { followed: block, epoch, everybody_floor, organizations_floor: 0, in_touch_until_micros };
+    }
+
+    fn followed_number(&self) -> u64 {
+        self.followed.map_or(0, |followed| followed.number)
+    }
+
+    /// The block that an agent is known at, in this epoch.
+    fn block_of<P>(&self, entry: &Entry<P>) -> Option<u64> {
+        let (Entry::Read { block, epoch, .. } | Entry::Dropped { floor: block, epoch, .. }) = *entry;
+        (epoch == self.epoch).then_some(block)
     }
 }
 

@@ -65,7 +65,6 @@ mod tests {
 
     use super::{CACHED_BYTES_MAX, ENTRIES_MAX, weight_of};
     use crate::chain::cache::CachedEntry;
-    use crate::chain::cache::status::Status;
     use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
 
     fn read(uri: usize, organizations: usize) -> CachedEntry {
@@ -78,9 +77,13 @@ mod tests {
             metadata_uri: "u".repeat(uri),
             organizations: vec![organization; organizations],
         };
-        let status = Status::new();
-        let reading = status.reading(&status.begin::<()>(None, 0), 0);
-        CachedEntry::Read { profile: Arc::new(profile), block: 0, reading }
+        CachedEntry::Read {
+            profile: Arc::new(profile),
+            block: 0,
+            is_pinned: false,
+            epoch: 0,
+            began_micros: 0,
+        }
     }
 
     #[test]
@@ -92,9 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_cached_is_bounded_in_agents_too() {
-        assert!(
-            CACHED_BYTES_MAX / weight_of(&Status::new().dropped(&read(50, 0), Address::ZERO))
-                <= ENTRIES_MAX as u64
-        );
+        let dropped = CachedEntry::Dropped { owner: Address::ZERO, floor: 1, epoch: 0 };
+        assert!(CACHED_BYTES_MAX / weight_of(&dropped) <= ENTRIES_MAX as u64);
     }
 }

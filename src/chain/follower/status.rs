@@ -1,13 +1,19 @@
-//! What others may know of the follower: its mode, and whether a node answered it just now.
+//! The follower's state, for others, the metrics and the log: each change of mode once, each poll, each drop.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::chain::cache::{Dropped, micros};
+use crate::chain::follower::tracker::Position;
+use crate::chain::registries::logs::Cause;
 use crate::ports::chain::ChainFault;
+use crate::telemetry::metrics::Metrics;
 
-/// The follower's state.
+/// After a line on everybody's profiles there is none for so long, in microseconds.
+const EVERYBODY_LINE_EVERY_MICROS: u64 = 60_000_000;
+
+/// How the follower stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::chain) enum Mode {
     /// It has not followed anything yet.
@@ -20,69 +26,145 @@ pub(in crate::chain) enum Mode {
     Lost,
 }
 
-impl Mode {
-    /// All of them.
-    pub(super) const ALL: [Self; 4] = [Self::Starting, Self::Following, Self::Unlogged, Self::Lost];
-
-    /// Its name in the metrics.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Following => "following",
-            Self::Unlogged => "unlogged",
-            Self::Lost => "lost",
-        }
-    }
-}
+/// The modes with their names in the metrics.
+const MODES: [(Mode, &str); 4] = [
+    (Mode::Starting, "starting"),
+    (Mode::Following, "following"),
+    (Mode::Unlogged, "unlogged"),
+    (Mode::Lost, "lost"),
+];
 
 /// The follower's state, shared.
 pub(in crate::chain) struct FollowerStatus {
-    mode: Mutex<Mode>,
+    state: Mutex<State>,
+    /// How long silence is no loss yet.
+    pub(super) staleness_micros: u64,
+    metrics: Metrics,
+}
+
+struct State {
+    mode: Mode,
     /// Until when the last poll's answer shows that nodes answer; zero when that poll failed.
-    answered_until: AtomicU64,
+    answered_until_micros: u64,
     /// Why the last poll failed, when it found that the nodes are behind.
-    behind: Mutex<Option<ChainFault>>,
-    staleness_micros: u64,
+    behind: Option<ChainFault>,
+    /// Before this no further line on everybody's profiles is written.
+    quiet_until_micros: u64,
 }
 
 impl FollowerStatus {
-    pub(in crate::chain) fn new(max_staleness: Duration) -> Self {
-        let staleness_micros = u64::try_from(max_staleness.as_micros()).unwrap_or(u64::MAX);
-        let mode = Mutex::new(Mode::Starting);
-        Self { mode, answered_until: AtomicU64::new(0), behind: Mutex::new(None), staleness_micros }
-    }
-
-    /// How long silence is no loss yet, in microseconds.
-    pub(super) const fn staleness_micros(&self) -> u64 {
-        self.staleness_micros
+    pub(in crate::chain) fn new(max_staleness: Duration, metrics: &Metrics) -> Self {
+        let mode = Mode::Starting;
+        let state = State { mode, answered_until_micros: 0, behind: None, quiet_until_micros: 0 };
+        let staleness_micros = micros(max_staleness);
+        let status = Self { state: Mutex::new(state), staleness_micros, metrics: metrics.clone() };
+        status.show(mode);
+        status
     }
 
     pub(in crate::chain) fn mode(&self) -> Mode {
-        *self.mode.lock()
+        self.state.lock().mode
     }
 
     /// True when the last poll was answered, and not long ago.
     pub(in crate::chain) fn is_answered(&self, now_micros: u64) -> bool {
-        now_micros < self.answered_until.load(Ordering::Relaxed)
+        now_micros < self.state.lock().answered_until_micros
     }
 
     /// Why the last poll failed, when it found that the nodes are behind.
     pub(in crate::chain) fn behind(&self) -> Option<ChainFault> {
-        self.behind.lock().clone()
+        self.state.lock().behind.clone()
     }
 
-    pub(super) fn answered(&self, asked_micros: u64) {
-        *self.behind.lock() = None;
-        self.answered_until.store(asked_micros.saturating_add(self.staleness_micros), Ordering::Relaxed);
+    /// A poll that began then was answered.
+    pub(super) fn answered(&self, result: &str, asked_micros: u64) {
+        self.count_poll(result);
+        let mut state = self.state.lock();
+        state.behind = None;
+        state.answered_until_micros = asked_micros.saturating_add(self.staleness_micros);
     }
 
+    /// A poll failed: `behind`, if the nodes are behind.
     pub(super) fn failed(&self, behind: Option<ChainFault>) {
-        *self.behind.lock() = behind;
-        self.answered_until.store(0, Ordering::Relaxed);
+        self.count_poll(if behind.is_some() { "behind" } else { "failed" });
+        let mut state = self.state.lock();
+        state.behind = behind;
+        state.answered_until_micros = 0;
     }
 
-    /// Changes the mode. True when it was another one.
+    pub(super) fn follows(&self, number: u64, timestamp: u64) {
+        self.metrics.follower_block.set(i64::try_from(number).unwrap_or(i64::MAX));
+        self.metrics.follower_block_time.set(i64::try_from(timestamp).unwrap_or(i64::MAX));
+        if self.enter(Mode::Following) {
+            tracing::info!(block = number, "follows the chain");
+        }
+    }
+
+    /// The follower begins anew, with nothing cached.
+    pub(super) fn restarted(&self, why: Position, block: u64) {
+        let (kind, text) = match why {
+            Position::Reorganized => ("reorganization", "the chain was reorganized"),
+            Position::Gap => ("gap", "more has happened than can be followed"),
+            Position::First | Position::Same | Position::Ahead | Position::Behind => return,
+        };
+        self.count_drops(kind, 1);
+        tracing::warn!(block, "{text}: every cached profile is read anew");
+    }
+
+    /// No poll confirmed anything for too long.
+    pub(super) fn lost(&self, silent_micros: u64, fault: &ChainFault) {
+        if self.enter(Mode::Lost) {
+            self.count_drops("lost", 1);
+            let silent_millis = silent_micros / 1_000;
+            tracing::warn!(
+                silent_millis,
+                "lost touch with the chain, so profiles serve for chain.poll_interval only: {fault}"
+            );
+        }
+    }
+
+    /// No node gives logs.
+    pub(super) fn unlogged(&self, fault: &ChainFault) {
+        if self.enter(Mode::Unlogged) {
+            self.count_drops("unlogged", 1);
+            tracing::warn!(
+                "no logs can be followed, so profiles serve for chain.poll_interval only: {fault}"
+            );
+        }
+    }
+
+    pub(super) fn dropped(&self, dropped: Dropped, cause: Option<Cause>, now_micros: u64) {
+        self.count_drops("agent", dropped.agents);
+        self.count_drops("organization", dropped.members);
+        let Some(Cause { contract, topic, block }) = cause.filter(|_| dropped.everybody) else { return };
+        self.count_drops("unknown_log", 1);
+        let mut state = self.state.lock();
+        if now_micros >= state.quiet_until_micros {
+            state.quiet_until_micros = now_micros.saturating_add(EVERYBODY_LINE_EVERY_MICROS);
+            tracing::warn!(
+                %contract, ?topic, block, "a log may concern anybody: every cached profile is read anew"
+            );
+        }
+    }
+
+    /// Enters a mode and shows it in the metrics. True when it was another one.
     pub(super) fn enter(&self, mode: Mode) -> bool {
-        std::mem::replace(&mut *self.mode.lock(), mode) != mode
+        let is_news = std::mem::replace(&mut self.state.lock().mode, mode) != mode;
+        self.show(mode);
+        is_news
+    }
+
+    fn show(&self, mode: Mode) {
+        for (each, name) in MODES {
+            self.metrics.follower_mode.with_label_values(&[name]).set(i64::from(each == mode));
+        }
+    }
+
+    fn count_poll(&self, result: &str) {
+        self.metrics.follower_polls.with_label_values(&[result]).inc();
+    }
+
+    fn count_drops(&self, kind: &str, count: u64) {
+        self.metrics.profile_drops.with_label_values(&[kind]).inc_by(count);
     }
 }

@@ -1,14 +1,13 @@
-//! The accounted-for blocks, as a value without IO: what a head means, which blocks' logs to read next, what they drop.
+//! The accounted-for blocks, as a value without IO: what a head means, and which blocks' logs to read next.
 //!
 //! A rollback is another hash at a height that was accounted for. A node that has less is behind. Blocks that a
 //! reorganization took away are remembered, so that a back end that still has them is behind, too.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use alloy::primitives::{Address, B256};
+use alloy::primitives::B256;
 
 use crate::chain::block::{Block, Log};
-use crate::chain::registries::logs::Drops;
 
 /// How many accounted-for blocks, and abandoned ones, are remembered.
 const BLOCKS_MAX: usize = 256;
@@ -19,30 +18,16 @@ const GAP_MAX: u64 = 5_000;
 /// The most blocks whose logs are asked for at once.
 const SPAN_MAX: u64 = 1_000;
 
-/// So many requests that went well in a row, and more blocks are tried again.
-const CALM_REQUESTS: u32 = 16;
-
 /// A range begins so many blocks before the new ones: a node's logs may come later than its blocks.
 const OVERLAP: u64 = 16;
-
-/// How many logs are remembered, so that those of the overlap are not applied twice.
-const SEEN_MAX: usize = 20_000;
-
-/// Which log: the number and hash of its block, and its place there.
-type LogId = (u64, B256, u64);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::chain) struct BlockTracker {
     /// By rising number. The last is the followed one.
     blocks: VecDeque<Block>,
     abandoned: VecDeque<B256>,
-    /// Logs up to this block are of no concern: everybody was dropped since.
-    began_at: u64,
-    seen: BTreeSet<LogId>,
-    span: u64,
-    calm: u32,
-    /// The organization registry.
-    organizations: Option<Address>,
+    /// How many new blocks nodes give the logs of at once, in sixteenths: it shrinks at once and grows slowly.
+    span_16ths: u64,
 }
 
 /// Where a head is, as seen from the accounted-for blocks.
@@ -73,24 +58,9 @@ pub(in crate::chain) struct Range {
     pub(in crate::chain) last: Block,
 }
 
-impl Range {
-    /// There is one new block, and no other is asked for.
-    pub(in crate::chain) const fn is_single(&self) -> bool {
-        self.from == self.to
-    }
-}
-
 impl BlockTracker {
-    pub(in crate::chain) fn new(organizations: Option<Address>) -> Self {
-        Self {
-            blocks: VecDeque::new(),
-            abandoned: VecDeque::new(),
-            began_at: 0,
-            seen: BTreeSet::new(),
-            span: SPAN_MAX,
-            calm: 0,
-            organizations,
-        }
+    pub(in crate::chain) const fn new() -> Self {
+        Self { blocks: VecDeque::new(), abandoned: VecDeque::new(), span_16ths: 16 * SPAN_MAX }
     }
 
     /// The followed block.
@@ -120,88 +90,52 @@ impl BlockTracker {
     /// The blocks to read next towards this head, which is ahead.
     pub(in crate::chain) fn range(&self, head: &Block) -> Option<Range> {
         let last = *self.last()?;
-        let to = head.number.min(last.number.saturating_add(self.span));
-        let overlap = if self.span > OVERLAP { OVERLAP } else { 0 };
-        let from = (last.number + 1).saturating_sub(overlap).max(self.began_at + 1).min(to);
-        Some(Range { from, to, last })
+        let to = head.number.min(last.number.saturating_add(self.span()));
+        let overlap = if self.span() > OVERLAP { OVERLAP } else { 0 };
+        Some(Range { from: (last.number + 1).saturating_sub(overlap), to, last })
     }
 
     /// A range was more than the node gives at once.
     pub(in crate::chain) fn shrink(&mut self, range: &Range) {
-        let asked = range.to - range.last.number;
-        self.calm = 0;
-        self.span = (asked.min(self.span) / 2).max(1);
+        self.span_16ths = 16 * ((range.to - range.last.number) / 2).max(1);
     }
 
-    /// The logs of a range were read. `None`: they contradict what was accounted for, the chain was reorganized.
-    pub(in crate::chain) fn account(&mut self, range: &Range, block: Block, logs: &[Log]) -> Option<Drops> {
-        let is_at = |log: &&Log| log.block_number == block.number && log.block_hash != block.hash;
-        let contradicts = |log: &Log| self.contradicts(log.block_number, log.block_hash);
-        if logs.iter().any(|log| contradicts(log) || is_at(&log)) {
-            return None;
+    /// The logs of a range up to this block were read. False when they contradict what was accounted for: the chain was
+    /// reorganized.
+    pub(in crate::chain) fn account(&mut self, range: &Range, block: Block, logs: &[Log]) -> bool {
+        let is_other = |log: &Log| log.block_number == block.number && log.block_hash != block.hash;
+        if logs.iter().any(|log| is_other(log) || self.contradicts(log.block_number, log.block_hash)) {
+            return false;
         }
-        let mut drops = Drops::default();
-        for log in logs.iter().filter(|log| log.block_number > self.began_at) {
-            if self.seen.insert((log.block_number, log.block_hash, log.log_index)) {
-                drops.add(log, self.organizations);
-            }
+        if block.number - range.last.number == self.span() {
+            self.span_16ths = (self.span_16ths + (self.span_16ths / 64).max(1)).min(16 * SPAN_MAX);
         }
-        self.grow(range);
-        self.push(block);
-        if drops.everybody.is_some() {
-            self.began_at = block.number;
-        }
-        let oldest = block.number.saturating_sub(OVERLAP);
-        self.seen.retain(|(number, ..)| *number > oldest);
-        if self.seen.len() > SEEN_MAX {
-            // To apply a log twice costs a read.
-            self.seen.clear();
-        }
-        Some(drops)
+        self.blocks.push_back(block);
+        let surplus = self.blocks.len().saturating_sub(BLOCKS_MAX);
+        self.blocks.drain(..surplus);
+        true
     }
 
-    /// Begins anew at this block.
-    pub(in crate::chain) fn begin(&mut self, block: Block) {
-        self.forget();
-        self.began_at = block.number;
-        self.push(block);
+    /// Begins anew at this block. `is_reorganized`: the blocks so far were taken away.
+    pub(in crate::chain) fn begin(&mut self, block: Block, is_reorganized: bool) {
+        if is_reorganized {
+            self.abandoned.extend(self.blocks.iter().map(|block| block.hash));
+            self.abandoned.retain(|hash| *hash != block.hash && *hash != block.parent);
+            let surplus = self.abandoned.len().saturating_sub(BLOCKS_MAX);
+            self.abandoned.drain(..surplus);
+        } else {
+            self.abandoned.clear();
+        }
+        self.blocks = VecDeque::from([block]);
     }
 
     /// Forgets what was accounted for: the next head is a beginning.
     pub(in crate::chain) fn forget(&mut self) {
-        self.seen.clear();
-        self.blocks.clear();
-        self.abandoned.clear();
+        *self = Self { span_16ths: self.span_16ths, ..Self::new() };
     }
 
-    /// A reorganization took blocks away: begins anew at this one.
-    pub(in crate::chain) fn reorganize(&mut self, block: Block) {
-        let mut abandoned = std::mem::take(&mut self.abandoned);
-        abandoned.extend(self.blocks.iter().map(|block| block.hash));
-        abandoned.retain(|hash| *hash != block.hash && *hash != block.parent);
-        while abandoned.len() > BLOCKS_MAX {
-            abandoned.pop_front();
-        }
-        self.begin(block);
-        self.abandoned = abandoned;
-    }
-
-    fn push(&mut self, block: Block) {
-        self.blocks.push_back(block);
-        if self.blocks.len() > BLOCKS_MAX {
-            self.blocks.pop_front();
-        }
-    }
-
-    fn grow(&mut self, range: &Range) {
-        if range.to - range.last.number < self.span {
-            return;
-        }
-        self.calm += 1;
-        if self.calm >= CALM_REQUESTS {
-            self.calm = 0;
-            self.span = (self.span + self.span.div_ceil(4)).min(SPAN_MAX);
-        }
+    const fn span(&self) -> u64 {
+        self.span_16ths / 16
     }
 
     /// True when another block was accounted for at this height.

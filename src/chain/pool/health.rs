@@ -45,18 +45,16 @@ pub(super) enum Blame {
     Nobody,
 }
 
-/// Whom an error speaks against. `is_simple`: every healthy node can answer the request, whatever the chain holds.
-pub(super) const fn blame(error: &ReadError, is_simple: bool) -> Blame {
-    use ReadError::{
-        Busy, ChainsDiffer, Connection, HttpStatus, RateLimited, TimedOut, Unhealthy, Unintelligible,
-    };
-    if matches!(error, Connection(_) | HttpStatus(_) | Unintelligible(_))
-        || is_simple && matches!(error, TimedOut(_))
-    {
-        return Blame::Node;
+/// Whom an error speaks against.
+pub(super) const fn blame(error: &ReadError) -> Blame {
+    use ReadError::{Busy, ChainsDiffer, Connection, HttpStatus, RateLimited, Unhealthy, Unintelligible};
+    if matches!(error, Connection(_) | HttpStatus(_) | Unintelligible(_)) {
+        Blame::Node
+    } else if matches!(error, Busy | RateLimited(_) | Unhealthy(_) | ChainsDiffer(_)) {
+        Blame::Nobody
+    } else {
+        Blame::Unclear
     }
-    let is_nobodys = matches!(error, Busy | RateLimited(_) | Unhealthy(_) | ChainsDiffer(_));
-    if is_nobodys { Blame::Nobody } else { Blame::Unclear }
 }
 
 /// What is known of one node.
@@ -126,7 +124,7 @@ impl Tries {
     }
 
     /// The read's try at this node failed.
-    pub(super) fn failed(&mut self, node: usize, error: &ReadError, is_simple: bool, now_micros: u64) {
+    pub(super) fn failed(&mut self, node: usize, error: &ReadError, now_micros: u64) {
         self.grain = self.grain.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ node as u64;
         let grain = self.grain;
         let Some(tried) = self.nodes.get_mut(node) else { return };
@@ -141,7 +139,7 @@ impl Tries {
             }
             _ => tried.failed_tries += 1,
         }
-        tried.is_suspect |= blame(error, is_simple) == Blame::Unclear;
+        tried.is_suspect |= blame(error) == Blame::Unclear;
     }
 
     /// The nodes that failed where another one answered.

@@ -4,7 +4,6 @@
 //! chain is read; `node` is one request to one node.
 
 mod chain_id;
-mod deadline;
 mod health;
 mod node;
 mod places;
@@ -16,21 +15,22 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub(super) use self::chain_id::{chain_id_call, read_chain_id};
-pub(super) use self::deadline::Deadline;
-pub(super) use self::node::{ANSWER_BYTES_MAX, Call, Node, NodeAnswer};
-pub(super) use self::places::Lane;
+use self::chain_id::ChainId;
+use self::health::{Blame, Change, Health, Next, Tries, blame};
+use self::node::Node;
+pub(super) use self::node::{ANSWER_BYTES_MAX, Answers, Call};
+use self::places::Places;
 use crate::chain::fault::ReadError;
-use crate::chain::pool::chain_id::ChainId;
-use crate::chain::pool::health::{Blame, Change, Health, Next, Tries, blame};
-use crate::chain::pool::node::Access;
-use crate::chain::pool::places::Places;
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::Secret;
-use crate::ports::chain::ChainFault;
+use crate::ports::chain::{Asker, ChainFault};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
+
+/// How long one read may take, however many nodes are tried and whoever else it waits for. The pipeline holds the reads
+/// of one request together to the same.
+pub(super) const READ_TIME_MAX: Duration = Duration::from_secs(6);
 
 /// How a pool is configured.
 #[derive(Debug)]
@@ -55,11 +55,9 @@ pub struct PoolSettings<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     /// On whose behalf.
-    pub(super) lane: Lane,
-    /// When it must be over, waiting for a place included.
-    pub(super) deadline: Deadline,
-    /// Every healthy node can answer it, whatever the chain holds. Then silence is the node's fault.
-    pub(super) is_simple: bool,
+    pub(super) asker: Asker,
+    /// When it must be over, waiting for a place included, in microseconds of the monotonic clock.
+    pub(super) until_micros: u64,
 }
 
 /// JSON-RPC nodes of one chain.
@@ -85,19 +83,12 @@ impl Pool {
         clock: Arc<dyn Clock>,
         metrics: Metrics,
     ) -> Result<Self, reqwest::Error> {
-        let access = Access {
-            connect_timeout: settings.request_timeout,
-            proxy: settings.proxy.cloned(),
-            calls_per_second: settings.calls_per_second,
-        };
-        let node = |(place, url): (usize, &RpcUrl)| {
-            let before =
-                settings.urls.iter().take(place).filter(|other| other.origin() == url.origin()).count();
-            Node::new(url, settings.headers, access.clone(), before).map(Arc::new)
-        };
-        let nodes: Vec<_> = settings.urls.iter().enumerate().map(node).collect::<Result<_, _>>()?;
+        let nodes = settings.urls.iter().enumerate();
+        let shared = || (Arc::clone(&clock), metrics.clone());
+        let nodes = nodes.map(|node| Node::new(settings, node, shared()).map(Arc::new));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         for node in &nodes {
-            metrics.rpc_node_healthy.with_label_values(&[&**node.name()]).set(1);
+            metrics.rpc_node_healthy.with_label_values(&[&node.name]).set(1);
         }
         Ok(Self {
             health: Mutex::new(Health::new(nodes.len())),
@@ -111,69 +102,72 @@ impl Pool {
         })
     }
 
+    /// The terms of a read that begins now.
+    pub(super) fn terms(&self, asker: Asker) -> Terms {
+        Terms { asker, until_micros: self.now() + READ_TIME_MAX.as_micros() as u64 }
+    }
+
     /// Sends these calls as one request until `read` makes something of the answers: to the same node again after a short
     /// pause, then to the next one, until the deadline. `read` also judges whether the answer counts.
     ///
     /// # Errors
     ///
-    /// When no answer counted: the last error.
+    /// When no answer counted: the error that says most.
     pub(super) async fn ask<T>(
         &self,
         terms: &Terms,
         calls: &[Call],
-        read: impl Fn(&Node, Vec<NodeAnswer>) -> Result<T, ReadError>,
+        read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
         let method = method_of(calls);
-        let limit = terms.deadline.left(self.now());
+        let limit = self.left(terms);
         let mut last = None;
         let tries = self.try_nodes(terms, calls, read, &mut last);
-        match tokio::time::timeout(limit, tries).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err((node, error))) => Err(self.fault(node, method, error)),
-            Err(_) => {
-                let (node, error) = last.unwrap_or((0, ReadError::TimedOut(limit.as_millis())));
-                Err(self.fault(node, method, error))
-            }
-        }
+        let tried = tokio::time::timeout(limit, tries).await;
+        let (node, error) = match tried {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(failed)) => last.unwrap_or(failed),
+            Err(_) => last.unwrap_or((0, ReadError::TimedOut(limit.as_millis()))),
+        };
+        Err(self.fault(node, method, error))
     }
 
     async fn try_nodes<T>(
         &self,
         terms: &Terms,
         calls: &[Call],
-        read: impl Fn(&Node, Vec<NodeAnswer>) -> Result<T, ReadError>,
+        read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
         last: &mut Option<(usize, ReadError)>,
     ) -> Result<T, (usize, ReadError)> {
-        let Some(_place) = self.places.take(terms.lane).await else { return Err((0, ReadError::Busy)) };
-        let mut tries = Tries::new(self.nodes.len(), self.grain.fetch_add(1, Ordering::Relaxed));
+        const BUSY: (usize, ReadError) = (0, ReadError::Busy);
+        let _place = self.places.take(terms.asker).await.ok_or(BUSY)?;
+        let mut tries = Tries::new(self.nodes.len(), self.some_grain());
         loop {
             let next = self.health.lock().next(&tries, self.now());
             let node = match next {
                 Next::Ask(node) => node,
+                Next::Wait { until_micros } if until_micros > terms.until_micros => {
+                    return Err((0, ReadError::RateLimited(None)));
+                }
                 Next::Wait { until_micros } => {
-                    let pause = Duration::from_micros(until_micros.saturating_sub(self.now()));
-                    if pause > terms.deadline.left(self.now()) {
-                        return Err(last.take().unwrap_or((0, ReadError::RateLimited(None))));
-                    }
-                    tokio::time::sleep(pause).await;
+                    tokio::time::sleep(Duration::from_micros(until_micros.saturating_sub(self.now()))).await;
                     continue;
                 }
                 Next::GiveUp(unhealthy) => {
-                    let unhealthy = unhealthy.map(|(node, cause)| (node, ReadError::Unhealthy(cause)));
-                    return Err(last.take().or(unhealthy).unwrap_or((0, ReadError::Busy)));
+                    return Err(unhealthy.map_or(BUSY, |(node, cause)| (node, ReadError::Unhealthy(cause))));
                 }
             };
-            let Some(asked) = self.nodes.get(node) else { return Err((node, ReadError::Busy)) };
-            let limit = self.request_timeout.min(terms.deadline.left(self.now()));
-            let answer = asked.send(limit, calls, &*self.clock, &self.metrics).await;
-            match answer.and_then(|answers| read(asked, answers)) {
+            let asked = self.nodes.get(node).ok_or(BUSY)?;
+            let limit = self.request_timeout.min(self.left(terms));
+            let answers = asked.send(limit, calls, last.is_some()).await;
+            match answers.and_then(|mut answers| read(&mut answers)) {
                 Ok(value) => {
                     self.succeeded(node, &tries, last.as_ref());
                     return Ok(value);
                 }
                 Err(error) => {
-                    self.failed(node, &error, terms.is_simple, method_of(calls));
-                    tries.failed(node, &error, terms.is_simple, self.now());
+                    self.failed(node, &error, method_of(calls));
+                    tries.failed(node, &error, self.now());
                     if last.as_ref().is_none_or(|(_, known)| says(known) <= says(&error)) {
                         *last = Some((node, error));
                     }
@@ -184,67 +178,54 @@ impl Pool {
 
     fn succeeded(&self, node: usize, tries: &Tries, last: Option<&(usize, ReadError)>) {
         let change = self.health.lock().succeeded(node);
-        self.tell(node, &change, None);
+        self.report(node, change, None);
         let Some((_, error)) = last else { return };
-        for suspect in tries.suspects(node) {
-            let change = self.health.lock().failed(suspect, error, self.now(), self.some_grain());
-            self.tell(suspect, &change, Some(error));
-        }
+        tries.suspects(node).for_each(|suspect| self.count_failure(suspect, error));
     }
 
     /// Notes that a node failed to answer.
-    fn failed(&self, node: usize, error: &ReadError, is_simple: bool, method: &str) {
+    fn failed(&self, node: usize, error: &ReadError, method: &str) {
         self.metrics.rpc_errors.with_label_values(&[method, error.kind()]).inc();
-        let now = self.now();
         if let ReadError::RateLimited(pause) = error {
-            self.health.lock().limited(node, *pause, now);
+            self.health.lock().limited(node, *pause, self.now());
         }
-        if let (ReadError::Behind { .. } | ReadError::Connection(_), Some(asked)) =
-            (error, self.nodes.get(node))
-        {
-            asked.renew(now);
-        }
-        if blame(error, is_simple) == Blame::Node {
-            let change = self.health.lock().failed(node, error, now, self.some_grain());
-            self.tell(node, &change, Some(error));
+        if blame(error) == Blame::Node {
+            self.count_failure(node, error);
         }
     }
 
-    fn tell(&self, node: usize, change: &Change, error: Option<&ReadError>) {
-        let Some(name) = self.nodes.get(node).map(|node| node.name()) else { return };
-        let gauge = self.metrics.rpc_node_healthy.with_label_values(&[&**name]);
-        match (change, error) {
-            (Change::None, _) => {}
-            (Change::Healthy, _) => {
-                gauge.set(1);
-                tracing::info!(node = %name, "RPC node healthy");
-            }
-            (Change::Unhealthy, Some(error)) => {
-                gauge.set(0);
-                tracing::warn!(node = %name, "RPC node unhealthy: {error}");
-            }
-            (Change::Unhealthy, None) => gauge.set(0),
+    fn count_failure(&self, node: usize, error: &ReadError) {
+        let change = self.health.lock().failed(node, error, self.now(), self.some_grain());
+        self.report(node, change, Some(error));
+    }
+
+    fn report(&self, node: usize, change: Change, error: Option<&ReadError>) {
+        let (Some(node), true) = (self.nodes.get(node), change != Change::None) else { return };
+        let gauge = self.metrics.rpc_node_healthy.with_label_values(&[&node.name]);
+        gauge.set(i64::from(change == Change::Healthy));
+        match error {
+            None => tracing::info!(node = node.name, "RPC node healthy"),
+            Some(error) => tracing::warn!(node = node.name, "RPC node unhealthy: {error}"),
         }
     }
 
     /// The fault of a read that was given up from without.
-    pub(super) fn out_of_time(&self, limit: Duration) -> ChainFault {
-        self.fault(0, "eth_call", ReadError::TimedOut(limit.as_millis()))
-    }
-
-    /// The fault of an answer that makes no sense.
-    pub(super) fn unintelligible(&self) -> ChainFault {
-        self.fault(0, "eth_call", ReadError::Unintelligible("its result is not what was asked for"))
+    pub(super) fn out_of_time(&self) -> ChainFault {
+        self.fault(0, "eth_call", ReadError::TimedOut(READ_TIME_MAX.as_millis()))
     }
 
     fn fault(&self, node: usize, method: &'static str, error: ReadError) -> ChainFault {
         let endpoint =
-            self.nodes.get(node).map_or_else(|| Arc::from("none"), |node| Arc::clone(node.endpoint()));
+            self.nodes.get(node).map_or_else(|| Arc::from("none"), |node| Arc::clone(&node.endpoint));
         ChainFault { endpoint, method, cause: Arc::new(error) }
     }
 
     fn now(&self) -> u64 {
         self.clock.monotonic_micros()
+    }
+
+    fn left(&self, terms: &Terms) -> Duration {
+        Duration::from_micros(terms.until_micros.saturating_sub(self.now()))
     }
 
     fn some_grain(&self) -> u64 {
@@ -259,17 +240,11 @@ fn method_of(calls: &[Call]) -> &'static str {
 
 /// How much an error says of why a read failed.
 const fn says(error: &ReadError) -> u8 {
-    if matches!(error, ReadError::Behind { .. }) {
+    use ReadError::{Behind, RateLimited, TimedOut, WrongChain};
+    if matches!(error, Behind { .. }) {
         return 2;
     }
-    let is_general = matches!(
-        error,
-        ReadError::TimedOut(_)
-            | ReadError::RateLimited(_)
-            | ReadError::WrongChain { .. }
-            | ReadError::Unhealthy(_)
-    );
-    if is_general { 0 } else { 1 }
+    if matches!(error, TimedOut(_) | RateLimited(_) | WrongChain { .. }) { 0 } else { 1 }
 }
 
 #[cfg(test)]

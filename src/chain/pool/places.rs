@@ -1,21 +1,14 @@
-//! Bounded concurrency in two lanes, so that whoever has shown nothing can't keep those waiting who have.
+//! Bounded concurrency, so that whoever has shown nothing can't keep those waiting who have.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::ports::chain::Asker;
 
 /// Calls under way at once, over all nodes.
 pub(super) const PLACES_MAX: usize = 128;
 
 /// How many of these strangers may hold. The rest is never theirs.
 pub(super) const STRANGERS_MAX: usize = PLACES_MAX / 4;
-
-/// On whose behalf a read is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::chain) enum Lane {
-    /// Somebody who has shown something, or ourselves.
-    Known,
-    /// Anybody.
-    Stranger,
-}
 
 /// The places.
 pub(super) struct Places {
@@ -24,27 +17,23 @@ pub(super) struct Places {
 }
 
 /// A place; it is free again when this is dropped.
-pub(super) struct Place<'a> {
-    _all: SemaphorePermit<'a>,
-    _stranger: Option<SemaphorePermit<'a>>,
-}
+pub(super) type Place<'a> = (SemaphorePermit<'a>, Option<SemaphorePermit<'a>>);
 
 impl Places {
     pub(super) fn new() -> Self {
         Self { all: Semaphore::new(PLACES_MAX), strangers: Semaphore::new(STRANGERS_MAX) }
     }
 
-    /// A place in this lane. Waits as long as it takes: the caller sets the limit.
+    /// A place for this asker. Waits as long as it takes: the caller sets the limit. A stranger queues for a stranger's
+    /// place first, so that at most [`STRANGERS_MAX`] of them stand before anybody else.
     ///
-    /// A stranger queues for a stranger's place first, so that at most [`STRANGERS_MAX`] of them stand before anybody
-    /// who is known. Nothing comes only of semaphores that are closed, and nobody closes them.
-    pub(super) async fn take(&self, lane: Lane) -> Option<Place<'_>> {
-        let stranger = match lane {
-            Lane::Known => None,
-            Lane::Stranger => Some(self.strangers.acquire().await.ok()?),
+    /// `None` comes only of semaphores that are closed, and nobody closes them.
+    pub(super) async fn take(&self, asker: Asker) -> Option<Place<'_>> {
+        let stranger = match asker {
+            Asker::Vouched => None,
+            Asker::Stranger => Some(self.strangers.acquire().await.ok()?),
         };
-        let all = self.all.acquire().await.ok()?;
-        Some(Place { _all: all, _stranger: stranger })
+        Some((self.all.acquire().await.ok()?, stranger))
     }
 }
 
@@ -52,11 +41,12 @@ impl Places {
 mod tests {
     use std::task::Poll;
 
-    use super::{Lane, PLACES_MAX, Place, Places, STRANGERS_MAX};
+    use super::{PLACES_MAX, Place, Places, STRANGERS_MAX};
+    use crate::ports::chain::Asker;
 
     /// A place, if there is one now.
-    async fn now(places: &Places, lane: Lane) -> Option<Place<'_>> {
-        let mut take = std::pin::pin!(tokio::task::unconstrained(places.take(lane)));
+    async fn now(places: &Places, asker: Asker) -> Option<Place<'_>> {
+        let mut take = std::pin::pin!(tokio::task::unconstrained(places.take(asker)));
         std::future::poll_fn(|context| match take.as_mut().poll(context) {
             Poll::Ready(place) => Poll::Ready(place),
             Poll::Pending => Poll::Ready(None),
@@ -68,23 +58,23 @@ mod tests {
     async fn strangers_hold_a_quarter_at_most_and_the_known_whatever_is_free() {
         let places = Places::new();
         let mut strangers = Vec::new();
-        while let Some(place) = now(&places, Lane::Stranger).await {
+        while let Some(place) = now(&places, Asker::Stranger).await {
             strangers.push(place);
         }
         assert_eq!(strangers.len(), STRANGERS_MAX);
         let mut known = Vec::new();
-        while let Some(place) = now(&places, Lane::Known).await {
+        while let Some(place) = now(&places, Asker::Vouched).await {
             known.push(place);
         }
         assert_eq!(known.len(), PLACES_MAX - STRANGERS_MAX);
         strangers.clear();
-        while let Some(place) = now(&places, Lane::Known).await {
+        while let Some(place) = now(&places, Asker::Vouched).await {
             known.push(place);
         }
         assert_eq!(known.len(), PLACES_MAX);
-        assert!(now(&places, Lane::Stranger).await.is_none());
+        assert!(now(&places, Asker::Stranger).await.is_none());
         known.pop();
-        assert!(now(&places, Lane::Stranger).await.is_some());
+        assert!(now(&places, Asker::Stranger).await.is_some());
     }
 
     #[tokio::test]
@@ -92,14 +82,14 @@ mod tests {
         let places = Places::new();
         let mut held = Vec::new();
         for _ in 0..STRANGERS_MAX {
-            held.push(now(&places, Lane::Stranger).await.unwrap());
+            held.push(now(&places, Asker::Stranger).await.unwrap());
         }
-        let mut waiting: Vec<_> = (0..1_000).map(|_| Box::pin(places.take(Lane::Stranger))).collect();
+        let mut waiting: Vec<_> = (0..1_000).map(|_| Box::pin(places.take(Asker::Stranger))).collect();
         std::future::poll_fn(|context| {
             assert!(waiting.iter_mut().all(|waiting| waiting.as_mut().poll(context).is_pending()));
             Poll::Ready(())
         })
         .await;
-        assert!(now(&places, Lane::Known).await.is_some());
+        assert!(now(&places, Asker::Vouched).await.is_some());
     }
 }

@@ -1,89 +1,39 @@
 //! Whom a log of a registry concerns: nobody, those it names, or everybody. Knows no cache.
 //!
 //! Dropping too much is harmless once, but whoever can cause it at will could keep the cache empty. So an unknown event
-//! concerns those whom its topics name, and everybody only where it names nobody or an administrator caused it.
+//! concerns those whom its topics name, and everybody only where it names nobody.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use alloy::primitives::{Address, B256, U256};
-use alloy::sol;
-use alloy::sol_types::SolEvent;
 
 use crate::chain::block::Log;
 use crate::chain::registries::standard::{HARMLESS, NAMING, NAMING_IN_DATA};
 use crate::domain::agent_id::AgentId;
 
-sol! {
-    /// Proxies and their administration.
-    event Upgraded(address indexed implementation);
-    event AdminChanged(address previousAdmin, address newAdmin);
-    event BeaconUpgraded(address indexed beacon);
-    event OwnershipTransferred(address indexed previousOwner, address indexed newOwner);
-    event RoleGranted(bytes32 indexed role, address indexed account, address indexed sender);
-    event RoleRevoked(bytes32 indexed role, address indexed account, address indexed sender);
-}
+/// In an unknown event a number below 2^64 is taken for an id: addresses and hashes lie above. The events of proxies and
+/// of their administration have only these, or nothing, in topics.
+const PLAUSIBLE_BITS_MAX: usize = 64;
 
-mod versions {
-    alloy::sol! {
-        event Initialized(uint64 version);
-    }
-}
-
-mod old_versions {
-    alloy::sol! {
-        event Initialized(uint8 version);
-    }
-}
-
-/// Events after which anything may read differently. Their indexed fields name no agent.
-const ADMINISTRATION: [B256; 8] = [
-    Upgraded::SIGNATURE_HASH,
-    AdminChanged::SIGNATURE_HASH,
-    BeaconUpgraded::SIGNATURE_HASH,
-    OwnershipTransferred::SIGNATURE_HASH,
-    RoleGranted::SIGNATURE_HASH,
-    RoleRevoked::SIGNATURE_HASH,
-    versions::Initialized::SIGNATURE_HASH,
-    old_versions::Initialized::SIGNATURE_HASH,
-];
-
-/// In an unknown event a number below 2^128 is taken for an id: addresses and hashes lie above.
-const PLAUSIBLE_BITS_MAX: usize = 128;
-
-/// Whom a log concerns.
-enum Concern {
-    Nobody,
-    /// Those that its topics name.
-    Named,
-    /// The one that its data names.
-    One(AgentId),
-    Everybody,
-}
-
-fn concern(log: &Log) -> Concern {
-    let Some((signature, fields)) = log.topics.split_first() else { return Concern::Everybody };
+/// Whom a log concerns, by their numbers. `None`: everybody.
+fn concerned(log: &Log) -> Option<Vec<U256>> {
+    let (signature, fields) = log.topics.split_first()?;
+    let numbers = || fields.iter().map(|field| U256::from_be_bytes(field.0)).collect::<Vec<_>>();
     if HARMLESS.contains(signature) {
-        return Concern::Nobody;
+        return Some(Vec::new());
     }
     if let Some((_, count)) = NAMING.iter().find(|(known, _)| known == signature) {
         // With fewer topics the agent is in the data, where it is not looked for.
-        return if *count == log.topics.len() { Concern::Named } else { Concern::Everybody };
+        return (*count == log.topics.len()).then(numbers);
     }
     if *signature == NAMING_IN_DATA {
-        return match log.first_word {
-            Some(id) if fields.is_empty() => Concern::One(AgentId::from_bytes(id.0)),
-            Some(_) | None => Concern::Everybody,
-        };
+        return log.first_word.filter(|_| fields.is_empty()).map(|id| vec![U256::from_be_bytes(id.0)]);
     }
-    let names_somebody = fields.iter().any(|field| is_plausible(U256::from_be_bytes(field.0)));
-    if ADMINISTRATION.contains(signature) || !names_somebody { Concern::Everybody } else { Concern::Named }
+    let is_plausible = |number: &U256| !number.is_zero() && number.bit_len() <= PLAUSIBLE_BITS_MAX;
+    Some(numbers()).filter(|numbers| numbers.iter().any(is_plausible))
 }
 
-fn is_plausible(number: U256) -> bool {
-    !number.is_zero() && number.bit_len() <= PLAUSIBLE_BITS_MAX
-}
-
-/// The first log that concerned everybody.
+/// A log that concerned everybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::chain) struct Cause {
     pub(in crate::chain) contract: Address,
@@ -92,40 +42,38 @@ pub(in crate::chain) struct Cause {
     pub(in crate::chain) block: u64,
 }
 
-/// Whose cached profiles may have changed.
+/// Whose cached profiles may have changed, and in which block at the latest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::chain) struct Drops {
     /// These agents.
-    pub(in crate::chain) agents: HashSet<AgentId>,
+    pub(in crate::chain) agents: HashMap<AgentId, u64>,
     /// Every agent that belongs to one of these organizations.
-    pub(in crate::chain) organizations: HashSet<U256>,
+    pub(in crate::chain) organizations: HashMap<U256, u64>,
     /// Everybody, and why.
     pub(in crate::chain) everybody: Option<Cause>,
 }
 
 impl Drops {
-    /// Adds the agents that a log concerns. `organizations` is the organization registry: there a topic may name an
-    /// organization too.
-    pub(in crate::chain) fn add(&mut self, log: &Log, organizations: Option<Address>) {
-        match concern(log) {
-            Concern::Nobody => {}
-            Concern::One(agent) => {
-                self.agents.insert(agent);
-            }
-            Concern::Everybody => {
-                let topic = log.topics.first().copied();
-                let cause = Cause { contract: log.address, topic, block: log.block_number };
-                self.everybody.get_or_insert(cause);
-            }
-            Concern::Named => {
-                // Whichever of them is the agent's id: the others cost a read at most.
-                let numbers = log.topics.iter().skip(1).map(|topic| U256::from_be_bytes(topic.0));
-                self.agents.extend(numbers.clone().map(AgentId::new));
+    /// Whom these logs concern. `organizations` is the organization registry: there a topic may name an organization too.
+    pub(in crate::chain) fn of(logs: &[Log], organizations: Option<Address>) -> Self {
+        let mut drops = Self::default();
+        for log in logs {
+            let block = log.block_number;
+            let Some(numbers) = concerned(log) else {
+                let cause = Cause { contract: log.address, topic: log.topics.first().copied(), block };
+                drops.everybody = drops.everybody.filter(|other| other.block > block).or(Some(cause));
+                continue;
+            };
+            // Whichever of them is the agent's id: the others cost a read at most.
+            for number in numbers {
+                let latest = |of: &mut u64| *of = block.max(*of);
+                drops.agents.entry(AgentId::new(number)).and_modify(latest).or_insert(block);
                 if organizations == Some(log.address) {
-                    self.organizations.extend(numbers);
+                    drops.organizations.entry(number).and_modify(latest).or_insert(block);
                 }
             }
         }
+        drops
     }
 }
 
@@ -147,21 +95,18 @@ mod tests {
     }
 
     fn dropped(address: Address, topics: Vec<B256>) -> Drops {
-        let mut drops = Drops::default();
         let log = Log {
             address,
             block_number: 1,
             block_hash: B256::ZERO,
-            log_index: 0,
             topics,
             first_word: Some(B256::with_last_byte(7)),
         };
-        drops.add(&log, Some(ORGANIZATIONS));
-        drops
+        Drops::of(&[log], Some(ORGANIZATIONS))
     }
 
     fn agents(ids: &[u64]) -> Drops {
-        let agents = ids.iter().map(|id| AgentId::new(U256::from(*id))).collect();
+        let agents = ids.iter().map(|id| (AgentId::new(U256::from(*id)), 1)).collect();
         Drops { agents, ..Drops::default() }
     }
 
@@ -190,7 +135,7 @@ mod tests {
             ("MemberAdded(uint256,uint256)", &[9, 7]),
             ("MemberRemoved(uint256,uint256)", &[9, 7]),
         ] {
-            let organizations = topics.iter().map(|id| U256::from(*id)).collect();
+            let organizations = topics.iter().map(|id| (U256::from(*id), 1)).collect();
             let expected = Drops { organizations, ..agents(topics) };
             assert_eq!(drops(ORGANIZATIONS, signature, topics), expected, "{signature}");
             assert_eq!(drops(OTHER, signature, topics), agents(topics), "{signature} elsewhere");
@@ -209,16 +154,8 @@ mod tests {
     fn changed_metadata_drop_the_agent_that_the_data_name() {
         assert_eq!(drops(OTHER, "MetadataUpdate(uint256)", &[]), agents(&[7]));
         let topics = vec![keccak256("MetadataUpdate(uint256)")];
-        let empty = Log {
-            address: OTHER,
-            block_number: 1,
-            block_hash: B256::ZERO,
-            log_index: 0,
-            topics,
-            first_word: None,
-        };
-        let mut drops = Drops::default();
-        drops.add(&empty, None);
+        let empty = Log { address: OTHER, block_number: 1, block_hash: B256::ZERO, topics, first_word: None };
+        let drops = Drops::of(&[empty], None);
         let event = Some(keccak256("MetadataUpdate(uint256)"));
         assert_eq!(drops, everybody(OTHER, event), "there is nothing in it");
     }
@@ -227,15 +164,11 @@ mod tests {
     fn what_may_concern_anybody_drops_everybody_and_says_which_log_it_was() {
         for (signature, topics) in [
             ("MetadataUpdate(uint256)", &[7][..]),
-            ("Upgraded(address)", &[1]),
             ("Paused(address)", &[]),
             ("BatchMetadataUpdate(uint256,uint256)", &[]),
             ("AdminChanged(address,address)", &[]),
-            ("BeaconUpgraded(address)", &[1]),
             ("Initialized(uint8)", &[]),
             ("Initialized(uint64)", &[]),
-            ("OwnershipTransferred(address,address)", &[1, 2]),
-            ("RoleGranted(bytes32,address,address)", &[1, 2, 3]),
             ("SomethingElse(address)", &[0]),
             // As an ERC-20 token, or an older registry, has it: the number is in the data.
             ("Transfer(address,address,uint256)", &[1, 2]),
@@ -246,11 +179,23 @@ mod tests {
             let expected = everybody(OTHER, Some(keccak256(signature)));
             assert_eq!(drops(OTHER, signature, topics), expected, "{signature} {topics:?}");
         }
+        let high = B256::left_padding_from(&[1; 20]);
+        for (signature, fields) in [
+            ("Upgraded(address)", &[high][..]),
+            ("BeaconUpgraded(address)", &[high]),
+            ("OwnershipTransferred(address,address)", &[high, B256::ZERO]),
+            ("RoleGranted(bytes32,address,address)", &[B256::ZERO, high, high]),
+            ("RoleRevoked(bytes32,address,address)", &[keccak256("ROLE"), high, high]),
+        ] {
+            let topics = [&[keccak256(signature)], fields].concat();
+            assert_eq!(dropped(OTHER, topics), everybody(OTHER, Some(keccak256(signature))), "{signature}");
+        }
         assert_eq!(dropped(OTHER, Vec::new()), everybody(OTHER, None), "an anonymous event without topics");
         let anonymous = B256::with_last_byte(7);
         assert_eq!(dropped(OTHER, vec![anonymous]), everybody(OTHER, Some(anonymous)), "an anonymous event");
-        // An address or a hash names no agent.
-        for bits in [128_usize, 159, 255] {
+        // An address or a hash names no agent: events of proxies and of roles have only these, and the zero of the first
+        // role.
+        for bits in [64_usize, 128, 159, 255] {
             let number: U256 = U256::ONE << bits;
             let topics = vec![keccak256("Unheard(address)"), B256::from(number)];
             assert_eq!(dropped(OTHER, topics.clone()), everybody(OTHER, topics.first().copied()), "{bits}");
@@ -261,12 +206,12 @@ mod tests {
     fn an_unknown_event_drops_whoever_its_topics_name_and_nobody_else() {
         assert_eq!(drops(OTHER, "SomethingElse(uint256)", &[7]), agents(&[7]));
         assert_eq!(drops(OTHER, "SomethingElse(uint256,uint256)", &[7, 0]), agents(&[7, 0]));
-        let members = Drops { organizations: [U256::from(7)].into(), ..agents(&[7]) };
+        let members = Drops { organizations: [(U256::from(7), 1)].into(), ..agents(&[7]) };
         assert_eq!(drops(ORGANIZATIONS, "OrganizationRenamed(uint256,string)", &[7]), members);
         // What can't be an id by itself may be one beside one that can.
-        let [small, large]: [U256; 2] = [U256::from(u128::MAX), U256::MAX];
+        let [small, large]: [U256; 2] = [U256::from(u64::MAX), U256::MAX];
         let topics = vec![keccak256("Unheard(uint256,uint256)"), small.into(), large.into()];
-        let both = [small, large].map(AgentId::new).into();
+        let both = [small, large].map(|id| (AgentId::new(id), 1)).into();
         assert_eq!(dropped(OTHER, topics), Drops { agents: both, ..Drops::default() });
     }
 }

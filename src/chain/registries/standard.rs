@@ -98,6 +98,8 @@ const ORGANIZATION_BYTES: usize = 5 * 32 + 256;
 /// The envelope, in the ABI and in JSON-RPC.
 const FRAME_BYTES: usize = 4 * 1024;
 
+const TOO_FEW: ReadError = ReadError::Unintelligible("it has too few results");
+
 const _: () = assert!(
     2 * (ORGANIZATIONS_MAX * ORGANIZATION_BYTES + 2 * CHAIN_TEXT_BYTES_MAX + FRAME_BYTES) <= ANSWER_BYTES_MAX,
     "a large profile must fit into one answer, in hex"
@@ -125,12 +127,12 @@ impl Registries {
     pub(in crate::chain) fn read_profile(
         &self,
         agent: AgentId,
-        results: Vec<Result3>,
+        results: &mut impl Iterator<Item = Result3>,
     ) -> Result<Option<TrustProfile>, ReadError> {
+        let results: Vec<_> = results.take(self.profile_calls(agent).len()).collect();
         let mut results = results.into_iter();
-        let mut next = || results.next().ok_or(ReadError::Unintelligible("it has too few results"));
-
-        let Some(owner) = read_owner(agent, next()?)? else { return Ok(None) };
+        let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
+        let mut next = || results.next().ok_or(TOO_FEW);
         let metadata_uri = decode::<tokenURICall>("tokenURI", "chain.contracts.identity", next()?)?;
         let stake = returned("getStake", "chain.contracts.stake_vault", next()?)?;
         let stake = first_word(&stake).ok_or(ReadError::Undecodable("getStake"))?;
@@ -174,8 +176,11 @@ fn call(target: Address, data: Vec<u8>) -> Call3 {
 }
 
 /// The owner in the result of `ownerOf`; `None` when the agent is not minted.
-pub(in crate::chain) fn read_owner(agent: AgentId, result: Result3) -> Result<Option<Address>, ReadError> {
-    let Result3 { success, returnData: data } = result;
+pub(in crate::chain) fn read_owner(
+    agent: AgentId,
+    results: &mut impl Iterator<Item = Result3>,
+) -> Result<Option<Address>, ReadError> {
+    let Result3 { success, returnData: data } = results.next().ok_or(TOO_FEW)?;
     if !success {
         return if is_not_minted(agent, &data) { Ok(None) } else { Err(ReadError::Reverted("ownerOf")) };
     }

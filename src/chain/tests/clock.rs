@@ -1,22 +1,86 @@
-//! The clock of tests whose nodes answer over loopback.
+//! Simulated time for tests whose nodes answer over loopback: it stands still while a node works on a request, and passes
+//! when all that is left is to wait. No machine is too slow for an answer, and no test waits.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::os::Os;
+use tokio::time::Instant;
+
 use crate::ports::clock::Clock;
 
-/// Time that passes by itself, and faster when a test says so.
+/// So many turns of the runtime without a request at a node, and time passes: far more than a request needs to get there.
+const QUIET_TURNS: u32 = 1_000;
+
+/// How much passes then.
+const STEP: Duration = Duration::from_millis(5);
+
+/// So many turns in one test, and all its time has passed. It fails then, and does not hang.
+const TURNS_MAX: u32 = 20_000_000;
+
+/// Requests that nodes work on. Those that they never answer are none.
+#[derive(Default)]
+pub(in crate::chain) struct Work(AtomicUsize);
+
+thread_local! {
+    /// That of the test that runs on this thread.
+    static WORK: RefCell<Weak<Work>> = const { RefCell::new(Weak::new()) };
+}
+
+/// A request that a node works on, until this is dropped.
+pub(in crate::chain) struct Working(Arc<Work>);
+
+impl Work {
+    /// That of this test. Time is simulated from the first call on.
+    pub(in crate::chain) fn of_this_test() -> Arc<Self> {
+        if let Some(work) = WORK.with_borrow(Weak::upgrade) {
+            return work;
+        }
+        let work = Arc::new(Self::default());
+        WORK.set(Arc::downgrade(&work));
+        tokio::time::pause();
+        tokio::spawn(Arc::clone(&work).pass_time());
+        work
+    }
+
+    pub(in crate::chain) fn begin(self: &Arc<Self>) -> Working {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Working(Arc::clone(self))
+    }
+
+    /// Never lets the runtime be idle: idle, it would let all time pass until the next timer.
+    async fn pass_time(self: Arc<Self>) {
+        let mut quiet_turns = 0;
+        for _ in 0..TURNS_MAX {
+            tokio::task::yield_now().await;
+            quiet_turns = if self.0.load(Ordering::SeqCst) == 0 { quiet_turns + 1 } else { 0 };
+            if quiet_turns >= QUIET_TURNS {
+                quiet_turns = 0;
+                tokio::time::advance(STEP).await;
+            }
+        }
+        tokio::time::resume();
+        panic!("the test takes too many turns");
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Simulated time, and faster when a test says so.
 pub(in crate::chain) struct TestClock {
-    os: Os,
-    began_micros: u64,
+    began: Instant,
     ahead_micros: AtomicU64,
 }
 
 impl TestClock {
     pub(in crate::chain) fn new() -> Self {
-        let os = Os::new();
-        Self { began_micros: os.monotonic_micros(), os, ahead_micros: AtomicU64::new(0) }
+        Work::of_this_test();
+        Self { began: Instant::now(), ahead_micros: AtomicU64::new(0) }
     }
 
     pub(in crate::chain) fn advance(&self, time: Duration) {
@@ -31,6 +95,18 @@ impl Clock for TestClock {
     }
 
     fn monotonic_micros(&self) -> u64 {
-        1 + self.os.monotonic_micros() - self.began_micros + self.ahead_micros.load(Ordering::SeqCst)
+        let passed = u64::try_from(self.began.elapsed().as_micros()).unwrap();
+        1 + passed + self.ahead_micros.load(Ordering::SeqCst)
     }
+}
+
+/// Waits until it is so, for a bounded number of turns.
+pub(in crate::chain) async fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..1_000_000 {
+        if is_so() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("it does not happen");
 }

@@ -1,26 +1,28 @@
 //! The promise as a model: all that can happen in small worlds, in every order.
 //!
 //! A world has one agent, whose state has a version, a chain that grows and is reorganized, and two back ends behind one
-//! URL that each have some of it. Tracker, floor and status are the product's own; reads and polls take their answers from
+//! URL that each have some of it, logs perhaps later than their blocks. A log names the agent, its organization or nobody. Tracker, floor and status are the product's own; reads and polls take their answers from
 //! either back end at each step. Checked in every state: nothing is served that is older than what was known when it was
 //! asked for. Each mutant leaves out one rule, and must be found out.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
-use crate::chain::tests::world::{Action, Mutant, World};
+use crate::chain::tests::world::{Action, Mutant, Named, World};
 
-const MUTANTS: [Mutant; 10] = [
+const MUTANTS: [Mutant; 12] = [
     Mutant::AnyAge,
     Mutant::OneBlockOlder,
     Mutant::KeepAfterDrop,
     Mutant::KeepAcrossRestart,
     Mutant::LogsWithoutProof,
+    Mutant::NoOverlap,
     Mutant::NoDrops,
     Mutant::LatestKeptForGood,
     Mutant::LessIsARollback,
     Mutant::OlderThanShown,
     Mutant::KeepInReorganization,
+    Mutant::KeepOutOfTouch,
 ];
 
 /// Visits all worlds that begin with this one; the first broken one, with what led to it.
@@ -54,17 +56,19 @@ fn steps_max() -> usize {
 
 #[test]
 fn in_no_small_world_anything_is_served_that_is_older_than_what_was_known() {
-    for first in [World::new(), World::warm()] {
-        let (worlds, broken) = search(&first, None);
-        assert!(broken.is_none(), "{broken:#?}");
-        assert!(worlds > 5_000, "{worlds} worlds");
+    for named in [Named::Agent, Named::Organization, Named::Nobody] {
+        for first in [World::new(named), World::warm(named)] {
+            let (worlds, broken) = search(&first, None);
+            assert!(broken.is_none(), "{broken:#?}");
+            assert!(worlds > 5_000, "{worlds} worlds");
+        }
     }
 }
 
 #[test]
 fn each_rule_that_is_left_out_is_found_out() {
     for mutant in MUTANTS {
-        let (worlds, broken) = search(&World::warm(), Some(mutant));
+        let (worlds, broken) = search(&World::warm(Named::Agent), Some(mutant));
         assert!(broken.is_some(), "{mutant:?} in {worlds} worlds");
     }
 }

@@ -7,14 +7,16 @@ use alloy::sol_types::SolEvent;
 use crate::chain::answer::{Date, Floor};
 use crate::chain::block::{Block, Log};
 use crate::chain::cache::status::{Entry, Serving, Status, Ticket};
-use crate::chain::follower::tracker::{BlockTracker, Position};
-use crate::chain::registries::standard::Staked;
+use crate::chain::follower::tracker::{BlockTracker, Position, Range};
+use crate::chain::registries::logs::Drops;
+use crate::chain::registries::standard::{OrganizationVerified, Staked};
+use crate::domain::agent_id::AgentId;
 
 const SERVING: Serving = Serving { interval_micros: 10, reread_micros: None };
 const TICK_MICROS: u64 = 10;
 const STALENESS_MICROS: u64 = 1_000;
 
-/// Nothing becomes void in these worlds.
+/// No floor becomes void in these worlds.
 const FLOOR: Floor = Floor::new(u64::MAX, None);
 
 /// The bounds of the worlds.
@@ -22,6 +24,9 @@ const BLOCKS_MAX: usize = 7;
 const HEIGHT_MAX: u64 = 4;
 const REORGS_MAX: u8 = 1;
 const TICKS_MAX: u8 = 1;
+
+const ORGANIZATIONS: Address = Address::repeat_byte(0x15);
+const ORGANIZATION: U256 = U256::from_limbs([9, 0, 0, 0]);
 
 /// A rule that is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +41,8 @@ pub(super) enum Mutant {
     KeepAcrossRestart,
     /// Logs come from a back end that does not show that it has the head.
     LogsWithoutProof,
+    /// Logs of the new blocks alone are asked for.
+    NoOverlap,
     /// Logs drop nothing.
     NoDrops,
     /// A read at the latest block is kept like one at the followed block.
@@ -46,6 +53,19 @@ pub(super) enum Mutant {
     OlderThanShown,
     /// A reorganization leaves what was cached.
     KeepInReorganization,
+    /// What was read at the followed block serves although the chain is not followed any more.
+    KeepOutOfTouch,
+}
+
+/// Whom the logs of the world's changes name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Named {
+    /// The agent.
+    Agent,
+    /// The organization that the agent belongs to.
+    Organization,
+    /// Nobody.
+    Nobody,
 }
 
 /// A block of the world: its parent by index, its height, the agent's version after it.
@@ -56,33 +76,46 @@ struct Made {
     version: u8,
 }
 
-/// A read under way, with the answer that it will give.
+/// A back end: its head, and the height up to which it has logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct BackEnd {
+    head: usize,
+    logs: u64,
+}
+
+/// A read under way, with the block of the answer that it will give.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Flight {
     ticket: Ticket,
     began_micros: u64,
     made: usize,
-    /// What was known when it began: no lower block may be shown.
+    /// No lower block may be shown: what was known when it began.
     known: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct World {
+    named: Named,
     blocks: Vec<Made>,
-    /// The heads of the chain and of both back ends.
+    /// The chain's head.
     head: usize,
-    back_ends: [usize; 2],
+    back_ends: [BackEnd; 2],
     reorgs: u8,
     ticks: u8,
     now_micros: u64,
     tracker: BlockTracker,
     floor: Floor,
     status: Status,
-    entry: Option<Entry<u8>>,
+    /// The block that a profile was read at is its value.
+    entry: Option<Entry<usize>>,
     flight: Option<Flight>,
     /// The highest block that was accounted for or shown, and of those shown of the agent, since the last beginning.
     known: u64,
     shown: u64,
+    /// The blocks that were followed and then reorganized away: from then on they are behind, until one follows them.
+    left: u8,
+    /// The last logs lacked what a back end did not have yet. That is promised for the next ones only.
+    lacks_logs: bool,
     pub(super) broken: Option<&'static str>,
 }
 
@@ -94,8 +127,11 @@ pub(super) enum Action {
     Reorganize {
         changes: bool,
     },
-    /// A back end gets the chain's head.
-    CatchUp(usize),
+    /// A back end gets the chain's head, the logs of that block with it or later.
+    CatchUp {
+        back_end: usize,
+        with_logs: bool,
+    },
     /// The head comes from one back end, the logs from another.
     Poll {
         head: usize,
@@ -111,33 +147,35 @@ pub(super) enum Action {
 }
 
 impl World {
-    pub(super) fn new() -> Self {
-        let genesis = Made { parent: 0, height: 1, version: 0 };
+    pub(super) fn new(named: Named) -> Self {
         Self {
-            blocks: vec![genesis],
+            named,
+            blocks: vec![Made { parent: 0, height: 1, version: 0 }],
             head: 0,
-            back_ends: [0, 0],
+            back_ends: [BackEnd { head: 0, logs: 1 }; 2],
             reorgs: 0,
             ticks: 0,
             now_micros: 1,
-            tracker: BlockTracker::new(None),
+            tracker: BlockTracker::new(),
             floor: FLOOR,
-            status: Status::new(),
+            status: Status::default(),
             entry: None,
             flight: None,
             known: 0,
             shown: 0,
+            left: 0,
+            lacks_logs: false,
             broken: None,
         }
     }
 
     /// The agent's profile is cached at the followed block, which is the head of all.
-    pub(super) fn warm() -> Self {
-        let mut world = Self::new();
+    pub(super) fn warm(named: Named) -> Self {
+        let mut world = Self::new(named);
         for action in [
             Action::Grow { changes: true },
-            Action::CatchUp(0),
-            Action::CatchUp(1),
+            Action::CatchUp { back_end: 0, with_logs: true },
+            Action::CatchUp { back_end: 1, with_logs: true },
             Action::Poll { head: 0, logs: 0 },
             Action::BeginRead { back_end: 0, latest: true },
             Action::EndRead,
@@ -147,13 +185,15 @@ impl World {
         ] {
             world.step(action, None);
         }
-        let Some(Entry::Read { reading, .. }) = &world.entry else { panic!("nothing is cached") };
-        assert!(reading.is_pinned() && world.broken.is_none());
+        assert!(matches!(world.entry, Some(Entry::Read { is_pinned: true, .. })) && world.broken.is_none());
         Self { ticks: 0, ..world }
     }
 
     pub(super) fn actions(&self) -> Vec<Action> {
-        let mut actions = vec![Action::EndRead, Action::LoseTouch];
+        let mut actions = vec![Action::LoseTouch];
+        if self.flight.is_some() {
+            actions.push(Action::EndRead);
+        }
         if self.blocks.len() < BLOCKS_MAX && self.blocks[self.head].height < HEIGHT_MAX {
             actions.extend([true, false].map(|changes| Action::Grow { changes }));
         }
@@ -164,7 +204,7 @@ impl World {
             actions.push(Action::Tick);
         }
         for one in [0, 1] {
-            actions.push(Action::CatchUp(one));
+            actions.extend([true, false].map(|with_logs| Action::CatchUp { back_end: one, with_logs }));
             actions.extend([0, 1].map(|logs| Action::Poll { head: one, logs }));
             actions.extend([true, false].map(|latest| Action::BeginRead { back_end: one, latest }));
         }
@@ -178,15 +218,24 @@ impl World {
                 self.reorgs += 1;
                 self.head = self.make(self.blocks[self.head].parent, changes);
             }
-            Action::CatchUp(back_end) => self.back_ends[back_end] = self.head,
-            Action::Poll { head, logs } => self.poll(self.back_ends[head], self.back_ends[logs], mutant),
+            Action::CatchUp { back_end, with_logs } => {
+                let height = self.blocks[self.head].height;
+                self.back_ends[back_end] =
+                    BackEnd { head: self.head, logs: if with_logs { height } else { height - 1 } };
+            }
+            Action::Poll { head, logs } => {
+                self.poll(self.back_ends[head].head, self.back_ends[logs], mutant);
+            }
             Action::BeginRead { back_end, latest } => {
-                self.begin_read(self.back_ends[back_end], latest, mutant)
+                self.begin_read(self.back_ends[back_end].head, latest, mutant);
             }
             Action::EndRead => self.end_read(mutant),
             Action::LoseTouch => {
                 self.tracker.forget();
-                self.status.lose_touch();
+                if mutant != Some(Mutant::KeepOutOfTouch) {
+                    self.status.restart(None);
+                }
+                (self.shown, self.left, self.lacks_logs) = (0, 0, false);
             }
             Action::Tick => {
                 self.ticks += 1;
@@ -215,33 +264,50 @@ impl World {
         std::iter::successors(Some(from), |made| (*made != 0).then(|| self.blocks[*made].parent))
     }
 
+    /// The followed block.
+    fn followed(&self) -> Option<usize> {
+        let last = self.tracker.last()?;
+        (0..self.blocks.len()).find(|made| self.block(*made).hash == last.hash)
+    }
+
     fn date(&self, made: usize) -> Date {
         Date { number: self.blocks[made].height, timestamp: 0 }
     }
 
-    fn accepts(&self, made: usize, mutant: Option<Mutant>) -> bool {
+    fn accepts(&mut self, made: usize, mutant: Option<Mutant>) -> bool {
         let mut date = self.date(made);
         match mutant {
             Some(Mutant::AnyAge) => return true,
             Some(Mutant::OneBlockOlder) => date.number += 1,
             _ => {}
         }
-        self.floor.accepts(date, self.now_micros, 0).is_ok()
+        let accepts = self.floor.accepts(date, self.now_micros, 0).is_ok();
+        if !accepts && self.blocks[made].height >= self.known {
+            self.broken = Some("an answer does not count that is as new as what is known");
+        }
+        accepts
     }
 
-    fn poll(&mut self, head: usize, logs: usize, mutant: Option<Mutant>) {
+    fn poll(&mut self, head: usize, logs: BackEnd, mutant: Option<Mutant>) {
         let block = self.block(head);
         let mut position = self.tracker.position(&block);
         if mutant == Some(Mutant::LessIsARollback) && position == Position::Behind {
             position = Position::Reorganized;
         }
         match position {
-            Position::Behind | Position::Gap => {}
+            Position::Behind => {
+                let followed = self.followed().unwrap();
+                let is_known = self.chain(followed).any(|made| made == head);
+                if !is_known && self.reorgs == REORGS_MAX && self.known == self.blocks[followed].height {
+                    self.ignored(head, followed);
+                }
+            }
+            Position::Gap => {}
             Position::Same | Position::Ahead | Position::First if !self.accepts(head, mutant) => {}
             Position::Same => self.confirm(head),
             Position::First => {
-                self.tracker.begin(block);
-                self.status.restart(block);
+                self.tracker.begin(block, false);
+                self.status.restart(Some(block));
                 self.confirm(head);
             }
             Position::Reorganized => self.reorganize(head, mutant),
@@ -249,61 +315,97 @@ impl World {
         }
     }
 
+    /// A head was taken for one that is behind. It is the chain's own, in the place of the followed block.
+    fn ignored(&mut self, head: usize, followed: usize) {
+        let is_in_its_place = self.blocks[head].height == self.blocks[followed].height;
+        if is_in_its_place && self.left & 1 << head == 0 && self.chain(self.head).any(|made| made == head) {
+            self.broken = Some("a reorganization is ignored");
+        }
+    }
+
     fn reorganize(&mut self, head: usize, mutant: Option<Mutant>) {
         let block = self.block(head);
-        let last = *self.tracker.last().unwrap();
-        if self.chain(head).chain(self.chain(self.head)).any(|made| self.block(made).hash == last.hash)
-            && self.reorgs == 0
-        {
+        if self.reorgs == 0 {
             self.broken = Some("the follower began anew without a reorganization");
         }
-        self.tracker.reorganize(block);
+        if let Some(followed) = self.followed() {
+            self.left |= 1 << followed;
+        }
+        self.tracker.begin(block, true);
         if mutant != Some(Mutant::KeepInReorganization) {
-            self.status.restart(block);
+            self.status.restart(Some(block));
         } else {
-            self.status.advance(block, false, false);
+            self.status.advance(block, 0, 0);
         }
         self.floor.reset(self.date(head), self.now_micros);
-        (self.known, self.shown) = (0, 0);
+        (self.known, self.shown, self.lacks_logs) = (0, 0, false);
         self.confirm(head);
     }
 
-    fn account(&mut self, head: usize, logs: usize, mutant: Option<Mutant>) {
+    fn account(&mut self, head: usize, back_end: BackEnd, mutant: Option<Mutant>) {
         let block = self.block(head);
-        let range = self.tracker.range(&block).unwrap();
-        let has = |made: usize| self.chain(logs).any(|other| other == made);
-        let followed = self.chain(head).any(|made| self.block(made).hash == range.last.hash);
+        let mut range = self.tracker.range(&block).unwrap();
+        if mutant == Some(Mutant::NoOverlap) {
+            range = Range { from: range.last.number + 1, ..range };
+        }
+        let has = |made: usize| self.chain(back_end.head).any(|other| other == made);
         if mutant != Some(Mutant::LogsWithoutProof) && !has(head) {
             return;
         }
-        if !followed {
+        if !self.chain(head).any(|made| self.block(made).hash == range.last.hash) {
             return self.reorganize(head, mutant);
         }
         let in_range = |made: &usize| (range.from..=range.to).contains(&self.blocks[*made].height);
-        let logs: Vec<Log> = self.chain(logs).filter(in_range).filter_map(|made| self.log(made)).collect();
-        match self.tracker.account(&range, block, &logs) {
-            None => self.reorganize(head, mutant),
-            Some(drops) => {
-                self.status.advance(block, false, drops.everybody.is_some());
-                if let Some(entry) = self.entry.clone().filter(|_| !drops.agents.is_empty())
-                    && mutant != Some(Mutant::NoDrops)
-                {
-                    self.entry = Some(self.status.dropped(&entry, Address::ZERO));
-                }
-                self.confirm(head);
+        let lacks_logs = back_end.logs < range.to;
+        let logs: Vec<Log> = self
+            .chain(back_end.head)
+            .filter(|made| in_range(made) && self.blocks[*made].height <= back_end.logs)
+            .filter_map(|made| self.log(made))
+            .collect();
+        if !self.tracker.account(&range, block, &logs) {
+            return self.reorganize(head, mutant);
+        }
+        self.lacks_logs = lacks_logs;
+        let drops = Drops::of(&logs, Some(ORGANIZATIONS));
+        let organizations = drops.organizations.values().max().copied().unwrap_or(0);
+        let everybody = drops.everybody.map_or(0, |cause| cause.block);
+        self.status.advance(block, organizations, everybody);
+        if mutant != Some(Mutant::NoDrops) {
+            self.apply(&drops);
+        }
+        self.confirm(head);
+    }
+
+    /// Drops the agent as the cache does: members are found by their cached profiles.
+    fn apply(&mut self, drops: &Drops) {
+        let is_cached = matches!(self.entry, Some(Entry::Read { .. }));
+        let by_organization = drops.organizations.get(&ORGANIZATION).filter(|_| is_cached);
+        for at in [drops.agents.get(&AgentId::new(U256::ONE)), by_organization].into_iter().flatten() {
+            let Some(entry) = &self.entry else { return };
+            let Some(dropped) = self.status.dropped(entry, Address::ZERO, *at) else { continue };
+            let current = self.status.begin_latest().epoch;
+            if matches!(entry, Entry::Read { block, epoch, .. } if block >= at && *epoch == current) {
+                self.broken = Some("a profile is dropped that has the change");
             }
+            self.entry = Some(dropped);
         }
     }
 
     fn log(&self, made: usize) -> Option<Log> {
         let Made { parent, version, .. } = self.blocks[made];
         let Block { number, hash, .. } = self.block(made);
-        (self.blocks[parent].version != version).then(|| Log {
-            address: Address::ZERO,
+        let (address, topics) = match self.named {
+            Named::Agent => (Address::ZERO, vec![Staked::SIGNATURE_HASH, U256::ONE.into(), B256::ZERO]),
+            Named::Organization => {
+                (ORGANIZATIONS, vec![OrganizationVerified::SIGNATURE_HASH, ORGANIZATION.into()])
+            }
+            Named::Nobody => (Address::ZERO, Vec::new()),
+        };
+        (self.blocks[parent].version != version).then_some(Log {
+            address,
             block_number: number,
             block_hash: hash,
-            log_index: 0,
-            topics: vec![Staked::SIGNATURE_HASH, U256::ONE.into(), B256::ZERO],
+            topics,
             first_word: None,
         })
     }
@@ -316,22 +418,17 @@ impl World {
 
     fn begin_read(&mut self, back_end: usize, latest: bool, mutant: Option<Mutant>) {
         let mut ticket = if latest {
-            self.status.begin::<u8>(None, self.now_micros)
+            self.status.begin_latest()
         } else {
             self.status.begin(self.entry.as_ref(), self.now_micros)
         };
         if mutant == Some(Mutant::OlderThanShown) && !latest {
-            ticket = self.status.begin(
-                Some(&self.status.dropped::<u8>(
-                    &Entry::Dropped { owner: Address::ZERO, floor: 0, generation: self.status.generation() },
-                    Address::ZERO,
-                )),
-                self.now_micros,
-            );
+            let never_shown = Entry::<usize>::Dropped { owner: Address::ZERO, floor: 0, epoch: u32::MAX };
+            ticket = self.status.begin(Some(&never_shown), self.now_micros);
         }
         let made = match ticket.pinned {
             Some(pinned) => self.chain(back_end).find(|made| self.block(*made).hash == pinned.hash),
-            None => Some(back_end).filter(|made| self.accepts(*made, mutant)),
+            None => self.accepts(back_end, mutant).then_some(back_end),
         };
         let known = if ticket.pinned.is_some() { self.shown } else { self.known };
         if let Some(made) = made {
@@ -340,26 +437,34 @@ impl World {
     }
 
     fn end_read(&mut self, mutant: Option<Mutant>) {
-        let Some(Flight { ticket, began_micros, made, known }) = self.flight.take() else { return };
-        let Made { height, version, .. } = self.blocks[made];
+        let Some(Flight { mut ticket, began_micros, made, known }) = self.flight.take() else { return };
+        let height = self.blocks[made].height;
         if height < known {
             self.broken = Some("a read shows an older block than was known when it began");
         }
-        let (mut ticket, mut block) = (ticket, height);
+        let mut block = height;
+        let is_pinned_there = ticket.pinned.is_some_and(|at| Some(&at) == self.tracker.last())
+            && ticket.epoch == self.status.begin_latest().epoch;
         if mutant == Some(Mutant::KeepAcrossRestart) {
-            let pinned = ticket.pinned;
-            ticket = Ticket { pinned, generation: self.status.generation() };
+            ticket = Ticket { pinned: ticket.pinned, ..self.status.begin_latest() };
         }
         if mutant == Some(Mutant::KeepAfterDrop) {
             block = u64::MAX;
         }
-        if self.status.may_keep(&ticket, block, false, self.entry.as_ref()) {
-            let mut kept = ticket;
-            if mutant == Some(Mutant::LatestKeptForGood) {
-                kept.pinned = kept.pinned.or(Some(self.block(made)));
+        let mut kept = ticket;
+        if mutant == Some(Mutant::LatestKeptForGood) {
+            kept.pinned = kept.pinned.or(Some(self.block(made)));
+        }
+        let has_organizations = self.named == Named::Organization;
+        let read = ((made, block), (self.entry.as_ref(), began_micros));
+        match self.status.keep(&kept, read.0, has_organizations, read.1) {
+            Some(Entry::Read { profile, is_pinned, epoch, .. }) => {
+                self.entry = Some(Entry::Read { profile, block: height, is_pinned, epoch, began_micros });
             }
-            let reading = self.status.reading(&kept, began_micros);
-            self.entry = Some(Entry::Read { profile: version, block: height, reading });
+            _ if is_pinned_there && self.shown <= height => {
+                self.broken = Some("a read at the followed block is not kept");
+            }
+            _ => {}
         }
         if ticket.pinned.is_none() {
             self.floor.met(self.date(made), self.now_micros);
@@ -370,16 +475,23 @@ impl World {
 
     /// What a hit would serve now.
     fn check(&mut self) {
-        let Some(Entry::Read { profile, block, reading }) = &self.entry else { return };
-        let (generation, until) = (self.status.generation().as_number(), self.status.in_touch_until());
-        if !SERVING.serves(reading, generation, until, self.now_micros) {
+        let Some(entry) = &self.entry else { return };
+        let &Entry::Read { profile: made, is_pinned, block, .. } = entry else { return };
+        if !self.status.serves(entry, &SERVING, self.now_micros) {
             return;
         }
-        let Some(last) = self.tracker.last() else { return };
-        let followed = (0..self.blocks.len()).find(|made| self.block(*made).hash == last.hash).unwrap();
-        let is_followed_state = self.blocks[followed].version == *profile;
-        // At the latest block it may be newer than what is followed.
-        if !is_followed_state && (reading.is_pinned() || *block < last.number) {
+        let Some(followed) = self.followed() else {
+            if is_pinned {
+                self.broken = Some("what was read at a followed block serves although none is followed");
+            }
+            return;
+        };
+        if block < self.shown {
+            self.broken = Some("the cache serves an older block than was shown");
+        }
+        // What was read at the latest block may be newer than what is followed, or of a fork that is no more.
+        let is_comparable = self.chain(followed).any(|ours| ours == made) || is_pinned;
+        if is_comparable && !self.lacks_logs && self.blocks[followed].version != self.blocks[made].version {
             self.broken = Some("the cache serves another state than that of the followed block");
         }
     }

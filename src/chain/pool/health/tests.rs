@@ -16,7 +16,7 @@ fn asked(health: &mut Health, nodes: usize, error: &ReadError, until: u64) -> Ve
         match health.next(&tries, now) {
             Next::Ask(node) => {
                 asked.push((node, now));
-                tries.failed(node, error, false, now);
+                tries.failed(node, error, now);
                 if let ReadError::RateLimited(pause) = error {
                     health.limited(node, *pause, now);
                 }
@@ -134,7 +134,7 @@ fn errors_of_calls_count_against_a_node_only_where_another_one_answered() {
         (BROKEN, false),
     ] {
         let mut tries = Tries::new(2, 0);
-        tries.failed(0, &error, false, 0);
+        tries.failed(0, &error, 0);
         assert_eq!(tries.suspects(1).count() == 1, is_suspect, "{error}");
         assert_eq!(tries.suspects(0).count(), 0);
     }

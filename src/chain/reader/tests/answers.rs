@@ -15,6 +15,7 @@ use crate::chain::fixture::{
 };
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::registries::standard::tokenURICall;
+use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
     aggregate, aggregate_of, dated, hex, not_minted, results, returned, reverted,
 };
@@ -180,9 +181,7 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
             tokio::spawn(async move { reader.owner(agent(1_000 + id), Asker::Stranger).await })
         })
         .collect();
-    while node.calls("eth_call") < STRANGERS {
-        tokio::task::yield_now().await;
-    }
+    until(|| node.calls("eth_call") >= STRANGERS).await;
     is_open.store(true, Ordering::SeqCst);
     for id in 1..=10 {
         bench.reader.profile(agent(id)).await.unwrap().unwrap();
