@@ -4,7 +4,6 @@
 //! `registries` (calls and their decoding) → `answer` (dates each answer and judges it) → `pool` (which node, until
 //! when). Beside it `follower` keeps the cache in step with the chain, and `contract_check` looks for the contracts.
 
-pub mod fault;
 pub mod follower;
 pub mod pool;
 pub mod reader;
@@ -16,8 +15,15 @@ mod block;
 mod cache;
 mod coalesce;
 mod contract_check;
+mod fault;
 mod redact;
 mod source;
+
+/// Up to a quarter less, so that what happened at once does not happen at once again. `grain` is any number.
+const fn spread(whole: u64, grain: u64) -> u64 {
+    let grain = grain.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    whole - grain % (whole / 4 + 1)
+}
 
 #[cfg(test)]
 mod fixture;

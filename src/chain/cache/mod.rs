@@ -8,7 +8,6 @@ pub(super) mod status;
 mod weight;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use alloy::primitives::Address;
 use arc_swap::ArcSwap;
@@ -17,7 +16,8 @@ use quick_cache::sync::Cache;
 
 use crate::chain::block::Block;
 use crate::chain::cache::entries::Entries;
-use crate::chain::cache::status::{Entry, Serving, Status, Ticket};
+pub use crate::chain::cache::status::Lifetimes;
+use crate::chain::cache::status::{Entry, Status, Ticket, micros};
 use crate::chain::registries::logs::Drops;
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
@@ -25,17 +25,6 @@ use crate::ports::chain::ChainFault;
 
 /// How many agents are remembered whose profiles can't be read. Who is pushed out costs a read.
 const FAULTS_MAX: usize = 1_024;
-
-/// For how long profiles serve.
-#[derive(Debug, Clone, Copy)]
-pub struct Lifetimes {
-    /// One that was read at the latest block.
-    pub poll_interval: Duration,
-    /// How long the follower may be silent before nothing is served on its word.
-    pub max_staleness: Duration,
-    /// One that no log ever dropped, if that is bounded.
-    pub reread_after: Option<Duration>,
-}
 
 type CachedEntry = Entry<Arc<TrustProfile>>;
 
@@ -47,8 +36,7 @@ pub(super) struct ProfileCache {
     status: Mutex<Status>,
     /// The status as hits see it.
     published: ArcSwap<Status>,
-    serving: Serving,
-    staleness_micros: u64,
+    lifetimes: Lifetimes,
 }
 
 /// How many of the known agents the logs of some blocks dropped.
@@ -69,11 +57,7 @@ impl ProfileCache {
             faults: Cache::new(FAULTS_MAX),
             status: Mutex::default(),
             published: ArcSwap::default(),
-            serving: Serving {
-                interval_micros: micros(lifetimes.poll_interval),
-                reread_micros: lifetimes.reread_after.map(micros),
-            },
-            staleness_micros: micros(lifetimes.max_staleness),
+            lifetimes,
         }
     }
 
@@ -82,7 +66,7 @@ impl ProfileCache {
         // Read before the entry: what a drop removes after this was right when the request came.
         let status = self.published.load();
         let entry = self.entries.get(agent)?;
-        let serves = status.serves(&entry, &self.serving, now_micros);
+        let serves = status.serves(&entry, &self.lifetimes, now_micros);
         if let Entry::Read { profile, .. } = entry { serves.then_some(profile) } else { None }
     }
 
@@ -121,7 +105,7 @@ impl ProfileCache {
 
     /// Remembers for one interval that the agent can't be read because of what the chain holds of it.
     pub(super) fn keep_fault(&self, agent: AgentId, ticket: &Ticket, fault: &ChainFault, now_micros: u64) {
-        let until_micros = now_micros.saturating_add(self.serving.interval_micros);
+        let until_micros = now_micros.saturating_add(micros(self.lifetimes.poll_interval));
         self.faults.insert(agent, (*ticket, until_micros, fault.clone()));
     }
 
@@ -160,7 +144,7 @@ impl ProfileCache {
 
     /// The followed block was the head at a poll that began then.
     pub(super) fn confirm(&self, asked_micros: u64) {
-        self.change(|status| status.confirm(asked_micros, self.staleness_micros));
+        self.change(|status| status.confirm(asked_micros, micros(self.lifetimes.max_staleness)));
     }
 
     /// The follower begins anew at a block: what was kept before serves no more. `None`: it can't follow.
@@ -185,9 +169,4 @@ fn owner_of(entry: &CachedEntry) -> Address {
         Entry::Read { profile, .. } => profile.owner,
         Entry::Dropped { owner, .. } => *owner,
     }
-}
-
-/// In microseconds.
-pub(super) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -5,9 +5,12 @@
 //! follower is in touch. A profile that was read at the latest block serves for one poll interval. A read is kept only if
 //! its block is not below the agent's floor: the block of the last log that concerned it.
 
+use std::time::Duration;
+
 use alloy::primitives::Address;
 
 use crate::chain::block::Block;
+use crate::chain::spread;
 
 /// What the follower has accounted for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -43,13 +46,15 @@ pub(in crate::chain) enum Entry<P> {
     Dropped { owner: Address, floor: u64, epoch: u32 },
 }
 
-/// For how long entries serve, in microseconds.
+/// For how long profiles serve.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::chain) struct Serving {
-    /// Those that were read at the latest block.
-    pub(in crate::chain) interval_micros: u64,
-    /// Those that no log ever dropped, if that is bounded.
-    pub(in crate::chain) reread_micros: Option<u64>,
+pub struct Lifetimes {
+    /// One that was read at the latest block.
+    pub poll_interval: Duration,
+    /// How long the follower may be silent before nothing is served on its word.
+    pub max_staleness: Duration,
+    /// One that no log ever dropped, if that is bounded.
+    pub reread_after: Option<Duration>,
 }
 
 impl Status {
@@ -97,14 +102,19 @@ impl Status {
     }
 
     /// True when the entry may be served.
-    pub(in crate::chain) fn serves<P>(&self, entry: &Entry<P>, serving: &Serving, now_micros: u64) -> bool {
+    pub(in crate::chain) fn serves<P>(
+        &self,
+        entry: &Entry<P>,
+        lifetimes: &Lifetimes,
+        now_micros: u64,
+    ) -> bool {
         let &Entry::Read { block, is_pinned, epoch, began_micros, .. } = entry else { return false };
         let age = now_micros.saturating_sub(began_micros);
         let is_fresh = if is_pinned {
             now_micros < self.in_touch_until_micros
-                && serving.reread_micros.is_none_or(|reread| age < spread(reread, began_micros))
+                && lifetimes.reread_after.is_none_or(|reread| age < spread(micros(reread), began_micros))
         } else {
-            age < serving.interval_micros
+            age < micros(lifetimes.poll_interval)
         };
         is_fresh && self.is_current(epoch, block)
     }
@@ -155,8 +165,7 @@ impl Status {
     }
 }
 
-/// Up to a quarter less, so that what was read within one moment is not read anew within one.
-const fn spread(whole: u64, grain: u64) -> u64 {
-    let grain = grain.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    whole - grain % (whole / 4 + 1)
+/// In microseconds.
+pub(in crate::chain) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

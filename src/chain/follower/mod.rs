@@ -69,13 +69,6 @@ enum Polled {
     Unlogged,
 }
 
-/// What a request for logs came to.
-enum LogsRead {
-    Logs(Block, Vec<Log>),
-    Reorganized,
-    TooMany,
-}
-
 impl Follower {
     /// Follows the chain for as long as it is polled, and looks for the contracts beside it until all are found.
     pub async fn follow(&self) {
@@ -153,12 +146,11 @@ impl Following<'_> {
             self.tracker.forget();
             self.of.cache.restart(None);
         }
+        let mode = if self.lacks_logs { Mode::Unlogged } else { Mode::Lost };
         if self.lacks_logs {
             self.unlogged_until_micros = now.saturating_add(LOGS_RETRY_MICROS);
-            self.of.status.unlogged(fault);
-        } else {
-            self.of.status.lost(silent_micros, fault);
         }
+        self.of.status.stopped(mode, silent_micros, fault);
     }
 
     async fn try_poll(&mut self, asked_micros: u64) -> Result<Polled, ChainFault> {
@@ -172,23 +164,23 @@ impl Following<'_> {
         let mut position = self.tracker.position(&head);
         for _ in 0..LOG_REQUESTS_MAX {
             let (Position::Ahead, Some(range)) = (position, self.tracker.range(&head)) else { break };
-            match self.read(&range, &head, (chain, &terms)).await? {
-                LogsRead::TooMany => self.tracker.shrink(&range),
-                LogsRead::Logs(block, logs) if self.tracker.account(&range, block, &logs) => {
+            match self.read(&range, &head, (chain, &terms)).await {
+                Ok(Some((block, logs))) if self.tracker.account(&range, block, &logs) => {
                     let drops = Drops::of(&logs, self.of.registries.organization);
                     let dropped = self.of.cache.advance(block, &drops);
                     self.of.source.floor.met(date(&block));
                     self.of.status.dropped(dropped, drops.everybody, asked_micros);
                     position = self.tracker.position(&head);
                 }
-                LogsRead::Logs(..) | LogsRead::Reorganized => position = Position::Reorganized,
+                Ok(_) => position = Position::Reorganized,
+                // Fewer blocks may do.
+                Err(fault) if range.from < range.to && is_refusal(&fault) => self.tracker.shrink(&range),
+                Err(fault) => return Err(fault),
             }
         }
         let why = match position {
             Position::Same | Position::Behind => return Ok(Polled::Followed(head)),
-            // It has taken more requests than a poll may make.
-            Position::Ahead | Position::Gap => Position::Gap,
-            Position::First | Position::Reorganized => position,
+            Position::Ahead | Position::First | Position::Reorganized => position,
         };
         self.begin_at(head, why, (chain, &terms)).await?;
         Ok(Polled::Restarted(head, why))
@@ -206,7 +198,7 @@ impl Following<'_> {
                 }
                 // What is known is of a chain that is no more.
                 Position::Reorganized => self.of.source.floor.accepts_time(date(&head))?,
-                Position::First | Position::Same | Position::Ahead | Position::Gap => {
+                Position::First | Position::Same | Position::Ahead => {
                     self.of.source.floor.accepts(&floor, date(&head))?;
                 }
             }
@@ -236,13 +228,13 @@ impl Following<'_> {
     }
 
     /// The logs of a range, complete by construction: the same back end shows in one request that it is on the right
-    /// chain, and that it has the last block and the followed one.
+    /// chain, and that it has the last block and the followed one. `None`: it has another one in that one's place.
     async fn read(
         &self,
         range: &Range,
         head: &Block,
         (chain, terms): (u64, &Terms),
-    ) -> Result<LogsRead, ChainFault> {
+    ) -> Result<Option<(Block, Vec<Log>)>, ChainFault> {
         let Range { from, to, last } = *range;
         let addresses: Vec<_> = self.of.registries.contracts().map(|(_, address)| address).collect();
         let filter = match from == head.number {
@@ -270,21 +262,15 @@ impl Following<'_> {
                 return Err(behind);
             }
             if followed.hash != last.hash {
-                return Ok(LogsRead::Reorganized);
+                return Ok(None);
             }
-            let logs: Vec<Log> = match answers.next() {
-                Err(ReadError::Node { .. }) if from < to => return Ok(LogsRead::TooMany),
-                logs => logs?,
-            };
+            let logs: Vec<Log> = answers.next()?;
             if logs.iter().any(|log| !(from..=to).contains(&log.block_number)) {
                 return Err(ReadError::Unintelligible("it has logs of other blocks than asked for"));
             }
-            Ok(LogsRead::Logs(block, logs))
+            Ok(Some((block, logs)))
         };
-        match self.of.source.pool.ask(terms, &calls, read).await {
-            Err(fault) if from < to && is_refusal(&fault) => Ok(LogsRead::TooMany),
-            read => read,
-        }
+        self.of.source.pool.ask(terms, &calls, read).await
     }
 }
 
@@ -296,10 +282,13 @@ fn date(block: &Block) -> Date {
     Date { number: block.number, timestamp: block.timestamp }
 }
 
-/// True when the nodes answered that they can't or won't: fewer blocks may do.
+/// True when the nodes answered that they can't or won't.
 fn is_refusal(fault: &ChainFault) -> bool {
-    use ReadError::{HttpStatus, Node, TooLong, Unintelligible};
-    matches!(fault.cause.downcast_ref(), Some(Node { .. } | TooLong(_) | HttpStatus(_) | Unintelligible(_)))
+    use ReadError::{HttpStatus, NodeError, TooLong, Unintelligible};
+    matches!(
+        fault.cause.downcast_ref(),
+        Some(NodeError { .. } | TooLong(_) | HttpStatus(_) | Unintelligible(_))
+    )
 }
 
 #[cfg(feature = "dev-chain")]

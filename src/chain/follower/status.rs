@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::chain::cache::{Dropped, micros};
+use crate::chain::cache::Dropped;
+use crate::chain::cache::status::micros;
 use crate::chain::follower::tracker::Position;
 use crate::chain::registries::logs::Cause;
 use crate::ports::chain::ChainFault;
@@ -104,32 +105,24 @@ impl FollowerStatus {
     pub(super) fn restarted(&self, why: Position, block: u64) {
         let (kind, text) = match why {
             Position::Reorganized => ("reorganization", "the chain was reorganized"),
-            Position::Gap => ("gap", "more has happened than can be followed"),
-            Position::First | Position::Same | Position::Ahead | Position::Behind => return,
+            // It has taken more requests than a poll may make.
+            Position::Ahead => ("gap", "more has happened than can be followed"),
+            Position::First | Position::Same | Position::Behind => return,
         };
         self.count_drops(kind, 1);
         tracing::warn!(block, "{text}: every cached profile is read anew");
     }
 
-    /// No poll confirmed anything for too long.
-    pub(super) fn lost(&self, silent_micros: u64, fault: &ChainFault) {
-        if self.enter(Mode::Lost) {
-            self.count_drops("lost", 1);
+    /// No poll confirmed anything for too long, or no node gives logs.
+    pub(super) fn stopped(&self, mode: Mode, silent_micros: u64, fault: &ChainFault) {
+        let (kind, text) = match mode {
+            Mode::Unlogged => ("unlogged", "no logs can be followed"),
+            Mode::Starting | Mode::Following | Mode::Lost => ("lost", "lost touch with the chain"),
+        };
+        if self.enter(mode) {
+            self.count_drops(kind, 1);
             let silent_millis = silent_micros / 1_000;
-            tracing::warn!(
-                silent_millis,
-                "lost touch with the chain, so profiles serve for chain.poll_interval only: {fault}"
-            );
-        }
-    }
-
-    /// No node gives logs.
-    pub(super) fn unlogged(&self, fault: &ChainFault) {
-        if self.enter(Mode::Unlogged) {
-            self.count_drops("unlogged", 1);
-            tracing::warn!(
-                "no logs can be followed, so profiles serve for chain.poll_interval only: {fault}"
-            );
+            tracing::warn!(silent_millis, "{text}, so profiles serve for chain.poll_interval only: {fault}");
         }
     }
 

@@ -12,9 +12,6 @@ use crate::chain::block::{Block, Log};
 /// How many accounted-for blocks, and abandoned ones, are remembered.
 const BLOCKS_MAX: usize = 256;
 
-/// The most new blocks that are read; with more everybody is dropped instead.
-const GAP_MAX: u64 = 5_000;
-
 /// The most blocks whose logs are asked for at once.
 const SPAN_MAX: u64 = 1_000;
 
@@ -43,8 +40,6 @@ pub(in crate::chain) enum Position {
     Behind,
     /// Another block is in the place of one that was accounted for.
     Reorganized,
-    /// It is too far ahead to read what is between.
-    Gap,
 }
 
 /// The blocks whose logs are to be read next.
@@ -75,11 +70,9 @@ impl BlockTracker {
             return Position::Same;
         }
         if head.number > last.number {
-            return match head.number - last.number {
-                1 if head.parent != last.hash => Position::Reorganized,
-                ahead if ahead > GAP_MAX => Position::Gap,
-                _ => Position::Ahead,
-            };
+            let is_next = head.number - last.number == 1;
+            let is_fork = is_next && head.parent != last.hash;
+            return if is_fork { Position::Reorganized } else { Position::Ahead };
         }
         if self.contradicts(head.number, head.hash) && !self.abandoned.contains(&head.hash) {
             return Position::Reorganized;

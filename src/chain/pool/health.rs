@@ -9,15 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::chain::fault::ReadError;
+use crate::chain::spread;
 
 /// So many failures in a row make a node unhealthy.
 pub(super) const FAILURES_MAX: u32 = 5;
 
-/// The first pause before a probe, in microseconds; each failed probe doubles it.
-const PAUSE_MICROS: u64 = 500_000;
+/// The pause before a probe, and between probes, in microseconds.
+const PAUSE_MICROS: u64 = 1_000_000;
 
-/// The longest pause before a probe.
-const PAUSE_MICROS_MAX: u64 = 2_000_000;
+/// While a probe is under way no other one joins it for so long, in microseconds.
+const PROBE_MICROS: u64 = 2_000_000;
 
 /// The longest pause that a node may ask for.
 const ASKED_PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -62,33 +63,16 @@ pub(super) const fn blame(error: &ReadError) -> Blame {
 struct Breaker {
     /// In a row.
     failures: u32,
-    /// Since the last success.
-    openings: u32,
-    open: Option<Open>,
+    /// The node is unhealthy: when it is probed, and its last error.
+    open: Option<(u64, Arc<ReadError>)>,
     /// The node asked to be left alone until then.
     not_before_micros: u64,
-}
-
-#[derive(Debug)]
-struct Open {
-    until_micros: u64,
-    /// A call is under way that finds out.
-    is_probed: bool,
-    cause: Arc<ReadError>,
 }
 
 /// What is known of all nodes, by their places in the configured order.
 #[derive(Debug)]
 pub(super) struct Health {
     breakers: Vec<Breaker>,
-}
-
-/// A change that the log tells.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    None,
-    Healthy,
-    Unhealthy,
 }
 
 /// The tries of one read.
@@ -126,15 +110,14 @@ impl Tries {
     /// The read's try at this node failed.
     pub(super) fn failed(&mut self, node: usize, error: &ReadError, now_micros: u64) {
         self.grain = self.grain.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ node as u64;
-        let grain = self.grain;
         let Some(tried) = self.nodes.get_mut(node) else { return };
-        let pause = spread(BACKOFF_MICROS << tried.tries.min(16), BACKOFF_MICROS_MAX, grain);
+        let pause = (BACKOFF_MICROS << tried.tries.min(16)).min(BACKOFF_MICROS_MAX);
         tried.tries += 1;
-        tried.not_before_micros = now_micros.saturating_add(pause);
+        tried.not_before_micros = now_micros.saturating_add(spread(pause, self.grain));
         match error {
             ReadError::Behind { .. } | ReadError::RateLimited(_) => {}
             // These cost the node or us more than others.
-            ReadError::TimedOut(_) | ReadError::Node { .. } | ReadError::TooLong(_) => {
+            ReadError::Timeout(_) | ReadError::NodeError { .. } | ReadError::TooLong(_) => {
                 tried.failed_tries += 2
             }
             _ => tried.failed_tries += 1,
@@ -157,7 +140,8 @@ impl Health {
     /// The node to ask next: the same one again after a short pause, then the next.
     pub(super) fn next(&mut self, tries: &Tries, now_micros: u64) -> Next {
         let worth = self.breakers.iter().zip(&tries.nodes).enumerate().filter(|(_, (breaker, tried))| {
-            breaker.is_asked(now_micros) && tried.failed_tries < FAILED_TRIES_MAX
+            let is_due = breaker.open.as_ref().is_none_or(|(until_micros, _)| now_micros >= *until_micros);
+            is_due && tried.failed_tries < FAILED_TRIES_MAX
         });
         let choice = worth.min_by_key(|(node, (breaker, tried))| {
             let at = breaker.not_before_micros.max(tried.not_before_micros);
@@ -169,37 +153,27 @@ impl Health {
         if until_micros > now_micros {
             return Next::Wait { until_micros };
         }
-        if let Some(open) = self.breakers.get_mut(node).and_then(|breaker| breaker.open.as_mut()) {
-            // This call is the probe; no other one joins it.
-            open.is_probed = true;
-            open.until_micros = now_micros.saturating_add(PAUSE_MICROS_MAX);
+        if let Some((until_micros, _)) = self.breakers.get_mut(node).and_then(|breaker| breaker.open.as_mut())
+        {
+            *until_micros = now_micros.saturating_add(PROBE_MICROS);
         }
         Next::Ask(node)
     }
 
-    pub(super) fn succeeded(&mut self, node: usize) -> Change {
-        let Some(breaker) = self.breakers.get_mut(node) else { return Change::None };
-        let was_open = breaker.open.is_some();
-        *breaker = Breaker::default();
-        if was_open { Change::Healthy } else { Change::None }
+    /// The node answered. True when it was unhealthy.
+    pub(super) fn succeeded(&mut self, node: usize) -> bool {
+        self.breakers.get_mut(node).is_some_and(|breaker| std::mem::take(breaker).open.is_some())
     }
 
-    /// The node failed.
-    pub(super) fn failed(&mut self, node: usize, error: &ReadError, now_micros: u64, grain: u64) -> Change {
-        let Some(breaker) = self.breakers.get_mut(node) else { return Change::None };
+    /// The node failed. True when it is unhealthy from now on.
+    pub(super) fn failed(&mut self, node: usize, error: &ReadError, now_micros: u64, grain: u64) -> bool {
+        let Some(breaker) = self.breakers.get_mut(node) else { return false };
         breaker.failures = breaker.failures.saturating_add(1);
         if breaker.failures < FAILURES_MAX {
-            return Change::None;
+            return false;
         }
-        let pause = spread(PAUSE_MICROS << breaker.openings.min(16), PAUSE_MICROS_MAX, grain);
-        let was_open = breaker.open.is_some();
-        // Calls that were under way when it opened do not lengthen the pause.
-        if breaker.open.as_ref().is_none_or(|open| open.is_probed) {
-            breaker.openings = breaker.openings.saturating_add(1);
-            let until_micros = now_micros.saturating_add(pause);
-            breaker.open = Some(Open { until_micros, is_probed: false, cause: Arc::new(error.clone()) });
-        }
-        if was_open { Change::None } else { Change::Unhealthy }
+        let until_micros = now_micros.saturating_add(spread(PAUSE_MICROS, grain));
+        breaker.open.replace((until_micros, Arc::new(error.clone()))).is_none()
     }
 
     /// The node limits our rate.
@@ -212,23 +186,9 @@ impl Health {
 
     /// An unhealthy node and its error, the preferred one first.
     fn worst(&self) -> Option<(usize, Arc<ReadError>)> {
-        let mut open = self.breakers.iter().enumerate();
-        open.find_map(|(node, breaker)| breaker.open.as_ref().map(|open| (node, Arc::clone(&open.cause))))
+        let mut breakers = self.breakers.iter().enumerate();
+        breakers.find_map(|(node, breaker)| Some((node, Arc::clone(&breaker.open.as_ref()?.1))))
     }
-}
-
-impl Breaker {
-    /// Healthy, or due for a probe.
-    fn is_asked(&self, now_micros: u64) -> bool {
-        self.open.as_ref().is_none_or(|open| now_micros >= open.until_micros)
-    }
-}
-
-/// The pause, or the longest one, give or take a quarter.
-fn spread(pause: u64, max: u64, grain: u64) -> u64 {
-    let whole = pause.min(max);
-    let grain = grain.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    whole * 3 / 4 + grain % (whole / 2)
 }
 
 #[cfg(test)]

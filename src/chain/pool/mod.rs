@@ -16,7 +16,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use self::chain_id::ChainId;
-use self::health::{Blame, Change, Health, Next, Tries, blame};
+use self::health::{Blame, Health, Next, Tries, blame};
 use self::node::Node;
 pub(super) use self::node::{ANSWER_BYTES_MAX, Answers, Call};
 use self::places::Places;
@@ -127,7 +127,7 @@ impl Pool {
         let (node, error) = match tried {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(failed)) => last.unwrap_or(failed),
-            Err(_) => last.unwrap_or((0, ReadError::TimedOut(limit.as_millis()))),
+            Err(_) => last.unwrap_or((0, ReadError::Timeout(limit.as_millis()))),
         };
         Err(self.fault(node, method, error))
     }
@@ -177,8 +177,9 @@ impl Pool {
     }
 
     fn succeeded(&self, node: usize, tries: &Tries, last: Option<&(usize, ReadError)>) {
-        let change = self.health.lock().succeeded(node);
-        self.report(node, change, None);
+        if self.health.lock().succeeded(node) {
+            self.report(node, None);
+        }
         let Some((_, error)) = last else { return };
         tries.suspects(node).for_each(|suspect| self.count_failure(suspect, error));
     }
@@ -195,23 +196,24 @@ impl Pool {
     }
 
     fn count_failure(&self, node: usize, error: &ReadError) {
-        let change = self.health.lock().failed(node, error, self.now(), self.some_grain());
-        self.report(node, change, Some(error));
+        if self.health.lock().failed(node, error, self.now(), self.some_grain()) {
+            self.report(node, Some(error));
+        }
     }
 
-    fn report(&self, node: usize, change: Change, error: Option<&ReadError>) {
-        let (Some(node), true) = (self.nodes.get(node), change != Change::None) else { return };
-        let gauge = self.metrics.rpc_node_healthy.with_label_values(&[&node.name]);
-        gauge.set(i64::from(change == Change::Healthy));
+    /// Tells that a node is healthy again, or no more.
+    fn report(&self, node: usize, error: Option<&ReadError>) {
+        let Some(node) = self.nodes.get(node).map(|node| node.name.as_str()) else { return };
+        self.metrics.rpc_node_healthy.with_label_values(&[node]).set(i64::from(error.is_none()));
         match error {
-            None => tracing::info!(node = node.name, "RPC node healthy"),
-            Some(error) => tracing::warn!(node = node.name, "RPC node unhealthy: {error}"),
+            None => tracing::info!(node, "RPC node healthy"),
+            Some(error) => tracing::warn!(node, "RPC node unhealthy: {error}"),
         }
     }
 
     /// The fault of a read that was given up from without.
     pub(super) fn out_of_time(&self) -> ChainFault {
-        self.fault(0, "eth_call", ReadError::TimedOut(READ_TIME_MAX.as_millis()))
+        self.fault(0, "eth_call", ReadError::Timeout(READ_TIME_MAX.as_millis()))
     }
 
     fn fault(&self, node: usize, method: &'static str, error: ReadError) -> ChainFault {
@@ -240,11 +242,11 @@ fn method_of(calls: &[Call]) -> &'static str {
 
 /// How much an error says of why a read failed.
 const fn says(error: &ReadError) -> u8 {
-    use ReadError::{Behind, RateLimited, TimedOut, WrongChain};
+    use ReadError::{Behind, RateLimited, Timeout, WrongChain};
     if matches!(error, Behind { .. }) {
         return 2;
     }
-    if matches!(error, TimedOut(_) | RateLimited(_) | WrongChain { .. }) { 0 } else { 1 }
+    if matches!(error, Timeout(_) | RateLimited(_) | WrongChain { .. }) { 0 } else { 1 }
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ impl Node {
     }
 
     fn error(&self, payload: &ErrorPayload) -> ReadError {
-        ReadError::Node { code: payload.code, message: self.secrets.strip(&payload.message) }
+        ReadError::NodeError { code: payload.code, message: self.secrets.strip(&payload.message) }
     }
 
     /// Sends these calls as one request within the time limit, and counts them. `is_again`: after a try that failed.
@@ -175,7 +175,7 @@ impl Node {
                 .observe((self.clock.now() - begun).as_secs_f64());
             answers
         });
-        let answers = limited.await.unwrap_or(Err(ReadError::TimedOut(limit.as_millis())))?;
+        let answers = limited.await.unwrap_or(Err(ReadError::Timeout(limit.as_millis())))?;
         Ok(Answers { node: self, answers: answers.into_iter() })
     }
 

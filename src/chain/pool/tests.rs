@@ -155,6 +155,6 @@ async fn whoever_finds_no_place_in_time_gets_a_fault_and_no_node_is_asked() {
     }
     let terms = Terms { asker: Asker::Vouched, until_micros: clock.monotonic_micros() + 20_000 };
     let fault = pool.ask(&terms, &calls(1), |_| Ok(())).await.unwrap_err();
-    assert!(matches!(cause(&fault), ReadError::TimedOut(_)));
+    assert!(matches!(cause(&fault), ReadError::Timeout(_)));
     assert_eq!(node.calls("test"), 0);
 }

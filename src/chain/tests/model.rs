@@ -56,12 +56,11 @@ fn steps_max() -> usize {
 
 #[test]
 fn in_no_small_world_anything_is_served_that_is_older_than_what_was_known() {
-    for named in [Named::Agent, Named::Organization, Named::Nobody] {
-        for first in [World::new(named), World::warm(named)] {
-            let (worlds, broken) = search(&first, None);
-            assert!(broken.is_none(), "{broken:#?}");
-            assert!(worlds > 5_000, "{worlds} worlds");
-        }
+    let warm = [Named::Agent, Named::Organization, Named::Nobody].map(World::warm);
+    for first in [World::new(Named::Agent)].iter().chain(&warm) {
+        let (worlds, broken) = search(first, None);
+        assert!(broken.is_none(), "{broken:#?}");
+        assert!(worlds > 5_000, "{worlds} worlds");
     }
 }
 

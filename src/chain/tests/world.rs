@@ -1,18 +1,24 @@
 //! The worlds of the model: an agent, a chain, two back ends, and the product's own tracker, floor and status between
 //! them.
 
+use std::time::Duration;
+
 use alloy::primitives::{Address, B256, U256};
 use alloy::sol_types::SolEvent;
 
 use crate::chain::answer::{Date, Floor};
 use crate::chain::block::{Block, Log};
-use crate::chain::cache::status::{Entry, Serving, Status, Ticket};
+use crate::chain::cache::status::{Entry, Lifetimes, Status, Ticket};
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::registries::logs::Drops;
 use crate::chain::registries::standard::{OrganizationVerified, Staked};
 use crate::domain::agent_id::AgentId;
 
-const SERVING: Serving = Serving { interval_micros: 10, reread_micros: None };
+const LIFETIMES: Lifetimes = Lifetimes {
+    poll_interval: Duration::from_micros(10),
+    max_staleness: Duration::from_micros(STALENESS_MICROS),
+    reread_after: None,
+};
 const TICK_MICROS: u64 = 10;
 const STALENESS_MICROS: u64 = 1_000;
 
@@ -302,7 +308,6 @@ impl World {
                     self.ignored(head, followed);
                 }
             }
-            Position::Gap => {}
             Position::Same | Position::Ahead | Position::First if !self.accepts(head, mutant) => {}
             Position::Same => self.confirm(head),
             Position::First => {
@@ -477,7 +482,7 @@ impl World {
     fn check(&mut self) {
         let Some(entry) = &self.entry else { return };
         let &Entry::Read { profile: made, is_pinned, block, .. } = entry else { return };
-        if !self.status.serves(entry, &SERVING, self.now_micros) {
+        if !self.status.serves(entry, &LIFETIMES, self.now_micros) {
             return;
         }
         let Some(followed) = self.followed() else {

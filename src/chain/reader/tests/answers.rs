@@ -201,7 +201,7 @@ async fn however_many_nodes_hang_a_read_ends_in_time() {
     let nodes = [TestNode::answering(|_| Reply::Hang).await, TestNode::answering(|_| Reply::Hang).await];
     let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, Duration::from_millis(50));
     let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
-    assert_eq!(cause(&fault), &ReadError::TimedOut(50));
+    assert_eq!(cause(&fault), &ReadError::Timeout(50));
     assert_eq!(nodes.each_ref().map(|node| node.calls("eth_call")), [3, 3]);
     assert!(bench.reader.owners.is_idle());
 }
