@@ -11,7 +11,7 @@ use alloy::sol;
 use alloy::sol_types::abi::AbiDecoderConfig;
 use alloy::sol_types::{SolCall, SolValue};
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::chain::fault::ReadError;
 use crate::chain::pool::ANSWER_BYTES_MAX;
@@ -42,14 +42,10 @@ const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSW
 
 /// The compiled form of `contracts/Snapshot.sol`.
 static SNAPSHOT_CODE: LazyLock<Bytes> = LazyLock::new(|| {
-    let artifact = include_str!("../../contracts/artifacts/Snapshot.json");
-    serde_json::from_str(artifact).map(|Artifact { bytecode }| bytecode).unwrap_or_default()
+    let artifact: Value =
+        serde_json::from_str(include_str!("../../contracts/artifacts/Snapshot.json")).unwrap_or_default();
+    artifact.get("bytecode").and_then(|code| code.as_str()?.parse().ok()).unwrap_or_default()
 });
-
-#[derive(Deserialize)]
-struct Artifact {
-    bytecode: Bytes,
-}
 
 /// The block that an answer is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -114,8 +110,11 @@ impl Floor {
 
     /// Why an answer about this block does not count, if it does not.
     pub(super) fn accepts(&self, date: Date, now_micros: u64, unix_secs: u64) -> Result<(), ReadError> {
-        self.accepts_time(date, unix_secs)?;
         let Date { number, timestamp } = date;
+        if self.age_max_secs.is_some_and(|max| unix_secs.abs_diff(timestamp) > max) {
+            let age_secs = unix_secs.wrapping_sub(timestamp).cast_signed();
+            return Err(ReadError::HeadTime { number, age_secs });
+        }
         match self.valid(now_micros) {
             // A later time with a lower number is a chain whose blocks count otherwise than its calls say.
             Some(newest) if number < newest.number && timestamp <= newest.timestamp => {
@@ -125,18 +124,9 @@ impl Floor {
         }
     }
 
-    /// Why the block's own time is not plausible, if it is not.
-    pub(super) fn accepts_time(
-        &self,
-        Date { number, timestamp }: Date,
-        unix_secs: u64,
-    ) -> Result<(), ReadError> {
-        match self.age_max_secs {
-            Some(max) if unix_secs.abs_diff(timestamp) > max => {
-                Err(ReadError::HeadTime { number, age_secs: unix_secs.wrapping_sub(timestamp).cast_signed() })
-            }
-            Some(_) | None => Ok(()),
-        }
+    /// The same where what is known is of a chain that is no more.
+    pub(super) const fn after_reorganization(&self) -> Self {
+        Self { newest: None, ..*self }
     }
 
     /// An answer about this block counted.
@@ -157,8 +147,7 @@ impl Floor {
     }
 }
 
-/// The floor that the follower and all reads share. A read takes a copy when it begins: what became known since was not
-/// known to whoever asked.
+/// The floor that the follower and all reads share. A read takes a copy when it begins: no more was known to whoever asked.
 pub(super) struct SharedFloor {
     floor: Mutex<Floor>,
     clock: Arc<dyn Clock>,
@@ -178,11 +167,6 @@ impl SharedFloor {
     pub(super) fn accepts(&self, then: &Floor, date: Date) -> Result<(), ReadError> {
         let (now, unix_secs) = (self.clock.monotonic_micros(), self.clock.unix_seconds());
         then.accepts(date, now, unix_secs).or_else(|_| self.now().accepts(date, now, unix_secs))
-    }
-
-    /// See [`Floor::accepts_time`].
-    pub(super) fn accepts_time(&self, date: Date) -> Result<(), ReadError> {
-        self.now().accepts_time(date, self.clock.unix_seconds())
     }
 
     /// See [`Floor::met`].

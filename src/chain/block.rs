@@ -6,15 +6,12 @@ use serde::{Deserialize, Deserializer};
 /// A block's place in the chain. In JSON-RPC a block that is not mined yet has no hash, and is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 pub(super) struct Block {
-    /// Its number.
     #[serde(deserialize_with = "quantity")]
     pub(super) number: u64,
-    /// Its hash.
     pub(super) hash: B256,
-    /// The hash of the block before it.
     #[serde(rename = "parentHash")]
     pub(super) parent: B256,
-    /// When it was made, by its own time, in seconds since 1970.
+    /// By its own time, in seconds since 1970.
     #[serde(deserialize_with = "quantity")]
     pub(super) timestamp: u64,
 }
@@ -23,12 +20,9 @@ pub(super) struct Block {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Log {
-    /// The contract that wrote it.
     pub(super) address: Address,
-    /// The number of its block.
     #[serde(deserialize_with = "quantity")]
     pub(super) block_number: u64,
-    /// The hash of its block.
     pub(super) block_hash: B256,
     /// At most four, the first being the event's.
     pub(super) topics: Vec<B256>,

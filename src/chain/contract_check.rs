@@ -18,18 +18,14 @@ use crate::ports::chain::{Asker, ChainFault};
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct ContractCheck {
-    source: Arc<Source>,
-    registries: Registries,
-    are_found: AtomicBool,
+    pub(super) source: Arc<Source>,
+    pub(super) registries: Registries,
+    pub(super) are_found: AtomicBool,
     /// The key that the log named last.
-    reported: Mutex<Option<&'static str>>,
+    pub(super) reported: Mutex<Option<&'static str>>,
 }
 
 impl ContractCheck {
-    pub(super) fn new(source: Arc<Source>, registries: Registries) -> Self {
-        Self { source, registries, are_found: AtomicBool::new(false), reported: Mutex::new(None) }
-    }
-
     /// Looks until all are found.
     pub(super) async fn watch(&self) {
         while self.look().await.is_err() {

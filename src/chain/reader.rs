@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::chain::answer::{Floor, SharedFloor};
 use crate::chain::batch::Batches;
@@ -75,9 +76,11 @@ impl ChainReader {
         let floor = Arc::new(SharedFloor::new(floor, Arc::clone(&clock)));
         let source = Source { pool, floor, multicall, lacks_multicall: AtomicBool::new(false), gas_cap };
         let source = Arc::new(source);
+        let (are_found, reported) = (AtomicBool::new(false), Mutex::default());
+        let contracts = ContractCheck { source: Arc::clone(&source), registries, are_found, reported };
         Self {
             settings,
-            contracts: Arc::new(ContractCheck::new(Arc::clone(&source), registries)),
+            contracts: Arc::new(contracts),
             source,
             cache: Arc::new(ProfileCache::new(lifetimes)),
             status: Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics)),

@@ -32,11 +32,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The results of these calls, as `decode` understands them, with the block that they are about.
-    ///
-    /// # Errors
-    ///
-    /// When no answer counted before the deadline; or that of `decode`, which is about the chain and not about a node.
+    /// The results of these calls, as `decode` understands them, with the block that they are about. An error of `decode` is
+    /// about the chain and not about a node.
     pub(super) async fn read<T>(
         &self,
         asker: Asker,

@@ -9,14 +9,37 @@ use std::sync::Arc;
 
 use alloy::primitives::U256;
 use parking_lot::Mutex;
-use quick_cache::Lifecycle;
 use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, Weighter};
 
 use crate::chain::cache::CachedEntry;
-use crate::chain::cache::weight::{
-    ByBytes, CACHED_BYTES_MAX, ENTRIES_MAX, HEAVY_BYTES, HEAVY_BYTES_MAX, HEAVY_ENTRIES, weight_of,
-};
 use crate::domain::agent_id::AgentId;
+use crate::domain::profile::{Organization, TrustProfile};
+
+/// How many bytes of profiles are kept.
+const CACHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How many agents are known at once.
+const ENTRIES_MAX: usize = 180_000;
+
+/// What weighs more is kept apart. Usual profiles weigh a hundredth; this is less than the smallest piece that the map is
+/// cut into on large machines, which nothing heavier would fit into.
+const HEAVY_BYTES: u64 = 32 * 1024;
+
+/// How many bytes of heavy profiles are kept besides.
+const HEAVY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// About how many these are. So few that the map of them is in one piece, into which each fits.
+const HEAVY_ENTRIES: usize = 32;
+
+/// What the map, the allocator and the counters of an `Arc` take for one agent, about.
+const OVERHEAD_BYTES: usize = 64;
+
+/// What the index of members takes for one membership, about.
+const MEMBERSHIP_BYTES: usize = 100;
+
+/// No entry weighs less, so that the bound in bytes is one in entries too.
+const ENTRY_BYTES_MIN: u64 = CACHED_BYTES_MAX.div_ceil(ENTRIES_MAX as u64);
 
 type Share = Cache<AgentId, CachedEntry, ByBytes, RandomState, Members>;
 
@@ -99,6 +122,32 @@ impl Entries {
     }
 }
 
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<AgentId, CachedEntry> for ByBytes {
+    fn weight(&self, _agent: &AgentId, entry: &CachedEntry) -> u64 {
+        weight_of(entry)
+    }
+}
+
+/// What an entry weighs, in bytes: what it holds, and its share of what holds it.
+fn weight_of(entry: &CachedEntry) -> u64 {
+    let held = match entry {
+        CachedEntry::Read { profile, .. } => profile_bytes(profile),
+        CachedEntry::Dropped { .. } => 0,
+    };
+    let bytes = size_of::<AgentId>() + size_of::<CachedEntry>() + OVERHEAD_BYTES + held;
+    (bytes as u64).max(ENTRY_BYTES_MIN)
+}
+
+fn profile_bytes(profile: &TrustProfile) -> usize {
+    let evidence = profile.validation.latest.as_ref().map_or(0, |latest| latest.evidence.capacity());
+    let names: usize = profile.organizations.iter().map(|of| of.name.capacity()).sum();
+    let rows = profile.organizations.capacity() * (size_of::<Organization>() + MEMBERSHIP_BYTES);
+    size_of::<TrustProfile>() + profile.metadata_uri.capacity() + evidence + names + rows
+}
+
 #[cfg(test)]
 impl Entries {
     pub(super) fn weights(&self) -> [u64; 2] {
@@ -112,9 +161,8 @@ mod tests {
 
     use alloy::primitives::{Address, U256};
 
-    use super::Entries;
+    use super::{CACHED_BYTES_MAX, ENTRIES_MAX, Entries, HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
     use crate::chain::cache::CachedEntry;
-    use crate::chain::cache::weight::{HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
     use crate::domain::agent_id::AgentId;
     use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
 
@@ -226,5 +274,17 @@ mod tests {
         assert_eq!((members(&entries), entries.members.0.lock().len()), (0, 0));
         (0..1_000).for_each(|agent| entries.insert(id(agent), heavy()));
         assert_eq!(members(&entries), entries.len(), "who is pushed out is no member any more");
+    }
+
+    #[test]
+    fn an_agent_with_a_usual_uri_weighs_under_400_bytes_and_what_is_longer_by_its_length() {
+        assert!(weight_of(&entry(50, 0)) < 400, "{}", weight_of(&entry(50, 0)));
+        assert_eq!(weight_of(&entry(16_384, 0)) - weight_of(&entry(1_384, 0)), 15_000);
+        assert!(weight_of(&entry(50, 1_000)) > 150 * 1_000);
+    }
+
+    #[test]
+    fn what_is_cached_is_bounded_in_agents_too() {
+        assert!(CACHED_BYTES_MAX / weight_of(&DROPPED) <= ENTRIES_MAX as u64);
     }
 }

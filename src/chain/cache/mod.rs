@@ -5,7 +5,6 @@
 
 mod entries;
 pub(super) mod status;
-mod weight;
 
 use std::sync::Arc;
 
@@ -39,14 +38,11 @@ pub(super) struct ProfileCache {
     lifetimes: Lifetimes,
 }
 
-/// How many of the known agents the logs of some blocks dropped.
+/// How many of the known agents some logs dropped: by name, as members of organizations, or all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dropped {
-    /// Those that a log named.
     pub(super) agents: u64,
-    /// Members of organizations that a log named.
     pub(super) members: u64,
-    /// All of them.
     pub(super) everybody: bool,
 }
 
@@ -82,7 +78,6 @@ impl ProfileCache {
         status.begin(self.entries.peek(agent).as_ref(), now_micros)
     }
 
-    /// The ticket of a read at the latest block.
     pub(super) fn begin_latest(&self) -> Ticket {
         self.status.lock().begin_latest()
     }
@@ -111,10 +106,8 @@ impl ProfileCache {
 
     /// Why the agent can't be read, if that was found out just now and no log since concerns it.
     pub(super) fn fault(&self, agent: AgentId, now_micros: u64) -> Option<ChainFault> {
-        let (Ticket { followed, epoch, .. }, until_micros, fault) = self.faults.get(&agent)?;
-        let status = self.published.load();
-        let is_current = status.is_current(epoch, followed) && status.is_current_for_members(followed);
-        (is_current && now_micros < until_micros).then_some(fault)
+        let (ticket, until_micros, fault) = self.faults.get(&agent)?;
+        (self.published.load().is_current(&ticket) && now_micros < until_micros).then_some(fault)
     }
 
     /// Forgets an agent that does not exist.

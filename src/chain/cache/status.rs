@@ -116,17 +116,13 @@ impl Status {
         } else {
             age < micros(lifetimes.poll_interval)
         };
-        is_fresh && self.is_current(epoch, block)
+        is_fresh && epoch == self.epoch && block >= self.everybody_floor
     }
 
-    /// True when no log concerned everybody since this block.
-    pub(super) const fn is_current(&self, epoch: u32, block: u64) -> bool {
-        epoch == self.epoch && block >= self.everybody_floor
-    }
-
-    /// True when no log concerned an organization since this block.
-    pub(super) const fn is_current_for_members(&self, block: u64) -> bool {
-        block >= self.organizations_floor
+    /// True when no log concerned everybody, or members of organizations, since this ticket.
+    pub(super) fn is_current(&self, ticket: &Ticket) -> bool {
+        let floor = self.everybody_floor.max(self.organizations_floor);
+        ticket.epoch == self.epoch && ticket.followed >= floor
     }
 
     /// The logs up to this block were applied, or are about to be under the same lock. Those of which the last, if any,

@@ -191,17 +191,15 @@ impl Following<'_> {
         let floor = self.of.source.floor.now();
         let read = |answers: &mut Answers<'_>| {
             let head: Block = answers.next()?;
-            match self.tracker.position(&head) {
+            let floor = match self.tracker.position(&head) {
                 Position::Behind => {
                     let newest = self.tracker.last().map_or(0, |last| last.number);
                     return Err(ReadError::Behind { number: head.number, newest });
                 }
-                // What is known is of a chain that is no more.
-                Position::Reorganized => self.of.source.floor.accepts_time(date(&head))?,
-                Position::First | Position::Same | Position::Ahead => {
-                    self.of.source.floor.accepts(&floor, date(&head))?;
-                }
-            }
+                Position::Reorganized => &floor.after_reorganization(),
+                Position::First | Position::Same | Position::Ahead => &floor,
+            };
+            self.of.source.floor.accepts(floor, date(&head))?;
             Ok(head)
         };
         self.of.source.pool.ask(terms, &[block_call(json!("latest"))], read).await

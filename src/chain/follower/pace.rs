@@ -43,43 +43,33 @@ impl Pace {
 
     /// How long to wait after a poll that was answered.
     pub(super) fn pause(&self, unix_millis: u64) -> Duration {
-        Duration::from_millis(self.pause_millis(unix_millis).unwrap_or(self.interval_millis))
+        let millis = self.until_due(unix_millis).map_or(self.interval_millis, |until_due| {
+            // Equal parts of this time, none of them longer than the longest pause.
+            let parts = until_due.div_ceil(self.idle_millis.max(1)).max(1);
+            until_due.div_ceil(parts).max(self.interval_millis)
+        });
+        Duration::from_millis(millis)
     }
 
-    fn pause_millis(&self, unix_millis: u64) -> Option<u64> {
-        let block_millis = self.block_millis()?;
-        let (_, made, _) = self.heads.back()?;
-        // Blocks come that long after their own time at least.
-        let lag = self.heads.iter().map(|(.., lag)| *lag).min()?;
-        let first_due = made + block_millis + lag;
-        if unix_millis >= first_due {
-            let late = (unix_millis - first_due) % block_millis;
-            // It is due; and where it was left out, the next one is.
-            let until_next = block_millis - late;
-            return Some(if late < 2 * self.interval_millis {
-                self.interval_millis
-            } else {
-                self.split(until_next)
-            });
-        }
-        Some(self.split(first_due - unix_millis))
-    }
-
-    /// Equal parts of this time, none of them longer than the longest pause.
-    fn split(&self, millis: u64) -> u64 {
-        let parts = millis.div_ceil(self.idle_millis.max(1)).max(1);
-        millis.div_ceil(parts).max(self.interval_millis)
-    }
-
-    /// The time between two blocks, where it is long and known.
-    fn block_millis(&self) -> Option<u64> {
+    /// How long it is until the next block, where the time between two is long and known.
+    fn until_due(&self, unix_millis: u64) -> Option<u64> {
         let pairs = self.heads.iter().zip(self.heads.iter().skip(1));
         let gaps = pairs.map(|((before, earlier, _), (number, later, _))| {
             later.saturating_sub(*earlier) / number.saturating_sub(*before).max(1)
         });
-        let shortest = gaps.min()?;
-        (self.heads.len() == BLOCKS && shortest >= BLOCK_MILLIS_MIN.max(self.interval_millis))
-            .then_some(shortest)
+        let block_millis = gaps.min().filter(|_| self.heads.len() == BLOCKS)?;
+        if block_millis < BLOCK_MILLIS_MIN.max(self.interval_millis) {
+            return None;
+        }
+        // Blocks come that long after their own time at least.
+        let lag = self.heads.iter().map(|(.., lag)| *lag).min()?;
+        let due = self.heads.back()?.1 + block_millis + lag;
+        match unix_millis.checked_sub(due).map(|late| late % block_millis) {
+            None => Some(due - unix_millis),
+            Some(late) if late < 2 * self.interval_millis => None,
+            // It was left out; the next one is due.
+            Some(late) => Some(block_millis - late),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use strum::VariantArray;
 
 use crate::chain::cache::Dropped;
 use crate::chain::cache::status::micros;
@@ -14,8 +15,9 @@ use crate::telemetry::metrics::Metrics;
 /// After a line on everybody's profiles there is none for so long, in microseconds.
 const EVERYBODY_LINE_EVERY_MICROS: u64 = 60_000_000;
 
-/// How the follower stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How the follower stands. Its name, in lower case, is the metric's label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub(in crate::chain) enum Mode {
     /// It has not followed anything yet.
     Starting,
@@ -26,14 +28,6 @@ pub(in crate::chain) enum Mode {
     /// No poll was answered for too long: profiles serve for one poll interval.
     Lost,
 }
-
-/// The modes with their names in the metrics.
-const MODES: [(Mode, &str); 4] = [
-    (Mode::Starting, "starting"),
-    (Mode::Following, "following"),
-    (Mode::Unlogged, "unlogged"),
-    (Mode::Lost, "lost"),
-];
 
 /// The follower's state, shared.
 pub(in crate::chain) struct FollowerStatus {
@@ -148,8 +142,9 @@ impl FollowerStatus {
     }
 
     fn show(&self, mode: Mode) {
-        for (each, name) in MODES {
-            self.metrics.follower_mode.with_label_values(&[name]).set(i64::from(each == mode));
+        for each in Mode::VARIANTS {
+            let gauge = self.metrics.follower_mode.with_label_values(&[<&str>::from(each)]);
+            gauge.set(i64::from(*each == mode));
         }
     }
 

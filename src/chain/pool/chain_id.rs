@@ -30,11 +30,7 @@ impl ChainId {
 }
 
 impl Pool {
-    /// The id of the chain that is read.
-    ///
-    /// # Errors
-    ///
-    /// When no node answers, or they disagree and no setting says which is right.
+    /// The id of the chain that is read. Fails when no node answers, or they disagree and no setting says which is right.
     pub(in crate::chain) async fn chain_id(&self) -> Result<u64, ChainFault> {
         if let Some(id) = self.chain_id.known.get() {
             return Ok(*id);

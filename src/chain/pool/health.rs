@@ -35,27 +35,16 @@ const PATIENCE_MICROS: u64 = 100_000;
 /// How often one read asks a node that fails. One that lags or limits rates is asked until the deadline.
 const FAILED_TRIES_MAX: u32 = 6;
 
-/// Whom an error speaks against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Blame {
-    /// The node.
-    Node,
-    /// The node, if another one answers the same read: absurd agents make every node fail.
-    Unclear,
-    /// Nobody.
-    Nobody,
+/// True when an error speaks against the node alone.
+pub(super) const fn is_the_nodes(error: &ReadError) -> bool {
+    use ReadError::{Connection, HttpStatus, Unintelligible};
+    matches!(error, Connection(_) | HttpStatus(_) | Unintelligible(_))
 }
 
-/// Whom an error speaks against.
-pub(super) const fn blame(error: &ReadError) -> Blame {
-    use ReadError::{Busy, ChainsDiffer, Connection, HttpStatus, RateLimited, Unhealthy, Unintelligible};
-    if matches!(error, Connection(_) | HttpStatus(_) | Unintelligible(_)) {
-        Blame::Node
-    } else if matches!(error, Busy | RateLimited(_) | Unhealthy(_) | ChainsDiffer(_)) {
-        Blame::Nobody
-    } else {
-        Blame::Unclear
-    }
+/// True when an error speaks against the node if another one answers the same read: absurd agents make every node fail.
+const fn is_suspicious(error: &ReadError) -> bool {
+    use ReadError::{Busy, ChainsDiffer, RateLimited, Unhealthy};
+    !is_the_nodes(error) && !matches!(error, Busy | RateLimited(_) | Unhealthy(_) | ChainsDiffer(_))
 }
 
 /// What is known of one node.
@@ -94,9 +83,8 @@ struct Tried {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Ask(usize),
-    Wait {
-        until_micros: u64,
-    },
+    /// Until this time, in microseconds.
+    Wait(u64),
     /// No node is worth asking. Of an unhealthy one: why.
     GiveUp(Option<(usize, Arc<ReadError>)>),
 }
@@ -122,7 +110,7 @@ impl Tries {
             }
             _ => tried.failed_tries += 1,
         }
-        tried.is_suspect |= blame(error) == Blame::Unclear;
+        tried.is_suspect |= is_suspicious(error);
     }
 
     /// The nodes that failed where another one answered.
@@ -151,7 +139,7 @@ impl Health {
         let Some((node, (breaker, tried))) = choice else { return Next::GiveUp(self.worst()) };
         let until_micros = breaker.not_before_micros.max(tried.not_before_micros);
         if until_micros > now_micros {
-            return Next::Wait { until_micros };
+            return Next::Wait(until_micros);
         }
         if let Some((until_micros, _)) = self.breakers.get_mut(node).and_then(|breaker| breaker.open.as_mut())
         {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use self::chain_id::ChainId;
-use self::health::{Blame, Health, Next, Tries, blame};
+use self::health::{Health, Next, Tries, is_the_nodes};
 use self::node::Node;
 pub(super) use self::node::{ANSWER_BYTES_MAX, Answers, Call};
 use self::places::Places;
@@ -87,9 +87,6 @@ impl Pool {
         let shared = || (Arc::clone(&clock), metrics.clone());
         let nodes = nodes.map(|node| Node::new(settings, node, shared()).map(Arc::new));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-        for node in &nodes {
-            metrics.rpc_node_healthy.with_label_values(&[&node.name]).set(1);
-        }
         Ok(Self {
             health: Mutex::new(Health::new(nodes.len())),
             chain_id: ChainId::new(settings.chain_id, settings.signature_chain_id),
@@ -109,27 +106,20 @@ impl Pool {
 
     /// Sends these calls as one request until `read` makes something of the answers: to the same node again after a short
     /// pause, then to the next one, until the deadline. `read` also judges whether the answer counts.
-    ///
-    /// # Errors
-    ///
-    /// When no answer counted: the error that says most.
     pub(super) async fn ask<T>(
         &self,
         terms: &Terms,
         calls: &[Call],
         read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
-        let method = method_of(calls);
-        let limit = self.left(terms);
-        let mut last = None;
+        let (limit, mut last) = (self.left(terms), None);
         let tries = self.try_nodes(terms, calls, read, &mut last);
-        let tried = tokio::time::timeout(limit, tries).await;
-        let (node, error) = match tried {
+        let (node, error) = match tokio::time::timeout(limit, tries).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(failed)) => last.unwrap_or(failed),
             Err(_) => last.unwrap_or((0, ReadError::Timeout(limit.as_millis()))),
         };
-        Err(self.fault(node, method, error))
+        Err(self.fault(node, method_of(calls), error))
     }
 
     async fn try_nodes<T>(
@@ -146,10 +136,10 @@ impl Pool {
             let next = self.health.lock().next(&tries, self.now());
             let node = match next {
                 Next::Ask(node) => node,
-                Next::Wait { until_micros } if until_micros > terms.until_micros => {
+                Next::Wait(until_micros) if until_micros > terms.until_micros => {
                     return Err((0, ReadError::RateLimited(None)));
                 }
-                Next::Wait { until_micros } => {
+                Next::Wait(until_micros) => {
                     tokio::time::sleep(Duration::from_micros(until_micros.saturating_sub(self.now()))).await;
                     continue;
                 }
@@ -168,7 +158,8 @@ impl Pool {
                 Err(error) => {
                     self.failed(node, &error, method_of(calls));
                     tries.failed(node, &error, self.now());
-                    if last.as_ref().is_none_or(|(_, known)| says(known) <= says(&error)) {
+                    // The first one says most, but that a node is behind says more.
+                    if last.is_none() || matches!(error, ReadError::Behind { .. }) {
                         *last = Some((node, error));
                     }
                 }
@@ -190,7 +181,7 @@ impl Pool {
         if let ReadError::RateLimited(pause) = error {
             self.health.lock().limited(node, *pause, self.now());
         }
-        if blame(error) == Blame::Node {
+        if is_the_nodes(error) {
             self.count_failure(node, error);
         }
     }
@@ -238,15 +229,6 @@ impl Pool {
 /// The method that a request is counted under.
 fn method_of(calls: &[Call]) -> &'static str {
     calls.last().map_or("none", |call| call.method)
-}
-
-/// How much an error says of why a read failed.
-const fn says(error: &ReadError) -> u8 {
-    use ReadError::{Behind, RateLimited, Timeout, WrongChain};
-    if matches!(error, Behind { .. }) {
-        return 2;
-    }
-    if matches!(error, Timeout(_) | RateLimited(_) | WrongChain { .. }) { 0 } else { 1 }
 }
 
 #[cfg(test)]

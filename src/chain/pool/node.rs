@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use alloy::rpc::json_rpc::{ErrorPayload, Id, Request, Response, ResponsePayload};
+use alloy::rpc::json_rpc::{ErrorPayload, Id, Request, Response, ResponsePacket, ResponsePayload};
 use governor::clock::Clock as RateClock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
@@ -134,6 +134,7 @@ impl Node {
             0 => url.origin().to_owned(),
             _ => format!("{}#{}", url.origin(), before + 1),
         };
+        metrics.rpc_node_healthy.with_label_values(&[&name]).set(1);
         let rate = |rate| RateLimiter::direct_with_clock(Quota::per_second(rate), clock.clone());
         Ok(Self {
             http,
@@ -213,10 +214,12 @@ impl Node {
         let has_logs = calls.iter().any(|call| call.method == "eth_getLogs");
         let body = self.body(answer, if has_logs { LOGS_BYTES_MAX } else { ANSWER_BYTES_MAX }).await?;
         let refused = || ReadError::HttpStatus(status.as_u16());
-        let responses = responses(&body).map_err(|_| match status.is_success() {
-            true => ReadError::Unintelligible("it is not JSON-RPC"),
-            false => refused(),
-        })?;
+        let responses: Vec<Response> = match serde_json::from_slice(&body) {
+            Ok(ResponsePacket::Single(response)) => vec![response],
+            Ok(ResponsePacket::Batch(responses)) => responses,
+            Err(_) if status.is_success() => return Err(ReadError::Unintelligible("it is not JSON-RPC")),
+            Err(_) => return Err(refused()),
+        };
         let mut answers: Vec<Option<NodeAnswer>> = calls.iter().map(|_| None).collect();
         for response in responses {
             let place = (0..calls.len()).find(|index| response.id == id_of(*index));
@@ -279,15 +282,6 @@ fn written(header: &RpcHeader<Secret>) -> Option<(HeaderName, HeaderValue)> {
 fn basic_authentication(http: &reqwest::Client, url: &RpcUrl) -> Option<String> {
     let request = http.post(url.reveal().clone()).build().ok()?;
     request.headers().get(AUTHORIZATION)?.to_str().ok().map(str::to_owned)
-}
-
-/// A response, or those of a batch.
-fn responses(body: &[u8]) -> serde_json::Result<Vec<Response>> {
-    if body.trim_ascii_start().starts_with(b"[") {
-        serde_json::from_slice(body)
-    } else {
-        serde_json::from_slice(body).map(|response| vec![response])
-    }
 }
 
 /// Where logs are asked for, "limit exceeded" is about the number of logs.

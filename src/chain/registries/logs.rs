@@ -45,7 +45,6 @@ pub(in crate::chain) struct Cause {
 /// Whose cached profiles may have changed, and in which block at the latest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::chain) struct Drops {
-    /// These agents.
     pub(in crate::chain) agents: HashMap<AgentId, u64>,
     /// Every agent that belongs to one of these organizations.
     pub(in crate::chain) organizations: HashMap<U256, u64>,

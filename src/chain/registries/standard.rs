@@ -2,10 +2,10 @@
 //!
 //! Only a decoded "not minted" is an absent agent. Empty or undecodable data is a misconfiguration, and a fault.
 
-use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::primitives::{Address, B256, U256};
 use alloy::sol;
 use alloy::sol_types::abi::AbiDecoderConfig;
-use alloy::sol_types::{SolCall, SolError, SolEvent, SolValue};
+use alloy::sol_types::{SolCall, SolError, SolEvent, SolType};
 
 use crate::chain::answer::{Call3, Result3};
 use crate::chain::fault::ReadError;
@@ -132,26 +132,14 @@ impl Registries {
         let results: Vec<_> = results.take(self.profile_calls(agent).len()).collect();
         let mut results = results.into_iter();
         let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
-        let mut next = || results.next().ok_or(TOO_FEW);
-        let metadata_uri = decode::<tokenURICall>("tokenURI", "chain.contracts.identity", next()?)?;
-        let stake = returned("getStake", "chain.contracts.stake_vault", next()?)?;
-        let stake = first_word(&stake).ok_or(ReadError::Undecodable("getStake"))?;
+        let results = &mut results;
         Ok(Some(TrustProfile {
             owner,
-            stake,
-            metadata_uri: cut(metadata_uri),
-            reputation: match self.reputation {
-                Some(_) => reputation(next()?)?,
-                None => Reputation::default(),
-            },
-            validation: match self.validation {
-                Some(_) => validation(next()?)?,
-                None => Validation::default(),
-            },
-            organizations: match self.organization {
-                Some(_) => organizations(next()?)?,
-                None => Vec::new(),
-            },
+            metadata_uri: cut(decode::<tokenURICall>("chain.contracts.identity", results)?),
+            stake: decode::<getStakeCall>("chain.contracts.stake_vault", results)?,
+            reputation: self.reputation.map(|_| reputation(results)).transpose()?.unwrap_or_default(),
+            validation: self.validation.map(|_| validation(results)).transpose()?.unwrap_or_default(),
+            organizations: self.organization.map(|_| organizations(results)).transpose()?.unwrap_or_default(),
         }))
     }
 
@@ -180,15 +168,11 @@ pub(in crate::chain) fn read_owner(
     agent: AgentId,
     results: &mut impl Iterator<Item = Result3>,
 ) -> Result<Option<Address>, ReadError> {
-    let Result3 { success, returnData: data } = results.next().ok_or(TOO_FEW)?;
-    if !success {
-        return if is_not_minted(agent, &data) { Ok(None) } else { Err(ReadError::Reverted("ownerOf")) };
+    let result = results.next().ok_or(TOO_FEW)?;
+    if !result.success && is_not_minted(agent, &result.returnData) {
+        return Ok(None);
     }
-    if data.is_empty() {
-        return Err(ReadError::NoCode("chain.contracts.identity"));
-    }
-    let owner = ownerOfCall::abi_decode_returns_validate(&data);
-    let owner = owner.map_err(|_| ReadError::Undecodable("ownerOf"))?;
+    let owner = decode::<ownerOfCall>("chain.contracts.identity", &mut std::iter::once(result))?;
     Ok((owner != Address::ZERO).then_some(owner))
 }
 
@@ -203,60 +187,53 @@ fn is_not_minted(agent: AgentId, revert_data: &[u8]) -> bool {
             .is_ok_and(|error| NOT_MINTED_REASONS.contains(&error.reason.as_str()))
 }
 
-fn reputation(result: Result3) -> Result<Reputation, ReadError> {
-    let row = decode::<getReputationCall>("getReputation", "chain.contracts.reputation", result)?;
-    Ok(Reputation { total_score: row.totalScore, feedback_count: count("getReputation", row.feedbackCount)? })
+fn reputation(results: &mut impl Iterator<Item = Result3>) -> Result<Reputation, ReadError> {
+    let row = decode::<getReputationCall>("chain.contracts.reputation", results)?;
+    let feedback_count = count::<getReputationCall>(row.feedbackCount)?;
+    Ok(Reputation { total_score: row.totalScore, feedback_count })
 }
 
-fn validation(result: Result3) -> Result<Validation, ReadError> {
-    let row = decode::<getValidationCall>("getValidation", "chain.contracts.validation", result)?;
-    let count = count("getValidation", row.count)?;
-    let latest = (count > 0).then(|| LatestValidation {
-        passed: row.latestPassed,
-        evidence: cut(row.latestEvidence),
-        validator: row.latestValidator,
-    });
+fn validation(results: &mut impl Iterator<Item = Result3>) -> Result<Validation, ReadError> {
+    let row = decode::<getValidationCall>("chain.contracts.validation", results)?;
+    let count = count::<getValidationCall>(row.count)?;
+    let (passed, validator) = (row.latestPassed, row.latestValidator);
+    let latest =
+        (count > 0).then(|| LatestValidation { passed, evidence: cut(row.latestEvidence), validator });
     Ok(Validation { count, latest })
 }
 
-fn organizations(result: Result3) -> Result<Vec<Organization>, ReadError> {
-    let rows =
-        decode::<getAgentOrganizationsCall>("getAgentOrganizations", "chain.contracts.organization", result)?;
-    let rows = rows.into_iter().take(ORGANIZATIONS_MAX);
-    Ok(rows
-        .map(|row| Organization { org_id: row.orgId, name: cut(row.name), verified: row.verified })
-        .collect())
+fn organizations(results: &mut impl Iterator<Item = Result3>) -> Result<Vec<Organization>, ReadError> {
+    let rows = decode::<getAgentOrganizationsCall>("chain.contracts.organization", results)?;
+    let organization = |row: OrganizationRow| {
+        let name = cut(row.name);
+        Organization { org_id: row.orgId, name, verified: row.verified }
+    };
+    Ok(rows.into_iter().take(ORGANIZATIONS_MAX).map(organization).collect())
 }
 
+/// What the next result returned. `contract` is the registry's key.
 fn decode<C: SolCall>(
-    name: &'static str,
     contract: &'static str,
-    result: Result3,
+    results: &mut impl Iterator<Item = Result3>,
 ) -> Result<C::Return, ReadError> {
-    let data = returned(name, contract, result)?;
-    C::abi_decode_returns_with_config(&data, DECODING).map_err(|_| ReadError::Undecodable(name))
-}
-
-fn returned(name: &'static str, contract: &'static str, result: Result3) -> Result<Bytes, ReadError> {
-    match result {
-        Result3 { success: false, .. } => Err(ReadError::Reverted(name)),
-        Result3 { returnData, .. } if returnData.is_empty() => Err(ReadError::NoCode(contract)),
-        Result3 { returnData, .. } => Ok(returnData),
+    let Result3 { success, returnData: data } = results.next().ok_or(TOO_FEW)?;
+    if !success {
+        return Err(ReadError::Reverted(C::SIGNATURE));
     }
-}
-
-/// The first word of a return value: a lone uint256 and a tuple that begins with one read the same.
-fn first_word(data: &Bytes) -> Option<U256> {
-    let (word, rest) = data.split_at_checked(32)?;
-    if !rest.len().is_multiple_of(32) {
-        return None;
+    if data.is_empty() {
+        return Err(ReadError::NoCode(contract));
     }
-    U256::abi_decode(word).ok()
+    // A word that no value of its type has is none; further words may follow.
+    let is_static = !<C::ReturnTuple<'_> as SolType>::DYNAMIC;
+    let config = DECODING.validate(is_static).validate_allow_trailing_bytes(true);
+    let decoded = C::abi_decode_returns_with_config(&data, config).ok();
+    let is_whole = !is_static || data.len().is_multiple_of(32);
+    decoded.filter(|_| is_whole).ok_or(ReadError::Undecodable(C::SIGNATURE))
 }
 
 /// A number of submissions. No honest registry counts beyond 64 bits.
-fn count(name: &'static str, number: U256) -> Result<u64, ReadError> {
-    u64::try_from(number).map_err(|_| ReadError::Undecodable(name))
+fn count<C: SolCall>(number: U256) -> Result<u64, ReadError> {
+    u64::try_from(number).map_err(|_| ReadError::Undecodable(C::SIGNATURE))
 }
 
 fn cut(mut text: String) -> String {

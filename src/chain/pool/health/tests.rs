@@ -21,7 +21,7 @@ fn asked(health: &mut Health, nodes: usize, error: &ReadError, until: u64) -> Ve
                     health.limited(node, *pause, now);
                 }
             }
-            Next::Wait { until_micros } => now = until_micros,
+            Next::Wait(until_micros) => now = until_micros,
             Next::GiveUp(_) => break,
         }
     }
@@ -64,7 +64,7 @@ fn a_pause_that_a_node_asks_for_delays_it_and_sends_reads_to_the_next() {
     let mut health = Health::new(1);
     health.limited(0, Some(Duration::from_secs(86_400)), 0);
     let next = health.next(&Tries::new(1, 0), 0);
-    assert_eq!(next, Next::Wait { until_micros: 60_000_000 }, "a minute at most");
+    assert_eq!(next, Next::Wait(60_000_000), "a minute at most");
 }
 
 #[test]

@@ -81,12 +81,16 @@ fn only_a_revert_that_says_so_of_this_token_and_a_zero_owner_are_not_minted() {
         reason("paused"),
         reason(""),
     ] {
-        assert_eq!(owner(reverted(data.clone())), Err(ReadError::Reverted("ownerOf")), "{data:02x?}");
+        assert_eq!(
+            owner(reverted(data.clone())),
+            Err(ReadError::Reverted("ownerOf(uint256)")),
+            "{data:02x?}"
+        );
     }
     for (data, error) in [
         (Vec::new(), ReadError::NoCode("chain.contracts.identity")),
-        (vec![0; 31], ReadError::Undecodable("ownerOf")),
-        (vec![0xff; 32], ReadError::Undecodable("ownerOf")),
+        (vec![0; 31], ReadError::Undecodable("ownerOf(uint256)")),
+        (vec![0xff; 32], ReadError::Undecodable("ownerOf(uint256)")),
     ] {
         assert_eq!(owner(returned(data)), Err(error));
     }
@@ -94,8 +98,14 @@ fn only_a_revert_that_says_so_of_this_token_and_a_zero_owner_are_not_minted() {
 
 #[test]
 fn a_call_that_fails_or_gives_nothing_is_a_fault_whichever_it_is() {
-    let names =
-        ["ownerOf", "tokenURI", "getStake", "getReputation", "getValidation", "getAgentOrganizations"];
+    let names = [
+        "ownerOf(uint256)",
+        "tokenURI(uint256)",
+        "getStake(uint256)",
+        "getReputation(uint256)",
+        "getValidation(uint256)",
+        "getAgentOrganizations(uint256)",
+    ];
     for (index, name) in names.into_iter().enumerate() {
         assert_eq!(read_on(ALL, &with(index, reverted(Vec::new()))), Err(ReadError::Reverted(name)));
         let empty = with(index, returned(Vec::new()));
@@ -106,7 +116,7 @@ fn a_call_that_fails_or_gives_nothing_is_a_fault_whichever_it_is() {
         assert_eq!(cut, Err(ReadError::Undecodable(name)));
     }
     // A revert that says something of another call says nothing of the owner.
-    assert_eq!(read_on(ALL, &with(2, reverted(not_minted()))), Err(ReadError::Reverted("getStake")));
+    assert_eq!(read_on(ALL, &with(2, reverted(not_minted()))), Err(ReadError::Reverted("getStake(uint256)")));
     assert!(matches!(read_on(ALL, &results()[..5]), Err(ReadError::Unintelligible(_))));
     assert_eq!(ALL.missing(&results()), None);
 }
@@ -126,7 +136,7 @@ fn an_answer_without_its_date_or_cut_off_is_none() {
 fn counts_beyond_64_bits_are_faults() {
     let huge = U256::from(u64::MAX) + U256::ONE;
     for (index, name, data) in
-        [(3, "getReputation", reputation(huge)), (4, "getValidation", validation(huge))]
+        [(3, "getReputation(uint256)", reputation(huge)), (4, "getValidation(uint256)", validation(huge))]
     {
         assert_eq!(read_on(ALL, &with(index, returned(data))), Err(ReadError::Undecodable(name)));
     }
@@ -174,7 +184,7 @@ fn a_short_answer_that_unfolds_to_a_long_one_is_a_fault() {
     data.extend([word(1), word(96), word(1), word(text_bytes)].concat());
     data.extend(vec![b'a'; usize::try_from(text_bytes).unwrap()]);
     let read = read_on(ALL, &with(5, returned(data)));
-    assert_eq!(read, Err(ReadError::Undecodable("getAgentOrganizations")));
+    assert_eq!(read, Err(ReadError::Undecodable("getAgentOrganizations(uint256)")));
 }
 
 #[test]
@@ -184,6 +194,6 @@ fn a_stake_of_one_word_or_of_three_reads_the_same() {
     }
     for data in [Bytes::from(vec![0; 33]), Bytes::from(vec![0; 16])] {
         let read = read_on(ALL, &with(2, Result3 { success: true, returnData: data }));
-        assert_eq!(read, Err(ReadError::Undecodable("getStake")));
+        assert_eq!(read, Err(ReadError::Undecodable("getStake(uint256)")));
     }
 }
