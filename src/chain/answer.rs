@@ -38,7 +38,8 @@ const ARB_SYS: Address = address!("0x0000000000000000000000000000000000000064");
 /// How many results stand before those of the caller's calls.
 const DATES: usize = 4;
 
-const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
+/// In the ABI a short answer can point to one long text a thousand times. So what is decoded of an answer is bounded too.
+pub(super) const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
 
 /// The compiled form of `contracts/Snapshot.sol`.
 static SNAPSHOT_CODE: LazyLock<Bytes> = LazyLock::new(|| {
@@ -158,7 +159,6 @@ impl SharedFloor {
         Self { floor: Mutex::new(floor), clock }
     }
 
-    /// The floor of a read that begins now.
     pub(super) fn now(&self) -> Floor {
         self.floor.lock().clone()
     }
@@ -169,12 +169,10 @@ impl SharedFloor {
         then.accepts(date, now, unix_secs).or_else(|_| self.now().accepts(date, now, unix_secs))
     }
 
-    /// See [`Floor::met`].
     pub(super) fn met(&self, date: Date) {
         self.floor.lock().met(date, self.clock.monotonic_micros());
     }
 
-    /// See [`Floor::reset`].
     pub(super) fn reset(&self, date: Date) {
         self.floor.lock().reset(date, self.clock.monotonic_micros());
     }

@@ -47,11 +47,6 @@ impl<K: Hash + Eq + Copy, V: Clone> Coalesced<K, V> {
         value
     }
 
-    #[cfg(test)]
-    pub(super) fn is_idle(&self) -> bool {
-        self.under_way.lock().is_empty()
-    }
-
     fn join(&self, key: K) -> Arc<Turn<V>> {
         let mut under_way = self.under_way.lock();
         let turn =

@@ -149,13 +149,6 @@ fn profile_bytes(profile: &TrustProfile) -> usize {
 }
 
 #[cfg(test)]
-impl Entries {
-    pub(super) fn weights(&self) -> [u64; 2] {
-        [self.light.weight(), self.heavy.weight()]
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
@@ -240,7 +233,7 @@ mod tests {
         entries.insert(id(1), entry(16_384, 4_000));
         assert!(entries.get(id(1)).is_some());
         (0..1_000).for_each(|agent| entries.insert(id(agent), heavy()));
-        let [light, heavy] = entries.weights();
+        let (light, heavy) = (entries.light.weight(), entries.heavy.weight());
         assert!(light == 0 && (HEAVY_BYTES_MAX / 2..=HEAVY_BYTES_MAX).contains(&heavy), "{light}, {heavy}");
     }
 

@@ -39,7 +39,6 @@ pub(super) struct ProfileCache {
 }
 
 /// How many of the known agents some logs dropped: by name, as members of organizations, or all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dropped {
     pub(super) agents: u64,
     pub(super) members: u64,
@@ -163,3 +162,6 @@ fn owner_of(entry: &CachedEntry) -> Address {
         Entry::Dropped { owner, .. } => *owner,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -169,7 +169,7 @@ impl Following<'_> {
                     let drops = Drops::of(&logs, self.of.registries.organization);
                     let dropped = self.of.cache.advance(block, &drops);
                     self.of.source.floor.met(date(&block));
-                    self.of.status.dropped(dropped, drops.everybody, asked_micros);
+                    self.of.status.dropped(&dropped, drops.everybody, asked_micros);
                     position = self.tracker.position(&head);
                 }
                 Ok(_) => position = Position::Reorganized,

@@ -120,7 +120,7 @@ impl FollowerStatus {
         }
     }
 
-    pub(super) fn dropped(&self, dropped: Dropped, cause: Option<Cause>, now_micros: u64) {
+    pub(super) fn dropped(&self, dropped: &Dropped, cause: Option<Cause>, now_micros: u64) {
         self.count_drops("agent", dropped.agents);
         self.count_drops("organization", dropped.members);
         let Some(Cause { contract, topic, block }) = cause.filter(|_| dropped.everybody) else { return };

@@ -90,18 +90,17 @@ pub(super) enum Next {
 }
 
 impl Tries {
-    /// `grain` is any number: reads that failed together must not come back together.
+    /// `grain` is any number: reads that fail together must not come back together.
     pub(super) fn new(nodes: usize, grain: u64) -> Self {
         Self { nodes: vec![Tried::default(); nodes], grain }
     }
 
     /// The read's try at this node failed.
     pub(super) fn failed(&mut self, node: usize, error: &ReadError, now_micros: u64) {
-        self.grain = self.grain.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ node as u64;
         let Some(tried) = self.nodes.get_mut(node) else { return };
         let pause = (BACKOFF_MICROS << tried.tries.min(16)).min(BACKOFF_MICROS_MAX);
         tried.tries += 1;
-        tried.not_before_micros = now_micros.saturating_add(spread(pause, self.grain));
+        tried.not_before_micros = now_micros.saturating_add(spread(pause, self.grain ^ now_micros));
         match error {
             ReadError::Behind { .. } | ReadError::RateLimited(_) => {}
             // These cost the node or us more than others.
@@ -154,13 +153,13 @@ impl Health {
     }
 
     /// The node failed. True when it is unhealthy from now on.
-    pub(super) fn failed(&mut self, node: usize, error: &ReadError, now_micros: u64, grain: u64) -> bool {
+    pub(super) fn failed(&mut self, node: usize, error: &ReadError, now_micros: u64) -> bool {
         let Some(breaker) = self.breakers.get_mut(node) else { return false };
         breaker.failures = breaker.failures.saturating_add(1);
         if breaker.failures < FAILURES_MAX {
             return false;
         }
-        let until_micros = now_micros.saturating_add(spread(PAUSE_MICROS, grain));
+        let until_micros = now_micros.saturating_add(spread(PAUSE_MICROS, now_micros));
         breaker.open.replace((until_micros, Arc::new(error.clone()))).is_none()
     }
 

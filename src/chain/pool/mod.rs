@@ -10,7 +10,6 @@ mod places;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -52,7 +51,6 @@ pub struct PoolSettings<'a> {
 }
 
 /// How a read is made.
-#[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     /// On whose behalf.
     pub(super) asker: Asker,
@@ -67,7 +65,6 @@ pub struct Pool {
     chain_id: ChainId,
     places: Places,
     request_timeout: Duration,
-    grain: AtomicU64,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
 }
@@ -92,7 +89,6 @@ impl Pool {
             chain_id: ChainId::new(settings.chain_id, settings.signature_chain_id),
             places: Places::new(),
             request_timeout: settings.request_timeout,
-            grain: AtomicU64::new(clock.unix_millis()),
             nodes,
             clock,
             metrics,
@@ -131,7 +127,7 @@ impl Pool {
     ) -> Result<T, (usize, ReadError)> {
         const BUSY: (usize, ReadError) = (0, ReadError::Busy);
         let _place = self.places.take(terms.asker).await.ok_or(BUSY)?;
-        let mut tries = Tries::new(self.nodes.len(), self.some_grain());
+        let mut tries = Tries::new(self.nodes.len(), self.now());
         loop {
             let next = self.health.lock().next(&tries, self.now());
             let node = match next {
@@ -187,7 +183,7 @@ impl Pool {
     }
 
     fn count_failure(&self, node: usize, error: &ReadError) {
-        if self.health.lock().failed(node, error, self.now(), self.some_grain()) {
+        if self.health.lock().failed(node, error, self.now()) {
             self.report(node, Some(error));
         }
     }
@@ -219,10 +215,6 @@ impl Pool {
 
     fn left(&self, terms: &Terms) -> Duration {
         Duration::from_micros(terms.until_micros.saturating_sub(self.now()))
-    }
-
-    fn some_grain(&self) -> u64 {
-        self.grain.fetch_add(1, Ordering::Relaxed)
     }
 }
 

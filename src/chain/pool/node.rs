@@ -77,7 +77,6 @@ impl Answers<'_> {
         self.node.error(payload)
     }
 
-    /// Which node answered.
     pub(in crate::chain) fn endpoint(&self) -> Arc<str> {
         Arc::clone(&self.node.endpoint)
     }

@@ -4,10 +4,9 @@
 
 use alloy::primitives::{Address, B256, U256};
 use alloy::sol;
-use alloy::sol_types::abi::AbiDecoderConfig;
 use alloy::sol_types::{SolCall, SolError, SolEvent, SolType};
 
-use crate::chain::answer::{Call3, Result3};
+use crate::chain::answer::{Call3, DECODING, Result3};
 use crate::chain::fault::ReadError;
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::registries::Registries;
@@ -104,9 +103,6 @@ const _: () = assert!(
     2 * (ORGANIZATIONS_MAX * ORGANIZATION_BYTES + 2 * CHAIN_TEXT_BYTES_MAX + FRAME_BYTES) <= ANSWER_BYTES_MAX,
     "a large profile must fit into one answer, in hex"
 );
-
-/// In the ABI a short answer can point to one long text a thousand times. So what is decoded of an answer is bounded too.
-const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
 
 impl Registries {
     /// The calls for a whole profile.

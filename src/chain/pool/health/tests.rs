@@ -33,7 +33,7 @@ fn nodes(asked: &[(usize, u64)]) -> Vec<usize> {
 }
 
 fn open(health: &mut Health, node: usize, now: u64) {
-    (0..FAILURES_MAX).for_each(|_| _ = health.failed(node, &BROKEN, now, 1));
+    (0..FAILURES_MAX).for_each(|_| _ = health.failed(node, &BROKEN, now));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn after_a_failed_probe_the_next_one_comes_a_second_later() {
     for now in (0..10_000_000).step_by(10_000) {
         if health.next(&Tries::new(1, 0), now) == Next::Ask(0) {
             probes.push(now);
-            health.failed(0, &BROKEN, now, 1);
+            health.failed(0, &BROKEN, now);
         }
     }
     let pauses: Vec<u64> = probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -108,7 +108,7 @@ fn when_all_are_unhealthy_a_read_fails_at_once_and_says_why() {
 fn an_answer_between_failures_keeps_a_node_healthy() {
     let mut health = Health::new(1);
     for _ in 0..10 {
-        (1..FAILURES_MAX).for_each(|_| _ = health.failed(0, &BROKEN, 0, 0));
+        (1..FAILURES_MAX).for_each(|_| _ = health.failed(0, &BROKEN, 0));
         health.succeeded(0);
     }
     assert_eq!(health.next(&Tries::new(1, 0), 0), Next::Ask(0));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::Address;
-use alloy::sol_types::SolCall;
+use alloy::sol_types::{SolCall, SolError};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -14,7 +14,7 @@ use crate::chain::fixture::{
     ALL, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
 use crate::chain::pool::ANSWER_BYTES_MAX;
-use crate::chain::registries::standard::tokenURICall;
+use crate::chain::registries::standard::{Error, tokenURICall};
 use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
     aggregate, aggregate_of, dated, hex, not_minted, results, returned, reverted,
@@ -26,37 +26,101 @@ fn good(number: u64) -> Reply {
     Reply::Result(hex(dated(number, &results())))
 }
 
-#[tokio::test]
-async fn whatever_is_no_answer_is_a_fault_and_never_a_missing_agent() {
-    let error = |code, data: Option<Value>| Reply::Error(code, "execution reverted".to_owned(), data);
-    for (kind, reply) in [
-        ("unintelligible", Reply::Http(200, String::new())),
-        ("unintelligible", Reply::Http(200, "[".repeat(100_000))),
-        ("http_status", Reply::Http(302, String::new())),
-        ("http_status", Reply::Http(503, r#"{"jsonrpc":"2.0","id":ID,"result":"0x01"}"#.to_owned())),
+/// All forms of what is no answer, each with the kind of its fault.
+fn no_answers() -> Vec<(&'static str, Reply)> {
+    let http = |status, body: &str| Reply::Http(status, body.to_owned());
+    let error = |code, message: &str, data| Reply::Error(code, message.to_owned(), data);
+    let paused = Error { reason: "paused".to_owned() }.abi_encode();
+    let enough = r#"{"jsonrpc":"2.0","id":ID,"result":"0x01"}"#;
+    vec![
+        // No JSON-RPC, whatever the status.
+        ("unintelligible", http(200, "")),
+        ("unintelligible", http(200, "{}")),
+        ("unintelligible", http(200, "[]")),
+        ("unintelligible", http(200, "null")),
+        ("unintelligible", http(200, "\"0x\"")),
+        ("unintelligible", http(200, "<html>welcome</html>")),
+        ("unintelligible", http(200, &"[".repeat(100_000))),
+        ("unintelligible", http(204, "")),
+        ("http_status", http(302, "")),
+        ("http_status", http(400, "bad request")),
+        ("http_status", http(403, "<html>forbidden</html>")),
+        ("http_status", http(404, "not found")),
+        ("http_status", http(404, enough)),
+        ("http_status", http(500, "{}")),
+        ("http_status", http(503, enough)),
+        ("rate_limited", http(429, "slow down")),
+        // JSON-RPC of another call, or incomplete.
+        ("unintelligible", http(200, r#"{"jsonrpc":"2.0","id":ID}"#)),
+        ("unintelligible", http(200, r#"{"jsonrpc":"2.0","id":99999,"result":"0x01"}"#)),
+        ("unintelligible", http(200, r#"{"jsonrpc":"2.0","id":null,"result":"0x01"}"#)),
+        // Results of another form.
         ("unintelligible", Reply::Result(Value::Null)),
+        ("unintelligible", Reply::Result(json!(7))),
+        ("unintelligible", Reply::Result(json!(true))),
+        ("unintelligible", Reply::Result(json!({}))),
+        ("unintelligible", Reply::Result(json!([]))),
+        ("unintelligible", Reply::Result(json!(""))),
+        ("unintelligible", Reply::Result(json!("welcome"))),
         ("unintelligible", Reply::Result(json!("0x123"))),
         ("unintelligible", Reply::Result(json!("0x"))),
         ("unintelligible", Reply::Result(hex([0; 32]))),
-        ("node_error", error(3, None)),
-        ("node_error", error(3, Some(json!("0x")))),
-        ("unintelligible", error(3, Some(hex(not_minted())))),
+        ("unintelligible", Reply::Result(hex(not_minted()))),
         ("too_long", Reply::Result(json!(format!("0x{}", "0".repeat(ANSWER_BYTES_MAX))))),
-    ] {
+        // Errors, whatever they say.
+        ("node_error", error(-32_603, "internal error", None)),
+        ("node_error", error(-32_601, "the method eth_call does not exist", None)),
+        ("node_error", error(-32_000, "header not found", None)),
+        ("node_error", error(-32_000, "ERC721NonexistentToken", None)),
+        ("node_error", error(-32_000, "ERC721: invalid token ID", Some(hex(not_minted())))),
+        ("node_error", error(3, "execution reverted", None)),
+        ("node_error", error(3, "execution reverted", Some(json!("0x")))),
+        ("node_error", error(3, "execution reverted: paused", Some(hex(&paused)))),
+        ("node_error", error(3, "execution reverted", Some(hex(not_minted())))),
+        ("rate_limited", error(-32_005, "limit exceeded", None)),
+        // No answer at all.
+        ("connection", Reply::CloseMidway),
+    ]
+}
+
+#[tokio::test]
+async fn whatever_is_no_answer_is_a_fault_and_never_a_missing_agent() {
+    for (kind, reply) in no_answers() {
         let shown = format!("{reply:.100?}");
-        let is_creation_alone = matches!(&reply, Reply::Error(_, _, Some(data)) if *data != json!("0x"));
-        // Without Multicall3 the data of a revert are an answer.
-        let node = TestNode::answering(move |request| {
-            let is_creation = request["params"][0].get("to").is_none();
-            if is_creation_alone && !is_creation { Reply::Result(json!("0x")) } else { reply.clone() }
-        })
-        .await;
+        let node = TestNode::answering(move |_| reply.clone()).await;
         let bench = bench(&[node.url()], ALL, PATIENT);
         let owner = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
         assert_eq!((cause(&owner).kind(), owner.method), (kind, "eth_call"), "{shown}");
         bench.reader.profile(agent(1)).await.unwrap_err();
-        assert_eq!(bench.reader.cache.len(), 0);
+        bench.reader.latest_profile(agent(1)).await.unwrap_err();
+        assert_eq!(bench.reader.cache.len(), 0, "{shown}");
     }
+}
+
+#[tokio::test]
+async fn whatever_is_no_answer_the_next_node_gives_one() {
+    for (_, reply) in no_answers() {
+        let shown = format!("{reply:.100?}");
+        let nodes = [TestNode::answering(move |_| reply.clone()).await, TestNode::always(good(HEAD)).await];
+        let bench = bench(&nodes.each_ref().map(TestNode::url), ALL, PATIENT);
+        let owner = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap();
+        assert_eq!(owner, Some(OWNER), "{shown}");
+        assert!(bench.reader.profile(agent(1)).await.unwrap().is_some(), "{shown}");
+    }
+}
+
+/// Without Multicall3 the data of a revert are an answer: they must be a dated one.
+#[tokio::test]
+async fn a_revert_of_the_creation_that_says_not_minted_is_a_fault() {
+    let node = TestNode::answering(move |request| {
+        let is_creation = request["params"][0].get("to").is_none();
+        let revert = || Reply::Error(3, "execution reverted".to_owned(), Some(hex(not_minted())));
+        if is_creation { revert() } else { Reply::Result(json!("0x")) }
+    })
+    .await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    let owner = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    assert_eq!(cause(&owner).kind(), "unintelligible");
 }
 
 #[tokio::test]
@@ -203,5 +267,4 @@ async fn however_many_nodes_hang_a_read_ends_in_time() {
     let fault = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
     assert_eq!(cause(&fault), &ReadError::Timeout(50));
     assert_eq!(nodes.each_ref().map(|node| node.calls("eth_call")), [3, 3]);
-    assert!(bench.reader.owners.is_idle());
 }

@@ -130,7 +130,6 @@ async fn a_thousand_askers_at_once_cost_at_most_two_calls() {
         }
         assert!(scene.node.all_calls() - before <= at_most, "{}", scene.node.all_calls() - before);
     }
-    assert!(bench.reader.profiles.is_idle() && bench.reader.owners.is_idle());
 }
 
 #[tokio::test]
@@ -141,7 +140,6 @@ async fn strangers_are_not_cached_and_leave_nothing() {
         assert_eq!(profile(&bench, id).await, None);
     }
     assert_eq!(bench.reader.cache.len(), 0);
-    assert!(bench.reader.profiles.is_idle());
     profile(&bench, 100).await;
     assert_eq!(scene.node.all_calls(), 51, "a token that is minted now is found now");
 

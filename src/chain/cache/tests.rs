@@ -1,0 +1,73 @@
+//! Bounds and faults of the cache.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy::primitives::{B256, U256};
+
+use super::{FAULTS_MAX, Lifetimes, ProfileCache};
+use crate::chain::block::Block;
+use crate::chain::fault::ReadError;
+use crate::chain::registries::logs::{Cause, Drops};
+use crate::domain::agent_id::AgentId;
+use crate::ports::chain::ChainFault;
+
+fn cache() -> ProfileCache {
+    let (poll_interval, max_staleness) = (Duration::from_secs(1), Duration::from_secs(5));
+    ProfileCache::new(Lifetimes { poll_interval, max_staleness, reread_after: None })
+}
+
+fn id(agent: u64) -> AgentId {
+    AgentId::new(U256::from(agent))
+}
+
+fn keep_fault(cache: &ProfileCache, agent: u64) {
+    let cause = Arc::new(ReadError::Reverted("getStake(uint256)"));
+    let fault = ChainFault { endpoint: "http://node".into(), method: "eth_call", cause };
+    cache.keep_fault(id(agent), &cache.begin_latest(), &fault, 0);
+}
+
+fn block(number: u64) -> Block {
+    Block { number, hash: B256::ZERO, parent: B256::ZERO, timestamp: 0 }
+}
+
+#[test]
+fn no_more_than_1024_faults_are_remembered_however_many_agents_are_absurd() {
+    let cache = cache();
+    for agent in 0..20_000 {
+        keep_fault(&cache, agent);
+        assert!(cache.fault(id(agent), 0).is_some(), "the last one is remembered");
+    }
+    let remembered = (0..20_000).filter(|agent| cache.fault(id(*agent), 0).is_some()).count();
+    assert_eq!(FAULTS_MAX, 1_024);
+    assert!((512..=FAULTS_MAX).contains(&remembered), "{remembered}");
+    assert_eq!(cache.len(), 0);
+}
+
+#[test]
+fn a_fault_is_remembered_for_an_interval_or_until_a_log_concerns_the_agent() {
+    let agent = |at| Drops { agents: [(id(1), at)].into(), ..Drops::default() };
+    let organization = |at| Drops { organizations: [(U256::ONE, at)].into(), ..Drops::default() };
+    let everybody = |block| {
+        let cause = Cause { contract: Default::default(), topic: None, block };
+        Drops { everybody: Some(cause), ..Drops::default() }
+    };
+    for (drops, is_remembered) in [
+        (Drops::default(), true),
+        (agent(11), false),
+        (agent(10), true),
+        (organization(11), false),
+        (organization(10), true),
+        (everybody(11), false),
+        (everybody(10), true),
+    ] {
+        let cache = cache();
+        cache.restart(Some(block(10)));
+        keep_fault(&cache, 1);
+        assert!(cache.fault(id(1), 999_999).is_some() && cache.fault(id(1), 1_000_000).is_none());
+        cache.advance(block(12), &drops);
+        assert_eq!(cache.fault(id(1), 0).is_some(), is_remembered, "{drops:?}");
+        cache.restart(None);
+        assert!(cache.fault(id(1), 0).is_none(), "what is known is of another beginning");
+    }
+}
