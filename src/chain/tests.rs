@@ -1,5 +1,7 @@
 //! The promise as a model, and what tests of several parts share.
 
+mod actions;
+mod blocks;
 pub(super) mod clock;
 #[cfg(feature = "dev-chain")]
 pub(super) mod development;

@@ -91,7 +91,7 @@ impl ProfileCache {
     ) {
         let status = self.status.lock();
         let (known, has_organizations) = (self.entries.peek(agent), !profile.organizations.is_empty());
-        let read = (Arc::clone(profile), block);
+        let read = (Arc::clone(profile), profile.owner, block);
         if let Some(entry) = status.keep(ticket, read, has_organizations, (known.as_ref(), began_micros)) {
             self.entries.insert(agent, entry);
         }

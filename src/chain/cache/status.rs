@@ -74,25 +74,23 @@ impl Status {
     }
 
     /// The entry for a read of this block, if it may be kept: no log since is missing in it, and it is not older than what
-    /// is there.
+    /// is there. Where the follower began anew meanwhile, it stays known that the block was shown.
     pub(in crate::chain) fn keep<P>(
         &self,
-        ticket: &Ticket,
-        (profile, block): (P, u64),
+        &Ticket { pinned, epoch, .. }: &Ticket,
+        (profile, owner, block): (P, Address, u64),
         has_organizations: bool,
         (entry, began_micros): (Option<&Entry<P>>, u64),
     ) -> Option<Entry<P>> {
+        let is_pinned = pinned.is_some();
+        if epoch != self.epoch {
+            let shown = Entry::Dropped { owner, floor: block, epoch: self.epoch };
+            return (!is_pinned).then_some(shown);
+        }
         let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
         let of_organizations = if has_organizations { self.organizations_floor } else { 0 };
         let floor = known.max(of_organizations).max(self.everybody_floor);
-        let Ticket { pinned, epoch, .. } = *ticket;
-        (epoch == self.epoch && block >= floor).then(|| Entry::Read {
-            profile,
-            block,
-            is_pinned: pinned.is_some(),
-            epoch,
-            began_micros,
-        })
+        (block >= floor).then_some(Entry::Read { profile, block, is_pinned, epoch, began_micros })
     }
 
     /// What is left of an entry when a log of block `at` names the agent, if it changes.

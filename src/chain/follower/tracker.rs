@@ -70,9 +70,7 @@ impl BlockTracker {
             return Position::Same;
         }
         if head.number > last.number {
-            let is_next = head.number - last.number == 1;
-            let is_fork = is_next && head.parent != last.hash;
-            return if is_fork { Position::Reorganized } else { Position::Ahead };
+            return Position::Ahead;
         }
         if self.contradicts(head.number, head.hash) && !self.abandoned.contains(&head.hash) {
             return Position::Reorganized;

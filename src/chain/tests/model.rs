@@ -8,7 +8,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
-use crate::chain::tests::world::{Action, Mutant, Named, World};
+use crate::chain::tests::actions::{Action, Mutant, Named};
+use crate::chain::tests::world::World;
 
 const MUTANTS: [Mutant; 12] = [
     Mutant::AnyAge,
@@ -57,7 +58,8 @@ fn steps_max() -> usize {
 #[test]
 fn in_no_small_world_anything_is_served_that_is_older_than_what_was_known() {
     let warm = [Named::Agent, Named::Organization, Named::Nobody].map(World::warm);
-    for first in [World::new(Named::Agent)].iter().chain(&warm) {
+    let others = [World::new(Named::Agent), World::dropped(Named::Organization)];
+    for first in others.iter().chain(&warm) {
         let (worlds, broken) = search(first, None);
         assert!(broken.is_none(), "{broken:#?}");
         assert!(worlds > 5_000, "{worlds} worlds");

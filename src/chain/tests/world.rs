@@ -1,17 +1,16 @@
-//! The worlds of the model: an agent, a chain, two back ends, and the product's own tracker, floor and status between
-//! them.
+//! The worlds of the model: an agent, a chain, two back ends, and the product's own tracker, floor and status.
 
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, U256};
-use alloy::sol_types::SolEvent;
+use alloy::primitives::{Address, U256};
 
-use crate::chain::answer::{Date, Floor};
-use crate::chain::block::{Block, Log};
+use crate::chain::answer::Floor;
+use crate::chain::block::Log;
 use crate::chain::cache::status::{Entry, Lifetimes, Status, Ticket};
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::registries::logs::Drops;
-use crate::chain::registries::standard::{OrganizationVerified, Staked};
+use crate::chain::tests::actions::{Action, Mutant, Named};
+use crate::chain::tests::blocks::{BackEnd, Blocks, ORGANIZATION, ORGANIZATIONS};
 use crate::domain::agent_id::AgentId;
 
 const LIFETIMES: Lifetimes = Lifetimes {
@@ -22,7 +21,7 @@ const LIFETIMES: Lifetimes = Lifetimes {
 const TICK_MICROS: u64 = 10;
 const STALENESS_MICROS: u64 = 1_000;
 
-/// No floor becomes void in these worlds.
+/// None becomes void.
 const FLOOR: Floor = Floor::new(u64::MAX, None);
 
 /// The bounds of the worlds.
@@ -30,64 +29,6 @@ const BLOCKS_MAX: usize = 7;
 const HEIGHT_MAX: u64 = 4;
 const REORGS_MAX: u8 = 1;
 const TICKS_MAX: u8 = 1;
-
-const ORGANIZATIONS: Address = Address::repeat_byte(0x15);
-const ORGANIZATION: U256 = U256::from_limbs([9, 0, 0, 0]);
-
-/// A rule that is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mutant {
-    /// Answers of any age count.
-    AnyAge,
-    /// Answers one block older than the newest known one count.
-    OneBlockOlder,
-    /// A read is kept whatever was dropped since it began.
-    KeepAfterDrop,
-    /// A read is kept although the follower began anew since.
-    KeepAcrossRestart,
-    /// Logs come from a back end that does not show that it has the head.
-    LogsWithoutProof,
-    /// Logs of the new blocks alone are asked for.
-    NoOverlap,
-    /// Logs drop nothing.
-    NoDrops,
-    /// A read at the latest block is kept like one at the followed block.
-    LatestKeptForGood,
-    /// A node that has less is taken for a rollback.
-    LessIsARollback,
-    /// An agent is read at the followed block although it was shown at a later one.
-    OlderThanShown,
-    /// A reorganization leaves what was cached.
-    KeepInReorganization,
-    /// What was read at the followed block serves although the chain is not followed any more.
-    KeepOutOfTouch,
-}
-
-/// Whom the logs of the world's changes name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Named {
-    /// The agent.
-    Agent,
-    /// The organization that the agent belongs to.
-    Organization,
-    /// Nobody.
-    Nobody,
-}
-
-/// A block of the world: its parent by index, its height, the agent's version after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Made {
-    parent: usize,
-    height: u64,
-    version: u8,
-}
-
-/// A back end: its head, and the height up to which it has logs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct BackEnd {
-    head: usize,
-    logs: u64,
-}
 
 /// A read under way, with the block of the answer that it will give.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -102,7 +43,7 @@ struct Flight {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct World {
     named: Named,
-    blocks: Vec<Made>,
+    blocks: Blocks,
     /// The chain's head.
     head: usize,
     back_ends: [BackEnd; 2],
@@ -125,38 +66,11 @@ pub(super) struct World {
     pub(super) broken: Option<&'static str>,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Action {
-    Grow {
-        changes: bool,
-    },
-    Reorganize {
-        changes: bool,
-    },
-    /// A back end gets the chain's head, the logs of that block with it or later.
-    CatchUp {
-        back_end: usize,
-        with_logs: bool,
-    },
-    /// The head comes from one back end, the logs from another.
-    Poll {
-        head: usize,
-        logs: usize,
-    },
-    BeginRead {
-        back_end: usize,
-        latest: bool,
-    },
-    EndRead,
-    LoseTouch,
-    Tick,
-}
-
 impl World {
     pub(super) fn new(named: Named) -> Self {
         Self {
             named,
-            blocks: vec![Made { parent: 0, height: 1, version: 0 }],
+            blocks: Blocks::new(),
             head: 0,
             back_ends: [BackEnd { head: 0, logs: 1 }; 2],
             reorgs: 0,
@@ -192,7 +106,23 @@ impl World {
             world.step(action, None);
         }
         assert!(matches!(world.entry, Some(Entry::Read { is_pinned: true, .. })) && world.broken.is_none());
+        let entry = world.entry.as_ref().unwrap();
+        assert!(world.status.serves(entry, &LIFETIMES, world.now_micros), "what was just read serves");
         Self { ticks: 0, ..world }
+    }
+
+    /// A log of the followed block, which is the head of one back end, has dropped the agent.
+    pub(super) fn dropped(named: Named) -> Self {
+        let mut world = Self::warm(named);
+        for action in [
+            Action::Grow { changes: true },
+            Action::CatchUp { back_end: 0, with_logs: true },
+            Action::Poll { head: 0, logs: 0 },
+        ] {
+            world.step(action, None);
+        }
+        assert!(matches!(world.entry, Some(Entry::Dropped { .. })) && world.broken.is_none());
+        world
     }
 
     pub(super) fn actions(&self) -> Vec<Action> {
@@ -213,16 +143,19 @@ impl World {
             actions.extend([true, false].map(|with_logs| Action::CatchUp { back_end: one, with_logs }));
             actions.extend([0, 1].map(|logs| Action::Poll { head: one, logs }));
             actions.extend([true, false].map(|latest| Action::BeginRead { back_end: one, latest }));
+            if self.flight.is_some() {
+                actions.push(Action::ReadLatest { back_end: one });
+            }
         }
         actions
     }
 
     pub(super) fn step(&mut self, action: Action, mutant: Option<Mutant>) {
         match action {
-            Action::Grow { changes } => self.head = self.make(self.head, changes),
+            Action::Grow { changes } => self.head = self.blocks.make(self.head, changes),
             Action::Reorganize { changes } => {
                 self.reorgs += 1;
-                self.head = self.make(self.blocks[self.head].parent, changes);
+                self.head = self.blocks.make(self.blocks[self.head].parent, changes);
             }
             Action::CatchUp { back_end, with_logs } => {
                 let height = self.blocks[self.head].height;
@@ -236,6 +169,12 @@ impl World {
                 self.begin_read(self.back_ends[back_end].head, latest, mutant);
             }
             Action::EndRead => self.end_read(mutant),
+            Action::ReadLatest { back_end } => {
+                let under_way = self.flight.take();
+                self.begin_read(self.back_ends[back_end].head, true, mutant);
+                self.end_read(mutant);
+                self.flight = under_way;
+            }
             Action::LoseTouch => {
                 self.tracker.forget();
                 if mutant != Some(Mutant::KeepOutOfTouch) {
@@ -251,37 +190,14 @@ impl World {
         self.check();
     }
 
-    fn make(&mut self, parent: usize, changes: bool) -> usize {
-        let Made { height, version, .. } = self.blocks[parent];
-        let newest = self.blocks.iter().map(|made| made.version).max().unwrap();
-        let version = if changes { newest + 1 } else { version };
-        self.blocks.push(Made { parent, height: height + 1, version });
-        self.blocks.len() - 1
-    }
-
-    fn block(&self, made: usize) -> Block {
-        let hash = |made: usize| B256::with_last_byte(u8::try_from(made).unwrap() + 1);
-        let Made { parent, height, .. } = self.blocks[made];
-        Block { number: height, hash: hash(made), parent: hash(parent), timestamp: 0 }
-    }
-
-    /// The chain that ends with this block, downwards.
-    fn chain(&self, from: usize) -> impl Iterator<Item = usize> {
-        std::iter::successors(Some(from), |made| (*made != 0).then(|| self.blocks[*made].parent))
-    }
-
     /// The followed block.
     fn followed(&self) -> Option<usize> {
         let last = self.tracker.last()?;
-        (0..self.blocks.len()).find(|made| self.block(*made).hash == last.hash)
-    }
-
-    fn date(&self, made: usize) -> Date {
-        Date { number: self.blocks[made].height, timestamp: 0 }
+        (0..self.blocks.len()).find(|made| self.blocks.block(*made).hash == last.hash)
     }
 
     fn accepts(&mut self, made: usize, mutant: Option<Mutant>) -> bool {
-        let mut date = self.date(made);
+        let mut date = self.blocks.date(made);
         match mutant {
             Some(Mutant::AnyAge) => return true,
             Some(Mutant::OneBlockOlder) => date.number += 1,
@@ -295,19 +211,13 @@ impl World {
     }
 
     fn poll(&mut self, head: usize, logs: BackEnd, mutant: Option<Mutant>) {
-        let block = self.block(head);
+        let block = self.blocks.block(head);
         let mut position = self.tracker.position(&block);
         if mutant == Some(Mutant::LessIsARollback) && position == Position::Behind {
             position = Position::Reorganized;
         }
         match position {
-            Position::Behind => {
-                let followed = self.followed().unwrap();
-                let is_known = self.chain(followed).any(|made| made == head);
-                if !is_known && self.reorgs == REORGS_MAX && self.known == self.blocks[followed].height {
-                    self.ignored(head, followed);
-                }
-            }
+            Position::Behind => self.ignored(head),
             Position::Same | Position::Ahead | Position::First if !self.accepts(head, mutant) => {}
             Position::Same => self.confirm(head),
             Position::First => {
@@ -320,16 +230,18 @@ impl World {
         }
     }
 
-    /// A head was taken for one that is behind. It is the chain's own, in the place of the followed block.
-    fn ignored(&mut self, head: usize, followed: usize) {
-        let is_in_its_place = self.blocks[head].height == self.blocks[followed].height;
-        if is_in_its_place && self.left & 1 << head == 0 && self.chain(self.head).any(|made| made == head) {
+    /// A head was taken for one that is behind. It must not be the chain's own, in the place of the followed block.
+    fn ignored(&mut self, head: usize) {
+        let followed = self.followed().unwrap();
+        let is_in_its_place = head != followed && self.blocks[head].height == self.blocks[followed].height;
+        let was_left = self.left & 1 << head != 0;
+        if is_in_its_place && !was_left && self.blocks.chain(self.head).any(|made| made == head) {
             self.broken = Some("a reorganization is ignored");
         }
     }
 
     fn reorganize(&mut self, head: usize, mutant: Option<Mutant>) {
-        let block = self.block(head);
+        let block = self.blocks.block(head);
         if self.reorgs == 0 {
             self.broken = Some("the follower began anew without a reorganization");
         }
@@ -342,30 +254,31 @@ impl World {
         } else {
             self.status.advance(block, 0, 0);
         }
-        self.floor.reset(self.date(head), self.now_micros);
+        self.floor.reset(self.blocks.date(head), self.now_micros);
         (self.known, self.shown, self.lacks_logs) = (0, 0, false);
         self.confirm(head);
     }
 
     fn account(&mut self, head: usize, back_end: BackEnd, mutant: Option<Mutant>) {
-        let block = self.block(head);
+        let block = self.blocks.block(head);
         let mut range = self.tracker.range(&block).unwrap();
         if mutant == Some(Mutant::NoOverlap) {
             range = Range { from: range.last.number + 1, ..range };
         }
-        let has = |made: usize| self.chain(back_end.head).any(|other| other == made);
+        let has = |made: usize| self.blocks.chain(back_end.head).any(|other| other == made);
         if mutant != Some(Mutant::LogsWithoutProof) && !has(head) {
             return;
         }
-        if !self.chain(head).any(|made| self.block(made).hash == range.last.hash) {
+        if !self.blocks.chain(head).any(|made| self.blocks.block(made).hash == range.last.hash) {
             return self.reorganize(head, mutant);
         }
         let in_range = |made: &usize| (range.from..=range.to).contains(&self.blocks[*made].height);
         let lacks_logs = back_end.logs < range.to;
         let logs: Vec<Log> = self
+            .blocks
             .chain(back_end.head)
             .filter(|made| in_range(made) && self.blocks[*made].height <= back_end.logs)
-            .filter_map(|made| self.log(made))
+            .filter_map(|made| self.blocks.log(made, self.named))
             .collect();
         if !self.tracker.account(&range, block, &logs) {
             return self.reorganize(head, mutant);
@@ -396,27 +309,8 @@ impl World {
         }
     }
 
-    fn log(&self, made: usize) -> Option<Log> {
-        let Made { parent, version, .. } = self.blocks[made];
-        let Block { number, hash, .. } = self.block(made);
-        let (address, topics) = match self.named {
-            Named::Agent => (Address::ZERO, vec![Staked::SIGNATURE_HASH, U256::ONE.into(), B256::ZERO]),
-            Named::Organization => {
-                (ORGANIZATIONS, vec![OrganizationVerified::SIGNATURE_HASH, ORGANIZATION.into()])
-            }
-            Named::Nobody => (Address::ZERO, Vec::new()),
-        };
-        (self.blocks[parent].version != version).then_some(Log {
-            address,
-            block_number: number,
-            block_hash: hash,
-            topics,
-            first_word: None,
-        })
-    }
-
     fn confirm(&mut self, head: usize) {
-        self.floor.met(self.date(head), self.now_micros);
+        self.floor.met(self.blocks.date(head), self.now_micros);
         self.known = self.known.max(self.blocks[head].height);
         self.status.confirm(self.now_micros, STALENESS_MICROS);
     }
@@ -432,7 +326,9 @@ impl World {
             ticket = self.status.begin(Some(&never_shown), self.now_micros);
         }
         let made = match ticket.pinned {
-            Some(pinned) => self.chain(back_end).find(|made| self.block(*made).hash == pinned.hash),
+            Some(pinned) => {
+                self.blocks.chain(back_end).find(|made| self.blocks.block(*made).hash == pinned.hash)
+            }
             None => self.accepts(back_end, mutant).then_some(back_end),
         };
         let known = if ticket.pinned.is_some() { self.shown } else { self.known };
@@ -458,11 +354,12 @@ impl World {
         }
         let mut kept = ticket;
         if mutant == Some(Mutant::LatestKeptForGood) {
-            kept.pinned = kept.pinned.or(Some(self.block(made)));
+            kept.pinned = kept.pinned.or(Some(self.blocks.block(made)));
         }
         let has_organizations = self.named == Named::Organization;
-        let read = ((made, block), (self.entry.as_ref(), began_micros));
+        let read = ((made, Address::ZERO, block), (self.entry.as_ref(), began_micros));
         match self.status.keep(&kept, read.0, has_organizations, read.1) {
+            Some(shown @ Entry::Dropped { .. }) => self.entry = Some(shown),
             Some(Entry::Read { profile, is_pinned, epoch, .. }) => {
                 self.entry = Some(Entry::Read { profile, block: height, is_pinned, epoch, began_micros });
             }
@@ -472,7 +369,7 @@ impl World {
             _ => {}
         }
         if ticket.pinned.is_none() {
-            self.floor.met(self.date(made), self.now_micros);
+            self.floor.met(self.blocks.date(made), self.now_micros);
             self.known = self.known.max(height);
         }
         self.shown = self.shown.max(height);
@@ -495,7 +392,7 @@ impl World {
             self.broken = Some("the cache serves an older block than was shown");
         }
         // What was read at the latest block may be newer than what is followed, or of a fork that is no more.
-        let is_comparable = self.chain(followed).any(|ours| ours == made) || is_pinned;
+        let is_comparable = self.blocks.chain(followed).any(|ours| ours == made) || is_pinned;
         if is_comparable && !self.lacks_logs && self.blocks[followed].version != self.blocks[made].version {
             self.broken = Some("the cache serves another state than that of the followed block");
         }

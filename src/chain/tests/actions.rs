@@ -1,0 +1,73 @@
+//! What can happen in the worlds of the model, and the rules that can be left out.
+
+/// A rule that is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mutant {
+    /// Answers of any age count.
+    AnyAge,
+    /// Answers one block older than the newest known one count.
+    OneBlockOlder,
+    /// A read is kept whatever was dropped since it began.
+    KeepAfterDrop,
+    /// A read is kept although the follower began anew since.
+    KeepAcrossRestart,
+    /// Logs come from a back end that does not show that it has the head.
+    LogsWithoutProof,
+    /// Logs of the new blocks alone are asked for.
+    NoOverlap,
+    /// Logs drop nothing.
+    NoDrops,
+    /// A read at the latest block is kept like one at the followed block.
+    LatestKeptForGood,
+    /// A node that has less is taken for a rollback.
+    LessIsARollback,
+    /// An agent is read at the followed block although it was shown at a later one.
+    OlderThanShown,
+    /// A reorganization leaves what was cached.
+    KeepInReorganization,
+    /// What was read at the followed block serves although the chain is not followed any more.
+    KeepOutOfTouch,
+}
+
+/// Whom the logs of the world's changes name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Named {
+    /// The agent.
+    Agent,
+    /// The organization that the agent belongs to.
+    Organization,
+    /// Nobody.
+    Nobody,
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Action {
+    Grow {
+        changes: bool,
+    },
+    Reorganize {
+        changes: bool,
+    },
+    /// A back end gets the chain's head, the logs of that block with it or later.
+    CatchUp {
+        back_end: usize,
+        with_logs: bool,
+    },
+    /// The head comes from one back end, the logs from another.
+    Poll {
+        head: usize,
+        logs: usize,
+    },
+    BeginRead {
+        back_end: usize,
+        latest: bool,
+    },
+    EndRead,
+    /// A read at the latest block while another one may be under way.
+    ReadLatest {
+        back_end: usize,
+    },
+    LoseTouch,
+    Tick,
+}

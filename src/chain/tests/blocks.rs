@@ -1,0 +1,93 @@
+//! The blocks of the model's worlds, of all forks.
+
+use alloy::primitives::{Address, B256, U256};
+use alloy::sol_types::SolEvent;
+
+use crate::chain::answer::Date;
+use crate::chain::block::{Block, Log};
+use crate::chain::registries::standard::{OrganizationVerified, Staked};
+use crate::chain::tests::actions::Named;
+
+/// A block of the world: its parent by index, its height, the agent's version after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Made {
+    pub(super) parent: usize,
+    pub(super) height: u64,
+    pub(super) version: u8,
+}
+
+/// A back end: its head, and the height up to which it has logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct BackEnd {
+    pub(super) head: usize,
+    pub(super) logs: u64,
+}
+
+pub(super) const ORGANIZATIONS: Address = Address::repeat_byte(0x15);
+pub(super) const ORGANIZATION: U256 = U256::from_limbs([9, 0, 0, 0]);
+
+/// All blocks that were made, each known by its place.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Blocks(Vec<Made>);
+
+impl Blocks {
+    /// The first one.
+    pub(super) fn new() -> Self {
+        Self(vec![Made { parent: 0, height: 1, version: 0 }])
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn make(&mut self, parent: usize, changes: bool) -> usize {
+        let Made { height, version, .. } = self.0[parent];
+        let newest = self.0.iter().map(|made| made.version).max().unwrap();
+        let version = if changes { newest + 1 } else { version };
+        self.0.push(Made { parent, height: height + 1, version });
+        self.0.len() - 1
+    }
+
+    pub(super) fn block(&self, made: usize) -> Block {
+        let hash = |made: usize| B256::with_last_byte(u8::try_from(made).unwrap() + 1);
+        let Made { parent, height, .. } = self.0[made];
+        Block { number: height, hash: hash(made), parent: hash(parent), timestamp: 0 }
+    }
+
+    /// The chain that ends with this block, downwards.
+    pub(super) fn chain(&self, from: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(from), |made| (*made != 0).then(|| self.0[*made].parent))
+    }
+
+    pub(super) fn date(&self, made: usize) -> Date {
+        Date { number: self[made].height, timestamp: 0 }
+    }
+
+    /// The log of a block, if the agent changes in it.
+    pub(super) fn log(&self, made: usize, named: Named) -> Option<Log> {
+        let Made { parent, version, .. } = self[made];
+        let Block { number, hash, .. } = self.block(made);
+        let (address, topics) = match named {
+            Named::Agent => (Address::ZERO, vec![Staked::SIGNATURE_HASH, U256::ONE.into(), B256::ZERO]),
+            Named::Organization => {
+                (ORGANIZATIONS, vec![OrganizationVerified::SIGNATURE_HASH, ORGANIZATION.into()])
+            }
+            Named::Nobody => (Address::ZERO, Vec::new()),
+        };
+        (self[parent].version != version).then_some(Log {
+            address,
+            block_number: number,
+            block_hash: hash,
+            topics,
+            first_word: None,
+        })
+    }
+}
+
+impl std::ops::Index<usize> for Blocks {
+    type Output = Made;
+
+    fn index(&self, made: usize) -> &Made {
+        &self.0[made]
+    }
+}
