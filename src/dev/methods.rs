@@ -15,14 +15,8 @@ use crate::dev::ledger::{Block, Ledger};
 use crate::dev::rpc::{Fault, Params};
 use crate::dev::wire;
 
-/// The most logs in one answer.
-const LOGS_MAX: usize = 10_000;
-
 /// The most blocks in one fee history.
 const FEE_HISTORY_BLOCKS_MAX: u64 = 1_024;
-
-/// The most percentiles in one fee history.
-const FEE_HISTORY_PERCENTILES_MAX: usize = 100;
 
 /// A method's result, as JSON.
 pub(super) type Answer = Result<Box<RawValue>, Fault>;
@@ -116,9 +110,6 @@ fn logs(ledger: &Ledger, filter: &Filter) -> Answer {
     for block in (from..=to.min(head)).filter_map(|number| ledger.block(number)) {
         let logs = block.transaction.iter().flat_map(|mined| wire::logs(block, mined));
         found.extend(logs.filter(|log| filter.matches(&log.inner)));
-        if found.len() > LOGS_MAX {
-            return Err(Fault::limit(format!("more than {LOGS_MAX} logs: ask for fewer blocks")));
-        }
     }
     json(&found)
 }
@@ -132,9 +123,6 @@ fn fee_history(ledger: &Ledger, params: &Params<'_>) -> Answer {
         return Err(Fault::refused("unknown block"));
     }
     let columns = percentiles.map(|percentiles| percentiles.len());
-    if columns.is_some_and(|columns| columns > FEE_HISTORY_PERCENTILES_MAX) {
-        return Err(Fault::invalid_params(format!("more than {FEE_HISTORY_PERCENTILES_MAX} percentiles")));
-    }
     let oldest = newest + 1 - wanted.min(newest + 1);
     json(&FeeHistory {
         oldest_block: oldest,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy::primitives::{B256, U256};
+use alloy::primitives::{Address, B256, U256};
 
+use super::status::Status;
 use super::{FAULTS_MAX, Lifetimes, ProfileCache};
 use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
@@ -49,7 +50,7 @@ fn a_fault_is_remembered_for_an_interval_or_until_a_log_concerns_the_agent() {
     let agent = |at| Drops { agents: [(id(1), at)].into(), ..Drops::default() };
     let organization = |at| Drops { organizations: [(U256::ONE, at)].into(), ..Drops::default() };
     let everybody = |block| {
-        let cause = Cause { contract: Default::default(), topic: None, block };
+        let cause = Cause { contract: Address::ZERO, topic: None, block };
         Drops { everybody: Some(cause), ..Drops::default() }
     };
     for (drops, is_remembered) in [
@@ -70,4 +71,17 @@ fn a_fault_is_remembered_for_an_interval_or_until_a_log_concerns_the_agent() {
         cache.restart(None);
         assert!(cache.fault(id(1), 0).is_none(), "what is known is of another beginning");
     }
+}
+
+#[test]
+fn a_log_drops_what_was_read_at_a_block_before_it_and_may_be_applied_again() {
+    let mut status = Status::default();
+    status.restart(Some(block(10)));
+    let ticket = status.begin_latest();
+    let read = |known| status.keep(&ticket, ((), Address::ZERO, 12), false, (known, 0));
+    let entry = read(None).unwrap();
+    assert!(status.dropped(&entry, Address::ZERO, 12).is_none(), "it has the change");
+    let dropped = status.dropped(&entry, Address::ZERO, 13).unwrap();
+    assert!(status.dropped(&dropped, Address::ZERO, 13).is_none());
+    assert!(read(Some(&dropped)).is_none(), "a read that lacks the change is not kept");
 }
