@@ -98,15 +98,12 @@ impl TestNode {
                     let mut stream = stream;
                     let request = read_request(&mut stream).await?;
                     let working = work.begin();
-                    let reply = match &request {
-                        Value::Array(calls) => {
-                            noted.lock().extend(calls.iter().cloned());
-                            batch(calls, |call| script(call))
-                        }
-                        call => {
-                            noted.lock().push(call.clone());
-                            script(call)
-                        }
+                    let reply = if let Value::Array(calls) = &request {
+                        noted.lock().extend(calls.iter().cloned());
+                        batch(calls, |call| script(call))
+                    } else {
+                        noted.lock().push(request.clone());
+                        script(&request)
                     };
                     if matches!(reply, Reply::Hang) {
                         drop(working);
@@ -177,7 +174,12 @@ fn batch(calls: &[Value], script: impl Fn(&Value) -> Reply) -> Reply {
             Reply::Http(200, body) => {
                 serde_json::from_str(&body.replace("ID", &call["id"].to_string())).unwrap()
             }
-            other => return other,
+            other @ (Reply::Http(..)
+            | Reply::CloseMidway
+            | Reply::Hang
+            | Reply::RetryAfter(_)
+            | Reply::Gated(..)
+            | Reply::Endless) => return other,
         });
     }
     Reply::Http(200, Value::Array(answers).to_string())

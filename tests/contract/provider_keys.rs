@@ -119,9 +119,9 @@ fn serve(
         answer["id"] = call["id"].clone();
         Some(answer)
     };
-    let answer = match &request {
-        Value::Array(calls) => Value::Array(calls.iter().map(answer).collect::<Option<_>>()?),
-        call => answer(call)?,
+    let answer = match request.as_array() {
+        Some(calls) => Value::Array(calls.iter().map(answer).collect::<Option<_>>()?),
+        None => answer(&request)?,
     };
     let answer = answer.to_string();
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", answer.len());

@@ -209,13 +209,13 @@ fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &Atomic
                     honest()?
                 }
             }
-            Behaviour::Sick if request % 50 == 0 => {
+            Behaviour::Sick if request.is_multiple_of(50) => {
                 // Until the caller gives up and closes.
                 let _ = stream.read(&mut [0])?;
                 return Ok(());
             }
-            Behaviour::Sick if request % 10 == 0 => return Ok(()),
-            Behaviour::Sick if request % 5 == 0 => (429, Vec::new()),
+            Behaviour::Sick if request.is_multiple_of(10) => return Ok(()),
+            Behaviour::Sick if request.is_multiple_of(5) => (429, Vec::new()),
             Behaviour::Sick => honest()?,
             Behaviour::Hang => {
                 state.hold(stopped);
@@ -243,9 +243,10 @@ fn each(call: &[u8], answer: impl Fn(&Value) -> std::io::Result<Value>) -> std::
         }
         Ok::<_, std::io::Error>(members)
     };
-    let body = match serde_json::from_slice(call)? {
-        Value::Array(calls) => Value::Array(calls.iter().map(whole).collect::<Result<_, _>>()?),
-        single => whole(&single)?,
+    let call: Value = serde_json::from_slice(call)?;
+    let body = match call.as_array() {
+        Some(calls) => Value::Array(calls.iter().map(whole).collect::<Result<_, _>>()?),
+        None => whole(&call)?,
     };
     Ok((200, body.to_string().into_bytes()))
 }

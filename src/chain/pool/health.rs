@@ -101,14 +101,11 @@ impl Tries {
         let pause = (BACKOFF_MICROS << tried.tries.min(16)).min(BACKOFF_MICROS_MAX);
         tried.tries += 1;
         tried.not_before_micros = now_micros.saturating_add(spread(pause, self.grain ^ now_micros));
-        match error {
-            ReadError::Behind { .. } | ReadError::RateLimited(_) => {}
-            // These cost the node or us more than others.
-            ReadError::Timeout(_) | ReadError::NodeError { .. } | ReadError::TooLong(_) => {
-                tried.failed_tries += 2
-            }
-            _ => tried.failed_tries += 1,
-        }
+        let is_passing = matches!(error, ReadError::Behind { .. } | ReadError::RateLimited(_));
+        // These cost the node or us more than others.
+        let is_dear =
+            matches!(error, ReadError::Timeout(_) | ReadError::NodeError { .. } | ReadError::TooLong(_));
+        tried.failed_tries += if is_passing { 0 } else { 1 + u32::from(is_dear) };
         tried.is_suspect |= is_suspicious(error);
     }
 

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use crate::ports::clock::Clock;
 
 /// So many turns of the runtime without a request at a node, and time passes: far more than a request needs to get there.
-const QUIET_TURNS: u32 = 1_000;
+const QUIET_TURNS: u32 = 400;
 
 /// How much passes then.
-const STEP: Duration = Duration::from_millis(5);
+const STEP: Duration = Duration::from_millis(10);
 
 /// So many turns in one test, and all its time has passed. It fails then, and does not hang.
 const TURNS_MAX: u32 = 20_000_000;

@@ -17,7 +17,7 @@ use crate::chain::tests::results::{
 use crate::domain::profile::TrustProfile;
 
 fn read_on(registries: Registries, results: &[Result3]) -> Result<Option<TrustProfile>, ReadError> {
-    registries.read_profile(agent(1), &mut results.to_vec().into_iter())
+    registries.read_profile(agent(1), &mut results.iter().cloned())
 }
 
 fn owner(result: Result3) -> Result<Option<Address>, ReadError> {
