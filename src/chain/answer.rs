@@ -36,7 +36,7 @@ sol! {
 const ARB_SYS: Address = address!("0x0000000000000000000000000000000000000064");
 
 /// How many results stand before those of the caller's calls.
-const DATES: usize = 4;
+const DATES: usize = 3;
 
 /// In the ABI a short answer can point to one long text a thousand times. So what is decoded of an answer is bounded too.
 pub(super) const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
@@ -48,29 +48,29 @@ static SNAPSHOT_CODE: LazyLock<Bytes> = LazyLock::new(|| {
     artifact.get("bytecode").and_then(|code| code.as_str()?.parse().ok()).unwrap_or_default()
 });
 
-/// The block that an answer is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The block that an answer is about. In order of time, and of number where the time is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Date {
-    pub(super) number: u64,
     /// In seconds since 1970.
     pub(super) timestamp: u64,
+    pub(super) number: u64,
 }
 
-/// The call data for these calls, with those that date the answer in front; to be sent to `multicall`, or as a creation.
+/// The call data for these calls, with those that date the answer around them; to be sent to `multicall`, or as a creation.
+/// Arbitrum's comes last: on other chains something else may stand there, and burn the gas of all that follows.
 pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>) -> Bytes {
     let call = |target, data: Vec<u8>| Call3 { target, allowFailure: true, callData: data.into() };
     let arb_sys = call(ARB_SYS, arbBlockNumberCall {}.abi_encode());
     let Some(multicall) = multicall else {
-        let calls: Vec<Call3> = std::iter::once(arb_sys).chain(calls).collect();
+        let calls: Vec<Call3> = calls.into_iter().chain([arb_sys]).collect();
         return [SNAPSHOT_CODE.as_ref(), &(calls,).abi_encode_params()].concat().into();
     };
     let dates = [
         call(multicall, getChainIdCall {}.abi_encode()),
         call(multicall, getBlockNumberCall {}.abi_encode()),
         call(multicall, getCurrentBlockTimestampCall {}.abi_encode()),
-        arb_sys,
     ];
-    aggregate3Call { calls: dates.into_iter().chain(calls).collect() }.abi_encode().into()
+    aggregate3Call { calls: dates.into_iter().chain(calls).chain([arb_sys]).collect() }.abi_encode().into()
 }
 
 /// The chain id, the block and the results of the calls in what they returned.
@@ -79,12 +79,13 @@ pub(super) fn read_dated(data: &[u8]) -> Result<(u64, Date, Vec<Result3>), ReadE
     let Ok(mut results) = aggregate3Call::abi_decode_returns_with_config(data, DECODING) else {
         return Err(undated);
     };
+    let arb_number = results.pop().as_ref().and_then(number);
     let values = results.split_off(DATES.min(results.len()));
     let dates: Vec<Option<u64>> = results.iter().map(number).collect();
-    let &[Some(chain_id), Some(number), Some(timestamp), arb_number] = dates.as_slice() else {
+    let &[Some(chain_id), Some(number), Some(timestamp)] = dates.as_slice() else {
         return Err(undated);
     };
-    Ok((chain_id, Date { number: arb_number.unwrap_or(number), timestamp }, values))
+    Ok((chain_id, Date { timestamp, number: arb_number.unwrap_or(number) }, values))
 }
 
 fn number(result: &Result3) -> Option<u64> {
@@ -111,35 +112,25 @@ impl Floor {
 
     /// Why an answer about this block does not count, if it does not.
     pub(super) fn accepts(&self, date: Date, now_micros: u64, unix_secs: u64) -> Result<(), ReadError> {
-        let Date { number, timestamp } = date;
+        let Date { timestamp, number } = date;
         if self.age_max_secs.is_some_and(|max| unix_secs.abs_diff(timestamp) > max) {
             let age_secs = unix_secs.wrapping_sub(timestamp).cast_signed();
             return Err(ReadError::HeadTime { number, age_secs });
         }
         match self.valid(now_micros) {
-            // A later time with a lower number is a chain whose blocks count otherwise than its calls say.
-            Some(newest) if number < newest.number && timestamp <= newest.timestamp => {
-                Err(ReadError::Behind { number, newest: newest.number })
-            }
+            Some(newest) if date < newest => Err(ReadError::Behind { number, newest: newest.number }),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// The same where what is known is of a chain that is no more.
-    pub(super) const fn after_reorganization(&self) -> Self {
-        Self { newest: None, ..*self }
-    }
-
     /// An answer about this block counted.
     pub(super) fn met(&mut self, date: Date, now_micros: u64) {
-        let newest = self.valid(now_micros).unwrap_or(date);
-        let number = newest.number.max(date.number);
-        self.reset(Date { number, timestamp: newest.timestamp.max(date.timestamp) }, now_micros);
+        self.reset(self.valid(now_micros).max(Some(date)), now_micros);
     }
 
-    /// The chain was reorganized: this is its head now.
-    pub(super) const fn reset(&mut self, date: Date, now_micros: u64) {
-        self.newest = Some(date);
+    /// The chain was reorganized: this is its head now. `None`: no node has what was known.
+    pub(super) const fn reset(&mut self, newest: Option<Date>, now_micros: u64) {
+        self.newest = newest;
         self.met_micros = now_micros;
     }
 
@@ -166,14 +157,89 @@ impl SharedFloor {
     /// See [`Floor::accepts`], for a read that began with this floor. A reorganization meanwhile counts for the answer.
     pub(super) fn accepts(&self, then: &Floor, date: Date) -> Result<(), ReadError> {
         let (now, unix_secs) = (self.clock.monotonic_micros(), self.clock.unix_seconds());
-        then.accepts(date, now, unix_secs).or_else(|_| self.now().accepts(date, now, unix_secs))
+        let current = self.now();
+        let then = Floor { met_micros: current.met_micros, ..then.clone() };
+        then.accepts(date, now, unix_secs).or_else(|_| current.accepts(date, now, unix_secs))
     }
 
     pub(super) fn met(&self, date: Date) {
         self.floor.lock().met(date, self.clock.monotonic_micros());
     }
 
-    pub(super) fn reset(&self, date: Date) {
-        self.floor.lock().reset(date, self.clock.monotonic_micros());
+    pub(super) fn reset(&self, newest: Option<Date>) {
+        self.floor.lock().reset(newest, self.clock.monotonic_micros());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::chain::tests::results::{returned, reverted, word};
+    use crate::ports::simulated::SimulatedClock;
+
+    const NOW: u64 = 1_700_000_000;
+
+    fn date(timestamp: u64, number: u64) -> Date {
+        Date { timestamp, number }
+    }
+
+    #[test]
+    fn an_answer_counts_that_is_not_older_by_time_or_by_number_in_the_same_second() {
+        let mut floor = Floor::new(u64::MAX, None);
+        floor.met(date(NOW, 100), 1);
+        for (timestamp, number, counts) in
+            [(NOW, 100, true), (NOW, 101, true), (NOW, 99, false), (NOW - 1, 101, false), (NOW + 1, 99, true)]
+        {
+            assert_eq!(
+                floor.accepts(date(timestamp, number), 1, NOW).is_ok(),
+                counts,
+                "{timestamp} {number}"
+            );
+        }
+        // A number that was too high is not the floor for ever.
+        floor.met(date(NOW, 1_000_000), 1);
+        floor.met(date(NOW + 1, 101), 1);
+        assert!(floor.accepts(date(NOW + 1, 101), 1, NOW).is_ok());
+    }
+
+    #[test]
+    fn a_block_that_is_too_old_or_ahead_of_our_clock_does_not_count() {
+        let floor = Floor::new(u64::MAX, Some(600));
+        for (timestamp, counts) in
+            [(NOW - 601, false), (NOW - 600, true), (NOW + 600, true), (NOW + 601, false)]
+        {
+            let accepted = floor.accepts(date(timestamp, 1), 1, NOW);
+            assert_eq!(accepted.is_ok(), counts, "{timestamp}");
+            assert!(counts || matches!(accepted, Err(ReadError::HeadTime { .. })));
+        }
+        assert!(Floor::new(u64::MAX, None).accepts(date(1, 1), 1, NOW).is_ok(), "not judged");
+    }
+
+    #[test]
+    fn a_floor_is_void_when_nothing_met_it_for_long_and_not_when_the_read_alone_is_old() {
+        let clock = Arc::new(SimulatedClock::new(NOW));
+        let floor = SharedFloor::new(Floor::new(5_000_000, None), clock.clone());
+        floor.met(date(NOW, 100));
+        let read = floor.now();
+        clock.advance_secs(4);
+        floor.met(date(NOW, 100));
+        clock.advance_secs(4);
+        assert!(floor.accepts(&read, date(NOW, 99)).is_err());
+        clock.advance_secs(1);
+        assert!(floor.accepts(&read, date(NOW, 99)).is_ok());
+    }
+
+    #[test]
+    fn arbitrums_own_number_counts_and_elsewhere_that_of_the_call() {
+        for (last, number) in
+            [(returned(word(900)), 900), (reverted(Vec::new()), 7), (returned(Vec::new()), 7)]
+        {
+            let mut results: Vec<Result3> = [1, 7, NOW].map(|date| returned(word(date))).into();
+            results.extend([returned(word(5)), last]);
+            let (chain, at, values) = read_dated(&aggregate3Call::abi_encode_returns(&results)).unwrap();
+            assert_eq!((chain, at, values.len()), (1, date(NOW, number), 1));
+        }
     }
 }

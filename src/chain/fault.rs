@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ports::chain::ChainFault;
+
 /// Why a registry could not be read. Its name, in snake case, is the metric's label.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
@@ -56,6 +58,12 @@ pub(super) enum ReadError {
 }
 
 impl ReadError {
+    /// The fault of a call at this node.
+    pub(super) fn at(self, endpoint: Arc<str>, method: &'static str) -> ChainFault {
+        let is_behind = matches!(self, Self::Behind { .. });
+        ChainFault { endpoint, method, is_behind, cause: Arc::new(self) }
+    }
+
     /// The metric's label.
     pub(super) fn kind(&self) -> &'static str {
         self.into()

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256};
+use alloy::primitives::Address;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use crate::chain::answer::{Floor, SharedFloor};
 use crate::chain::batch::Batches;
+use crate::chain::block::Block;
 pub use crate::chain::cache::Lifetimes;
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::micros;
@@ -55,7 +56,7 @@ pub struct ChainReader {
     contracts: Arc<ContractCheck>,
     cache: Arc<ProfileCache>,
     status: Arc<FollowerStatus>,
-    batches: Batches<(AgentId, B256), ReadAt>,
+    batches: Batches<(AgentId, Block), ReadAt>,
     profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
     latest_profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
     /// Strangers apart: nobody who is vouched for waits for a read that waits among strangers.
@@ -123,7 +124,7 @@ impl ChainReader {
         let began = self.now();
         let ticket = self.cache.begin(agent, began);
         let Some(block) = ticket.pinned else { return self.read_latest(agent).await };
-        match self.batches.get((agent, block.hash), |wanted| self.read_pinned(wanted)).await {
+        match self.batches.get((agent, block), |wanted| self.read_pinned(wanted)).await {
             Some(Ok((_, Some(profile)))) => {
                 self.cache.keep(agent, &ticket, (&profile, block.number), began);
                 Ok(Some(profile))
@@ -137,19 +138,21 @@ impl ChainReader {
         }
     }
 
-    /// Profiles at followed blocks: those of one block in one call. Where that fails each is read by itself.
-    async fn read_pinned(&self, wanted: Vec<(AgentId, B256)>) -> Vec<ReadAt> {
-        if let [(_, block), _, ..] = wanted.as_slice()
-            && wanted.iter().all(|(_, other)| other == block)
-        {
-            let agents: Vec<AgentId> = wanted.iter().map(|(agent, _)| *agent).collect();
-            if let Ok((number, profiles)) = self.read(&agents, At::Block(*block)).await {
-                return profiles.into_iter().map(|profile| Ok((number, profile))).collect();
-            }
-        }
+    /// Profiles at followed blocks: those of one block in one call. Where one of them can't be read each is read by itself.
+    async fn read_pinned(&self, wanted: Vec<(AgentId, Block)>) -> Vec<ReadAt> {
         let mut read = Vec::new();
-        for (agent, block) in wanted {
-            read.push(self.read_one(agent, At::Block(block)).await);
+        for group in wanted.chunk_by(|(_, one), (_, other)| one == other) {
+            let agents: Vec<AgentId> = group.iter().map(|(agent, _)| *agent).collect();
+            let Some((_, block)) = group.first() else { continue };
+            match self.read(&agents, At::Block(*block)).await {
+                Ok((number, profiles)) => read.extend(profiles.into_iter().map(|one| Ok((number, one)))),
+                Err(fault) if agents.len() > 1 && lies_in_the_agent(&fault) => {
+                    for agent in agents {
+                        read.push(self.read_one(agent, At::Block(*block)).await);
+                    }
+                }
+                Err(fault) => read.resize(read.len() + agents.len(), Err(fault)),
+            }
         }
         read
     }

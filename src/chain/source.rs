@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use alloy::primitives::{Address, B256, Bytes};
+use alloy::primitives::{Address, Bytes};
 use serde_json::{Value, json};
 
 use crate::chain::answer::{Call3, Date, Result3, SharedFloor, dated_call, read_dated};
+use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::{Answers, Call, Pool, Terms};
 use crate::ports::chain::{Asker, ChainFault};
@@ -16,8 +17,8 @@ use crate::ports::chain::{Asker, ChainFault};
 pub(super) enum At {
     /// That of the latest block.
     Latest,
-    /// That after exactly this block (EIP-1898). The hash proves the age.
-    Block(B256),
+    /// That after exactly this block (EIP-1898).
+    Block(Block),
 }
 
 /// Where dated answers come from.
@@ -60,8 +61,8 @@ impl Source {
         if at == At::Latest {
             self.floor.met(date);
         }
-        let fault = |error| ChainFault { endpoint, method: "eth_call", cause: Arc::new(error) };
-        decode(results).map(|value| (date, value)).map_err(fault)
+        let value = decode(results).map_err(|error| error.at(endpoint, "eth_call"))?;
+        Ok((date, value))
     }
 
     /// The node that gave the answer that counts, its block and results. `None` where there is no Multicall3.
@@ -83,8 +84,13 @@ impl Source {
             if reported != chain {
                 return Err(ReadError::WrongChain { reported, chain });
             }
-            if at == At::Latest {
-                self.floor.accepts(&floor, date)?;
+            match at {
+                At::Latest => self.floor.accepts(&floor, date)?,
+                // Whatever stands before the nodes may have passed over the hash.
+                At::Block(block) if block.timestamp != date.timestamp => {
+                    return Err(ReadError::Unintelligible("it is about another block than it was asked for"));
+                }
+                At::Block(_) => {}
             }
             Ok(Some((answers.endpoint(), date, results)))
         };
@@ -99,7 +105,7 @@ impl Source {
         }
         let block = match at {
             At::Latest => json!("latest"),
-            At::Block(hash) => json!({ "blockHash": hash }),
+            At::Block(block) => json!({ "blockHash": block.hash }),
         };
         Call { method: "eth_call", params: Value::Array(vec![call, block]) }
     }

@@ -41,9 +41,15 @@ pub(crate) fn chain() -> (DevChain, Arc<SetClock>) {
 }
 
 pub(crate) fn deployed() -> (DevChain, Deployment) {
-    let (chain, _) = chain();
-    let deployment = deploy(&chain).unwrap();
+    let (chain, deployment, _) = deployed_by_clock();
     (chain, deployment)
+}
+
+/// The same, with the clock that says when blocks are made.
+pub(crate) fn deployed_by_clock() -> (DevChain, Deployment, Arc<SetClock>) {
+    let (chain, clock) = chain();
+    let deployment = deploy(&chain).unwrap();
+    (chain, deployment, clock)
 }
 
 /// Sends a transaction from the first sample account and expects it to succeed.

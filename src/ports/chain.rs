@@ -59,6 +59,8 @@ pub struct ChainFault {
     pub endpoint: Arc<str>,
     /// The JSON-RPC method.
     pub method: &'static str,
+    /// True when the nodes are behind: what they answered is older than what is known.
+    pub is_behind: bool,
     /// What happened, for the log. Never sent to a client.
     pub cause: Arc<dyn Error + Send + Sync>,
 }

@@ -9,7 +9,8 @@ use crate::domain::quota::Allowance;
 use crate::domain::uint256::decimal;
 use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
 use crate::pipeline::permit::Permit;
-use crate::pipeline::readiness::Report;
+use crate::pipeline::readiness::{Report, Word};
+use crate::ports::chain::ChainFault;
 use crate::wire::headers::{JSON, NO_STORE, write_allowance};
 
 /// A whole answer.
@@ -159,14 +160,17 @@ pub fn alive() -> Answer {
 /// otherwise.
 #[must_use]
 pub fn readiness(report: &Report) -> Answer {
-    let word = |ok: bool| if ok { "ok" } else { "error" };
+    let word = |word: &Word| match word {
+        Ok(()) => "ok",
+        Err(fault) if fault.downcast_ref().is_some_and(|fault: &ChainFault| fault.is_behind) => "behind",
+        Err(_) => "error",
+    };
     let (status, ready) = if report.is_ready() {
         (StatusCode::OK, "ready")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
     };
-    let checks =
-        serde_json::json!({ "store": word(report.store.is_ok()), "chain": word(report.chain.is_ok()) });
+    let checks = serde_json::json!({ "store": word(&report.store), "chain": word(&report.chain) });
     let mut body = serde_json::json!({ "status": ready, "checks": checks });
     if let Some(fields) = body.as_object_mut().filter(|_| report.lacks_logs) {
         fields.insert("degraded".to_owned(), serde_json::json!(["chain_logs"]));

@@ -160,7 +160,11 @@ impl ErrorCause {
             Self::Refused(Refusal::Chain(fault)) => Row::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "RPC_ERROR",
-                "The chain can't be read at the moment; try again later",
+                if fault.is_behind {
+                    "The chain's nodes are behind what is known; try again later"
+                } else {
+                    "The chain can't be read at the moment; try again later"
+                },
                 json!({ "rpcUrl": &*fault.endpoint, "method": fault.method }),
             ),
             Self::Refused(Refusal::Store(_) | Refusal::Entropy(_)) | Self::Internal => Row::bare(

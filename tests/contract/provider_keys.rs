@@ -134,8 +134,9 @@ fn serve(
 fn contracts(chain: &str) -> Bytes {
     let chain = u64::from_str_radix(chain.trim_start_matches("0x"), 16).unwrap();
     let word = |number: u64| (true, Bytes::from(U256::from(number).to_be_bytes_vec()));
-    let dates = [word(chain), word(1), word(1), (true, Bytes::new())];
-    let results: Vec<_> = dates.into_iter().chain((0..6).map(|_| word(1))).collect();
+    let dates = [word(chain), word(1), word(1)];
+    let results: Vec<_> =
+        dates.into_iter().chain((0..6).map(|_| word(1))).chain([(true, Bytes::new())]).collect();
     (results,).abi_encode_params().into()
 }
 

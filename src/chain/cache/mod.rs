@@ -97,10 +97,14 @@ impl ProfileCache {
         }
     }
 
-    /// Remembers for one interval that the agent can't be read because of what the chain holds of it.
+    /// Remembers for one interval that the agent can't be read because of what the chain holds of it, unless a log since may
+    /// concern it.
     pub(super) fn keep_fault(&self, agent: AgentId, ticket: &Ticket, fault: &ChainFault, now_micros: u64) {
         let until_micros = now_micros.saturating_add(micros(self.lifetimes.poll_interval));
-        self.faults.insert(agent, (*ticket, until_micros, fault.clone()));
+        let status = self.status.lock();
+        if status.begin_latest() == (Ticket { pinned: None, ..*ticket }) {
+            self.faults.insert(agent, (*ticket, until_micros, fault.clone()));
+        }
     }
 
     /// Why the agent can't be read, if that was found out just now and no log since concerns it.

@@ -83,11 +83,11 @@ impl Status {
         (entry, began_micros): (Option<&Entry<P>>, u64),
     ) -> Option<Entry<P>> {
         let is_pinned = pinned.is_some();
+        let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
         if epoch != self.epoch {
-            let shown = Entry::Dropped { owner, floor: block, epoch: self.epoch };
+            let shown = Entry::Dropped { owner, floor: block.max(known), epoch: self.epoch };
             return (!is_pinned).then_some(shown);
         }
-        let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
         let of_organizations = if has_organizations { self.organizations_floor } else { 0 };
         let floor = known.max(of_organizations).max(self.everybody_floor);
         (block >= floor).then_some(Entry::Read { profile, block, is_pinned, epoch, began_micros })

@@ -1,11 +1,10 @@
 //! Bounds and faults of the cache.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256, U256};
 
-use super::status::Status;
+use super::status::{Entry, Status, Ticket};
 use super::{FAULTS_MAX, Lifetimes, ProfileCache};
 use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
@@ -22,10 +21,12 @@ fn id(agent: u64) -> AgentId {
     AgentId::new(U256::from(agent))
 }
 
+fn fault() -> ChainFault {
+    ReadError::Reverted("getStake(uint256)").at("http://node".into(), "eth_call")
+}
+
 fn keep_fault(cache: &ProfileCache, agent: u64) {
-    let cause = Arc::new(ReadError::Reverted("getStake(uint256)"));
-    let fault = ChainFault { endpoint: "http://node".into(), method: "eth_call", cause };
-    cache.keep_fault(id(agent), &cache.begin_latest(), &fault, 0);
+    cache.keep_fault(id(agent), &cache.begin_latest(), &fault(), 0);
 }
 
 fn block(number: u64) -> Block {
@@ -84,4 +85,29 @@ fn a_log_drops_what_was_read_at_a_block_before_it_and_may_be_applied_again() {
     let dropped = status.dropped(&entry, Address::ZERO, 13).unwrap();
     assert!(status.dropped(&dropped, Address::ZERO, 13).is_none());
     assert!(read(Some(&dropped)).is_none(), "a read that lacks the change is not kept");
+}
+
+#[test]
+fn a_read_of_before_a_beginning_lowers_no_floor() {
+    let mut status = Status::default();
+    status.restart(Some(block(10)));
+    let began_before = status.begin_latest();
+    status.restart(Some(block(25)));
+    let pinned = Ticket { pinned: Some(block(25)), ..status.begin_latest() };
+    let keep = |ticket: &Ticket, at, known| status.keep(ticket, ((), Address::ZERO, at), false, (known, 0));
+    let floor = Entry::Dropped { owner: Address::ZERO, floor: 27, epoch: status.begin_latest().epoch };
+    let known = keep(&began_before, 24, Some(&floor)).unwrap();
+    assert_eq!(known, floor);
+    assert!(keep(&pinned, 25, Some(&known)).is_none(), "it lacks the change of block 27");
+    assert!(keep(&pinned, 25, Some(&keep(&began_before, 24, None).unwrap())).is_some());
+}
+
+#[test]
+fn a_fault_that_was_found_before_what_is_accounted_for_now_is_not_remembered() {
+    let cache = cache();
+    cache.restart(Some(block(12)));
+    let ticket = cache.begin_latest();
+    cache.advance(block(13), &Drops { agents: [(id(1), 13)].into(), ..Drops::default() });
+    cache.keep_fault(id(1), &ticket, &fault(), 0);
+    assert!(cache.fault(id(1), 0).is_none());
 }

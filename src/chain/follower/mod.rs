@@ -8,6 +8,7 @@ pub(super) mod status;
 pub(super) mod tracker;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::U64;
@@ -15,16 +16,14 @@ use serde_json::{Value, json};
 
 use crate::chain::answer::Date;
 use crate::chain::block::{Block, Log};
-use crate::chain::cache::ProfileCache;
+use crate::chain::cache::{Lifetimes, ProfileCache};
 use crate::chain::contract_check::ContractCheck;
 use crate::chain::fault::ReadError;
 use crate::chain::follower::pace::Pace;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::pool::{Answers, Call, Terms};
-use crate::chain::reader::Lifetimes;
 use crate::chain::registries::Registries;
-use crate::chain::registries::logs::Drops;
 use crate::chain::source::Source;
 use crate::ports::chain::{Asker, ChainFault};
 use crate::ports::clock::Clock;
@@ -57,16 +56,8 @@ pub(super) struct Following<'a> {
     unlogged_until_micros: u64,
     /// The poll that is under way was refused the logs of the head alone.
     lacks_logs: bool,
-}
-
-/// A poll's result.
-enum Polled {
-    /// Everything up to the head is accounted for.
-    Followed(Block),
-    /// The follower began anew at the head.
-    Restarted(Block, Position),
-    /// Nodes answer; logs were not asked for.
-    Unlogged,
+    /// Since the last poll that confirmed a head a node had another block at a height that was accounted for.
+    saw_another: AtomicBool,
 }
 
 impl Follower {
@@ -97,6 +88,7 @@ impl Follower {
             confirmed_micros: self.clock.monotonic_micros(),
             unlogged_until_micros: 0,
             lacks_logs: false,
+            saw_another: AtomicBool::new(false),
         }
     }
 }
@@ -107,12 +99,9 @@ impl Following<'_> {
         let asked = self.of.clock.monotonic_micros();
         self.lacks_logs = false;
         match self.try_poll(asked).await {
-            Ok(Polled::Followed(head)) => self.confirmed("followed", &head, asked),
-            Ok(Polled::Restarted(head, why)) => {
-                self.of.status.restarted(why, head.number);
-                self.confirmed("restarted", &head, asked)
-            }
-            Ok(Polled::Unlogged) => {
+            Ok(Some((head, result))) => self.confirmed(result, &head, asked),
+            Ok(None) => {
+                self.of.status.enter(Mode::Unlogged);
                 self.of.status.answered("unlogged", asked);
                 self.of.lifetimes.poll_interval
             }
@@ -125,6 +114,7 @@ impl Following<'_> {
 
     fn confirmed(&mut self, result: &str, head: &Block, asked_micros: u64) -> Duration {
         self.confirmed_micros = asked_micros;
+        *self.saw_another.get_mut() = false;
         self.of.source.floor.met(date(head));
         self.of.cache.confirm(asked_micros);
         self.of.status.answered(result, asked_micros);
@@ -135,11 +125,13 @@ impl Following<'_> {
 
     fn failed(&mut self, fault: &ChainFault) {
         let now = self.of.clock.monotonic_micros();
-        let is_behind = matches!(fault.cause.downcast_ref(), Some(ReadError::Behind { .. }));
-        self.of.status.failed(is_behind.then(|| fault.clone()));
+        self.of.status.failed(fault.is_behind.then(|| fault.clone()));
         let silent_micros = now.saturating_sub(self.confirmed_micros);
         if silent_micros < self.of.status.staleness_micros {
             return;
+        }
+        if std::mem::take(self.saw_another.get_mut()) {
+            self.of.source.floor.reset(None);
         }
         // Whatever was accounted for by then: the next head is a beginning.
         if self.tracker.last().is_some() || self.lacks_logs {
@@ -153,20 +145,21 @@ impl Following<'_> {
         self.of.status.stopped(mode, silent_micros, fault);
     }
 
-    async fn try_poll(&mut self, asked_micros: u64) -> Result<Polled, ChainFault> {
+    /// The head up to which everything is accounted for, and how; `None`: nodes answer, and logs were not asked for.
+    async fn try_poll(&mut self, asked_micros: u64) -> Result<Option<(Block, &'static str)>, ChainFault> {
         let chain = self.of.source.pool.chain_id().await?;
         let terms = self.of.source.pool.terms(Asker::Vouched);
         let head = self.head(&terms).await?;
         if asked_micros < self.unlogged_until_micros {
             self.of.source.floor.met(date(&head));
-            return Ok(Polled::Unlogged);
+            return Ok(None);
         }
         let mut position = self.tracker.position(&head);
         for _ in 0..LOG_REQUESTS_MAX {
             let (Position::Ahead, Some(range)) = (position, self.tracker.range(&head)) else { break };
             match self.read(&range, &head, (chain, &terms)).await {
                 Ok(Some((block, logs))) if self.tracker.account(&range, block, &logs) => {
-                    let drops = Drops::of(&logs, self.of.registries.organization);
+                    let drops = self.of.registries.drops(&logs);
                     let dropped = self.of.cache.advance(block, &drops);
                     self.of.source.floor.met(date(&block));
                     self.of.status.dropped(&dropped, drops.everybody, asked_micros);
@@ -179,11 +172,12 @@ impl Following<'_> {
             }
         }
         let why = match position {
-            Position::Same | Position::Behind => return Ok(Polled::Followed(head)),
+            Position::Same | Position::Behind => return Ok(Some((head, "followed"))),
             Position::Ahead | Position::First | Position::Reorganized => position,
         };
         self.begin_at(head, why, (chain, &terms)).await?;
-        Ok(Polled::Restarted(head, why))
+        self.of.status.restarted(why, head.number);
+        Ok(Some((head, "restarted")))
     }
 
     /// The head of a node that is not behind.
@@ -191,15 +185,17 @@ impl Following<'_> {
         let floor = self.of.source.floor.now();
         let read = |answers: &mut Answers<'_>| {
             let head: Block = answers.next()?;
-            let floor = match self.tracker.position(&head) {
-                Position::Behind => {
-                    let newest = self.tracker.last().map_or(0, |last| last.number);
-                    return Err(ReadError::Behind { number: head.number, newest });
+            let accepted = self.of.source.floor.accepts(&floor, date(&head));
+            let behind = match self.tracker.last() {
+                Some(last) if self.tracker.position(&head) == Position::Behind => {
+                    Err(ReadError::Behind { number: head.number, newest: last.number })
                 }
-                Position::Reorganized => &floor.after_reorganization(),
-                Position::First | Position::Same | Position::Ahead => &floor,
+                Some(_) | None => Ok(()),
             };
-            self.of.source.floor.accepts(floor, date(&head))?;
+            accepted.and(behind).inspect_err(|_| {
+                let is_another = self.tracker.contradicts(head.number, head.hash);
+                self.saw_another.fetch_or(is_another, Ordering::Relaxed);
+            })?;
             Ok(head)
         };
         self.of.source.pool.ask(terms, &[block_call(json!("latest"))], read).await
@@ -220,7 +216,7 @@ impl Following<'_> {
         self.tracker.begin(head, is_reorganized);
         self.of.cache.restart(Some(head));
         if is_reorganized {
-            self.of.source.floor.reset(date(&head));
+            self.of.source.floor.reset(Some(date(&head)));
         }
         Ok(())
     }
@@ -277,7 +273,7 @@ fn block_call(block: Value) -> Call {
 }
 
 fn date(block: &Block) -> Date {
-    Date { number: block.number, timestamp: block.timestamp }
+    Date { timestamp: block.timestamp, number: block.number }
 }
 
 /// True when the nodes answered that they can't or won't.

@@ -1,7 +1,7 @@
 //! The accounted-for blocks, as a value without IO: what a head means, and which blocks' logs to read next.
 //!
-//! A rollback is another hash at a height that was accounted for. A node that has less is behind. Blocks that a
-//! reorganization took away are remembered, so that a back end that still has them is behind, too.
+//! A rollback is another hash at a height that was accounted for, in a block of a later time. A node that has less is behind.
+//! Blocks that a reorganization took away are remembered, so that a back end that still has them is behind, too.
 
 use std::collections::VecDeque;
 
@@ -66,16 +66,16 @@ impl BlockTracker {
     /// What a node's head means.
     pub(in crate::chain) fn position(&self, head: &Block) -> Position {
         let Some(last) = self.last() else { return Position::First };
-        if head.hash == last.hash {
-            return Position::Same;
+        match head.number > last.number {
+            _ if head.hash == last.hash => Position::Same,
+            _ if self.abandoned.contains(&head.hash) => Position::Behind,
+            true => Position::Ahead,
+            // An earlier one may be that of a back end which is stuck on a fork.
+            false if self.contradicts(head.number, head.hash) && head.timestamp > last.timestamp => {
+                Position::Reorganized
+            }
+            false => Position::Behind,
         }
-        if head.number > last.number {
-            return Position::Ahead;
-        }
-        if self.contradicts(head.number, head.hash) && !self.abandoned.contains(&head.hash) {
-            return Position::Reorganized;
-        }
-        Position::Behind
     }
 
     /// The blocks to read next towards this head, which is ahead.
@@ -130,7 +130,7 @@ impl BlockTracker {
     }
 
     /// True when another block was accounted for at this height.
-    fn contradicts(&self, number: u64, hash: B256) -> bool {
+    pub(in crate::chain) fn contradicts(&self, number: u64, hash: B256) -> bool {
         let known = self.blocks.binary_search_by_key(&number, |block| block.number);
         known.ok().and_then(|index| self.blocks.get(index)).is_some_and(|block| block.hash != hash)
     }

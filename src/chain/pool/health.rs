@@ -23,6 +23,9 @@ const PROBE_MICROS: u64 = 2_000_000;
 /// The longest pause that a node may ask for.
 const ASKED_PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// The same where there is no other node: everybody would wait for it.
+const ASKED_PAUSE_MAX_ALONE: Duration = Duration::from_secs(2);
+
 /// The first pause between two tries of one read on the same node, in microseconds; each further one doubles it.
 const BACKOFF_MICROS: u64 = 20_000;
 
@@ -162,8 +165,10 @@ impl Health {
 
     /// The node limits our rate.
     pub(super) fn limited(&mut self, node: usize, pause: Option<Duration>, now_micros: u64) {
+        let is_alone = self.breakers.len() == 1;
         let Some(breaker) = self.breakers.get_mut(node) else { return };
-        let pause = pause.unwrap_or_default().min(ASKED_PAUSE_MAX).as_micros();
+        let max = if is_alone { ASKED_PAUSE_MAX_ALONE } else { ASKED_PAUSE_MAX };
+        let pause = pause.unwrap_or_default().min(max).as_micros();
         let until_micros = now_micros.saturating_add(u64::try_from(pause).unwrap_or(u64::MAX));
         breaker.not_before_micros = breaker.not_before_micros.max(until_micros);
     }

@@ -206,7 +206,7 @@ impl Pool {
     fn fault(&self, node: usize, method: &'static str, error: ReadError) -> ChainFault {
         let endpoint =
             self.nodes.get(node).map_or_else(|| Arc::from("none"), |node| Arc::clone(&node.endpoint));
-        ChainFault { endpoint, method, cause: Arc::new(error) }
+        error.at(endpoint, method)
     }
 
     fn now(&self) -> u64 {

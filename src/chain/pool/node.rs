@@ -161,8 +161,8 @@ impl Node {
         calls: &[Call],
         is_again: bool,
     ) -> Result<Answers<'_>, ReadError> {
+        self.await_rate(calls.len()).await;
         let limited = within(limit, async {
-            self.await_rate(calls.len()).await;
             for call in calls {
                 self.metrics.rpc_calls.with_label_values(&[call.method]).inc();
             }

@@ -8,25 +8,34 @@ use std::collections::HashMap;
 use alloy::primitives::{Address, B256, U256};
 
 use crate::chain::block::Log;
-use crate::chain::registries::standard::{HARMLESS, NAMING, NAMING_IN_DATA};
 use crate::domain::agent_id::AgentId;
 
 /// In an unknown event a number below 2^64 is taken for an id: addresses and hashes lie above. The events of proxies and
 /// of their administration have only these, or nothing, in topics.
 const PLAUSIBLE_BITS_MAX: usize = 64;
 
+/// Whom the events of a set name, each by its signature.
+pub(super) struct Events {
+    /// Those that change no field of a profile. Anybody may cause them for next to nothing.
+    pub(super) harmless: &'static [B256],
+    /// Those that name the agent or the organization in a topic, with the number of their topics.
+    pub(super) naming: &'static [(B256, usize)],
+    /// The one that names the agent in its data.
+    pub(super) naming_in_data: B256,
+}
+
 /// Whom a log concerns, by their numbers. `None`: everybody.
-fn concerned(log: &Log) -> Option<Vec<U256>> {
+fn concerned(log: &Log, events: &Events) -> Option<Vec<U256>> {
     let (signature, fields) = log.topics.split_first()?;
     let numbers = || fields.iter().map(|field| U256::from_be_bytes(field.0)).collect::<Vec<_>>();
-    if HARMLESS.contains(signature) {
+    if events.harmless.contains(signature) {
         return Some(Vec::new());
     }
-    if let Some((_, count)) = NAMING.iter().find(|(known, _)| known == signature) {
+    if let Some((_, count)) = events.naming.iter().find(|(known, _)| known == signature) {
         // With fewer topics the agent is in the data, where it is not looked for.
         return (*count == log.topics.len()).then(numbers);
     }
-    if *signature == NAMING_IN_DATA {
+    if *signature == events.naming_in_data {
         return log.first_word.filter(|_| fields.is_empty()).map(|id| vec![U256::from_be_bytes(id.0)]);
     }
     let is_plausible = |number: &U256| !number.is_zero() && number.bit_len() <= PLAUSIBLE_BITS_MAX;
@@ -54,11 +63,11 @@ pub(in crate::chain) struct Drops {
 
 impl Drops {
     /// Whom these logs concern. `organizations` is the organization registry: there a topic may name an organization too.
-    pub(in crate::chain) fn of(logs: &[Log], organizations: Option<Address>) -> Self {
+    pub(super) fn of(logs: &[Log], organizations: Option<Address>, events: &Events) -> Self {
         let mut drops = Self::default();
         for log in logs {
             let block = log.block_number;
-            let Some(numbers) = concerned(log) else {
+            let Some(numbers) = concerned(log, events) else {
                 let cause = Cause { contract: log.address, topic: log.topics.first().copied(), block };
                 drops.everybody = drops.everybody.filter(|other| other.block > block).or(Some(cause));
                 continue;
@@ -82,6 +91,7 @@ mod tests {
 
     use super::{Cause, Drops};
     use crate::chain::block::Log;
+    use crate::chain::registries::standard::EVENTS;
     use crate::domain::agent_id::AgentId;
 
     const ORGANIZATIONS: Address = address!("0x0000000000000000000000000000000000000015");
@@ -101,7 +111,7 @@ mod tests {
             topics,
             first_word: Some(B256::with_last_byte(7)),
         };
-        Drops::of(&[log], Some(ORGANIZATIONS))
+        Drops::of(&[log], Some(ORGANIZATIONS), &EVENTS)
     }
 
     fn agents(ids: &[u64]) -> Drops {
@@ -154,7 +164,7 @@ mod tests {
         assert_eq!(drops(OTHER, "MetadataUpdate(uint256)", &[]), agents(&[7]));
         let topics = vec![keccak256("MetadataUpdate(uint256)")];
         let empty = Log { address: OTHER, block_number: 1, block_hash: B256::ZERO, topics, first_word: None };
-        let drops = Drops::of(&[empty], None);
+        let drops = Drops::of(&[empty], None, &EVENTS);
         let event = Some(keccak256("MetadataUpdate(uint256)"));
         assert_eq!(drops, everybody(OTHER, event), "there is nothing in it");
     }

@@ -2,14 +2,16 @@
 //!
 //! Only a decoded "not minted" is an absent agent. Empty or undecodable data is a misconfiguration, and a fault.
 
-use alloy::primitives::{Address, B256, U256};
+use alloy::primitives::{Address, U256};
 use alloy::sol;
 use alloy::sol_types::{SolCall, SolError, SolEvent, SolType};
 
 use crate::chain::answer::{Call3, DECODING, Result3};
+use crate::chain::block::Log;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::registries::Registries;
+use crate::chain::registries::logs::{Drops, Events};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{LatestValidation, Organization, Reputation, TrustProfile, Validation};
 
@@ -58,24 +60,22 @@ sol! {
     event MemberRemoved(uint256 indexed orgId, uint256 indexed agentId);
 }
 
-/// Events that name in their topics whom they concern, with their number of topics, the signature included.
-pub(super) const NAMING: [(B256, usize); 9] = [
-    (Transfer::SIGNATURE_HASH, 4),
-    (Staked::SIGNATURE_HASH, 3),
-    (Unstaked::SIGNATURE_HASH, 3),
-    (FeedbackGiven::SIGNATURE_HASH, 3),
-    (ValidationSubmitted::SIGNATURE_HASH, 3),
-    (OrganizationCreated::SIGNATURE_HASH, 2),
-    (OrganizationVerified::SIGNATURE_HASH, 2),
-    (MemberAdded::SIGNATURE_HASH, 3),
-    (MemberRemoved::SIGNATURE_HASH, 3),
-];
-
-/// The event that names the agent in its data.
-pub(super) const NAMING_IN_DATA: B256 = MetadataUpdate::SIGNATURE_HASH;
-
-/// Events that change no field of a profile. Anybody may cause them for next to nothing.
-pub(super) const HARMLESS: [B256; 2] = [Approval::SIGNATURE_HASH, ApprovalForAll::SIGNATURE_HASH];
+/// Whom the logs name.
+pub(super) const EVENTS: Events = Events {
+    harmless: &[Approval::SIGNATURE_HASH, ApprovalForAll::SIGNATURE_HASH],
+    naming: &[
+        (Transfer::SIGNATURE_HASH, 4),
+        (Staked::SIGNATURE_HASH, 3),
+        (Unstaked::SIGNATURE_HASH, 3),
+        (FeedbackGiven::SIGNATURE_HASH, 3),
+        (ValidationSubmitted::SIGNATURE_HASH, 3),
+        (OrganizationCreated::SIGNATURE_HASH, 2),
+        (OrganizationVerified::SIGNATURE_HASH, 2),
+        (MemberAdded::SIGNATURE_HASH, 3),
+        (MemberRemoved::SIGNATURE_HASH, 3),
+    ],
+    naming_in_data: MetadataUpdate::SIGNATURE_HASH,
+};
 
 /// Reasons of contracts that revert with a text.
 const NOT_MINTED_REASONS: [&str; 4] = [
@@ -105,6 +105,11 @@ const _: () = assert!(
 );
 
 impl Registries {
+    /// Whom these logs concern.
+    pub(in crate::chain) fn drops(&self, logs: &[Log]) -> Drops {
+        Drops::of(logs, self.organization, &EVENTS)
+    }
+
     /// The calls for a whole profile.
     pub(in crate::chain) fn profile_calls(&self, agent: AgentId) -> Vec<Call3> {
         let id = agent.token_id();

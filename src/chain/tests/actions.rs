@@ -1,5 +1,11 @@
 //! What can happen in the worlds of the model, and the rules that can be left out.
 
+/// The bounds of the worlds.
+pub(super) const BLOCKS_MAX: usize = 7;
+pub(super) const HEIGHT_MAX: u64 = 4;
+pub(super) const REORGS_MAX: u8 = 1;
+pub(super) const TICKS_MAX: u8 = 1;
+
 /// A rule that is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mutant {

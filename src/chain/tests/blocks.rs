@@ -5,6 +5,7 @@ use alloy::sol_types::SolEvent;
 
 use crate::chain::answer::Date;
 use crate::chain::block::{Block, Log};
+use crate::chain::fixture::ALL;
 use crate::chain::registries::standard::{OrganizationVerified, Staked};
 use crate::chain::tests::actions::Named;
 
@@ -23,7 +24,6 @@ pub(super) struct BackEnd {
     pub(super) logs: u64,
 }
 
-pub(super) const ORGANIZATIONS: Address = Address::repeat_byte(0x15);
 pub(super) const ORGANIZATION: U256 = U256::from_limbs([9, 0, 0, 0]);
 
 /// All blocks that were made, each known by its place.
@@ -51,7 +51,7 @@ impl Blocks {
     pub(super) fn block(&self, made: usize) -> Block {
         let hash = |made: usize| B256::with_last_byte(u8::try_from(made).unwrap() + 1);
         let Made { parent, height, .. } = self.0[made];
-        Block { number: height, hash: hash(made), parent: hash(parent), timestamp: 0 }
+        Block { number: height, hash: hash(made), parent: hash(parent), timestamp: made as u64 }
     }
 
     /// The chain that ends with this block, downwards.
@@ -60,7 +60,7 @@ impl Blocks {
     }
 
     pub(super) fn date(&self, made: usize) -> Date {
-        Date { number: self[made].height, timestamp: 0 }
+        Date { timestamp: made as u64, number: self[made].height }
     }
 
     /// The log of a block, if the agent changes in it.
@@ -70,7 +70,7 @@ impl Blocks {
         let (address, topics) = match named {
             Named::Agent => (Address::ZERO, vec![Staked::SIGNATURE_HASH, U256::ONE.into(), B256::ZERO]),
             Named::Organization => {
-                (ORGANIZATIONS, vec![OrganizationVerified::SIGNATURE_HASH, ORGANIZATION.into()])
+                (ALL.organization.unwrap(), vec![OrganizationVerified::SIGNATURE_HASH, ORGANIZATION.into()])
             }
             Named::Nobody => (Address::ZERO, Vec::new()),
         };

@@ -11,7 +11,7 @@ use crate::chain::fixture::{Reply, TestNode};
 use crate::chain::registries::Registries;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::chain::DevChain;
-use crate::dev::fixture::{Identity, deployed, send};
+use crate::dev::fixture::{Identity, SetClock, deployed_by_clock, send};
 
 /// What a node does instead of answering, by method; nothing: it answers.
 type Trick = Box<dyn Fn(&Value) -> Option<Reply> + Send>;
@@ -19,6 +19,8 @@ type Trick = Box<dyn Fn(&Value) -> Option<Reply> + Send>;
 /// A chain with the registries and the sample agents, and a node in front of it.
 pub(in crate::chain) struct DevScene {
     pub(in crate::chain) chain: Arc<DevChain>,
+    /// When its blocks are made.
+    pub(in crate::chain) clock: Arc<SetClock>,
     pub(in crate::chain) node: TestNode,
     pub(in crate::chain) registries: Registries,
     pub(in crate::chain) multicall: Address,
@@ -28,7 +30,7 @@ pub(in crate::chain) struct DevScene {
 impl DevScene {
     /// The node answers.
     pub(in crate::chain) async fn new() -> Self {
-        let (chain, on) = deployed();
+        let (chain, on, clock) = deployed_by_clock();
         let registries = Registries {
             identity: on.identity,
             stake_vault: on.stake_vault,
@@ -45,7 +47,7 @@ impl DevScene {
                 Reply::Http(200, String::from_utf8(answer).unwrap())
             })
         });
-        Self { chain, node: node.await, registries, multicall: on.multicall, trick }
+        Self { chain, clock, node: node.await, registries, multicall: on.multicall, trick }
     }
 
     /// Makes the node answer as it is told from now on.

@@ -7,10 +7,11 @@ use alloy::primitives::{Address, U256};
 use crate::chain::answer::Floor;
 use crate::chain::block::Log;
 use crate::chain::cache::status::{Entry, Lifetimes, Status, Ticket};
+use crate::chain::fixture::ALL;
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::registries::logs::Drops;
-use crate::chain::tests::actions::{Action, Mutant, Named};
-use crate::chain::tests::blocks::{BackEnd, Blocks, ORGANIZATION, ORGANIZATIONS};
+use crate::chain::tests::actions::{Action, BLOCKS_MAX, HEIGHT_MAX, Mutant, Named, REORGS_MAX, TICKS_MAX};
+use crate::chain::tests::blocks::{BackEnd, Blocks, ORGANIZATION};
 use crate::domain::agent_id::AgentId;
 
 const LIFETIMES: Lifetimes = Lifetimes {
@@ -23,12 +24,6 @@ const STALENESS_MICROS: u64 = 1_000;
 
 /// None becomes void.
 const FLOOR: Floor = Floor::new(u64::MAX, None);
-
-/// The bounds of the worlds.
-const BLOCKS_MAX: usize = 7;
-const HEIGHT_MAX: u64 = 4;
-const REORGS_MAX: u8 = 1;
-const TICKS_MAX: u8 = 1;
 
 /// A read under way, with the block of the answer that it will give.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -121,7 +116,7 @@ impl World {
         ] {
             world.step(action, None);
         }
-        assert!(matches!(world.entry, Some(Entry::Dropped { .. })) && world.broken.is_none());
+        assert!(matches!(world.entry, Some(Entry::Dropped { .. })));
         world
     }
 
@@ -200,25 +195,25 @@ impl World {
         let mut date = self.blocks.date(made);
         match mutant {
             Some(Mutant::AnyAge) => return true,
-            Some(Mutant::OneBlockOlder) => date.number += 1,
+            Some(Mutant::OneBlockOlder) => {
+                (date.timestamp, date.number) = (date.timestamp + 1, date.number + 1)
+            }
             _ => {}
         }
         let accepts = self.floor.accepts(date, self.now_micros, 0).is_ok();
-        if !accepts && self.blocks[made].height >= self.known {
-            self.broken = Some("an answer does not count that is as new as what is known");
+        if !accepts && made == self.head {
+            self.broken = Some("an answer of the chain's head does not count");
         }
         accepts
     }
 
     fn poll(&mut self, head: usize, logs: BackEnd, mutant: Option<Mutant>) {
         let block = self.blocks.block(head);
-        let mut position = self.tracker.position(&block);
-        if mutant == Some(Mutant::LessIsARollback) && position == Position::Behind {
-            position = Position::Reorganized;
-        }
-        match position {
+        match self.tracker.position(&block) {
+            Position::Behind if mutant == Some(Mutant::LessIsARollback) => self.reorganize(head, mutant),
             Position::Behind => self.ignored(head),
-            Position::Same | Position::Ahead | Position::First if !self.accepts(head, mutant) => {}
+            Position::Same | Position::Ahead | Position::First | Position::Reorganized
+                if !self.accepts(head, mutant) => {}
             Position::Same => self.confirm(head),
             Position::First => {
                 self.tracker.begin(block, false);
@@ -246,6 +241,9 @@ impl World {
             self.broken = Some("the follower began anew without a reorganization");
         }
         if let Some(followed) = self.followed() {
+            if head < followed {
+                self.broken = Some("the follower began anew at an older fork");
+            }
             self.left |= 1 << followed;
         }
         self.tracker.begin(block, true);
@@ -254,7 +252,7 @@ impl World {
         } else {
             self.status.advance(block, 0, 0);
         }
-        self.floor.reset(self.blocks.date(head), self.now_micros);
+        self.floor.reset(Some(self.blocks.date(head)), self.now_micros);
         (self.known, self.shown, self.lacks_logs) = (0, 0, false);
         self.confirm(head);
     }
@@ -284,7 +282,7 @@ impl World {
             return self.reorganize(head, mutant);
         }
         self.lacks_logs = lacks_logs;
-        let drops = Drops::of(&logs, Some(ORGANIZATIONS));
+        let drops = ALL.drops(&logs);
         let organizations = drops.organizations.values().max().copied().unwrap_or(0);
         let everybody = drops.everybody.map_or(0, |cause| cause.block);
         self.status.advance(block, organizations, everybody);

@@ -39,6 +39,7 @@ impl<T> Word<T> {
             Self::Down => Err(ChainFault {
                 endpoint: "http://node.example".into(),
                 method: "eth_call",
+                is_behind: false,
                 cause: Arc::new(Error::other("down")),
             }),
         }
@@ -96,7 +97,7 @@ impl Chain for ScriptedChain {
 
     fn out_of_time(&self) -> ChainFault {
         let cause = Arc::new(Error::other("out of time"));
-        ChainFault { endpoint: "http://node.example".into(), method: "eth_call", cause }
+        ChainFault { endpoint: "http://node.example".into(), method: "eth_call", is_behind: false, cause }
     }
 
     async fn probe(&self) -> Result<(), ChainFault> {

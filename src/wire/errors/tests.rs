@@ -60,7 +60,12 @@ fn each_cause_of_the_contract_has_its_row() {
     };
     let invalid = Invalid { field: "agentId", received: json!(7), problem: "is not a string".into() };
     let cause = || Arc::new(Error::other("secret-cause"));
-    let chain = ChainFault { endpoint: "https://node.example".into(), method: "eth_call", cause: cause() };
+    let chain = ChainFault {
+        endpoint: "https://node.example".into(),
+        method: "eth_call",
+        is_behind: false,
+        cause: cause(),
+    };
     let store = StoreFault { verb: "admit", cause: cause() };
     let limited = Denial::RateLimited {
         agent: Some(agent),

@@ -1,6 +1,6 @@
 //! What logs drop, and what a cached profile costs.
 
-use alloy::primitives::{B256, U256};
+use alloy::primitives::{B256, U64, U256};
 use serde_json::{Value, json};
 
 use super::Scene;
@@ -197,10 +197,13 @@ async fn a_block_in_the_place_of_another_drops_everybody() {
     let mut following = scene.follower.begin();
     following.poll().await;
     scene.warm(&mut following, 1).await;
-    let head = result(&scene.chain, "eth_blockNumber", json!([]));
+    let head = result(&scene.chain, "eth_getBlockByNumber", json!(["latest", false]));
+    let (head, made) = (head["number"].clone(), head["timestamp"].as_str().unwrap().to_owned());
+    let later = u64::from_str_radix(&made[2..], 16).unwrap() + 1;
     scene.play(move |request| {
         let hash = B256::repeat_byte(0xab);
-        let block = json!({ "number": head, "hash": hash, "parentHash": hash, "timestamp": "0x1" });
+        let block =
+            json!({ "number": head, "hash": hash, "parentHash": hash, "timestamp": U64::from(later) });
         match request["method"].as_str()? {
             "eth_getBlockByNumber" => Some(Reply::Result(block)),
             "eth_getLogs" => Some(Reply::Result(json!([]))),
@@ -211,6 +214,7 @@ async fn a_block_in_the_place_of_another_drops_everybody() {
     assert_eq!((scene.dropped("reorganization"), scene.mode()), (1, "following"));
     assert!(!scene.is_cached(1).await);
     scene.play(|_| None);
+    scene.clock.set(later);
     // The former block is known to have been taken away; the next one is on its chain.
     scene.chain.answer(br#"{"jsonrpc":"2.0","id":1,"method":"evm_mine"}"#);
     scene.tick(&mut following).await;

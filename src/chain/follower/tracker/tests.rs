@@ -7,10 +7,10 @@ use super::{BlockTracker, OVERLAP, Position, SPAN_MAX};
 use crate::chain::block::{Block, Log};
 use crate::chain::registries::standard::Staked;
 
-/// A block of a fork; forks have different blocks from their first on.
+/// A block of a fork; forks have different blocks from their first on, and higher forks later ones.
 fn block(fork: u64, number: u64) -> Block {
     let hash = |number: u64| keccak256([fork.to_be_bytes(), number.to_be_bytes()].concat());
-    Block { number, hash: hash(number), parent: hash(number - 1), timestamp: number }
+    Block { number, hash: hash(number), parent: hash(number - 1), timestamp: 1_000 * fork + number }
 }
 
 fn log(of: Block, index: u64) -> Log {
@@ -51,6 +51,8 @@ fn a_node_that_has_less_is_behind_and_another_block_at_an_accounted_height_is_a_
         assert_eq!(tracker.position(&block(1, number)), Position::Reorganized, "{number}");
     }
     assert_eq!(tracker.position(&block(1, 99)), Position::Behind, "nothing was accounted for there");
+    let earlier = Block { timestamp: 109, ..block(1, 108) };
+    assert_eq!(tracker.position(&earlier), Position::Behind, "a back end may be stuck on a fork");
 }
 
 #[test]
@@ -58,8 +60,9 @@ fn a_back_end_that_still_has_what_a_reorganization_took_away_is_behind() {
     let mut tracker = tracker(100);
     assert!(read_on(&mut tracker, block(0, 101), &[]));
     assert!(read_on(&mut tracker, block(0, 102), &[]));
+    assert!(read_on(&mut tracker, block(0, 103), &[]));
     tracker.begin(block(1, 102), true);
-    for number in [100, 101, 102] {
+    for number in [100, 101, 102, 103] {
         assert_eq!(tracker.position(&block(0, number)), Position::Behind, "{number}");
     }
     assert!(read_on(&mut tracker, block(1, 104), &[]));

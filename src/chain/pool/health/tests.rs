@@ -64,7 +64,12 @@ fn a_pause_that_a_node_asks_for_delays_it_and_sends_reads_to_the_next() {
     let mut health = Health::new(1);
     health.limited(0, Some(Duration::from_secs(86_400)), 0);
     let next = health.next(&Tries::new(1, 0), 0);
-    assert_eq!(next, Next::Wait(60_000_000), "a minute at most");
+    assert_eq!(next, Next::Wait(2_000_000), "all reads wait for it");
+    let mut health = Health::new(2);
+    for node in [0, 1] {
+        health.limited(node, Some(Duration::from_secs(86_400)), 0);
+    }
+    assert_eq!(health.next(&Tries::new(2, 0), 0), Next::Wait(60_000_000), "a minute at most");
 }
 
 #[test]
