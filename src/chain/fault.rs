@@ -49,6 +49,8 @@ pub(super) enum ReadError {
     /// The answer is older than the newest block that was accounted for or shown.
     #[error("the node is behind: it answered at block {number}, and block {newest} is known")]
     Behind { number: u64, newest: u64 },
+    #[error("the node answered at block {0}, which is not the one that it was asked for")]
+    OtherBlock(u64),
     /// The block's own time is too far from our clock: its node or chain stands still, or one of the clocks is wrong.
     /// The age is negative in the future.
     #[error(

@@ -88,7 +88,7 @@ impl Source {
                 At::Latest => self.floor.accepts(&floor, date)?,
                 // Whatever stands before the nodes may have passed over the hash.
                 At::Block(block) if block.timestamp != date.timestamp => {
-                    return Err(ReadError::Unintelligible("it is about another block than it was asked for"));
+                    return Err(ReadError::OtherBlock(date.number));
                 }
                 At::Block(_) => {}
             }

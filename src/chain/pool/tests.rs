@@ -97,9 +97,8 @@ async fn a_batch_is_answered_as_one_and_in_any_order() {
     assert_eq!(cause(&fault).kind(), "node_error");
 }
 
-#[tokio::test]
-async fn no_more_calls_go_to_a_node_in_a_second_than_are_configured() {
-    let node = node(Vec::new()).await;
+/// A pool of one node that gets so many calls a second.
+fn pool_at_rate(node: &TestNode, rate: u32, request_timeout: Duration) -> (Pool, Arc<TestClock>) {
     let clock = Arc::new(TestClock::new());
     let metrics = Metrics::new().unwrap();
     drop(pool(&[], PATIENT, clock.clone(), &metrics));
@@ -107,13 +106,19 @@ async fn no_more_calls_go_to_a_node_in_a_second_than_are_configured() {
     let settings = PoolSettings {
         urls: &urls,
         headers: &[],
-        request_timeout: PATIENT,
-        calls_per_second: NonZeroU32::new(20),
+        request_timeout,
+        calls_per_second: NonZeroU32::new(rate),
         proxy: None,
         chain_id: None,
         signature_chain_id: CHAIN_ID,
     };
-    let pool = Pool::new(&settings, clock.clone(), metrics).unwrap();
+    (Pool::new(&settings, clock.clone(), metrics).unwrap(), clock)
+}
+
+#[tokio::test]
+async fn no_more_calls_go_to_a_node_in_a_second_than_are_configured() {
+    let node = node(Vec::new()).await;
+    let (pool, clock) = pool_at_rate(&node, 20, PATIENT);
     let begun = clock.monotonic_micros();
     for _ in 0..30 {
         ask(&pool, 1).await.unwrap();
@@ -121,6 +126,16 @@ async fn no_more_calls_go_to_a_node_in_a_second_than_are_configured() {
     // The first twenty are a burst.
     let passed = Duration::from_micros(clock.monotonic_micros() - begun);
     assert!((Duration::from_millis(500)..Duration::from_secs(1)).contains(&passed), "{passed:?}");
+}
+
+#[tokio::test]
+async fn waiting_for_the_configured_rate_is_not_the_nodes_time() {
+    let node = node(Vec::new()).await;
+    let (pool, _clock) = pool_at_rate(&node, 1, Duration::from_millis(500));
+    for _ in 0..5 {
+        ask(&pool, 1).await.unwrap();
+    }
+    assert_eq!(node.calls("test"), 5);
 }
 
 #[tokio::test]

@@ -1,12 +1,15 @@
 //! What logs drop, and what a cached profile costs.
 
+use std::sync::Arc;
+
 use alloy::primitives::{B256, U64, U256};
 use serde_json::{Value, json};
 
 use super::Scene;
 use crate::chain::fixture::{LIFETIME, Reply};
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
-use crate::dev::fixture::{Identity, Registries, result};
+use crate::dev::fixture::{Identity, Registries, START_SECONDS, result};
+use crate::ports::chain::Chain;
 
 #[tokio::test]
 async fn a_followed_profile_costs_no_call_until_a_log_names_its_agent() {
@@ -186,7 +189,7 @@ async fn a_later_owner_read_at_the_latest_block_takes_the_place_of_the_cached_on
     let (from, to) = (SAMPLE_ACCOUNTS[2].address, SAMPLE_ACCOUNTS[8].address);
     scene.call_as(2, &Identity::transferFromCall { from, to, id: U256::from(2) });
     assert_eq!(scene.profile(2).await.unwrap().owner, from);
-    let latest = crate::ports::chain::Chain::latest_profile(&*scene.bench.reader, super::id(2)).await;
+    let latest = Chain::latest_profile(&*scene.bench.reader, super::id(2)).await;
     assert_eq!(latest.unwrap().unwrap().owner, to);
     assert_eq!(scene.profile(2).await.unwrap().owner, to);
 }
@@ -224,6 +227,83 @@ async fn a_block_in_the_place_of_another_drops_everybody() {
 }
 
 #[tokio::test]
+async fn another_block_that_is_no_later_is_behind_until_nothing_else_was_seen_for_too_long() {
+    let scene = Scene::new().await;
+    let mut following = scene.follower.begin();
+    following.poll().await;
+    scene.warm(&mut following, 1).await;
+    let mut block = result(&scene.chain, "eth_getBlockByNumber", json!(["latest", false]));
+    block["hash"] = json!(B256::repeat_byte(0xab));
+    scene.play(move |request| match request["method"].as_str()? {
+        "eth_getBlockByNumber" => Some(Reply::Result(block.clone())),
+        "eth_getLogs" => Some(Reply::Result(json!([]))),
+        _ => None,
+    });
+    scene.tick(&mut following).await;
+    // A back end may be stuck on a fork. The poll has asked again and again, for longer than silence may last.
+    assert_eq!((scene.polls("behind"), scene.dropped("reorganization"), scene.mode()), (1, 0, "lost"));
+    scene.tick(&mut following).await;
+    assert_eq!((scene.mode(), scene.polls("restarted")), ("following", 2));
+}
+
+/// Caches these agents at the followed block, and has a log drop everybody.
+async fn drop_everybody(scene: &Scene, following: &mut super::Following<'_>, agents: u64) {
+    following.poll().await;
+    for agent in 1..=agents {
+        scene.warm(following, agent).await;
+    }
+    scene.emit_unknown();
+    scene.tick(following).await;
+}
+
+fn names_a_block_by_its_hash(request: &Value) -> bool {
+    request["params"][1].get("blockHash").is_some()
+}
+
+#[tokio::test]
+async fn where_states_by_block_hash_are_refused_a_crowd_is_read_at_the_latest_block() {
+    let scene = Scene::new().await;
+    let mut following = scene.follower.begin();
+    drop_everybody(&scene, &mut following, 5).await;
+    scene.play(|request| {
+        let refusal = || Reply::Error(-32_602, "invalid argument 1".to_owned(), None);
+        names_a_block_by_its_hash(request).then(refusal)
+    });
+    let before = scene.node.calls("eth_call");
+    let read = |agent| {
+        let reader = Arc::clone(&scene.bench.reader);
+        tokio::spawn(async move { Chain::profile(&*reader, super::id(agent)).await })
+    };
+    for read in (1..=5).map(read).collect::<Vec<_>>() {
+        read.await.unwrap().unwrap().unwrap();
+    }
+    // Three tries for each of at most five calls, and one of each agent's own.
+    let calls = scene.node.calls("eth_call") - before;
+    assert!(calls <= 3 * 5 + 5, "{calls}");
+}
+
+#[tokio::test]
+async fn a_state_of_another_block_than_was_asked_for_is_not_kept_as_its_own() {
+    let scene = Scene::new().await;
+    let mut following = scene.follower.begin();
+    drop_everybody(&scene, &mut following, 1).await;
+    scene.clock.set(START_SECONDS + 100);
+    scene.transfer(1, SAMPLE_ACCOUNTS[8].address);
+    let chain = Arc::clone(&scene.chain);
+    // The hash is passed over.
+    scene.play(move |request| {
+        let mut latest = request.clone();
+        latest["params"][1] = json!("latest");
+        let answer = || chain.answer(latest.to_string().as_bytes());
+        names_a_block_by_its_hash(request).then(|| Reply::Http(200, String::from_utf8(answer()).unwrap()))
+    });
+    assert_eq!(scene.profile(1).await.unwrap().owner, SAMPLE_ACCOUNTS[8].address);
+    assert!(scene.is_cached(1).await);
+    scene.bench.clock.advance(LIFETIME);
+    assert!(!scene.is_cached(1).await, "it was read at the latest block");
+}
+
+#[tokio::test]
 async fn after_a_beginning_active_agents_are_read_several_in_one_call() {
     let scene = Scene::new().await;
     let mut following = scene.follower.begin();
@@ -236,12 +316,9 @@ async fn after_a_beginning_active_agents_are_read_several_in_one_call() {
     let before = scene.node.calls("eth_call");
     let reads: Vec<_> = (0..500_u64)
         .map(|number| {
-            let reader = std::sync::Arc::clone(&scene.bench.reader);
+            let reader = Arc::clone(&scene.bench.reader);
             tokio::spawn(async move {
-                crate::ports::chain::Chain::profile(&*reader, super::id(1 + number % 5))
-                    .await
-                    .unwrap()
-                    .unwrap()
+                Chain::profile(&*reader, super::id(1 + number % 5)).await.unwrap().unwrap()
             })
         })
         .collect();
