@@ -83,33 +83,31 @@ fn restarts(service: &Service) -> f64 {
     samples(service).sum("tiergate_follower_polls_total", &["result=\"restarted\""])
 }
 
-/// The answer of a request that is asked again while it is 503.
-#[track_caller]
-fn answered(mut ask: impl FnMut() -> Answer) -> Answer {
-    until("it is answered", SOON, || Some(ask()).filter(|answer| answer.status != 503))
-}
-
-/// Mints and transfers, and asks again and again once the change was accounted for. A 503 is no wrong answer.
-fn check(service: &Service, chain: &Chain) {
+/// Mints and transfers, and asks again and again once the change was accounted for. Where most answers are behind a 503 is
+/// no wrong answer, and is asked again.
+fn check(service: &Service, chain: &Chain, mostly_behind: bool) {
+    let answered = |ask: &dyn Fn() -> Answer| {
+        until("it is answered", SOON, || Some(ask()).filter(|answer| answer.status != 503 || !mostly_behind))
+    };
     for _ in 0..3 {
         let id = chain.mint(ALICE, "ipfs://x");
         chain.stake(id, THRESHOLDS[3]);
         let alice = Agent::on(chain.contracts.identity, id, ALICE);
         await_accounted(service, chain);
         for _ in 0..8 {
-            answered(|| service.verify_signature(&alice.signed())).success(200);
+            answered(&|| service.verify_signature(&alice.signed())).success(200);
         }
-        let answer = answered(|| service.generate(&alice.signed())).success(201);
+        let answer = answered(&|| service.generate(&alice.signed())).success(201);
         let key = answer["apiKey"].as_str().unwrap();
-        let owner = || answered(|| service.verify(key)).success(200)["owner"].clone();
+        let owner = || answered(&|| service.verify(key)).success(200)["owner"].clone();
         assert_eq!(owner(), json!(ALICE.address.to_checksum(None)));
         chain.transfer(ALICE, BOB, id);
         await_accounted(service, chain);
         let bob = Agent::on(chain.contracts.identity, id, BOB);
         for _ in 0..8 {
-            answered(|| service.verify_signature(&alice.signed())).error(401, "SIGNATURE_INVALID");
-            answered(|| service.rotate(&alice.signed())).error(401, "SIGNATURE_INVALID");
-            answered(|| service.verify_signature(&bob.signed())).success(200);
+            answered(&|| service.verify_signature(&alice.signed())).error(401, "SIGNATURE_INVALID");
+            answered(&|| service.rotate(&alice.signed())).error(401, "SIGNATURE_INVALID");
+            answered(&|| service.verify_signature(&bob.signed())).success(200);
             assert_eq!(owner(), json!(BOB.address.to_checksum(None)), "the former owner is shown");
         }
     }
@@ -127,7 +125,7 @@ fn shows_no_former_owner(world: &World, balances: &[Balance]) {
         for (relay, balance) in relays.iter().zip(balances) {
             relay.behave(Behaviour::Balanced(*balance));
         }
-        check(&service, chain);
+        check(&service, chain, balances.iter().all(|balance| balance.behind_of_ten > 5));
         assert_eq!(restarts(&service), before, "there was no reorganization");
     });
 }
