@@ -125,12 +125,7 @@ impl Floor {
 
     /// An answer about this block counted.
     pub(super) fn met(&mut self, date: Date, now_micros: u64) {
-        self.reset(self.valid(now_micros).max(Some(date)), now_micros);
-    }
-
-    /// The chain was reorganized: this is its head now. `None`: no node has what was known.
-    pub(super) const fn reset(&mut self, newest: Option<Date>, now_micros: u64) {
-        self.newest = newest;
+        self.newest = self.valid(now_micros).max(Some(date));
         self.met_micros = now_micros;
     }
 
@@ -166,8 +161,9 @@ impl SharedFloor {
         self.floor.lock().met(date, self.clock.monotonic_micros());
     }
 
-    pub(super) fn reset(&self, newest: Option<Date>) {
-        self.floor.lock().reset(newest, self.clock.monotonic_micros());
+    /// No node has what was known.
+    pub(super) fn void(&self) {
+        self.floor.lock().newest = None;
     }
 }
 

@@ -52,11 +52,13 @@ pub(super) struct Following<'a> {
     pace: Pace,
     /// When the last poll that confirmed a head began, or the follower did.
     confirmed_micros: u64,
+    /// When the last poll began that was answered, and asked for no logs.
+    answered_micros: u64,
     /// Until then no logs are asked for: no node gives them.
     unlogged_until_micros: u64,
     /// The poll that is under way was refused the logs of the head alone.
     lacks_logs: bool,
-    /// Since the last poll that confirmed a head a node had another block at a height that was accounted for.
+    /// Since the last poll with a head that counts a node had another block at a height that was accounted for.
     saw_another: AtomicBool,
 }
 
@@ -86,6 +88,7 @@ impl Follower {
             tracker: BlockTracker::new(),
             pace: Pace::new(self.lifetimes.poll_interval, self.lifetimes.max_staleness),
             confirmed_micros: self.clock.monotonic_micros(),
+            answered_micros: 0,
             unlogged_until_micros: 0,
             lacks_logs: false,
             saw_another: AtomicBool::new(false),
@@ -101,6 +104,7 @@ impl Following<'_> {
         match self.try_poll(asked).await {
             Ok(Some((head, result))) => self.confirmed(result, &head, asked),
             Ok(None) => {
+                self.answered_micros = asked;
                 self.of.status.enter(Mode::Unlogged);
                 self.of.status.answered("unlogged", asked);
                 self.of.lifetimes.poll_interval
@@ -114,7 +118,6 @@ impl Following<'_> {
 
     fn confirmed(&mut self, result: &str, head: &Block, asked_micros: u64) -> Duration {
         self.confirmed_micros = asked_micros;
-        *self.saw_another.get_mut() = false;
         self.of.source.floor.met(date(head));
         self.of.cache.confirm(asked_micros);
         self.of.status.answered(result, asked_micros);
@@ -126,12 +129,13 @@ impl Following<'_> {
     fn failed(&mut self, fault: &ChainFault) {
         let now = self.of.clock.monotonic_micros();
         self.of.status.failed(fault.is_behind.then(|| fault.clone()));
-        let silent_micros = now.saturating_sub(self.confirmed_micros);
+        let answered_micros = if self.lacks_logs { 0 } else { self.answered_micros };
+        let silent_micros = now.saturating_sub(self.confirmed_micros.max(answered_micros));
         if silent_micros < self.of.status.staleness_micros {
             return;
         }
-        if std::mem::take(self.saw_another.get_mut()) {
-            self.of.source.floor.reset(None);
+        if std::mem::take(self.saw_another.get_mut()) && fault.is_behind {
+            self.of.source.floor.void();
         }
         // Whatever was accounted for by then: the next head is a beginning.
         if self.tracker.last().is_some() || self.lacks_logs {
@@ -150,6 +154,7 @@ impl Following<'_> {
         let chain = self.of.source.pool.chain_id().await?;
         let terms = self.of.source.pool.terms(Asker::Vouched);
         let head = self.head(&terms).await?;
+        *self.saw_another.get_mut() = false;
         if asked_micros < self.unlogged_until_micros {
             self.of.source.floor.met(date(&head));
             return Ok(None);
@@ -194,7 +199,8 @@ impl Following<'_> {
             };
             accepted.and(behind).inspect_err(|_| {
                 let is_another = self.tracker.contradicts(head.number, head.hash);
-                self.saw_another.fetch_or(is_another, Ordering::Relaxed);
+                let is_news = is_another && !self.tracker.has_abandoned(head.hash);
+                self.saw_another.fetch_or(is_news, Ordering::Relaxed);
             })?;
             Ok(head)
         };
@@ -215,14 +221,12 @@ impl Following<'_> {
         let is_reorganized = why == Position::Reorganized;
         self.tracker.begin(head, is_reorganized);
         self.of.cache.restart(Some(head));
-        if is_reorganized {
-            self.of.source.floor.reset(Some(date(&head)));
-        }
         Ok(())
     }
 
-    /// The logs of a range, complete by construction: the same back end shows in one request that it is on the right
-    /// chain, and that it has the last block and the followed one. `None`: it has another one in that one's place.
+    /// The logs of a range, complete by construction: the same back end shows in one request that it has the last block, and
+    /// the followed one unless that is the parent. `None`: it has another one in that one's place. Where following begins it
+    /// shows that it is on the right chain.
     async fn read(
         &self,
         range: &Range,
@@ -235,28 +239,32 @@ impl Following<'_> {
             true => json!({ "address": addresses, "blockHash": head.hash }),
             false => json!({ "address": addresses, "fromBlock": U64::from(from), "toBlock": U64::from(to) }),
         };
-        let calls = [
-            Call { method: "eth_chainId", params: json!([]) },
-            block_call(json!(U64::from(to))),
-            block_call(json!(U64::from(last.number))),
-            Call { method: "eth_getLogs", params: json!([filter]) },
-        ];
+        let (is_beginning, is_next) = (last.number == to, to == head.number && head.parent == last.hash);
+        let mut calls = vec![block_call(json!(U64::from(to)))];
+        if is_beginning {
+            calls.push(Call { method: "eth_chainId", params: json!([]) });
+        } else if !is_next {
+            calls.push(block_call(json!(U64::from(last.number))));
+        }
+        calls.push(Call { method: "eth_getLogs", params: json!([filter]) });
         let read = |answers: &mut Answers<'_>| {
-            let reported: U64 = answers.next()?;
-            if reported.to::<u64>() != chain {
-                return Err(ReadError::WrongChain { reported: reported.to(), chain });
-            }
             let behind = ReadError::Behind { number: last.number, newest: to };
             let mut shown = |number: u64| {
                 let block: Option<Block> = answers.next()?;
                 block.filter(|block| block.number == number).ok_or_else(|| behind.clone())
             };
-            let (block, followed) = (shown(to)?, shown(last.number)?);
+            let block = shown(to)?;
             if to == head.number && block.hash != head.hash {
                 return Err(behind);
             }
-            if followed.hash != last.hash {
+            if !is_beginning && !is_next && shown(last.number)?.hash != last.hash {
                 return Ok(None);
+            }
+            if is_beginning {
+                let reported = answers.next::<U64>()?.to();
+                if reported != chain {
+                    return Err(ReadError::WrongChain { reported, chain });
+                }
             }
             let logs: Vec<Log> = answers.next()?;
             if logs.iter().any(|log| !(from..=to).contains(&log.block_number)) {

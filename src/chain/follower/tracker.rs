@@ -1,6 +1,6 @@
 //! The accounted-for blocks, as a value without IO: what a head means, and which blocks' logs to read next.
 //!
-//! A rollback is another hash at a height that was accounted for, in a block of a later time. A node that has less is behind.
+//! A rollback is a head that is not higher than the followed block and of a later time. A node that has less is behind.
 //! Blocks that a reorganization took away are remembered, so that a back end that still has them is behind, too.
 
 use std::collections::VecDeque;
@@ -68,14 +68,17 @@ impl BlockTracker {
         let Some(last) = self.last() else { return Position::First };
         match head.number > last.number {
             _ if head.hash == last.hash => Position::Same,
-            _ if self.abandoned.contains(&head.hash) => Position::Behind,
+            _ if self.has_abandoned(head.hash) => Position::Behind,
             true => Position::Ahead,
-            // An earlier one may be that of a back end which is stuck on a fork.
-            false if self.contradicts(head.number, head.hash) && head.timestamp > last.timestamp => {
-                Position::Reorganized
-            }
+            // Along one chain no time falls. An earlier block may be that of a back end which is stuck on a fork.
+            false if head.timestamp > last.timestamp => Position::Reorganized,
             false => Position::Behind,
         }
+    }
+
+    /// True when a reorganization took the block away.
+    pub(in crate::chain) fn has_abandoned(&self, hash: B256) -> bool {
+        self.abandoned.contains(&hash)
     }
 
     /// The blocks to read next towards this head, which is ahead.

@@ -252,7 +252,6 @@ impl World {
         } else {
             self.status.advance(block, 0, 0);
         }
-        self.floor.reset(Some(self.blocks.date(head)), self.now_micros);
         (self.known, self.shown, self.lacks_logs) = (0, 0, false);
         self.confirm(head);
     }
