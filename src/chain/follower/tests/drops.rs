@@ -257,7 +257,7 @@ async fn a_stuck_back_end_voids_nothing_while_another_one_shows_what_is_known() 
     result(&scene.chain, "evm_mine", json!([]));
     let asked = AtomicUsize::new(0);
     scene.play(move |request| match request["method"].as_str()? {
-        "eth_getBlockByNumber" if asked.fetch_add(1, Ordering::SeqCst) % 2 == 0 => {
+        "eth_getBlockByNumber" if asked.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => {
             Some(Reply::Result(stuck.clone()))
         }
         "eth_getLogs" => Some(Reply::Error(-32_603, "internal error".to_owned(), None)),
