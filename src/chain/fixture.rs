@@ -146,6 +146,7 @@ impl TestNode {
     }
 
     /// How many requests came, but for those that look after the node.
+    #[cfg(feature = "dev-chain")]
     pub(super) fn all_calls(&self) -> usize {
         let looks_after =
             |request: &&Value| request["method"] != "eth_chainId" && request["method"] != "eth_blockNumber";
@@ -158,6 +159,7 @@ impl TestNode {
     }
 
     /// The last `eth_call`.
+    #[cfg(feature = "dev-chain")]
     pub(super) fn last_call(&self) -> Value {
         let seen = self.seen.lock();
         seen.iter().rfind(|request| request["method"] == "eth_call").unwrap().clone()

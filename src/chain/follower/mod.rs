@@ -75,7 +75,7 @@ impl Follower {
         tokio::join!(poll, self.contracts.watch());
     }
 
-    /// To be called when following has ended by itself: no profile serves on its word, and everybody is told so.
+    /// To be called when following has ended by itself: what was read at the followed block serves no more.
     pub fn lose(&self) {
         self.cache.restart(None);
         self.status.failed(None);

@@ -30,7 +30,7 @@ async fn a_node_without_logs_leaves_profiles_one_interval_and_is_asked_again_aft
         scene.tick(&mut following).await;
         assert_eq!((scene.mode(), scene.bench.reader.lacks_logs()), (mode, mode == "unlogged"));
     }
-    assert!(!scene.is_cached(1).await, "what was kept on the follower's word is gone");
+    assert!(!scene.is_cached(1).await, "what was read at the followed block is gone");
     scene.bench.clock.advance(LIFETIME);
     assert!(!scene.is_cached(1).await);
     assert!(scene.bench.reader.probe().await.is_ok(), "it is ready all the same");
