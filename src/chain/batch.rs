@@ -46,7 +46,7 @@ impl<K: Copy, V> Batches<K, V> {
             }
             let values = read(taken.iter().map(|(key, _)| *key).collect()).await;
             for ((_, sender), value) in taken.into_iter().zip(values) {
-                // Whoever is gone needs no value.
+                // A caller that gave up needs no value.
                 let _ = sender.send(value);
             }
         }

@@ -2,7 +2,9 @@
 //! whatever the back ends say.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -15,7 +17,7 @@ use crate::support::relay::{Balance, Behaviour, Relay};
 use crate::support::service::Service;
 use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB};
-use crate::support::time::{SOON, until, wait_a_moment};
+use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -29,29 +31,21 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_url_that_is_sick_now_and_then_answers_999_of_1000_right_and_none_wrong,
 ];
 
-/// A chain that makes a block each 250 ms while `body` runs.
+/// The time between the blocks of a quick chain.
+const BLOCK_TIME: Duration = Duration::from_millis(250);
+
+/// A chain that makes blocks while `body` runs, until that ends or fails.
 fn with_blocks(chain: &Chain, body: impl FnOnce()) {
-    let is_over = AtomicBool::new(false);
+    let (running, is_over) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::SeqCst) {
+        scope.spawn(move || {
+            while is_over.recv_timeout(BLOCK_TIME) == Err(RecvTimeoutError::Timeout) {
                 chain.mine();
-                wait_a_moment();
             }
         });
-        let over = Over(&is_over);
+        let _running = running;
         body();
-        drop(over);
     });
-}
-
-/// Ends the blocks, also when a check fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 fn settings(world: &World, urls: &[SocketAddr]) -> Settings {

@@ -41,11 +41,6 @@ pub(crate) fn unix_seconds() -> u64 {
     unix_millis() / 1_000
 }
 
-/// Lets a quarter of a second pass: the time between blocks of a quick chain.
-pub(crate) fn wait_a_moment() {
-    std::thread::sleep(Duration::from_millis(250));
-}
-
 /// How long something takes.
 pub(crate) struct Stopwatch(Instant);
 

@@ -1,4 +1,4 @@
-//! What is cached, by agent, within bounds of memory, and the index of members beside it.
+//! The cached entries by agent, within bounds of memory, and an index of the members of organizations.
 //!
 //! A profile with long texts and many organizations weighs as much as a thousand others. Such profiles have a small share of
 //! their own, and push out none but each other.
@@ -22,8 +22,8 @@ const CACHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How many agents are known at once.
 const ENTRIES_MAX: usize = 180_000;
 
-/// What weighs more is kept apart. Usual profiles weigh a hundredth; this is less than the smallest piece that the map is
-/// cut into on large machines, which nothing heavier would fit into.
+/// Heavier entries are kept apart. Usual profiles weigh a hundredth. The map is cut into pieces, and the smallest piece, on
+/// large machines, holds more than this.
 const HEAVY_BYTES: u64 = 32 * 1024;
 
 /// How many bytes of heavy profiles are kept besides.
@@ -32,10 +32,10 @@ const HEAVY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// About how many these are. So few that the map of them is in one piece, into which each fits.
 const HEAVY_ENTRIES: usize = 32;
 
-/// What the map, the allocator and the counters of an `Arc` take for one agent, about.
+/// The map, the allocator and the counters of an `Arc` take about so many bytes for one agent.
 const OVERHEAD_BYTES: usize = 64;
 
-/// What the index of members takes for one membership, about.
+/// The index of members takes about so many bytes for one membership.
 const MEMBERSHIP_BYTES: usize = 100;
 
 /// No entry weighs less, so that the bound in bytes is one in entries too.
@@ -131,7 +131,7 @@ impl Weighter<AgentId, CachedEntry> for ByBytes {
     }
 }
 
-/// What an entry weighs, in bytes: what it holds, and its share of what holds it.
+/// The weight of an entry in bytes: its own data, and its share of the map.
 fn weight_of(entry: &CachedEntry) -> u64 {
     let held = match entry {
         CachedEntry::Read { profile, .. } => profile_bytes(profile),

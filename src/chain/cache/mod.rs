@@ -65,7 +65,7 @@ impl ProfileCache {
         if let Entry::Read { profile, .. } = entry { serves.then_some(profile) } else { None }
     }
 
-    /// Who owned the agent when it was last read. Says who waits, not who may pass.
+    /// The agent's owner at its last read. It decides who waits, and never who passes.
     pub(super) fn last_owner(&self, agent: AgentId) -> Option<Address> {
         // Strangers ask too: that does not make an entry worth keeping.
         self.entries.peek(agent).map(|entry| owner_of(&entry))
@@ -126,7 +126,7 @@ impl ProfileCache {
         let everybody = status.advance(block, organizations, drops.everybody.map_or(0, |cause| cause.block));
         let drop = |agent: AgentId, at: u64| {
             self.faults.remove_if(&agent, |(ticket, ..)| ticket.followed < at);
-            // Nothing is put where nothing was: logs name many agents that nobody asks about.
+            // An agent without an entry gets none: logs name many agents that nobody asks about.
             let dropped =
                 self.entries.peek(agent).and_then(|entry| status.dropped(&entry, owner_of(&entry), at));
             dropped.map(|dropped| self.entries.insert(agent, dropped)).is_some()

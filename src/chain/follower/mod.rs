@@ -218,8 +218,7 @@ impl Following<'_> {
         let begun = self.read(&range, &head, (chain, terms)).await;
         self.lacks_logs = begun.as_ref().is_err_and(is_refusal);
         begun?;
-        let is_reorganized = why == Position::Reorganized;
-        self.tracker.begin(head, is_reorganized);
+        self.tracker.begin(head, why == Position::Reorganized);
         self.of.cache.restart(Some(head));
         Ok(())
     }
