@@ -8,6 +8,7 @@
 #![expect(clippy::expect_used, reason = "a benchmark that can't be set up has nothing to measure")]
 
 use std::collections::HashMap;
+use std::future;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -22,6 +23,7 @@ use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use async_trait::async_trait;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use futures_util::future::Either;
 use sha2::{Digest, Sha256};
 use tiergate::chain::pool::{Pool, PoolSettings};
 use tiergate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
@@ -44,7 +46,7 @@ use tiergate::pipeline::{Access, Pipeline, Ports, Rules};
 use tiergate::ports::chain::{Asker, Chain};
 use tiergate::ports::clock::Clock;
 use tiergate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
 };
 use tiergate::store::embedded::{EmbeddedStore, Options};
 use tiergate::telemetry::metered_store::MeteredStore;
@@ -311,12 +313,12 @@ struct YesStore;
 
 #[async_trait]
 impl Store for YesStore {
-    async fn find(&self, _digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
-        Ok(None)
+    fn find<'a>(&'a self, _digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
+        Either::Left(future::ready(Ok(None)))
     }
 
-    async fn admit(&self, _: AgentId, _: &Scope, _: Quota, _: &Proof) -> Result<Admission, StoreFault> {
-        Ok(Admission::Admitted { remaining: 0 })
+    fn admit<'a>(&'a self, _: AgentId, _: &'a Scope, _: Quota, _: &'a Proof) -> Reply<'a, Admission> {
+        Either::Left(future::ready(Ok(Admission::Admitted { remaining: 0 })))
     }
 
     async fn change_key(&self, _: AgentId, _: NonceClaim, _: KeyChange) -> Result<KeyChanged, StoreFault> {

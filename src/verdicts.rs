@@ -133,7 +133,8 @@ mod tests {
             for fault in [None, Some("no contract"), Some("no node"), None] {
                 for _ in 0..10 {
                     let chain: Word = fault.map_or(Ok(()), |fault| Err(Arc::new(Error::other(fault))));
-                    verdicts.seen(Report { store: Ok(()), chain, lacks_logs: false });
+                    let (lacks_logs, signatures_accepted_from) = (false, None);
+                    verdicts.seen(Report { store: Ok(()), chain, lacks_logs, signatures_accepted_from });
                 }
             }
         });

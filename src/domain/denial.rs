@@ -3,6 +3,7 @@
 use alloy::primitives::{Address, U256};
 
 use crate::domain::agent_id::AgentId;
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::RetryAfter;
 use crate::domain::tier::Tier;
@@ -25,6 +26,17 @@ pub enum Denial {
         agent: AgentId,
         /// The nonce that was sent.
         nonce: Nonce,
+    },
+    /// The signature is of a time whose nonces may have been lost or forgotten.
+    NonceForgotten {
+        /// The agent that was named.
+        agent: AgentId,
+        /// The nonce that was sent.
+        nonce: Nonce,
+        /// Signatures made before this are refused.
+        accepted_from: UnixSeconds,
+        /// When the owner may sign again.
+        retry_after: RetryAfter,
     },
     /// The agent is not a minted NFT.
     AgentNotFound {

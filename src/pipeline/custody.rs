@@ -146,6 +146,9 @@ impl Pipeline {
             KeyChanged::Done => Ok((made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
             KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce: signed.nonce }.into()),
+            KeyChanged::NonceForgotten { accepted_from, retry_after } => {
+                Err(Denial::NonceForgotten { agent, nonce: signed.nonce, accepted_from, retry_after }.into())
+            }
         }
     }
 

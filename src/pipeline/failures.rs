@@ -75,6 +75,7 @@ const fn is_refused_credential(denial: &Denial) -> bool {
         | Denial::AgentNotFound { .. }
         | Denial::InvalidApiKey { .. } => true,
         Denial::KeyAlreadyExists { .. }
+        | Denial::NonceForgotten { .. }
         | Denial::RateLimited { .. }
         | Denial::TierBlocked { .. }
         | Denial::EndpointMismatch { .. } => false,

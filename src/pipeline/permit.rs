@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
+use crate::domain::nonce::Nonce;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::{Allowance, RetryAfter};
 use crate::domain::tier::Tier;
@@ -71,7 +72,13 @@ impl Pipeline {
             }),
             Admission::Limited { retry_after } => Err(limited(&standing, retry_after).into()),
             Admission::KeyRevoked => Err(Denial::InvalidApiKey { agent: principal.named() }.into()),
-            Admission::NonceUsed => Err(nonce_used(agent, &ask.credential).into()),
+            Admission::NonceUsed => {
+                Err(nonce_refused(&ask.credential, |nonce| Denial::ReplayDetected { agent, nonce }).into())
+            }
+            Admission::NonceForgotten { accepted_from, retry_after } => {
+                let denial = |nonce| Denial::NonceForgotten { agent, nonce, accepted_from, retry_after };
+                Err(nonce_refused(&ask.credential, denial).into())
+            }
         }
     }
 }
@@ -85,10 +92,10 @@ fn limited(standing: &Standing, retry_after: RetryAfter) -> Denial {
     }
 }
 
-fn nonce_used(agent: AgentId, credential: &Credential) -> Denial {
+fn nonce_refused(credential: &Credential, denial: impl FnOnce(Nonce) -> Denial) -> Denial {
     match credential {
-        Credential::Signature(signed) => Denial::ReplayDetected { agent, nonce: signed.nonce },
-        // A store that reports a used nonce where none was claimed is not believed to have admitted anybody.
+        Credential::Signature(signed) => denial(signed.nonce),
+        // A store that refuses a nonce where none was claimed is not believed to have admitted anybody.
         Credential::Key { named, .. } => Denial::InvalidApiKey { agent: *named },
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use crate::domain::freshness::UnixSeconds;
 use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
@@ -36,6 +37,8 @@ pub struct Report {
     pub chain: Word,
     /// True when no node gives logs, so that profiles are read again and again. Verifications are right all the same.
     pub lacks_logs: bool,
+    /// Set while signatures are refused because nonces may have been lost. Key checks go on.
+    pub signatures_accepted_from: Option<UnixSeconds>,
 }
 
 impl Report {
@@ -72,7 +75,12 @@ impl Readiness {
         }
         let (store, chain) =
             tokio::join!(word("store", self.store.probe()), word("chain", self.chain.probe()));
-        let report = Report { store, chain, lacks_logs: self.chain.lacks_logs() };
+        let report = Report {
+            store,
+            chain,
+            lacks_logs: self.chain.lacks_logs(),
+            signatures_accepted_from: self.store.signatures_accepted_from(),
+        };
         *last = Some((self.clock.monotonic_micros(), report.clone()));
         report
     }

@@ -3,16 +3,22 @@
 //! Windows are counted by the store's own clock, because replicas that share a store must share its time.
 
 use std::error::Error;
+use std::future::Ready;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::{BoxFuture, Either};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::endpoint::{Endpoint, WebOrigin};
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::{Quota, RetryAfter};
+
+/// An answer that is there at once, or one to wait for. Memory answers without an allocation.
+pub type Reply<'a, T> = Either<Ready<Result<T, StoreFault>>, BoxFuture<'a, Result<T, StoreFault>>>;
 
 /// Whose traffic a verification window counts: the API's own, or one tenant's. One never spends another's budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,8 +53,15 @@ pub enum Admission {
     },
     /// The key is not the agent's current one.
     KeyRevoked,
-    /// The nonce was used before, or may have been.
+    /// The nonce was used before.
     NonceUsed,
+    /// A nonce that was used with a signature of this age may have been lost or forgotten. Nothing was recorded.
+    NonceForgotten {
+        /// Signatures made before this are refused.
+        accepted_from: UnixSeconds,
+        /// When the owner may sign again.
+        retry_after: RetryAfter,
+    },
 }
 
 /// What [`Store::hit`] and [`Store::charge`] say.
@@ -102,8 +115,15 @@ pub enum KeyChanged {
     Done,
     /// The agent has a key already; nothing changed and the nonce is unused.
     KeyExists,
-    /// The nonce was used before, or may have been; nothing changed.
+    /// The nonce was used before; nothing changed.
     NonceUsed,
+    /// A nonce that was used with a signature of this age may have been lost or forgotten; nothing changed.
+    NonceForgotten {
+        /// Signatures made before this are refused.
+        accepted_from: UnixSeconds,
+        /// When the owner may sign again.
+        retry_after: RetryAfter,
+    },
 }
 
 /// Keys, nonces and windows.
@@ -112,7 +132,7 @@ pub trait Store: Send + Sync {
     /// What the key with this digest was minted for; nothing when it is unknown, or known to be revoked or rotated out.
     /// A store that many processes share may not know that yet: whether a key is still current when it counts is
     /// decided by [`Self::admit`].
-    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault>;
+    fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>>;
 
     /// Whether the key is the agent's current one at this moment, whoever changed it. For refusals, which a revoked key
     /// must not learn from; [`Self::admit`] looks for itself.
@@ -120,14 +140,15 @@ pub trait Store: Send + Sync {
         Ok(self.find(digest).await?.is_some_and(|owner| owner.agent == agent))
     }
 
-    /// Checks the proof and the agent's window, and records the admission.
-    async fn admit(
-        &self,
+    /// Checks the proof and the agent's window, and records the admission: before this returns, or when the reply is
+    /// awaited.
+    fn admit<'a>(
+        &'a self,
         agent: AgentId,
-        scope: &Scope,
+        scope: &'a Scope,
         quota: Quota,
-        proof: &Proof,
-    ) -> Result<Admission, StoreFault>;
+        proof: &'a Proof,
+    ) -> Reply<'a, Admission>;
 
     /// Uses up the nonce and changes the agent's key. A replaced key is refused everywhere once this has answered.
     async fn change_key(
@@ -150,6 +171,11 @@ pub trait Store: Send + Sync {
 
     /// How many key-management requests the client has left for an agent; counts nothing.
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault>;
+
+    /// Set while signatures that are made now are refused, because nonces may have been lost: from when on they are not.
+    fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
+        None
+    }
 
     /// Succeeds when the store can read and write.
     async fn probe(&self) -> Result<(), StoreFault>;

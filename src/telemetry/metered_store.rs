@@ -1,21 +1,23 @@
 //! A store that counts what is asked of it and times what has to wait, whichever store it is.
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use async_trait::async_trait;
+use futures_util::future::Either;
 use prometheus::{Histogram, IntCounter};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::telemetry::metrics::Metrics;
 
@@ -100,33 +102,51 @@ impl MeteredStore {
             }
         };
         unanswered.0 = None;
-        if outcome.is_ok() {
-            meter.ok.inc()
-        } else {
-            meter.fault.inc()
-        }
+        meter.count(&outcome);
         outcome
+    }
+
+    /// The same for a reply, which may be there already.
+    fn replied<'a, T: Send + 'a>(&'a self, meter: &'a Meter, reply: Reply<'a, T>) -> Reply<'a, T> {
+        match reply {
+            Either::Left(outcome) => {
+                let outcome = outcome.into_inner();
+                meter.count(&outcome);
+                Either::Left(ready(outcome))
+            }
+            Either::Right(later) => Either::Right(Box::pin(self.timed(meter, later))),
+        }
+    }
+}
+
+impl Meter {
+    fn count<T>(&self, outcome: &Result<T, StoreFault>) {
+        if outcome.is_ok() {
+            self.ok.inc();
+        } else {
+            self.fault.inc();
+        }
     }
 }
 
 #[async_trait]
 impl Store for MeteredStore {
-    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
-        self.timed(&self.find, self.inner.find(digest)).await
+    fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
+        self.replied(&self.find, self.inner.find(digest))
     }
 
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
         self.timed(&self.find, self.inner.is_current(agent, digest)).await
     }
 
-    async fn admit(
-        &self,
+    fn admit<'a>(
+        &'a self,
         agent: AgentId,
-        scope: &Scope,
+        scope: &'a Scope,
         quota: Quota,
-        proof: &Proof,
-    ) -> Result<Admission, StoreFault> {
-        self.timed(&self.admit, self.inner.admit(agent, scope, quota, proof)).await
+        proof: &'a Proof,
+    ) -> Reply<'a, Admission> {
+        self.replied(&self.admit, self.inner.admit(agent, scope, quota, proof))
     }
 
     async fn change_key(
@@ -152,6 +172,10 @@ impl Store for MeteredStore {
 
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
         self.timed(&self.left, self.inner.left(client, agent, quota)).await
+    }
+
+    fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
+        self.inner.signatures_accepted_from()
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

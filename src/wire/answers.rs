@@ -1,5 +1,7 @@
 //! Successful answers of the contract.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use alloy::primitives::Address;
 use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
@@ -170,12 +172,22 @@ pub fn readiness(report: &Report) -> Answer {
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
     };
-    let checks = serde_json::json!({ "store": word(&report.store), "chain": word(&report.chain) });
+    let mut checks = serde_json::json!({ "store": word(&report.store), "chain": word(&report.chain) });
+    if let Some(accepted_from) = report.signatures_accepted_from {
+        checks["signatures"] = format!("refused until {}", rfc3339(accepted_from)).into();
+    }
     let mut body = serde_json::json!({ "status": ready, "checks": checks });
     if let Some(fields) = body.as_object_mut().filter(|_| report.lacks_logs) {
         fields.insert("degraded".to_owned(), serde_json::json!(["chain_logs"]));
     }
     success(status, &body, None)
+}
+
+/// A moment in the UTC of RFC 3339, whose years have four digits.
+pub(super) fn rfc3339(UnixSeconds(secs): UnixSeconds) -> String {
+    const YEAR_10_000_SECS: u64 = 253_402_300_800;
+    let since_epoch = Duration::from_secs(secs.min(YEAR_10_000_SECS - 1));
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + since_epoch).to_string()
 }
 
 fn success(status: StatusCode, body: &impl Serialize, allowance: Option<Allowance>) -> Answer {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::pipeline::refusal::Refusal;
-use crate::wire::answers::{self, Answer};
+use crate::wire::answers::{self, Answer, rfc3339};
 use crate::wire::bodies::{BODY_BYTES_MAX, Invalid};
 use crate::wire::headers::write_limited;
 
@@ -118,6 +118,9 @@ impl ErrorCause {
         match self {
             Self::Refused(Refusal::Denied(Denial::RateLimited { limit, retry_after, .. })) => {
                 write_limited(&mut headers, *limit, *retry_after);
+            }
+            Self::Refused(Refusal::Denied(Denial::NonceForgotten { retry_after, .. })) => {
+                headers.insert(http::header::RETRY_AFTER, retry_after.seconds().into());
             }
             Self::MethodNotAllowed { allow } => {
                 headers.insert(http::header::ALLOW, HeaderValue::from_static(allow));
@@ -266,6 +269,12 @@ impl Row {
                 StatusCode::BAD_REQUEST,
                 "REPLAY_DETECTED",
                 "The nonce was used before, or the timestamp is outside the acceptable window",
+                json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
+            ),
+            Denial::NonceForgotten { agent, nonce, accepted_from, .. } => Self::new(
+                StatusCode::BAD_REQUEST,
+                "REPLAY_DETECTED",
+                format!("Nonces may have been lost: sign again at {} or later", rfc3339(*accepted_from)),
                 json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
             ),
             Denial::AgentNotFound { agent } => Self::new(

@@ -3,6 +3,7 @@
 mod custody;
 mod failures;
 mod faults;
+mod forgotten;
 mod limits;
 mod order;
 mod owners;
@@ -232,6 +233,7 @@ fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
         Err(Refusal::Denied(denial)) => match denial {
             Denial::SignatureInvalid { .. } => "401 signature",
             Denial::ReplayDetected { .. } => "400 replay",
+            Denial::NonceForgotten { .. } => "400 forgotten",
             Denial::AgentNotFound { .. } => "404",
             Denial::InvalidApiKey { .. } => "401 key",
             Denial::KeyAlreadyExists { .. } => "409",
@@ -242,10 +244,12 @@ fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
     }
 }
 
-/// How many seconds a limited request was told to wait.
+/// How many seconds a request was told to wait.
 fn retry_after<T>(outcome: Result<T, Refusal>) -> u64 {
     match outcome {
-        Err(Refusal::Denied(Denial::RateLimited { retry_after, .. })) => retry_after.seconds(),
+        Err(Refusal::Denied(
+            Denial::RateLimited { retry_after, .. } | Denial::NonceForgotten { retry_after, .. },
+        )) => retry_after.seconds(),
         other => panic!("{}", verdict(&other)),
     }
 }

@@ -2,12 +2,14 @@
 //! randomness that runs out.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::io::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use alloy::primitives::{Address, U256};
 use async_trait::async_trait;
+use futures_util::future::Either;
 use parking_lot::Mutex;
 
 use super::START_SECS;
@@ -21,7 +23,7 @@ use crate::domain::quota::Quota;
 use crate::ports::chain::{Asker, Chain, ChainFault};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::store::embedded::EmbeddedStore;
 
@@ -138,9 +140,11 @@ impl TamperedStore {
 
 #[async_trait]
 impl Store for TamperedStore {
-    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
-        self.enter("find")?;
-        self.inner.find(digest).await
+    fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
+        match self.enter("find") {
+            Ok(()) => self.inner.find(digest),
+            Err(fault) => Either::Left(ready(Err(fault))),
+        }
     }
 
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
@@ -148,23 +152,25 @@ impl Store for TamperedStore {
         Ok(!elsewhere && self.inner.is_current(agent, digest).await?)
     }
 
-    async fn admit(
-        &self,
+    fn admit<'a>(
+        &'a self,
         agent: AgentId,
-        scope: &Scope,
+        scope: &'a Scope,
         quota: Quota,
-        proof: &Proof,
-    ) -> Result<Admission, StoreFault> {
-        self.enter("admit")?;
-        if self.revokes_before_admit.load(Ordering::SeqCst) {
-            let claim = NonceClaim {
-                nonce: Nonce::new(U256::MAX - U256::from(self.calls("admit"))),
-                signed_at: UnixSeconds(START_SECS),
-            };
-            let revoked = self.inner.change_key(agent, claim, KeyChange::Revoke).await?;
-            assert_eq!(revoked, KeyChanged::Done);
-        }
-        self.inner.admit(agent, scope, quota, proof).await
+        proof: &'a Proof,
+    ) -> Reply<'a, Admission> {
+        Either::Right(Box::pin(async move {
+            self.enter("admit")?;
+            if self.revokes_before_admit.load(Ordering::SeqCst) {
+                let claim = NonceClaim {
+                    nonce: Nonce::new(U256::MAX - U256::from(self.calls("admit"))),
+                    signed_at: UnixSeconds(START_SECS),
+                };
+                let revoked = self.inner.change_key(agent, claim, KeyChange::Revoke).await?;
+                assert_eq!(revoked, KeyChanged::Done);
+            }
+            self.inner.admit(agent, scope, quota, proof).await
+        }))
     }
 
     async fn change_key(
@@ -194,6 +200,10 @@ impl Store for TamperedStore {
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
         self.enter("left")?;
         self.inner.left(client, agent, quota).await
+    }
+
+    fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
+        self.inner.signatures_accepted_from()
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

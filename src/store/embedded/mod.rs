@@ -17,23 +17,27 @@
 //! a disk that says that it has written what it has not; and damage that appears while the store is open, until redb
 //! reads the page again (a fault then, not a missing nonce) or the store is opened again.
 
+use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
 use async_trait::async_trait;
+use futures_util::future::Either;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::sharded::meters::Meters;
 use crate::store::embedded::book::{Book, CurrentKey, Reserved};
@@ -138,7 +142,7 @@ impl EmbeddedStore {
         let queue_place = Arc::clone(&self.places).acquire_owned().await.map_err(closed)?;
         match self.shared.may_have_used(agent, &claim) {
             Ok(false) => {}
-            Ok(true) => return Ok(Admission::NonceUsed),
+            Ok(true) => return Ok(self.nonce_refused(&claim)),
             Err(error) => {
                 // The writer finds out whether the file has to be read anew.
                 let _ = self.send(Queued { step: probe().0, _place: queue_place });
@@ -153,7 +157,11 @@ impl EmbeddedStore {
                 // The place may have gone to a twin of this request since its nonce was looked up.
                 let used = self.shared.may_have_used(agent, &claim);
                 let used = used.map_err(|error| Arc::new(error) as Cause)?;
-                return Ok(if used { Admission::NonceUsed } else { Admission::Limited { retry_after } });
+                return Ok(if used {
+                    self.nonce_refused(&claim)
+                } else {
+                    Admission::Limited { retry_after }
+                });
             }
             Reserved::InFlight => return Ok(Admission::NonceUsed),
         };
@@ -161,7 +169,14 @@ impl EmbeddedStore {
         let (answer, answered) = oneshot::channel();
         self.send(Queued { step: Step::Spend { place, claim, answer }, _place: queue_place })?;
         let unused = answered.await.map_err(closed)??;
-        Ok(if unused { Admission::Admitted { remaining } } else { Admission::NonceUsed })
+        Ok(if unused { Admission::Admitted { remaining } } else { self.nonce_refused(&claim) })
+    }
+
+    fn nonce_refused(&self, claim: &NonceClaim) -> Admission {
+        match self.shared.forgotten(claim) {
+            Some((accepted_from, retry_after)) => Admission::NonceForgotten { accepted_from, retry_after },
+            None => Admission::NonceUsed,
+        }
     }
 
     async fn ask<T>(&self, step: Step, answered: oneshot::Receiver<Result<T, Cause>>) -> Result<T, Cause> {
@@ -185,28 +200,28 @@ impl EmbeddedStore {
 
 #[async_trait]
 impl Store for EmbeddedStore {
-    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
-        self.shared.check("find a key")?;
-        Ok(self.shared.book.find(digest))
+    fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
+        let checked = self.shared.check("find a key");
+        Either::Left(ready(checked.map(|()| self.shared.book.find(digest))))
     }
 
-    async fn admit(
-        &self,
+    fn admit<'a>(
+        &'a self,
         agent: AgentId,
-        scope: &Scope,
+        scope: &'a Scope,
         quota: Quota,
-        proof: &Proof,
-    ) -> Result<Admission, StoreFault> {
+        proof: &'a Proof,
+    ) -> Reply<'a, Admission> {
         let verb = "admit";
-        self.shared.check(verb)?;
         match proof {
-            Proof::Key(digest) => {
+            Proof::Key(digest) => Either::Left(ready(self.shared.check(verb).map(|()| {
                 let now_micros = self.shared.clock.monotonic_micros();
-                Ok(self.shared.book.admit_by_key(agent, scope, quota, digest, now_micros))
-            }
-            Proof::Nonce(claim) => {
+                self.shared.book.admit_by_key(agent, scope, quota, digest, now_micros)
+            }))),
+            Proof::Nonce(claim) => Either::Right(Box::pin(async move {
+                self.shared.check(verb)?;
                 self.spend(agent, scope, quota, *claim).await.map_err(|cause| StoreFault { verb, cause })
-            }
+            })),
         }
     }
 
@@ -220,7 +235,13 @@ impl Store for EmbeddedStore {
         self.shared.check(verb)?;
         let (answer, answered) = oneshot::channel();
         let step = Step::Change { agent, claim, change, answer };
-        self.ask(step, answered).await.map_err(|cause| StoreFault { verb, cause })
+        let changed = self.ask(step, answered).await.map_err(|cause| StoreFault { verb, cause })?;
+        Ok(match (changed, self.shared.forgotten(&claim)) {
+            (KeyChanged::NonceUsed, Some((accepted_from, retry_after))) => {
+                KeyChanged::NonceForgotten { accepted_from, retry_after }
+            }
+            (changed, _) => changed,
+        })
     }
 
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
@@ -251,6 +272,11 @@ impl Store for EmbeddedStore {
             Verdict::Admitted { remaining } => remaining + 1,
             Verdict::Limited { .. } => 0,
         })
+    }
+
+    fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
+        let accepted_from = self.shared.forgotten_before.load(Ordering::Acquire);
+        (accepted_from > self.shared.clock.unix_seconds()).then_some(UnixSeconds(accepted_from))
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

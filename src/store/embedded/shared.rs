@@ -9,7 +9,9 @@ use redb::Database;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
+use crate::domain::quota::RetryAfter;
 use crate::ports::clock::Clock;
 use crate::ports::store::StoreFault;
 use crate::sharded::meters::Meters;
@@ -66,9 +68,19 @@ impl Shared {
         Err(StoreFault { verb, cause: self.cause().unwrap_or_else(|| Arc::new(Closed)) })
     }
 
+    /// From when on signatures are accepted, and when that is, where this one is too old for its nonce to be known.
+    pub(super) fn forgotten(&self, claim: &NonceClaim) -> Option<(UnixSeconds, RetryAfter)> {
+        let accepted_from = self.forgotten_before.load(Ordering::Acquire);
+        if claim.signed_at.0 >= accepted_from {
+            return None;
+        }
+        let wait_secs = accepted_from.saturating_sub(self.clock.unix_seconds());
+        Some((UnixSeconds(accepted_from), RetryAfter::from_micros(wait_secs.saturating_mul(1_000_000))))
+    }
+
     /// Whether the nonce was used before, or may have been.
     pub(super) fn may_have_used(&self, agent: AgentId, claim: &NonceClaim) -> Result<bool, redb::Error> {
-        if claim.signed_at.0 < self.forgotten_before.load(Ordering::Acquire) {
+        if self.forgotten(claim).is_some() {
             return Ok(true);
         }
         match self.database.read().as_ref() {

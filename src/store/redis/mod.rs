@@ -8,12 +8,14 @@
 //! Nonces that Redis may have lost are refused: see `scripts/nonces.lua` and `dial.rs`.
 
 use std::fs;
+use std::future::ready;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::Either;
 use quick_cache::sync::Cache;
 use redis::{ClientTlsConfig, TlsCertificates, Value};
 use tokio::runtime::{Builder, Runtime};
@@ -27,7 +29,7 @@ use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::redis_url::RedisLayout;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::sharded::meters::Meters;
 use crate::store::redis::answers::{Answer, bytes};
@@ -185,9 +187,6 @@ async fn tidy_now_and_then(store: Arc<RedisStore>) {
 
 impl RedisStore {
     async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, Trouble> {
-        if let Some(owner) = self.known.get(digest) {
-            return Ok(Some(owner));
-        }
         let get = Request::command("GET").arg(names::entry(digest));
         let entry = self.servers.ask(Shard::of_digest(digest), get).await?;
         if entry == Value::Nil {
@@ -254,8 +253,13 @@ impl RedisStore {
 
 #[async_trait]
 impl Store for RunningRedisStore {
-    async fn find(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
-        self.store.look_up(digest).await.map_err(fault("find a key"))
+    fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
+        match self.store.known.get(digest) {
+            Some(owner) => Either::Left(ready(Ok(Some(owner)))),
+            None => Either::Right(Box::pin(async move {
+                self.store.look_up(digest).await.map_err(fault("find a key"))
+            })),
+        }
     }
 
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
@@ -266,14 +270,15 @@ impl Store for RunningRedisStore {
         Ok(current.as_ref() == Some(digest))
     }
 
-    async fn admit(
-        &self,
+    fn admit<'a>(
+        &'a self,
         agent: AgentId,
-        scope: &Scope,
+        scope: &'a Scope,
         quota: Quota,
-        proof: &Proof,
-    ) -> Result<Admission, StoreFault> {
-        self.store.enter(agent, scope, quota, proof).await.map_err(fault("admit"))
+        proof: &'a Proof,
+    ) -> Reply<'a, Admission> {
+        let admission = self.store.enter(agent, scope, quota, proof);
+        Either::Right(Box::pin(async move { admission.await.map_err(fault("admit")) }))
     }
 
     async fn change_key(

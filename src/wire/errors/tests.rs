@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::ErrorCause;
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::RetryAfter;
 use crate::domain::tier::Tier;
@@ -39,6 +40,30 @@ fn check(rows: Vec<Row>) {
 
 fn denied(denial: Denial) -> ErrorCause {
     Refusal::from(denial).into()
+}
+
+fn forgotten(accepted_from_secs: u64) -> Denial {
+    Denial::NonceForgotten {
+        agent: AgentId::new(U256::from(7)),
+        nonce: Nonce::new(U256::from(9)),
+        accepted_from: UnixSeconds(accepted_from_secs),
+        retry_after: RetryAfter::from_micros(4_000_001),
+    }
+}
+
+#[test]
+fn lost_nonces_are_named_with_the_moment_from_which_on_signatures_are_accepted() {
+    for (secs, moment) in [
+        (1_795_348_805, "2026-11-22T12:00:05Z"),
+        (0, "1970-01-01T00:00:00Z"),
+        (u64::MAX, "9999-12-31T23:59:59Z"),
+    ] {
+        let (_, answer) = denied(forgotten(secs)).answer(0);
+        assert_eq!(answer.headers()["retry-after"], "5");
+        let body: Value = serde_json::from_slice(answer.body()).unwrap();
+        let message = format!("Nonces may have been lost: sign again at {moment} or later");
+        assert_eq!(body["error"], json!(message));
+    }
 }
 
 #[test]
@@ -95,6 +120,7 @@ fn each_cause_of_the_contract_has_its_row() {
             "REPLAY_DETECTED",
             json!({ "agentId": "7", "nonce": "9" }),
         ),
+        (denied(forgotten(1_795_348_805)), 400, "REPLAY_DETECTED", json!({ "agentId": "7", "nonce": "9" })),
         (denied(Denial::AgentNotFound { agent }), 404, "AGENT_NOT_FOUND", json!({ "agentId": "7" })),
         (
             Refusal::from(chain).into(),

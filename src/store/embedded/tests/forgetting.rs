@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use redb::Database;
 
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::quota::RetryAfter;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, key};
@@ -20,6 +22,49 @@ fn remembered(store: &EmbeddedStore) -> u64 {
 async fn admit(store: &EmbeddedStore, nonce: u64, signed_at_secs: u64) -> Admission {
     let proof = Proof::Nonce(claim(nonce, signed_at_secs));
     store.admit(agent(nonce), &Scope::Api, MANY, &proof).await.unwrap()
+}
+
+async fn rotate(store: &EmbeddedStore, signed_at_secs: u64) -> KeyChanged {
+    store.change_key(agent(1), claim(1, signed_at_secs), KeyChange::Rotate(key(1))).await.unwrap()
+}
+
+/// Whether the nonce is refused, known or forgotten.
+fn refused(admission: Admission) -> bool {
+    matches!(admission, Admission::NonceUsed | Admission::NonceForgotten { .. })
+}
+
+/// The answer to a signature that is too old, `wait_secs` before younger ones are accepted.
+fn forgotten(accepted_from_secs: u64, wait_secs: u64) -> Admission {
+    let retry_after = RetryAfter::from_micros(wait_secs * 1_000_000);
+    Admission::NonceForgotten { accepted_from: UnixSeconds(accepted_from_secs), retry_after }
+}
+
+#[tokio::test]
+async fn a_signature_whose_nonce_may_be_forgotten_is_told_from_when_on_signatures_are_accepted() {
+    let (platter, clock) = (Platter::with_store(), clock());
+    let store = on(&platter, &clock);
+    admit(&store, 1, START_SECS).await;
+    clock.advance_secs(DAY_SECS + 1);
+    store.probe().await.unwrap();
+    assert_eq!(store.signatures_accepted_from(), None, "those made now are accepted");
+    // The moment a nonce of this age is forgotten: the cut-off, and as far as timestamps may lie ahead.
+    let accepted_from = START_SECS + 1 + 60;
+    assert_eq!(admit(&store, 1, START_SECS).await, forgotten(accepted_from, 1), "it is over: sign at once");
+
+    clock.step_wall_secs(-(DAY_SECS as i64));
+    assert_eq!(store.signatures_accepted_from(), Some(UnixSeconds(accepted_from)));
+    for wait_secs in (1..=60).rev() {
+        let now = accepted_from - wait_secs;
+        assert_eq!(admit(&store, 2, now).await, forgotten(accepted_from, wait_secs));
+        let retry_after = RetryAfter::from_micros(wait_secs * 1_000_000);
+        let accepted_from = UnixSeconds(accepted_from);
+        assert_eq!(rotate(&store, now).await, KeyChanged::NonceForgotten { accepted_from, retry_after });
+        clock.advance_secs(1);
+    }
+    assert_eq!(store.signatures_accepted_from(), None);
+    assert!(matches!(admit(&store, 2, accepted_from).await, Admission::Admitted { .. }));
+    assert_eq!(rotate(&store, accepted_from).await, KeyChanged::Done);
+    assert_eq!(admit(&store, 2, accepted_from).await, Admission::NonceUsed, "known for certain");
 }
 
 #[tokio::test]
@@ -40,7 +85,7 @@ async fn a_forgotten_nonce_stays_refused_when_the_clock_is_stepped_back() {
     clock.step_wall_secs(-(DAY_SECS as i64) - 61);
     for _ in 0..2 {
         for nonce in 0..50 {
-            assert_eq!(admit(&store, nonce, START_SECS + 60).await, Admission::NonceUsed);
+            assert!(refused(admit(&store, nonce, START_SECS + 60).await));
         }
         drop(store);
         store = on(&platter, &clock);
@@ -62,7 +107,7 @@ async fn a_step_of_the_clock_between_check_and_use_forgets_nothing_too_early() {
     clock.advance_secs(1);
     store.probe().await.unwrap();
     assert_eq!(remembered(&store), 0);
-    assert_eq!(admit(&store, 1, START_SECS + 60).await, Admission::NonceUsed);
+    assert!(refused(admit(&store, 1, START_SECS + 60).await));
 }
 
 #[tokio::test]
@@ -111,7 +156,7 @@ async fn a_nonce_that_an_older_build_used_ahead_of_its_timestamp_stays_refused_o
     clock.advance_secs(DAY_SECS + 1);
     store.probe().await.unwrap();
     assert_eq!(remembered(&store), 0);
-    assert_eq!(admit(&store, 1, START_SECS + 60).await, Admission::NonceUsed);
+    assert!(refused(admit(&store, 1, START_SECS + 60).await));
     assert!(matches!(admit(&store, 1, START_SECS + 61).await, Admission::Admitted { .. }));
 }
 
@@ -162,10 +207,9 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
 
         let after = LONG.open(&platter, &clock);
         for _ in 0..20 {
-            assert_eq!(admit(&after, 1, START_SECS).await, Admission::NonceUsed, "{pause_secs}");
-            let change = KeyChange::Rotate(key(1));
-            let changed = after.change_key(agent(1), claim(1, START_SECS), change).await.unwrap();
-            assert_eq!(changed, KeyChanged::NonceUsed, "{pause_secs}");
+            assert!(refused(admit(&after, 1, START_SECS).await), "{pause_secs}");
+            let changed = rotate(&after, START_SECS).await;
+            assert!(matches!(changed, KeyChanged::NonceUsed | KeyChanged::NonceForgotten { .. }));
             clock.advance_secs(10);
             after.probe().await.unwrap();
         }
@@ -192,7 +236,7 @@ async fn a_signature_that_was_used_under_some_settings_is_never_good_again_under
                     store.probe().await.unwrap();
                     if after.is_fresh(signed_at_secs, START_SECS + passed_secs) {
                         let admission = admit(&store, 1, signed_at_secs).await;
-                        assert_eq!(admission, Admission::NonceUsed, "{passed_secs} s: {before:?}, {after:?}");
+                        assert!(refused(admission), "{passed_secs} s: {before:?}, {after:?}");
                     }
                     clock.advance_secs(5);
                 }
@@ -219,6 +263,6 @@ async fn a_start_with_a_clock_that_is_years_ahead_forgets_nothing_and_locks_nobo
     }
     assert_eq!(remembered(&store), 1);
     clock.step_wall_secs(-10 * 365 * DAY_SECS as i64);
-    assert_eq!(admit(&store, 1, START_SECS).await, Admission::NonceUsed);
+    assert!(refused(admit(&store, 1, START_SECS).await));
     assert!(matches!(admit(&store, 2, START_SECS + 6_000).await, Admission::Admitted { .. }));
 }

@@ -78,7 +78,9 @@ impl Scene {
                 self.places.lock().unwrap().entry(number).or_default().push(remaining);
             }
             Admission::Limited { .. } => {}
-            Admission::KeyRevoked | Admission::NonceUsed => panic!("{number}: {admission:?}"),
+            Admission::KeyRevoked | Admission::NonceUsed | Admission::NonceForgotten { .. } => {
+                panic!("{number}: {admission:?}")
+            }
         }
         Some(admission)
     }
