@@ -168,4 +168,6 @@ impl Window {
 }
 
 #[cfg(test)]
+pub(crate) mod model;
+#[cfg(test)]
 mod tests;

@@ -6,6 +6,8 @@ use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof, propt
 use super::{Verdict, Window};
 use crate::domain::quota::{MINUTE_MICROS, Quota, RetryAfter};
 
+mod exhaustive;
+
 /// The contract's limits for tiers 1 to 4.
 const LIMITS: [u32; 4] = [1, 16, 166, 2700];
 

@@ -2,9 +2,14 @@
 --
 -- KEYS: the meter. ARGV: limit, width in microseconds.
 local limit, width, time = tonumber(ARGV[1]), tonumber(ARGV[2]), clock()
-local left = room(KEYS[1], limit, width, time)
-if left > 0 then
-  return { ADMITTED, left }
+local newest = tonumber(redis.call('LINDEX', KEYS[1], -1) or 0)
+if newest - time > width then
+  -- As if the entries were brought back.
+  time = newest
 end
-local blocking = tonumber(redis.call('LINDEX', KEYS[1], -limit) or time)
-return { LIMITED, math.max(math.min(blocking + width - time, width), 1) }
+local length = redis.call('LLEN', KEYS[1])
+local live = length - count_old(KEYS[1], length, math.max(time, newest) - width, 0, {})
+if live < limit then
+  return { ADMITTED, limit - live }
+end
+return { LIMITED, redis.call('LINDEX', KEYS[1], -limit) + width - time }

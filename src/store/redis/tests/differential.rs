@@ -138,7 +138,7 @@ async fn answer(store: &dyn Store, question: &Question) -> String {
 }
 
 /// A folder in memory where there is one: what is compared is not the disk.
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
 }

@@ -35,7 +35,9 @@ mod retention;
 mod roles;
 mod secured;
 mod sentinel;
+mod sequences;
 mod server;
+mod steps;
 mod waiting;
 mod watched;
 

@@ -7,8 +7,16 @@ use std::process::{Command, Output};
 use crate::store::redis::tests::server::{PROGRAM_VARIABLE, REQUIRED_VARIABLE, is_installed, is_missing};
 
 /// The tests that run over each.
-const TOPICS: [&str; 6] =
-    ["kept::", "differential::", "crashes::", "real::", "roles::", "cluster::a_cluster_keeps_the_contract"];
+const TOPICS: [&str; 8] = [
+    "kept::",
+    "differential::",
+    "sequences::",
+    "steps::",
+    "crashes::",
+    "real::",
+    "roles::",
+    "cluster::a_cluster_keeps_the_contract",
+];
 
 /// Runs tests of the Redis store in a process of its own, which must have a server or may do without one.
 fn run(server: &Path, topics: &[&str], without: &[&str], required: bool) -> Output {

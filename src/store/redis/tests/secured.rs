@@ -27,7 +27,7 @@ const ROLE: &str = "TIERGATE_TEST_SYSTEM_ROOTS";
 
 /// The rights of the product's user on a server; `docs/operations.md` has the same.
 const SERVER_RIGHTS: &str = "-@all +auth +hello +select +ping +info +config|get +wait +script|load +evalsha +time \
-                             +get +set +del +exists +ttl +pexpire +hget +hset +hmget +lindex +llen +ltrim \
+                             +get +set +del +exists +ttl +pexpire +hget +hset +hmget +lindex +llen +lpop +lrange \
                              +rpush +sadd +smembers +srem +zadd +zrem +zrangebyscore";
 
 /// Its rights at a Sentinel.
