@@ -62,14 +62,17 @@ const NO_LIMIT: Quota = Quota { limit: u32::MAX, window_micros: 1 };
 fn window(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("window");
     let mut now = 0_u64;
+    // Each arrival of a steady window finds one entry that has just become old, and leaves no room.
+    let steady = |limit: u32| Quota::per_minute(limit).window_micros.div_ceil(u64::from(limit));
     for (name, limit, step) in
-        [("steady at 2700", 2700, 22_300), ("refusing at 2700", 2700, 1), ("steady at 1", 1, 60_000_000)]
+        [("steady at 2700", 2700, steady(2700)), ("refusing at 2700", 2700, 1), ("steady at 1", 1, steady(1))]
     {
         let mut window = Window::default();
         for _ in 0..3_000 {
-            now += 22_300;
+            now += steady(limit);
             window.admit(Quota::per_minute(limit), now);
         }
+        assert_eq!(window.remaining(Quota::per_minute(limit), now), 0, "the window is full");
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 now += step;

@@ -8,7 +8,7 @@ if newest - time > width then
   time = newest
 end
 local length = redis.call('LLEN', KEYS[1])
-local live = length - count_old(KEYS[1], length, math.max(time, newest) - width, 0, {})
+local live = length - count_old(KEYS[1], length, time - width, 0, {})
 if live < limit then
   return { ADMITTED, limit - live }
 end

@@ -61,9 +61,9 @@ local function enter(key, limit, width, time)
   if old > 0 then
     redis.call('LPOP', key, old)
   end
-  -- Two widths are enough for everything that is admitted until the clock enters the next width.
+  -- Renewed once a width: two are enough for everything that is admitted until the clock enters the next one.
   if math.floor(now / width) ~= math.floor(newest / width) then
-    redis.call('PEXPIRE', key, math.ceil((now - time + 2 * width) / 1000))
+    redis.call('PEXPIRE', key, math.ceil(2 * width / 1000))
   end
   return { ADMITTED, limit - length + old }
 end

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, Value, cmd, pipe};
+use redis::{Pipeline, Value, pipe};
 
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
@@ -174,25 +174,20 @@ fn expiry(now: u64, millis: &Value) -> u64 {
     }
 }
 
-/// Leaves all the states in every way, in Redis.
-async fn leave_all(
+/// Leaves states in Redis, which is emptied before.
+async fn leave_at_once(
     connection: &mut MultiplexedConnection,
     hashes: &Hashes,
-    states: &[State],
+    leaves: &[Leave],
 ) -> Vec<(State, Answer)> {
-    let leaves: Vec<Leave> = states.iter().flat_map(State::leaves).collect();
-    let mut left = Vec::new();
-    for batch in leaves.chunks(AT_ONCE) {
-        let mut pipe = pipe();
-        pipe.cmd("FLUSHALL").ignore();
-        pipe.set(names::record(agent(0)), digest(0).to_bytes().as_slice()).ignore();
-        for (place, leave) in batch.iter().enumerate() {
-            lay_out(&mut pipe, place, leave, hashes);
-        }
-        let answers: Vec<Value> = pipe.query_async(connection).await.unwrap();
-        left.extend(batch.iter().zip(answers.chunks(5)).map(|(leave, answers)| judge(leave, answers)));
+    let mut pipe = pipe();
+    pipe.cmd("FLUSHALL").ignore();
+    pipe.set(names::record(agent(0)), digest(0).to_bytes().as_slice()).ignore();
+    for (place, leave) in leaves.iter().enumerate() {
+        lay_out(&mut pipe, place, leave, hashes);
     }
-    left
+    let answers: Vec<Value> = pipe.query_async(connection).await.unwrap();
+    leaves.iter().zip(answers.chunks(5)).map(|(leave, answers)| judge(leave, answers)).collect()
 }
 
 #[tokio::test]
@@ -205,7 +200,11 @@ async fn the_script_does_what_the_model_does_in_every_state_and_wherever_the_clo
     let mut seen: BTreeSet<State> = waiting.iter().cloned().collect();
     let (mut admitted, mut limited, mut revoked) = (0, 0, 0);
     while !waiting.is_empty() {
-        let left = leave_all(&mut connection, &hashes, &waiting).await;
+        let leaves: Vec<Leave> = waiting.iter().flat_map(State::leaves).collect();
+        let mut left = Vec::new();
+        for batch in leaves.chunks(AT_ONCE) {
+            left.extend(leave_at_once(&mut connection, &hashes, batch).await);
+        }
         waiting.clear();
         for (next, answer) in left {
             match answer {
@@ -228,26 +227,23 @@ async fn the_script_does_what_the_model_does_in_every_state_and_wherever_the_clo
     println!("{states} states, {admitted} admitted, {limited} limited, {revoked} revoked");
 }
 
-/// A window with many entries, some of them old, under a limit that was lowered or raised.
+/// Windows with many entries, some of them old, under limits that were lowered or raised, also after a long step back.
 #[tokio::test]
 async fn any_number_of_old_entries_is_dropped_at_once_whatever_the_limit_was() {
     let Some(server) = RedisServer::start(&[]).await else { return };
     let mut connection = server.connected().await;
     let hashes = Hashes::load(&mut connection).await;
-    let now = BASE + WIDTH;
-    for (old, live) in [(0, 5), (1, 4), (3, 1), (4, 0), (5, 9), (12, 3), (700, 1_300), (2_699, 1), (5_000, 0)]
-    {
-        let accepted: Vec<u64> =
-            (0..old).map(|n| BASE - n).rev().chain((0..live).map(|n| BASE + 1 + n)).collect();
-        for limit in [1, 2, 9, 2_700, 10_000] {
-            let state = State { now, model: Model { accepted: accepted.clone() }, expires: now + WIDTH };
-            let leave = Leave { state, limit, is_current: true };
-            let mut pipe = pipe();
-            pipe.add_command(cmd("FLUSHALL")).ignore();
-            pipe.set(names::record(agent(0)), digest(0).to_bytes().as_slice()).ignore();
-            lay_out(&mut pipe, 0, &leave, &hashes);
-            let answers: Vec<Value> = pipe.query_async(&mut connection).await.unwrap();
-            judge(&leave, &answers);
+    let sizes = [(0, 5), (1, 4), (3, 1), (4, 0), (5, 9), (12, 3), (700, 1_300), (2_699, 1), (5_000, 0)];
+    let mut leaves = Vec::new();
+    for (old, live) in sizes {
+        let accepted: Vec<u64> = (BASE + 1 - old..=BASE + live).collect();
+        for now in [BASE + WIDTH, BASE - 2 * WIDTH] {
+            let state = State { now, model: Model { accepted: accepted.clone() }, expires: BASE + 2 * WIDTH };
+            let leave = |limit| Leave { state: state.clone(), limit, is_current: true };
+            leaves.extend([1, 2, 9, 2_700, 10_000].map(leave));
         }
+    }
+    for leave in leaves {
+        leave_at_once(&mut connection, &hashes, &[leave]).await;
     }
 }
