@@ -36,7 +36,7 @@ pub struct SignatureSettings {
     pub chain_id: u64,
     /// How old or how far ahead a timestamp may be.
     pub freshness: Freshness,
-    /// For how long a used nonce is remembered; never shorter than the whole of `freshness`, at most 366 days.
+    /// For how long a used nonce is remembered; never shorter than the span of `freshness`, at most 366 days.
     pub nonce_retention: Duration,
 }
 
@@ -47,7 +47,7 @@ impl SignatureSettings {
         let chain_id = reader.integer("signature.chain_id", 8004, &(1..=i64::MAX));
         let max_age_secs = whole_seconds(reader, "signature.max_age", "300s", &MAX_AGE);
         let max_ahead_secs = whole_seconds(reader, "signature.max_ahead", "60s", &MAX_AHEAD);
-        let nonce_retention = reader.duration("signature.nonce_retention", "24h", &NONCE_RETENTION);
+        let nonce_retention = reader.duration("signature.nonce_retention", "15m", &NONCE_RETENTION);
 
         let freshness = Freshness { max_age_secs: max_age_secs?, max_ahead_secs: max_ahead_secs? };
         let nonce_retention = nonce_retention?;

@@ -71,7 +71,7 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.signature.domain_version, "1");
     assert_eq!(settings.signature.chain_id, 8004);
     assert_eq!(settings.signature.freshness, Freshness { max_age_secs: 300, max_ahead_secs: 60 });
-    assert_eq!(settings.signature.nonce_retention, Duration::from_secs(86_400));
+    assert_eq!(settings.signature.nonce_retention, Duration::from_secs(900));
     assert_eq!(settings.keys.format.prefix(), "svc_live_v1_");
     assert_eq!(settings.keys.requests_per_hour, Quota::per_hour(10));
     assert_eq!(settings.store, StoreSettings::Embedded { path: PathBuf::from("./data") });
