@@ -227,9 +227,9 @@ fn a_full_disk_is_500_for_signatures_and_heals_by_itself(stage: &Stage) {
         public_goes_on(&site);
     }
     assert_eq!(site.passed(), passed, "nobody came through");
-    // Nor by key: a key is not taken for unknown, and what it spends can't be kept.
+    // Key checks need no disk and go on.
     for _ in 0..20 {
-        by_key(&site).is_error(500, "INTERNAL_ERROR", Value::Null);
+        assert_eq!(by_key(&site).status, 200);
     }
     limit_files(&site, "unlimited");
     until("signatures pass again", SOON, || {
@@ -261,11 +261,11 @@ fn a_500_spends_neither_nonce_nor_budget(stage: &Stage) {
     assert_eq!(by_key(&site).allowance(), (PLENTY, PLENTY - 2));
 }
 
-/// On a disk that is nearly full some writes still succeed.
+/// The file doubles when it grows: once more it can, and then there is no room.
 fn what_passed_on_a_disk_that_is_nearly_full_is_remembered_and_the_rest_is_not(stage: &Stage) {
     let mut site = with_disk(stage);
     let file = site.gateway.service.data().join("tiergate.redb");
-    limit_files(&site, &(std::fs::metadata(file).unwrap().len() / 8).to_string());
+    limit_files(&site, &(std::fs::metadata(file).unwrap().len() * 3).to_string());
     let mut asked: Vec<(Request, u16)> = Vec::new();
     until("requests fail for want of room", SOON * 3, || {
         let request = site.by_signature();

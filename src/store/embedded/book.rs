@@ -3,16 +3,14 @@
 //! An agent's slot is the one place where its current key is decided; the index by digest only says where to look.
 //! Everything is sharded, so that no lock is shared by all requests. Must not know the file.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::endpoint::WebOrigin;
-use crate::domain::nonce::Nonce;
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::{Verdict, Window};
-use crate::ports::store::{Admission, KeyOwner, Scope};
+use crate::ports::store::{Admission, KeyChange, KeyOwner, Scope};
 use crate::sharded::Shards;
 
 /// So many that one of them is swept or grows in no time.
@@ -28,12 +26,7 @@ pub(super) struct Book {
 /// The first half of a digest: enough to find the slot, where the whole digest is compared.
 type HalfDigest = [u8; 16];
 
-#[derive(Debug, Default)]
-struct Shard {
-    slots: HashMap<AgentId, Box<Slot>>,
-    /// Nonces whose use is being written at this moment.
-    in_flight: HashSet<(AgentId, Nonce)>,
-}
+type Shard = HashMap<AgentId, Box<Slot>>;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -56,42 +49,24 @@ struct ScopeWindow {
     window: Window,
 }
 
-/// What [`Book::reserve`] says.
+/// A place that an admission by nonce takes in a window.
 #[derive(Debug)]
-pub(super) enum Reserved {
-    /// The place is held; so many more would be.
-    Place(Reservation, u32),
-    /// The window is full.
-    Limited(RetryAfter),
-    /// The same nonce is being used by a twin of this request.
-    InFlight,
+pub(super) struct Place {
+    /// How many more would be admitted.
+    pub(super) remaining: u32,
+    /// When the window counts it, in microseconds of the monotonic clock.
+    pub(super) at_micros: u64,
 }
 
-/// A place in a window and a nonce, held while the nonce's use is being written. Dropping it gives both back, whoever
-/// drops it; [`Self::keep`] leaves the place taken.
-#[derive(Debug)]
-pub(super) struct Reservation {
-    book: Arc<Book>,
-    pub(super) agent: AgentId,
-    nonce: Nonce,
-    scope: Scope,
-    at_micros: u64,
-    kept: bool,
-}
-
-impl Reservation {
-    /// The nonce's use is durable: the admission stands.
-    pub(super) fn keep(mut self) {
-        self.kept = true;
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        let mut shard = self.book.slots.of(&self.agent).lock();
-        shard.in_flight.remove(&(self.agent, self.nonce));
-        if !self.kept {
-            shard.withdraw(self.agent, &self.scope, self.at_micros);
+impl CurrentKey {
+    /// The agent's key after the change.
+    pub(super) fn after(change: KeyChange) -> Option<Self> {
+        match change {
+            KeyChange::Issue(key) | KeyChange::Rotate(key) => Some(Self {
+                digest: key.digest,
+                origin: key.declared_endpoint.map(|endpoint| endpoint.origin().clone()),
+            }),
+            KeyChange::Revoke => None,
         }
     }
 }
@@ -106,12 +81,12 @@ impl Book {
         let half = half(digest);
         let agent = *self.index.of(&half).lock().get(&half)?;
         let shard = self.slots.of(&agent).lock();
-        let key = shard.slots.get(&agent)?.key.as_ref()?;
+        let key = shard.get(&agent)?.key.as_ref()?;
         (key.digest == *digest).then(|| KeyOwner { agent, declared_origin: key.origin.clone() })
     }
 
     pub(super) fn has_key(&self, agent: AgentId) -> bool {
-        self.slots.of(&agent).lock().slots.get(&agent).is_some_and(|slot| slot.key.is_some())
+        self.slots.of(&agent).lock().get(&agent).is_some_and(|slot| slot.key.is_some())
     }
 
     /// Admits on the strength of a key: one lock, and nothing is made for an agent that is not known.
@@ -124,7 +99,7 @@ impl Book {
         now_micros: u64,
     ) -> Admission {
         let mut shard = self.slots.of(&agent).lock();
-        let Some(slot) = shard.slots.get_mut(&agent) else { return Admission::KeyRevoked };
+        let Some(slot) = shard.get_mut(&agent) else { return Admission::KeyRevoked };
         if slot.key.as_ref().map(|key| &key.digest) != Some(digest) {
             return Admission::KeyRevoked;
         }
@@ -136,39 +111,46 @@ impl Book {
         }
     }
 
-    /// Holds a place in the agent's window for an admission that spends `nonce`.
-    pub(super) fn reserve(
-        self: &Arc<Self>,
+    /// Takes a place in the agent's window, which [`Self::withdraw`] gives back.
+    pub(super) fn take_place(
+        &self,
         agent: AgentId,
         scope: &Scope,
         quota: Quota,
-        nonce: Nonce,
         now_micros: u64,
-    ) -> Reserved {
+    ) -> Result<Place, RetryAfter> {
         let mut shard = self.slots.of(&agent).lock();
-        if shard.in_flight.contains(&(agent, nonce)) {
-            return Reserved::InFlight;
-        }
-        let window = shard.slots.entry(agent).or_default().window(scope, quota);
+        let window = shard.entry(agent).or_default().window(scope, quota);
         let at_micros = window.clamp(now_micros);
         match window.admit(quota, now_micros) {
-            Verdict::Admitted { remaining } => {
-                shard.in_flight.insert((agent, nonce));
-                let book = Arc::clone(self);
-                let scope = scope.clone();
-                Reserved::Place(Reservation { book, agent, nonce, scope, at_micros, kept: false }, remaining)
-            }
-            Verdict::Limited { retry_after_micros } => {
-                Reserved::Limited(RetryAfter::from_micros(retry_after_micros))
-            }
+            Verdict::Admitted { remaining } => Ok(Place { remaining, at_micros }),
+            Verdict::Limited { retry_after_micros } => Err(RetryAfter::from_micros(retry_after_micros)),
         }
     }
 
-    /// Makes this the agent's key, or leaves it without one. Afterwards nobody is admitted with another.
+    /// Gives back a place that was taken at `at_micros`.
+    pub(super) fn withdraw(&self, agent: AgentId, scope: &Scope, at_micros: u64) {
+        let mut shard = self.slots.of(&agent).lock();
+        let Some(slot) = shard.get_mut(&agent) else { return };
+        if let Some(counted) = slot.windows.iter_mut().find(|counted| counted.scope == *scope) {
+            counted.window.withdraw(at_micros);
+        }
+        slot.windows.retain(|counted| !counted.window.is_empty());
+        if slot.is_vacant() {
+            shard.remove(&agent);
+        }
+    }
+
+    /// Makes this the agent's key, or leaves it without one. Afterwards nobody is admitted with another. A key that is
+    /// current before and after is found all the while.
     pub(super) fn set_key(&self, agent: AgentId, key: Option<CurrentKey>) {
         let added = key.as_ref().map(|key| half(&key.digest));
-        let replaced = self.slots.of(&agent).lock().set_key(agent, key);
-        if let Some(replaced) = replaced.as_ref().map(half) {
+        let replaced = replace_key(&mut self.slots.of(&agent).lock(), agent, key);
+        let replaced = replaced.map(|key| half(&key.digest));
+        if added == replaced {
+            return;
+        }
+        if let Some(replaced) = replaced {
             let mut index = self.index.of(&replaced).lock();
             if index.get(&replaced) == Some(&agent) {
                 index.remove(&replaced);
@@ -179,50 +161,31 @@ impl Book {
         }
     }
 
-    /// Makes these the only keys. Windows stay.
-    pub(super) fn replace_keys(&self, keys: impl IntoIterator<Item = (AgentId, CurrentKey)>) {
-        for shard in self.slots.iter() {
-            let mut shard = shard.lock();
-            shard.slots.retain(|_, slot| {
-                slot.key = None;
-                !slot.is_vacant()
-            });
-        }
-        for shard in self.index.iter() {
-            shard.lock().clear();
-        }
-        for (agent, key) in keys {
-            self.set_key(agent, Some(key));
-        }
-    }
-
     /// Forgets the idle windows of one shard, and the agents that nothing is known of any more.
     pub(super) fn sweep(&self, shard: usize, now_micros: u64) {
         let Some(shard) = self.slots.iter().nth(shard) else { return };
         let mut shard = shard.lock();
-        shard.slots.retain(|_, slot| {
+        shard.retain(|_, slot| {
             slot.windows.retain(|counted| !counted.window.is_idle(counted.width_micros, now_micros));
             if slot.windows.is_empty() {
                 slot.windows = Vec::new();
             }
             !slot.is_vacant()
         });
-        if shard.slots.capacity() > 4 * shard.slots.len() + 64 {
-            shard.slots.shrink_to_fit();
+        if shard.capacity() > 4 * shard.len() + 64 {
+            shard.shrink_to_fit();
         }
     }
 
     /// How many agents have a slot.
     pub(super) fn len(&self) -> usize {
-        self.slots.iter().map(|shard| shard.lock().slots.len()).sum()
+        self.slots.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// How many agents have a slot, how many digests are listed, and how many nonces are in flight.
+    /// How many agents have a slot, and how many digests are listed.
     #[cfg(test)]
-    pub(super) fn census(&self) -> (usize, usize, usize) {
-        let digests = self.index.iter().map(|shard| shard.lock().len()).sum();
-        let in_flight = self.slots.iter().map(|shard| shard.lock().in_flight.len()).sum();
-        (self.len(), digests, in_flight)
+    pub(super) fn census(&self) -> (usize, usize) {
+        (self.len(), self.index.iter().map(|shard| shard.lock().len()).sum())
     }
 
     /// What the slots and the index take, their tables' free places included, but not the windows and origins.
@@ -234,38 +197,24 @@ impl Book {
         }
         let slots = self.slots.iter().map(|shard| {
             let shard = shard.lock();
-            table(&shard.slots) + shard.slots.len() * size_of::<Slot>()
+            table(&shard) + shard.len() * size_of::<Slot>()
         });
         let index = self.index.iter().map(|shard| table(&shard.lock()));
         slots.sum::<usize>() + index.sum::<usize>()
     }
 }
 
-impl Shard {
-    /// Says which digest it replaced.
-    fn set_key(&mut self, agent: AgentId, key: Option<CurrentKey>) -> Option<KeyDigest> {
-        let slot = match (&key, self.slots.get_mut(&agent)) {
-            (_, Some(slot)) => slot,
-            (Some(_), None) => self.slots.entry(agent).or_default(),
-            (None, None) => return None,
-        };
-        let replaced = std::mem::replace(&mut slot.key, key).map(|key| key.digest);
-        if slot.is_vacant() {
-            self.slots.remove(&agent);
-        }
-        replaced
+/// Puts the key into the agent's slot and returns the one that was there.
+fn replace_key(shard: &mut Shard, agent: AgentId, key: Option<CurrentKey>) -> Option<CurrentKey> {
+    let slot = match &key {
+        Some(_) => shard.entry(agent).or_default(),
+        None => shard.get_mut(&agent)?,
+    };
+    let replaced = std::mem::replace(&mut slot.key, key);
+    if slot.is_vacant() {
+        shard.remove(&agent);
     }
-
-    fn withdraw(&mut self, agent: AgentId, scope: &Scope, at_micros: u64) {
-        let Some(slot) = self.slots.get_mut(&agent) else { return };
-        if let Some(counted) = slot.windows.iter_mut().find(|counted| counted.scope == *scope) {
-            counted.window.withdraw(at_micros);
-        }
-        slot.windows.retain(|counted| !counted.window.is_empty());
-        if slot.is_vacant() {
-            self.slots.remove(&agent);
-        }
-    }
+    replaced
 }
 
 impl Slot {

@@ -1,4 +1,4 @@
-//! The file of the embedded store and the folder it lives in: made whole, locked, and verified before use.
+//! The file of the embedded store and its folder: created whole, locked, and verified before use.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -7,12 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
-use redb::{Builder, Database, DatabaseError, StorageBackend, StorageError};
+use redb::{Builder, Database, StorageBackend};
 
-use crate::store::embedded::header::{Finding, HEADER_BYTES, STATE_BYTE_AT, examine};
-use crate::store::embedded::tables::{self, LAYOUT, LoadError, Loaded};
+use crate::store::embedded::tables::{self, LAYOUT, Loaded};
 
-/// How much of the file redb may keep in memory. Only nonces are read after the start, and those that matter are young.
+/// How many bytes of the file redb may keep in memory. After the start only nonces are read.
 const CACHE_BYTES: usize = 8 << 20;
 
 const FILE_NAME: &str = "tiergate.redb";
@@ -22,13 +21,13 @@ const LOCK_NAME: &str = "tiergate.lock";
 /// Why the store can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Somebody else has it.
+    /// Another process, or another part of this one, has the store open.
     #[error("the store in {} is in use by another process, or twice by this one", folder.display())]
     InUse {
         /// The store's folder.
         folder: PathBuf,
     },
-    /// What was written is not what is there.
+    /// The file is damaged, or is no store.
     #[error(
         "the store {} is damaged ({what}); restore it from a backup, or move it away to start with an empty one",
         file.display()
@@ -36,7 +35,7 @@ pub enum OpenError {
     Damaged {
         /// The store's file.
         file: PathBuf,
-        /// What gave it away.
+        /// The first problem that was found.
         what: String,
     },
     /// Another version of this program wrote it.
@@ -47,35 +46,19 @@ pub enum OpenError {
         /// The layout that the file names.
         found: u64,
     },
-    /// The folder can't be made or used.
-    #[error("the folder {} can't be used for the store: {cause}", folder.display())]
-    Folder {
-        /// The store's folder.
-        folder: PathBuf,
-        /// What the operating system said.
-        cause: io::Error,
-    },
-    /// The file can't be made, read or written.
-    #[error("the store {} can't be read or written: {cause}", file.display())]
-    File {
-        /// The store's file.
-        file: PathBuf,
-        /// What the operating system said.
-        cause: io::Error,
-    },
-    /// The operating system gave no thread for the writer.
-    #[error("the store in {} has no thread to write with: {cause}", folder.display())]
-    NoThread {
-        /// The store's folder.
-        folder: PathBuf,
-        /// What the operating system said.
+    /// The folder or the file can't be made, read or written, or there is no thread for the writer.
+    #[error("the store {} can't be used: {cause}", path.display())]
+    Unusable {
+        /// The folder or the file.
+        path: PathBuf,
+        /// The error of the operating system.
         cause: io::Error,
     },
 }
 
 /// Where the database lives. The file is one such place; tests put a disk that fails on command here.
 pub(super) trait Disk: Send {
-    /// Opens the database and verifies all of it. It must have been made before: nothing missing is made up.
+    /// Opens the database and verifies all of it. Fails if there is none.
     fn open(&self) -> Result<(Database, Loaded), OpenError>;
 }
 
@@ -90,7 +73,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes the folder if it is missing and locks it.
     pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
-        let failed = |cause| OpenError::Folder { folder: path.to_owned(), cause };
+        let failed = |cause| OpenError::Unusable { path: path.to_owned(), cause };
         make_folder(path).map_err(failed)?;
         let lock = private().truncate(false).create(true).open(path.join(LOCK_NAME)).map_err(failed)?;
         match lock.try_lock() {
@@ -100,10 +83,10 @@ impl Folder {
         }
     }
 
-    /// Makes an empty store when there is none. It gets its name only when all of it is on the disk, so that whatever
-    /// bears that name was a store once and is never begun anew.
+    /// Makes an empty store if there is none. The file gets its name when all of it is on the disk, so that a file with
+    /// that name is always a whole store.
     pub(super) fn make_if_missing(&self) -> Result<(), OpenError> {
-        let failed = |cause| OpenError::File { file: self.file.clone(), cause };
+        let failed = |cause| OpenError::Unusable { path: self.file.clone(), cause };
         match fs::symlink_metadata(&self.file) {
             Ok(_) => return Ok(()),
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
@@ -126,8 +109,8 @@ impl Folder {
 impl Disk for Folder {
     fn open(&self) -> Result<(Database, Loaded), OpenError> {
         let opened = OpenOptions::new().read(true).write(true).open(&self.file);
-        let file = opened.map_err(|cause| OpenError::File { file: self.file.clone(), cause })?;
-        let backend = FileBackend::new(file).map_err(|error| refusal(error, &self.file))?;
+        let file = opened.map_err(|cause| OpenError::Unusable { path: self.file.clone(), cause })?;
+        let backend = FileBackend::new(file).map_err(|error| refusal(error.into(), &self.file))?;
         verified(backend, &self.file)
     }
 }
@@ -136,59 +119,43 @@ impl Disk for Folder {
 ///
 /// redb checks what it reads, but a page of garbage may still trip one of its assertions: that is damage too.
 pub(super) fn verified(backend: impl StorageBackend, file: &Path) -> Result<(Database, Loaded), OpenError> {
-    let damaged = |what: String| OpenError::Damaged { file: file.to_owned(), what };
-    judge_header(&backend, file)?;
-    let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_, OpenError> {
-        let mut database = builder().create_with_backend(backend).map_err(|error| refusal(error, file))?;
-        match database.check_integrity() {
-            Ok(true) => {}
-            Ok(false) => return Err(damaged("its parts contradict each other".to_owned())),
-            Err(error) => return Err(refusal(error, file)),
-        }
-        let loaded = tables::load(&database).map_err(|error| match error {
-            LoadError::UnknownLayout(found) => OpenError::UnknownLayout { file: file.to_owned(), found },
-            LoadError::Damaged(what) => damaged(what.to_owned()),
-            LoadError::Redb(redb::Error::Io(cause)) => OpenError::File { file: file.to_owned(), cause },
-            LoadError::Redb(error) => damaged(error.to_string()),
-        })?;
-        Ok((database, loaded))
-    }));
-    opened.unwrap_or_else(|_| Err(damaged("reading it fails".to_owned())))
-}
-
-/// Refuses a header that can't be ours. Has redb settle one that a process left when it died.
-fn judge_header(backend: &impl StorageBackend, file: &Path) -> Result<(), OpenError> {
-    let failed = |cause| OpenError::File { file: file.to_owned(), cause };
     let damaged = |what: &str| OpenError::Damaged { file: file.to_owned(), what: what.to_owned() };
-    if backend.len().map_err(failed)? < HEADER_BYTES as u64 {
-        return Err(damaged("it is too short to be a store"));
+    // redb would make a new database of an empty file.
+    if backend.len().map_err(|cause| OpenError::Unusable { path: file.to_owned(), cause })? == 0 {
+        return Err(damaged("it is empty"));
     }
-    let mut header = [0; HEADER_BYTES];
-    backend.read(0, &mut header).map_err(failed)?;
-    match examine(&header).map_err(damaged)? {
-        Finding::Settled => Ok(()),
-        Finding::Unsettled { state_byte } => {
-            backend.write(STATE_BYTE_AT, &[state_byte]).map_err(failed)?;
-            backend.sync_data().map_err(failed)
+    let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_, redb::Error> {
+        let mut database = builder().create_with_backend(backend)?;
+        if !database.check_integrity()? {
+            return Err(redb::Error::Corrupted("its parts contradict each other".to_owned()));
         }
+        match tables::layout(&database)? {
+            LAYOUT => tables::load(&database).map(|loaded| Ok((database, loaded))),
+            found => Ok(Err(OpenError::UnknownLayout { file: file.to_owned(), found })),
+        }
+    }));
+    match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(error)) => Err(refusal(error, file)),
+        Err(_) => Err(damaged("reading it fails")),
     }
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "whatever else redb says of a file, it says of the content"
+    reason = "every other error of redb while it opens a file is about the content"
 )]
-fn refusal(error: DatabaseError, file: &Path) -> OpenError {
+fn refusal(error: redb::Error, file: &Path) -> OpenError {
     let file = file.to_owned();
-    if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
-        return OpenError::InUse { folder: file.parent().unwrap_or(&file).to_owned() };
-    }
     match error {
-        // Other kinds are how redb says that the file ends too early, or is none of its own.
-        DatabaseError::Storage(StorageError::Io(cause))
+        redb::Error::DatabaseAlreadyOpen => {
+            OpenError::InUse { folder: file.parent().unwrap_or(&file).to_owned() }
+        }
+        // With these two kinds redb reports a file that ends too early or is not its own.
+        redb::Error::Io(cause)
             if !matches!(cause.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData) =>
         {
-            OpenError::File { file, cause }
+            OpenError::Unusable { path: file, cause }
         }
         error => OpenError::Damaged { file, what: error.to_string() },
     }

@@ -1,21 +1,23 @@
 //! The embedded store: authoritative in memory, durable in one file, no server needed.
 //!
 //! Keys and nonces are in the file before anybody is told of them; windows and meters live in memory and begin anew with
-//! the process. A key check touches memory alone. Whatever changes the file goes through one thread (`writer.rs`).
+//! the process. A key check touches memory alone. One thread reads and writes the file (`writer.rs`).
 //!
 //! What the file is protected against:
 //!
-//! - A crash at any moment: whatever was acknowledged is there afterwards; what was not is there as a whole or not at all.
-//! - Damage to anything that is in use: every page is under a checksum that is verified when the store is opened, and a
-//!   commit whose pages don't verify is refused and never passed over for the one before it, because every commit is
-//!   a two-phase one (see `tables::begin`). The bytes that no checksum covers are judged in `header.rs`.
-//! - A file of zero length, a strange one, and one that was cut where anything in use stood, are refused. Only a missing
+//! - A crash at any moment: every acknowledged change is there afterwards; any other is there as a whole or not at all.
+//! - Damage to a page in use: redb verifies the checksums of all of them when the store is opened. A damaged last commit
+//!   is refused and never passed over for the one before it, because every commit is a two-phase one (`tables::begin`).
+//! - An empty file, a file of something else, and one that was cut where a page in use stood, are refused. Only a missing
 //!   file is begun anew.
 //!
-//! What it is not protected against: somebody who puts an older copy of the file in its place, or deletes it; two or
-//! more faults that conspire (a wrong flag in the header of a file that was not closed *and* a damaged last commit);
-//! a disk that says that it has written what it has not; and damage that appears while the store is open, until redb
-//! reads the page again (a fault then, not a missing nonce) or the store is opened again.
+//! What it is not protected against:
+//!
+//! - An older copy of the file in its place, or its deletion.
+//! - Damage to the one byte of the file that has no checksum (the tenth). It says which of the last two commits is
+//!   current: a flipped bit there can undo the last commit.
+//! - A disk that reports a sync that it has not done.
+//! - Damage that appears while the store is open, until redb reads the page or the store is opened again.
 
 use std::future::ready;
 use std::path::PathBuf;
@@ -26,7 +28,7 @@ use std::thread::{Builder, JoinHandle};
 
 use async_trait::async_trait;
 use futures_util::future::Either;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
@@ -39,33 +41,31 @@ use crate::ports::clock::Clock;
 use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
 };
-use crate::sharded::meters::Meters;
-use crate::store::embedded::book::{Book, CurrentKey, Reserved};
+use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
-use crate::store::embedded::shared::{Cause, Closed, Shared};
-use crate::store::embedded::writer::{Answer, Queued, Step, Writer};
+use crate::store::embedded::shared::Shared;
+use crate::store::embedded::writer::{Queued, Writer};
 
+mod batch;
 mod book;
 pub mod file;
-mod header;
-mod page;
 mod shared;
 mod steady;
 mod tables;
 mod writer;
 
-/// How many steps may wait for the writer; whoever comes then waits for a place.
+/// How many steps may wait for the writer. Further callers wait for a place.
 const WAITING_STEPS_MAX: usize = 4_096;
 
-/// How many pairs of client and agent are counted at most; beyond that the least used are forgotten.
+/// How many pairs of client and agent are counted at most. Beyond that the least used are forgotten.
 const METERS_MAX: usize = 262_144;
 
-/// What the store needs to know.
+/// The store's settings.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The folder that the store's file lives in; made when it is missing.
+    /// The folder of the store's file; made when it is missing.
     pub path: PathBuf,
-    /// For how many seconds a used nonce is remembered; not less than a signature can be acceptable.
+    /// For how many seconds a used nonce is remembered. At least as long as a signature is accepted.
     pub nonce_retention_secs: u64,
     /// How many seconds a signature's timestamp may lie ahead of its use.
     pub max_ahead_secs: u64,
@@ -75,7 +75,7 @@ pub struct Options {
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
-    /// Nothing only while the store is being dropped.
+    /// `None` only while the store is being dropped.
     queue: Option<mpsc::Sender<Queued>>,
     writer: Option<JoinHandle<()>>,
 }
@@ -85,7 +85,7 @@ impl EmbeddedStore {
     ///
     /// # Errors
     ///
-    /// [`OpenError`] says in one sentence why not. Nothing is ever repaired by leaving something out.
+    /// [`OpenError`] says in one sentence why not. A damaged file is refused and never repaired by leaving data out.
     pub fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let folder = Folder::take(&options.path)?;
         folder.make_if_missing()?;
@@ -105,96 +105,35 @@ impl EmbeddedStore {
     }
 
     fn on(disk: Box<dyn Disk>, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let (database, loaded) = disk.open()?;
-        let book = Book::new();
-        for key in loaded.keys {
-            book.set_key(key.agent, Some(CurrentKey { digest: key.digest, origin: key.origin }));
-        }
-        let meters = Meters::new(METERS_MAX);
-        let shared = Arc::new(Shared::new(book, meters, database, loaded.forgotten_before, clock));
+        let opened = disk.open()?;
+        let shared = Arc::new(Shared::new(clock, METERS_MAX));
         let (queue, steps) = mpsc::channel();
-        let Options { path, nonce_retention_secs, max_ahead_secs } = options;
-        let newest_use_secs = loaded.newest_use_secs;
-        let writer = Writer::new(
-            Arc::clone(&shared),
-            steps,
-            disk,
-            nonce_retention_secs,
-            max_ahead_secs,
-            newest_use_secs,
-        );
+        let writer = Writer::new(Arc::clone(&shared), steps, disk, opened, &options);
         let writer = Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || writer.run())
-            .map_err(|cause| OpenError::NoThread { folder: path, cause })?;
+            .map_err(|cause| OpenError::Unusable { path: options.path, cause })?;
         let places = Arc::new(Semaphore::new(WAITING_STEPS_MAX));
         Ok(Self { shared, places, queue: Some(queue), writer: Some(writer) })
     }
 
-    async fn spend(
+    /// Has the writer make a step. A caller that goes away before the writer takes the step leaves nothing behind.
+    async fn ask<T>(
         &self,
-        agent: AgentId,
-        scope: &Scope,
-        quota: Quota,
-        claim: NonceClaim,
-    ) -> Result<Admission, Cause> {
-        // The place in the queue comes first, so that no place in the window is held while waiting for it.
-        let queue_place = Arc::clone(&self.places).acquire_owned().await.map_err(closed)?;
-        match self.shared.may_have_used(agent, &claim) {
-            Ok(false) => {}
-            Ok(true) => return Ok(self.nonce_refused(&claim)),
-            Err(error) => {
-                // The writer finds out whether the file has to be read anew.
-                let _ = self.send(Queued { step: probe().0, _place: queue_place });
-                return Err(Arc::new(error));
-            }
-        }
-        let now_micros = self.shared.clock.monotonic_micros();
-        let (place, remaining) = match self.shared.book.reserve(agent, scope, quota, claim.nonce, now_micros)
-        {
-            Reserved::Place(place, remaining) => (place, remaining),
-            Reserved::Limited(retry_after) => {
-                // The place may have gone to a twin of this request since its nonce was looked up.
-                let used = self.shared.may_have_used(agent, &claim);
-                let used = used.map_err(|error| Arc::new(error) as Cause)?;
-                return Ok(if used {
-                    self.nonce_refused(&claim)
-                } else {
-                    Admission::Limited { retry_after }
-                });
-            }
-            Reserved::InFlight => return Ok(Admission::NonceUsed),
-        };
-        // From here on the writer's side owns the reservation: this future may be dropped at any moment.
-        let (answer, answered) = oneshot::channel();
-        self.send(Queued { step: Step::Spend { place, claim, answer }, _place: queue_place })?;
-        let unused = answered.await.map_err(closed)??;
-        Ok(if unused { Admission::Admitted { remaining } } else { self.nonce_refused(&claim) })
-    }
-
-    fn nonce_refused(&self, claim: &NonceClaim) -> Admission {
-        match self.shared.forgotten(claim) {
-            Some((accepted_from, retry_after)) => Admission::NonceForgotten { accepted_from, retry_after },
-            None => Admission::NonceUsed,
-        }
-    }
-
-    async fn ask<T>(&self, step: Step, answered: oneshot::Receiver<Result<T, Cause>>) -> Result<T, Cause> {
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(closed)?;
-        self.send(Queued { step, _place: place })?;
-        answered.await.map_err(closed)?
+        verb: &'static str,
+        step: impl FnOnce(Answer<T>) -> Step,
+    ) -> Result<T, StoreFault> {
+        let fault = || self.shared.fault(verb);
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| fault())?;
+        let (answer, answered) = Answer::new();
+        let queue = self.queue.as_ref().ok_or_else(fault)?;
+        queue.send(Queued { step: step(answer), _place: place }).map_err(|_| fault())?;
+        answered.await.map_err(|_| fault())
     }
 
     #[cfg(test)]
     fn places_taken(&self) -> usize {
         WAITING_STEPS_MAX - self.places.available_permits()
-    }
-
-    fn send(&self, queued: Queued) -> Result<(), Cause> {
-        match &self.queue {
-            Some(queue) => queue.send(queued).map_err(closed),
-            None => Err(Arc::new(Closed)),
-        }
     }
 }
 
@@ -220,7 +159,10 @@ impl Store for EmbeddedStore {
             }))),
             Proof::Nonce(claim) => Either::Right(Box::pin(async move {
                 self.shared.check(verb)?;
-                self.spend(agent, scope, quota, *claim).await.map_err(|cause| StoreFault { verb, cause })
+                let (scope, claim) = (scope.clone(), *claim);
+                let step =
+                    |answer| Step::Admit { agent, scope, quota, claim, placed_at_micros: None, answer };
+                self.ask(verb, step).await
             })),
         }
     }
@@ -233,15 +175,7 @@ impl Store for EmbeddedStore {
     ) -> Result<KeyChanged, StoreFault> {
         let verb = "change a key";
         self.shared.check(verb)?;
-        let (answer, answered) = oneshot::channel();
-        let step = Step::Change { agent, claim, change, answer };
-        let changed = self.ask(step, answered).await.map_err(|cause| StoreFault { verb, cause })?;
-        Ok(match (changed, self.shared.forgotten(&claim)) {
-            (KeyChanged::NonceUsed, Some((accepted_from, retry_after))) => {
-                KeyChanged::NonceForgotten { accepted_from, retry_after }
-            }
-            (changed, _) => changed,
-        })
+        self.ask(verb, |answer| Step::ChangeKey { agent, claim, change, answer }).await
     }
 
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
@@ -280,9 +214,8 @@ impl Store for EmbeddedStore {
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {
-        // A fault is no reason not to ask: the writer may recover now.
-        let (step, answered) = probe();
-        self.ask(step, answered).await.map_err(|cause| StoreFault { verb: "write", cause })
+        // Also while the store is faulted: the writer may recover now.
+        self.ask("write", |answer| Step::Probe { answer }).await
     }
 }
 
@@ -295,15 +228,6 @@ impl Drop for EmbeddedStore {
             let _ = writer.join();
         }
     }
-}
-
-fn probe() -> (Step, oneshot::Receiver<Result<(), Cause>>) {
-    let (answer, answered): (Answer<()>, _) = oneshot::channel();
-    (Step::Probe { answer }, answered)
-}
-
-fn closed<E>(_: E) -> Cause {
-    Arc::new(Closed)
 }
 
 #[cfg(test)]

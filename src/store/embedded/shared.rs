@@ -1,11 +1,10 @@
-//! What the writer and everybody who asks the store share.
+//! State that the writer and all callers share.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
-use redb::Database;
+use parking_lot::Mutex;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
@@ -16,59 +15,43 @@ use crate::ports::clock::Clock;
 use crate::ports::store::StoreFault;
 use crate::sharded::meters::Meters;
 use crate::store::embedded::book::Book;
-use crate::store::embedded::tables;
 
-/// Why the store fails.
-pub(super) type Cause = Arc<dyn Error + Send + Sync>;
-
-/// The writer has ended, or never got to the step.
+/// The writer thread has ended.
 #[derive(Debug, thiserror::Error)]
 #[error("the store has been closed")]
-pub(super) struct Closed;
+struct Closed;
 
-/// The store's state.
+/// The store's memory and its health.
 pub(super) struct Shared {
-    pub(super) book: Arc<Book>,
+    pub(super) book: Book,
     pub(super) meters: Meters<(ClientNet, AgentId)>,
-    /// Taken out while the file is being read anew. Key checks never come here; a nonce is looked up under the read
-    /// half, and only the writer takes the other.
-    pub(super) database: RwLock<Option<Database>>,
-    /// Signatures made before this may carry nonces that were forgotten. Unix seconds; never falls.
-    pub(super) forgotten_before: AtomicU64,
     pub(super) clock: Arc<dyn Clock>,
-    /// Read by every verb; the cause beside it is for those who find it set.
+    /// Nonces of signatures made before this may have been forgotten. Unix seconds; never falls.
+    pub(super) forgotten_before: AtomicU64,
+    /// A key change has failed: the keys in memory may differ from those in the file.
     faulted: AtomicBool,
-    cause: Mutex<Option<Cause>>,
+    last_error: Mutex<Arc<dyn Error + Send + Sync>>,
 }
 
 impl Shared {
-    pub(super) fn new(
-        book: Book,
-        meters: Meters<(ClientNet, AgentId)>,
-        database: Database,
-        forgotten_before: u64,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub(super) fn new(clock: Arc<dyn Clock>, meters_max: usize) -> Self {
         Self {
-            book: Arc::new(book),
-            meters,
-            database: RwLock::new(Some(database)),
-            forgotten_before: AtomicU64::new(forgotten_before),
+            book: Book::new(),
+            meters: Meters::new(meters_max),
             clock,
+            forgotten_before: AtomicU64::new(0),
             faulted: AtomicBool::new(false),
-            cause: Mutex::new(None),
+            last_error: Mutex::new(Arc::new(Closed)),
         }
     }
 
-    /// Succeeds while memory is known to equal the file.
+    /// Succeeds while the keys in memory are known to equal those in the file.
     pub(super) fn check(&self, verb: &'static str) -> Result<(), StoreFault> {
-        if !self.faulted.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        Err(StoreFault { verb, cause: self.cause().unwrap_or_else(|| Arc::new(Closed)) })
+        if self.faulted.load(Ordering::Acquire) { Err(self.fault(verb)) } else { Ok(()) }
     }
 
-    /// From when on signatures are accepted, and when that is, where this one is too old for its nonce to be known.
+    /// From when on signatures are accepted and how long until then, if this one is so old that its nonce may have been
+    /// forgotten.
     pub(super) fn forgotten(&self, claim: &NonceClaim) -> Option<(UnixSeconds, RetryAfter)> {
         let accepted_from = self.forgotten_before.load(Ordering::Acquire);
         if claim.signed_at.0 >= accepted_from {
@@ -78,33 +61,21 @@ impl Shared {
         Some((UnixSeconds(accepted_from), RetryAfter::from_micros(wait_secs.saturating_mul(1_000_000))))
     }
 
-    /// Whether the nonce was used before, or may have been.
-    pub(super) fn may_have_used(&self, agent: AgentId, claim: &NonceClaim) -> Result<bool, redb::Error> {
-        if self.forgotten(claim).is_some() {
-            return Ok(true);
-        }
-        match self.database.read().as_ref() {
-            Some(database) => tables::has_used(database, agent, claim),
-            None => Err(redb::Error::DatabaseClosed),
-        }
+    /// The answer to a step that failed: the writer's last error.
+    pub(super) fn fault(&self, verb: &'static str) -> StoreFault {
+        StoreFault { verb, cause: Arc::clone(&self.last_error.lock()) }
     }
 
-    /// The fault there is, if any.
-    pub(super) fn cause(&self) -> Option<Cause> {
-        self.cause.lock().clone()
+    pub(super) fn failed(&self, error: impl Error + Send + Sync + 'static) {
+        *self.last_error.lock() = Arc::new(error);
     }
 
-    pub(super) fn fault(&self, cause: &Cause) {
-        *self.cause.lock() = Some(Arc::clone(cause));
-        self.faulted.store(true, Ordering::Release);
+    pub(super) fn set_faulted(&self, faulted: bool) {
+        self.faulted.store(faulted, Ordering::Release);
     }
 
-    pub(super) fn recovered(&self) {
-        *self.cause.lock() = None;
-        self.faulted.store(false, Ordering::Release);
-    }
-
-    pub(super) fn stopped(&self) {
-        self.fault(&(Arc::new(Closed) as Cause));
+    pub(super) fn close(&self) {
+        self.failed(Closed);
+        self.set_faulted(true);
     }
 }

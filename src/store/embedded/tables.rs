@@ -1,8 +1,10 @@
-//! The tables of the embedded store's file and the steps that are made on them inside one transaction.
+//! The tables of the embedded store's file.
+
+use std::collections::HashMap;
 
 use redb::{
-    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition,
-    WriteTransaction,
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table,
+    TableDefinition, WriteTransaction,
 };
 
 use crate::domain::agent_id::AgentId;
@@ -10,6 +12,7 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::nonce::NonceClaim;
 use crate::ports::store::NewKey;
+use crate::store::embedded::book::CurrentKey;
 
 /// The layout that this version writes and reads.
 pub(super) const LAYOUT: u64 = 1;
@@ -27,39 +30,14 @@ const NONCES: TableDefinition<'_, [u8; 64], u64> = TableDefinition::new("nonces"
 /// The same rows by time, for forgetting the oldest.
 const NONCES_BY_TIME: TableDefinition<'_, (u64, [u8; 64]), ()> = TableDefinition::new("nonces_by_time");
 
-/// What is kept in memory of the file.
+/// Content of the file that the store keeps in memory.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    pub(super) keys: Vec<LoadedKey>,
-    /// No nonce is remembered for certain of signatures made before this moment, in Unix seconds.
+    pub(super) keys: HashMap<AgentId, CurrentKey>,
+    /// Nonces of signatures made before this may have been forgotten. Unix seconds.
     pub(super) forgotten_before: u64,
     /// The latest time of a remembered nonce, in Unix seconds.
     pub(super) newest_use_secs: Option<u64>,
-}
-
-/// One agent's current key.
-#[derive(Debug)]
-pub(super) struct LoadedKey {
-    pub(super) agent: AgentId,
-    pub(super) digest: KeyDigest,
-    pub(super) origin: Option<WebOrigin>,
-}
-
-/// Why a file that redb accepts is not taken.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum LoadError {
-    #[error("the layout is {0}")]
-    UnknownLayout(u64),
-    #[error("{0}")]
-    Damaged(&'static str),
-    #[error(transparent)]
-    Redb(redb::Error),
-}
-
-impl<E: Into<redb::Error>> From<E> for LoadError {
-    fn from(error: E) -> Self {
-        Self::Redb(error.into())
-    }
 }
 
 /// Makes the tables in a new database.
@@ -69,50 +47,40 @@ pub(super) fn lay_out(database: &Database) -> Result<(), redb::Error> {
     meta.insert(META_LAYOUT, LAYOUT)?;
     meta.insert(META_FORGOTTEN_BEFORE, 0)?;
     drop(meta);
-    drop(Ledger::open(&transaction)?);
+    drop(Tables::open(&transaction)?);
     Ok(transaction.commit()?)
 }
 
-/// Reads what is kept in memory.
-pub(super) fn load(database: &Database) -> Result<Loaded, LoadError> {
+/// The layout that the file names.
+pub(super) fn layout(database: &Database) -> Result<u64, redb::Error> {
+    meta(&database.begin_read()?, META_LAYOUT)
+}
+
+/// Reads what the store keeps in memory.
+pub(super) fn load(database: &Database) -> Result<Loaded, redb::Error> {
     let transaction = database.begin_read()?;
-    let meta = transaction.open_table(META)?;
-    match meta.get(META_LAYOUT)?.map(|layout| layout.value()) {
-        Some(LAYOUT) => {}
-        Some(other) => return Err(LoadError::UnknownLayout(other)),
-        None => return Err(LoadError::Damaged("it names no layout")),
-    }
-    let Some(forgotten_before) = meta.get(META_FORGOTTEN_BEFORE)?.map(|secs| secs.value()) else {
-        return Err(LoadError::Damaged("it does not say what it has forgotten"));
-    };
-    if transaction.open_table(NONCES)?.len()? != transaction.open_table(NONCES_BY_TIME)?.len()? {
-        return Err(LoadError::Damaged("its two lists of nonces differ"));
-    }
-    let by_time = transaction.open_table(NONCES_BY_TIME)?;
-    let newest_use_secs = by_time.last()?.map(|(row, _)| row.value().0);
+    let forgotten_before = meta(&transaction, META_FORGOTTEN_BEFORE)?;
+    let newest_use_secs = transaction.open_table(NONCES_BY_TIME)?.last()?.map(|(row, _)| row.value().0);
     let table = transaction.open_table(KEYS)?;
-    let mut keys = Vec::with_capacity(usize::try_from(table.len()?).unwrap_or_default());
+    let mut keys = HashMap::with_capacity(usize::try_from(table.len()?).unwrap_or_default());
     for row in table.iter()? {
         let (agent, key) = row?;
         let (digest, endpoint) = key.value();
         let origin = endpoint.map(WebOrigin::parse).transpose();
-        keys.push(LoadedKey {
-            agent: AgentId::from_bytes(agent.value()),
-            digest: KeyDigest::from_bytes(digest),
-            origin: origin.map_err(|_| LoadError::Damaged("it holds an endpoint that is none"))?,
-        });
+        let origin = origin.map_err(|_| redb::Error::Corrupted("an endpoint is no URL".to_owned()))?;
+        let key = CurrentKey { digest: KeyDigest::from_bytes(digest), origin };
+        keys.insert(AgentId::from_bytes(agent.value()), key);
     }
     Ok(Loaded { keys, forgotten_before, newest_use_secs })
 }
 
-/// Whether the agent has used the nonce, as far as is remembered.
-pub(super) fn has_used(database: &Database, agent: AgentId, claim: &NonceClaim) -> Result<bool, redb::Error> {
-    let transaction = database.begin_read()?;
-    Ok(transaction.open_table(NONCES)?.get(nonce_key(agent, claim))?.is_some())
+fn meta(transaction: &ReadTransaction, name: &str) -> Result<u64, redb::Error> {
+    let value = transaction.open_table(META)?.get(name)?.map(|value| value.value());
+    value.ok_or_else(|| redb::Error::Corrupted(format!("{name} is missing")))
 }
 
-/// Begins a write transaction. Its commit is a two-phase one: redb never goes back behind such a commit, so that a
-/// damaged last commit can't pass for one that a crash tore.
+/// Begins a write transaction with a two-phase commit. redb never falls back behind such a commit, so a damaged last
+/// commit is refused and not taken for one that a crash interrupted.
 pub(super) fn begin(database: &Database) -> Result<WriteTransaction, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_two_phase_commit(true);
@@ -120,14 +88,14 @@ pub(super) fn begin(database: &Database) -> Result<WriteTransaction, redb::Error
 }
 
 /// The tables while they are being written.
-pub(super) struct Ledger<'a> {
+pub(super) struct Tables<'a> {
     meta: Table<'a, &'static str, u64>,
     keys: Table<'a, [u8; 32], ([u8; 32], Option<&'static str>)>,
     nonces: Table<'a, [u8; 64], u64>,
     nonces_by_time: Table<'a, (u64, [u8; 64]), ()>,
 }
 
-impl<'a> Ledger<'a> {
+impl<'a> Tables<'a> {
     pub(super) fn open(transaction: &'a WriteTransaction) -> Result<Self, redb::Error> {
         Ok(Self {
             meta: transaction.open_table(META)?,
@@ -135,6 +103,11 @@ impl<'a> Ledger<'a> {
             nonces: transaction.open_table(NONCES)?,
             nonces_by_time: transaction.open_table(NONCES_BY_TIME)?,
         })
+    }
+
+    /// How many keys and how many nonces there are.
+    pub(super) fn lens(&self) -> Result<(u64, u64), redb::Error> {
+        Ok((self.keys.len()?, self.nonces.len()?))
     }
 
     pub(super) fn has_key(&self, agent: AgentId) -> Result<bool, redb::Error> {
@@ -155,11 +128,11 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    pub(super) fn has_used(&self, agent: AgentId, claim: &NonceClaim) -> Result<bool, redb::Error> {
+    pub(super) fn has_nonce(&self, agent: AgentId, claim: &NonceClaim) -> Result<bool, redb::Error> {
         Ok(self.nonces.get(nonce_key(agent, claim))?.is_some())
     }
 
-    pub(super) fn use_up(
+    pub(super) fn insert_nonce(
         &mut self,
         agent: AgentId,
         claim: &NonceClaim,
@@ -171,7 +144,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Forgets at most so many nonces that were used before `cutoff_secs`, oldest first; says how many.
+    /// Forgets at most `rows_max` nonces that were used before `cutoff_secs`, oldest first. Returns how many.
     pub(super) fn forget(&mut self, cutoff_secs: u64, rows_max: usize) -> Result<usize, redb::Error> {
         for forgotten in 0..rows_max {
             let Some((used_at, key)) = self.nonces_by_time.first()?.map(|(row, _)| row.value()) else {

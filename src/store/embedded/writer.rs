@@ -1,54 +1,49 @@
-//! The one thread that writes: it takes every step that waits, makes all of them in one durable commit, brings memory
-//! up to date in the order of the commit, and only then answers.
+//! The writer: the one thread that reads and writes the file. It takes all steps that wait, writes them in one durable
+//! commit, brings memory up to date, and then answers.
 //!
-//! A step whose caller has gone before it is taken is not made. After a failed commit nothing is answered but faults
-//! until the file has been opened and read anew, because nobody knows what of the commit is on the disk.
+//! A step whose caller has gone before it is taken is not made. After a failed commit nobody knows which part of it is on
+//! the disk, so the file is opened and verified again before the next one. If the commit held only nonces and probes, the
+//! keys in memory still equal those in the file, and key checks go on meanwhile. If it held a key change, every verb
+//! fails until the file has been opened.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use redb::Database;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::domain::agent_id::AgentId;
-use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::WINDOW_MICROS_MAX;
-use crate::ports::store::{KeyChange, KeyChanged, NewKey};
-use crate::store::embedded::book::{CurrentKey, Reservation, SHARDS};
+use crate::store::embedded::Options;
+use crate::store::embedded::batch::{Batch, Step};
+use crate::store::embedded::book::SHARDS;
 use crate::store::embedded::file::Disk;
-use crate::store::embedded::page::{Outcome, Page};
-use crate::store::embedded::shared::{Cause, Shared};
+use crate::store::embedded::shared::Shared;
 use crate::store::embedded::steady::SteadyWall;
-use crate::store::embedded::tables::{self, Ledger, Loaded};
+use crate::store::embedded::tables::{self, Loaded, Tables};
 
 /// How many steps one commit may hold.
 const BATCH_STEPS_MAX: usize = 1_024;
 
-/// How long the writer waits for a step before it looks after the house, and how often it reopens a failed file.
+/// How long the writer waits for a step before it forgets and sweeps. A file that failed is opened again once per tick.
 const TICK_MICROS: u64 = 1_000_000;
 
-/// How many forgotten nonces an idle writer takes out in one commit.
+/// How many nonces an idle writer forgets in one commit.
 const IDLE_PURGE_ROWS: usize = 1_024;
 
-/// How many a commit takes out beside its own rows: at least this many, and twice what it puts in.
+/// How many nonces a busy writer forgets in one commit: so many, and twice as many as the commit adds.
 const BUSY_PURGE_ROWS: usize = 64;
 
 /// How many shards of agents are swept in one tick: all of them in half a minute.
 const SWEPT_SHARDS: usize = 8;
 
-/// How the writer answers.
-pub(super) type Answer<T> = oneshot::Sender<Result<T, Cause>>;
+/// The file is made smaller when so many nonces were remembered at once and three quarters of them are forgotten.
+const COMPACTION_NONCES_MIN: u64 = 10_000;
 
-/// What the writer is asked to do.
-pub(super) enum Step {
-    /// Uses up the nonce of an admission whose place is held. Says whether the nonce was unused.
-    Spend { place: Reservation, claim: NonceClaim, answer: Answer<bool> },
-    /// Uses up the nonce and changes the key.
-    Change { agent: AgentId, claim: NonceClaim, change: KeyChange, answer: Answer<KeyChanged> },
-    /// Finds out whether the file can be written.
-    Probe { answer: Answer<()> },
-}
+/// Files with more rows are made smaller only at the start: it takes up to 0.3 s for so many, and nonces wait meanwhile.
+const COMPACTION_ROWS_MAX: u64 = 100_000;
 
 /// A step and its place in the queue.
 pub(super) struct Queued {
@@ -61,225 +56,186 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     queue: Receiver<Queued>,
     disk: Box<dyn Disk>,
+    /// `None` after a failed commit.
+    database: Option<Database>,
+    /// Agents whose key change was in the failed commit.
+    doubtful: Vec<AgentId>,
     nonce_retention_secs: u64,
     max_ahead_secs: u64,
     steady_wall: SteadyWall,
     /// The last purge left rows that could go.
     more_to_purge: bool,
-    /// A write that changed nothing for anybody has failed: memory still equals the file, but the file must be opened
-    /// anew before the next write.
-    stale: bool,
+    /// The most nonces that were in the file at once since it was last made smaller.
+    nonces_peak: u64,
+    /// A large part of the file is free.
+    shrinkable: bool,
     next_tick_micros: u64,
     next_reopening_micros: u64,
     next_shard: usize,
 }
 
 impl Writer {
+    /// Takes the loaded keys into memory and gives free space of the file back.
     pub(super) fn new(
         shared: Arc<Shared>,
         queue: Receiver<Queued>,
         disk: Box<dyn Disk>,
-        nonce_retention_secs: u64,
-        max_ahead_secs: u64,
-        newest_use_secs: Option<u64>,
+        (database, loaded): (Database, Loaded),
+        options: &Options,
     ) -> Self {
+        let &Options { nonce_retention_secs, max_ahead_secs, .. } = options;
         let now_micros = shared.clock.monotonic_micros();
         // A machine may boot with a clock that is years ahead. While nonces are remembered, time goes on from the last
         // use, and the clock is believed no sooner than one that jumps while the service runs.
-        let wall_secs = shared.clock.unix_seconds().min(newest_use_secs.unwrap_or(u64::MAX));
-        Self {
+        let wall_secs = shared.clock.unix_seconds().min(loaded.newest_use_secs.unwrap_or(u64::MAX));
+        shared.forgotten_before.store(loaded.forgotten_before, Ordering::Release);
+        for (agent, key) in loaded.keys {
+            shared.book.set_key(agent, Some(key));
+        }
+        let mut writer = Self {
             steady_wall: SteadyWall::new(nonce_retention_secs, wall_secs, now_micros),
             shared,
             queue,
             disk,
+            database: Some(database),
+            doubtful: Vec::new(),
             nonce_retention_secs,
             max_ahead_secs,
             more_to_purge: false,
-            stale: false,
+            nonces_peak: 0,
+            shrinkable: false,
             next_tick_micros: 0,
             next_reopening_micros: 0,
             next_shard: 0,
-        }
+        };
+        writer.compact();
+        writer
     }
 
-    /// Works until nobody can ask any more and everything that was asked is done.
+    /// Works until the store is dropped and all steps in the queue are done.
     pub(super) fn run(mut self) {
-        let _end = StopWhenDropped(Arc::clone(&self.shared));
+        let _close = CloseWhenDropped(Arc::clone(&self.shared));
         while let Some(steps) = self.next_steps() {
             self.work(steps);
         }
     }
 
-    /// Everything that waits; nothing when the time for housekeeping has come.
+    /// All steps that wait; none after a tick without one.
     fn next_steps(&self) -> Option<Vec<Queued>> {
-        let first = if self.more_to_purge {
-            match self.queue.try_recv() {
-                Ok(step) => Some(step),
-                Err(TryRecvError::Empty) => None,
-                Err(TryRecvError::Disconnected) => return None,
+        let patience_micros = if self.more_to_purge { 0 } else { TICK_MICROS };
+        match self.queue.recv_timeout(Duration::from_micros(patience_micros)) {
+            Ok(first) => {
+                Some([first].into_iter().chain(self.queue.try_iter().take(BATCH_STEPS_MAX - 1)).collect())
             }
-        } else {
-            match self.queue.recv_timeout(Duration::from_micros(TICK_MICROS)) {
-                Ok(step) => Some(step),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return None,
-            }
-        };
-        let mut steps: Vec<Queued> = first.into_iter().collect();
-        if !steps.is_empty() {
-            steps.extend(self.queue.try_iter().take(BATCH_STEPS_MAX - 1));
+            Err(RecvTimeoutError::Timeout) => Some(Vec::new()),
+            Err(RecvTimeoutError::Disconnected) => None,
         }
-        Some(steps)
     }
 
     fn work(&mut self, mut steps: Vec<Queued>) {
-        if let Some(cause) = self.shared.cause()
-            && !self.reopen()
-        {
-            steps.into_iter().for_each(|queued| queued.step.fail(&cause));
-            return;
-        }
-        if self.stale {
-            self.open_again(&steps);
-        }
         self.sweep(steps.is_empty());
-        steps.retain(|queued| !queued.step.is_abandoned());
-        match self.commit(&steps) {
-            Ok(outcomes) => {
-                for (queued, outcome) in steps.into_iter().zip(outcomes) {
-                    self.settle(queued.step, outcome);
-                }
-            }
-            Err(error) => {
-                self.more_to_purge = false;
-                if steps.iter().all(|queued| matches!(queued.step, Step::Probe { .. })) {
-                    // Whatever of this commit is on the disk, nobody's key or nonce is in it. At most a line a tick.
-                    tracing::warn!(%error, "the store failed to write; key checks go on");
-                    self.stale = true;
-                } else {
-                    tracing::error!(%error, "the store failed to write; it answers nothing until its file is read anew");
-                }
-                let cause: Cause = Arc::new(error);
-                if !self.stale {
-                    self.shared.fault(&cause);
-                }
-                steps.into_iter().for_each(|queued| queued.step.fail(&cause));
-            }
-        }
-    }
-
-    /// Makes all steps in one transaction, and forgets old nonces in the same.
-    fn commit(&mut self, steps: &[Queued]) -> Result<Vec<Outcome>, redb::Error> {
-        let used_at_secs = self.shared.clock.unix_seconds();
-        let steady_secs = self.steady_wall.secs(used_at_secs, self.shared.clock.monotonic_micros());
-        let forgotten_before = self.shared.forgotten_before.load(Ordering::Acquire);
-        let guard = self.shared.database.read();
-        let Some(database) = guard.as_ref() else { return Err(redb::Error::DatabaseClosed) };
-        let transaction = tables::begin(database)?;
-        let mut page = Page {
-            ledger: Ledger::open(&transaction)?,
-            forgotten_before,
-            used_at_secs,
-            written: 0,
-            probed: false,
-        };
-        let outcomes = steps.iter().map(|queued| page.make(&queued.step)).collect::<Result<Vec<_>, _>>()?;
-
-        let rows_max = if steps.is_empty() { IDLE_PURGE_ROWS } else { BUSY_PURGE_ROWS + 2 * page.written };
-        let cutoff_secs = steady_secs.saturating_sub(self.nonce_retention_secs);
-        let purged = page.ledger.forget(cutoff_secs, rows_max)?;
-        // A forgotten nonce has a timestamp before the cut-off. Rows of older builds have one that is up to
-        // `max_ahead_secs` later.
-        let forgotten_before = forgotten_before.max(cutoff_secs.saturating_add(self.max_ahead_secs));
-        if purged > 0 {
-            page.ledger.set_forgotten_before(forgotten_before)?;
-        }
-        let changed = page.probed || page.written + purged > 0;
-        drop(page);
-        if !changed {
-            transaction.abort()?;
-        } else {
-            transaction.commit()?;
-        }
-        if purged > 0 {
-            self.shared.forgotten_before.store(forgotten_before, Ordering::Release);
-        }
-        self.more_to_purge = purged == rows_max;
-        Ok(outcomes)
-    }
-
-    /// Brings memory up to date with what is now durable, then answers. Nobody may be there to hear it.
-    fn settle(&self, step: Step, outcome: Outcome) {
-        match (step, outcome) {
-            (Step::Spend { place, answer, .. }, Outcome::Spent(unused)) => {
-                if unused {
-                    place.keep();
-                } else {
-                    drop(place);
-                }
-                let _ = answer.send(Ok(unused));
-            }
-            (Step::Change { agent, change, answer, .. }, Outcome::Changed(changed)) => {
-                if changed == KeyChanged::Done {
-                    self.shared.book.set_key(agent, key_after(change).map(current));
-                }
-                let _ = answer.send(Ok(changed));
-            }
-            (Step::Probe { answer }, Outcome::Probed) => {
-                let _ = answer.send(Ok(()));
-            }
-            // Each step makes its own kind of outcome; any other would drop the answer, which its caller takes as a fault.
-            (Step::Spend { .. } | Step::Change { .. } | Step::Probe { .. }, _) => {}
-        }
-    }
-
-    /// Opens the file anew after a failed write that changed nothing: at once for a step that needs it, otherwise at most
-    /// once in a tick. Where even that fails, the step fails, and with it the store.
-    fn open_again(&mut self, steps: &[Queued]) {
-        let now_micros = self.shared.clock.monotonic_micros();
-        let needed = steps.iter().any(|queued| !matches!(queued.step, Step::Probe { .. }));
-        if !needed && now_micros < self.next_reopening_micros {
+        if self.database.is_none() && !self.reopen() {
             return;
         }
-        self.next_reopening_micros = now_micros.saturating_add(TICK_MICROS);
-        self.stale = false;
-        drop(self.shared.database.write().take());
-        match self.disk.open() {
-            Ok((database, loaded)) => {
-                self.shared.forgotten_before.fetch_max(loaded.forgotten_before, Ordering::AcqRel);
-                *self.shared.database.write() = Some(database);
-            }
-            Err(error) => {
-                tracing::error!(%error, "the store can't open its file anew");
-                self.stale = true;
-            }
+        steps.retain(|queued| !queued.step.is_abandoned());
+        match self.commit(&mut steps) {
+            Ok(()) => steps.into_iter().for_each(|queued| queued.step.settle(&self.shared.book)),
+            Err(error) => self.fail(&steps, error),
+        }
+        if self.shrinkable && !self.more_to_purge {
+            self.compact();
         }
     }
 
-    /// Opens the file anew and makes memory equal to it; at most once in a tick.
+    /// Writes all steps in one transaction, and forgets old nonces in the same.
+    fn commit(&mut self, steps: &mut [Queued]) -> Result<(), redb::Error> {
+        let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
+        let now_secs = self.shared.clock.unix_seconds();
+        let steady_secs = self.steady_wall.secs(now_secs, self.shared.clock.monotonic_micros());
+        let transaction = tables::begin(database)?;
+        let mut batch = Batch {
+            tables: Tables::open(&transaction)?,
+            shared: &self.shared,
+            now_secs,
+            nonces: 0,
+            changed: false,
+        };
+        steps.iter_mut().try_for_each(|queued| queued.step.write(&mut batch))?;
+
+        let rows_max = if steps.is_empty() { IDLE_PURGE_ROWS } else { BUSY_PURGE_ROWS + 2 * batch.nonces };
+        let cutoff_secs = steady_secs.saturating_sub(self.nonce_retention_secs);
+        let purged = batch.tables.forget(cutoff_secs, rows_max)?;
+        let mut forgotten_before = self.shared.forgotten_before.load(Ordering::Acquire);
+        if purged > 0 {
+            // A forgotten nonce has a timestamp before the cut-off. Rows of older builds have one that is up to
+            // `max_ahead_secs` later.
+            forgotten_before = forgotten_before.max(cutoff_secs.saturating_add(self.max_ahead_secs));
+            batch.tables.set_forgotten_before(forgotten_before)?;
+            batch.changed = true;
+        }
+        let changed = batch.changed;
+        let (keys, nonces) = batch.tables.lens()?;
+        drop(batch);
+        if changed {
+            transaction.commit()?
+        } else {
+            transaction.abort()?
+        }
+        self.shared.forgotten_before.store(forgotten_before, Ordering::Release);
+        self.more_to_purge = purged == rows_max;
+        self.nonces_peak = self.nonces_peak.max(nonces);
+        self.shrinkable = self.nonces_peak >= COMPACTION_NONCES_MIN
+            && nonces < self.nonces_peak / 4
+            && keys + nonces <= COMPACTION_ROWS_MAX;
+        Ok(())
+    }
+
+    /// Moves the content to the front of the file and cuts the rest off.
+    fn compact(&mut self) {
+        self.shrinkable = false;
+        self.nonces_peak = 0;
+        if let Some(Err(error)) = self.database.as_mut().map(Database::compact) {
+            self.fail(&[], error.into());
+        }
+    }
+
+    /// After a failed commit: gives back what the steps hold, closes the file, and lets the steps fail.
+    fn fail(&mut self, steps: &[Queued], error: redb::Error) {
+        steps.iter().for_each(|queued| queued.step.withdraw(&self.shared.book));
+        self.more_to_purge = false;
+        self.database = None;
+        self.doubtful = steps.iter().filter_map(|queued| queued.step.changes_key_of()).collect();
+        if self.doubtful.is_empty() {
+            tracing::warn!(%error, "the store failed to write; key checks go on");
+        } else {
+            tracing::error!(%error, "the store failed to change a key; it answers nothing until it has read its file again");
+        }
+        self.shared.failed(error);
+        self.shared.set_faulted(!self.doubtful.is_empty());
+    }
+
+    /// Opens and verifies the file again, at most once per tick. Only the keys of doubtful agents can differ from those
+    /// in memory, so no other key is touched.
     fn reopen(&mut self) -> bool {
         let now_micros = self.shared.clock.monotonic_micros();
         if now_micros < self.next_reopening_micros {
             return false;
         }
         self.next_reopening_micros = now_micros.saturating_add(TICK_MICROS);
-        drop(self.shared.database.write().take());
         match self.disk.open() {
-            Ok((database, Loaded { keys, forgotten_before, .. })) => {
-                self.shared.book.replace_keys(
-                    keys.into_iter()
-                        .map(|key| (key.agent, CurrentKey { digest: key.digest, origin: key.origin })),
-                );
-                self.shared.forgotten_before.fetch_max(forgotten_before, Ordering::AcqRel);
-                *self.shared.database.write() = Some(database);
-                self.stale = false;
-                self.shared.recovered();
-                tracing::info!("the store has read its file anew and answers again");
+            Ok((database, mut loaded)) => {
+                for agent in self.doubtful.drain(..) {
+                    self.shared.book.set_key(agent, loaded.keys.remove(&agent));
+                }
+                self.shared.forgotten_before.fetch_max(loaded.forgotten_before, Ordering::AcqRel);
+                self.database = Some(database);
+                self.shared.set_faulted(false);
+                tracing::info!("the store has read its file again");
                 true
             }
             Err(error) => {
-                tracing::error!(%error, "the store can't read its file anew");
-                self.shared.fault(&(Arc::new(error) as Cause));
+                tracing::error!(%error, "the store can't read its file again");
+                self.shared.failed(error);
                 false
             }
         }
@@ -303,51 +259,11 @@ impl Writer {
     }
 }
 
-impl Step {
-    /// True when nobody waits for the answer any more. A probe is worth making even so.
-    fn is_abandoned(&self) -> bool {
-        match self {
-            Self::Spend { answer, .. } => answer.is_closed(),
-            Self::Change { answer, .. } => answer.is_closed(),
-            Self::Probe { .. } => false,
-        }
-    }
+/// Closes the store when the writer ends, also by a panic: afterwards every verb fails.
+struct CloseWhenDropped(Arc<Shared>);
 
-    /// Answers with the fault; what was held is given back first.
-    fn fail(self, cause: &Cause) {
-        let cause = Arc::clone(cause);
-        match self {
-            Self::Spend { place, answer, .. } => {
-                drop(place);
-                let _ = answer.send(Err(cause));
-            }
-            Self::Change { answer, .. } => {
-                let _ = answer.send(Err(cause));
-            }
-            Self::Probe { answer } => {
-                let _ = answer.send(Err(cause));
-            }
-        }
-    }
-}
-
-fn key_after(change: KeyChange) -> Option<NewKey> {
-    match change {
-        KeyChange::Issue(key) | KeyChange::Rotate(key) => Some(key),
-        KeyChange::Revoke => None,
-    }
-}
-
-fn current(key: NewKey) -> CurrentKey {
-    CurrentKey { digest: key.digest, origin: key.declared_endpoint.map(|endpoint| endpoint.origin().clone()) }
-}
-
-/// However the writer ends, even by a panic, nothing is let through after it, and the file is closed.
-struct StopWhenDropped(Arc<Shared>);
-
-impl Drop for StopWhenDropped {
+impl Drop for CloseWhenDropped {
     fn drop(&mut self) {
-        self.0.stopped();
-        drop(self.0.database.write().take());
+        self.0.close();
     }
 }

@@ -35,7 +35,7 @@ async fn a_second_open_is_refused_until_the_first_is_gone() {
 }
 
 #[test]
-fn an_unfinished_new_file_is_begun_again() {
+fn an_unfinished_new_file_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("tiergate.redb.new"), "redb, half").unwrap();
     drop(open(folder.path(), &clock()).unwrap());
@@ -48,7 +48,7 @@ fn a_folder_that_cannot_be_made_is_named() {
     let file = parent.path().join("file");
     fs::write(&file, "").unwrap();
     let error = open(&file.join("store"), &clock()).err().unwrap();
-    assert!(matches!(error, OpenError::Folder { .. }), "{error}");
+    assert!(matches!(error, OpenError::Unusable { .. }), "{error}");
     assert!(error.to_string().contains(file.to_str().unwrap()), "{error}");
 }
 

@@ -4,19 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redb::Database;
+use tokio::task::JoinSet;
 
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::RetryAfter;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
-use crate::store::contract::{MANY, agent, claim, key};
-use crate::store::embedded::tables::{self, Ledger};
+use crate::store::contract::{MANY, agent, claim, key, until};
+use crate::store::embedded::file::Disk;
+use crate::store::embedded::tables::{self, Tables};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{DAY_SECS, START_SECS, clock, on, options, used_nonces};
 use crate::store::embedded::{EmbeddedStore, Options};
 
-fn remembered(store: &EmbeddedStore) -> u64 {
-    used_nonces(store.shared.database.read().as_ref().unwrap()).len() as u64
+fn remembered(platter: &Platter) -> u64 {
+    used_nonces(&Platter::with(platter.bytes()).open().unwrap().0).len() as u64
 }
 
 async fn admit(store: &EmbeddedStore, nonce: u64, signed_at_secs: u64) -> Admission {
@@ -28,7 +30,7 @@ async fn rotate(store: &EmbeddedStore, signed_at_secs: u64) -> KeyChanged {
     store.change_key(agent(1), claim(1, signed_at_secs), KeyChange::Rotate(key(1))).await.unwrap()
 }
 
-/// Whether the nonce is refused, known or forgotten.
+/// True when the nonce is refused, as used or as forgotten.
 fn refused(admission: Admission) -> bool {
     matches!(admission, Admission::NonceUsed | Admission::NonceForgotten { .. })
 }
@@ -77,10 +79,10 @@ async fn a_forgotten_nonce_stays_refused_when_the_clock_is_stepped_back() {
     }
     clock.advance_secs(DAY_SECS + 60);
     store.probe().await.unwrap();
-    assert_eq!(remembered(&store), 50, "remembered for the whole time from the timestamp on");
+    assert_eq!(remembered(&platter), 50, "remembered for the whole time from the timestamp on");
     clock.advance_secs(1);
     store.probe().await.unwrap();
-    assert_eq!(remembered(&store), 0);
+    assert_eq!(remembered(&platter), 0);
 
     clock.step_wall_secs(-(DAY_SECS as i64) - 61);
     for _ in 0..2 {
@@ -103,10 +105,10 @@ async fn a_step_of_the_clock_between_check_and_use_forgets_nothing_too_early() {
     admit(&store, 1, START_SECS + 60).await;
     clock.advance_secs(DAY_SECS + 3_600 + 60);
     store.probe().await.unwrap();
-    assert_eq!(remembered(&store), 1);
+    assert_eq!(remembered(&platter), 1);
     clock.advance_secs(1);
     store.probe().await.unwrap();
-    assert_eq!(remembered(&store), 0);
+    assert_eq!(remembered(&platter), 0);
     assert!(refused(admit(&store, 1, START_SECS + 60).await));
 }
 
@@ -122,7 +124,7 @@ async fn a_clock_that_runs_years_ahead_for_a_while_forgets_nothing() {
         store.probe().await.unwrap();
     }
     clock.step_wall_secs(-10 * 365 * DAY_SECS as i64);
-    assert_eq!(remembered(&store), 1);
+    assert_eq!(remembered(&platter), 1);
     assert!(matches!(admit(&store, 2, START_SECS + 6_000).await, Admission::Admitted { .. }));
 }
 
@@ -138,7 +140,7 @@ async fn forgetting_keeps_pace_with_a_store_that_is_never_idle() {
     for nonce in 1_000..1_005 {
         admit(&store, nonce, START_SECS + 2 * DAY_SECS).await;
     }
-    assert_eq!(remembered(&store), 5);
+    assert_eq!(remembered(&platter), 5);
 }
 
 /// Older builds wrote the time of use, which may lie before the signature's timestamp.
@@ -147,15 +149,15 @@ async fn a_nonce_that_an_older_build_used_ahead_of_its_timestamp_stays_refused_o
     let (platter, clock) = (Platter::with_store(), clock());
     let database = Database::builder().create_with_backend(platter.clone()).unwrap();
     let transaction = tables::begin(&database).unwrap();
-    let mut ledger = Ledger::open(&transaction).unwrap();
-    ledger.use_up(agent(1), &claim(1, START_SECS + 60), START_SECS).unwrap();
-    drop(ledger);
+    let mut tables = Tables::open(&transaction).unwrap();
+    tables.insert_nonce(agent(1), &claim(1, START_SECS + 60), START_SECS).unwrap();
+    drop(tables);
     transaction.commit().unwrap();
     drop(database);
     let store = on(&platter, &clock);
     clock.advance_secs(DAY_SECS + 1);
     store.probe().await.unwrap();
-    assert_eq!(remembered(&store), 0);
+    assert_eq!(remembered(&platter), 0);
     assert!(refused(admit(&store, 1, START_SECS + 60).await));
     assert!(matches!(admit(&store, 1, START_SECS + 61).await, Admission::Admitted { .. }));
 }
@@ -202,7 +204,7 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
         assert!(matches!(admit(&before, 1, START_SECS).await, Admission::Admitted { .. }));
         clock.advance_secs(pause_secs);
         before.probe().await.unwrap();
-        assert_eq!(remembered(&before), u64::from(pause_secs <= 7), "{pause_secs}");
+        assert_eq!(remembered(&platter), u64::from(pause_secs <= 7), "{pause_secs}");
         drop(before);
 
         let after = LONG.open(&platter, &clock);
@@ -240,7 +242,7 @@ async fn a_signature_that_was_used_under_some_settings_is_never_good_again_under
                     }
                     clock.advance_secs(5);
                 }
-                assert_eq!(remembered(&store), 0, "it has been forgotten: {before:?}, {after:?}");
+                assert_eq!(remembered(&platter), 0, "it has been forgotten: {before:?}, {after:?}");
             }
         }
     }
@@ -261,8 +263,30 @@ async fn a_start_with_a_clock_that_is_years_ahead_forgets_nothing_and_locks_nobo
         clock.advance_secs(600);
         store.probe().await.unwrap();
     }
-    assert_eq!(remembered(&store), 1);
+    assert_eq!(remembered(&platter), 1);
     clock.step_wall_secs(-10 * 365 * DAY_SECS as i64);
     assert!(refused(admit(&store, 1, START_SECS).await));
     assert!(matches!(admit(&store, 2, START_SECS + 6_000).await, Admission::Admitted { .. }));
+}
+
+#[tokio::test]
+async fn the_room_of_forgotten_nonces_is_given_back_while_the_store_runs() {
+    const NONCES: u64 = 50_000;
+    let (platter, clock) = (Platter::with_store(), clock());
+    let store = Arc::new(on(&platter, &clock));
+    let key = key(1);
+    store.change_key(agent(1), claim(NONCES, START_SECS), KeyChange::Issue(key)).await.unwrap();
+    let mut admissions = JoinSet::new();
+    for nonce in 0..NONCES {
+        let store = Arc::clone(&store);
+        admissions.spawn(async move { admit(&store, nonce, START_SECS).await });
+    }
+    let admitted = |admission: &Admission| matches!(admission, Admission::Admitted { .. });
+    assert!(admissions.join_all().await.iter().all(admitted));
+    assert!(platter.bytes().len() > 5_000_000, "{}", platter.bytes().len());
+    clock.advance_secs(DAY_SECS + 1);
+    store.probe().await.unwrap();
+    until("the file is small", async || (platter.bytes().len() < 100_000).then_some(())).await;
+    assert!(matches!(admit(&store, 1, START_SECS + DAY_SECS).await, Admission::Admitted { .. }));
+    assert_eq!(remembered(&platter), 1);
 }

@@ -102,6 +102,11 @@ impl Platter {
         self.0.state.lock().failing_in = Some(operations);
     }
 
+    /// True once no further operation succeeds.
+    pub(super) fn is_dead(&self) -> bool {
+        self.0.state.lock().failing_in == Some(0)
+    }
+
     /// Lets writes in front of this place succeed, and no others.
     pub(super) fn full_from(&self, place: usize) {
         self.0.state.lock().full_from = Some(place);

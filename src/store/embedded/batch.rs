@@ -1,0 +1,180 @@
+//! One transaction of the writer and the steps that it holds: each is written as a whole or refused, and is answered
+//! only after the commit.
+
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::nonce::NonceClaim;
+use crate::domain::quota::Quota;
+use crate::ports::store::{Admission, KeyChange, KeyChanged, Scope};
+use crate::store::embedded::book::{Book, CurrentKey};
+use crate::store::embedded::shared::Shared;
+use crate::store::embedded::tables::Tables;
+
+/// One request to the writer.
+pub(super) enum Step {
+    /// Admits by nonce: uses up the nonce and takes a place in the agent's window.
+    Admit {
+        agent: AgentId,
+        scope: Scope,
+        quota: Quota,
+        claim: NonceClaim,
+        /// When the place in the window was taken, in microseconds of the monotonic clock.
+        placed_at_micros: Option<u64>,
+        answer: Answer<Admission>,
+    },
+    /// Uses up the nonce and changes the key.
+    ChangeKey { agent: AgentId, claim: NonceClaim, change: KeyChange, answer: Answer<KeyChanged> },
+    /// Finds out if the file can be written.
+    Probe { answer: Answer<()> },
+}
+
+/// The answer to a step and where it goes. The caller of a step that is dropped unanswered gets a fault.
+pub(super) struct Answer<T> {
+    sender: oneshot::Sender<T>,
+    value: Option<T>,
+}
+
+impl<T> Answer<T> {
+    pub(super) fn new() -> (Self, oneshot::Receiver<T>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self { sender, value: None }, receiver)
+    }
+
+    /// Sends the value. The caller may have gone.
+    fn send(self) {
+        if let Some(value) = self.value {
+            let _ = self.sender.send(value);
+        }
+    }
+}
+
+/// One transaction being written.
+pub(super) struct Batch<'a> {
+    pub(super) tables: Tables<'a>,
+    pub(super) shared: &'a Shared,
+    /// The wall clock when the batch was begun, in Unix seconds.
+    pub(super) now_secs: u64,
+    /// How many nonces were inserted.
+    pub(super) nonces: usize,
+    /// True when there is something to commit.
+    pub(super) changed: bool,
+}
+
+impl Batch<'_> {
+    fn admit(
+        &mut self,
+        agent: AgentId,
+        scope: &Scope,
+        quota: Quota,
+        claim: &NonceClaim,
+        placed_at_micros: &mut Option<u64>,
+    ) -> Result<Admission, redb::Error> {
+        if let Some((accepted_from, retry_after)) = self.shared.forgotten(claim) {
+            return Ok(Admission::NonceForgotten { accepted_from, retry_after });
+        }
+        if self.tables.has_nonce(agent, claim)? {
+            return Ok(Admission::NonceUsed);
+        }
+        let now_micros = self.shared.clock.monotonic_micros();
+        let place = match self.shared.book.take_place(agent, scope, quota, now_micros) {
+            Ok(place) => place,
+            Err(retry_after) => return Ok(Admission::Limited { retry_after }),
+        };
+        *placed_at_micros = Some(place.at_micros);
+        self.use_nonce(agent, claim)?;
+        Ok(Admission::Admitted { remaining: place.remaining })
+    }
+
+    fn change_key(
+        &mut self,
+        agent: AgentId,
+        claim: &NonceClaim,
+        change: &KeyChange,
+    ) -> Result<KeyChanged, redb::Error> {
+        if let Some((accepted_from, retry_after)) = self.shared.forgotten(claim) {
+            return Ok(KeyChanged::NonceForgotten { accepted_from, retry_after });
+        }
+        if self.tables.has_nonce(agent, claim)? {
+            return Ok(KeyChanged::NonceUsed);
+        }
+        let key = match change {
+            KeyChange::Issue(_) if self.tables.has_key(agent)? => return Ok(KeyChanged::KeyExists),
+            KeyChange::Issue(key) | KeyChange::Rotate(key) => Some(key),
+            KeyChange::Revoke => None,
+        };
+        self.use_nonce(agent, claim)?;
+        self.tables.set_key(agent, key)?;
+        Ok(KeyChanged::Done)
+    }
+
+    /// Only a write shows if the disk takes one. This one writes the value that is there.
+    fn probe(&mut self) -> Result<(), redb::Error> {
+        self.changed = true;
+        self.tables.set_forgotten_before(self.shared.forgotten_before.load(Ordering::Acquire))
+    }
+
+    /// The row's time is never before the timestamp: whatever the wall clock did since that was checked, and however far
+    /// ahead timestamps may lie when the row is forgotten.
+    fn use_nonce(&mut self, agent: AgentId, claim: &NonceClaim) -> Result<(), redb::Error> {
+        self.changed = true;
+        self.nonces += 1;
+        self.tables.insert_nonce(agent, claim, self.now_secs.max(claim.signed_at.0))
+    }
+}
+
+impl Step {
+    /// Writes the step into the batch and keeps its answer.
+    pub(super) fn write(&mut self, batch: &mut Batch<'_>) -> Result<(), redb::Error> {
+        match self {
+            Self::Admit { agent, scope, quota, claim, placed_at_micros, answer } => {
+                answer.value = Some(batch.admit(*agent, scope, *quota, claim, placed_at_micros)?);
+            }
+            Self::ChangeKey { agent, claim, change, answer } => {
+                answer.value = Some(batch.change_key(*agent, claim, change)?);
+            }
+            Self::Probe { answer } => answer.value = Some(batch.probe()?),
+        }
+        Ok(())
+    }
+
+    /// After the commit: brings memory up to date, then answers.
+    pub(super) fn settle(self, book: &Book) {
+        match self {
+            Self::Admit { answer, .. } => answer.send(),
+            Self::ChangeKey { agent, change, answer, .. } => {
+                if answer.value == Some(KeyChanged::Done) {
+                    book.set_key(agent, CurrentKey::after(change));
+                }
+                answer.send();
+            }
+            Self::Probe { answer } => answer.send(),
+        }
+    }
+
+    /// After a failed commit: gives back the place in the window.
+    pub(super) fn withdraw(&self, book: &Book) {
+        if let Self::Admit { agent, scope, placed_at_micros: Some(at_micros), .. } = self {
+            book.withdraw(*agent, scope, *at_micros);
+        }
+    }
+
+    /// The agent whose key the step changes.
+    pub(super) fn changes_key_of(&self) -> Option<AgentId> {
+        match self {
+            Self::ChangeKey { agent, .. } => Some(*agent),
+            Self::Admit { .. } | Self::Probe { .. } => None,
+        }
+    }
+
+    /// True when nobody waits for the answer any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Admit { answer, .. } => answer.sender.is_closed(),
+            Self::ChangeKey { answer, .. } => answer.sender.is_closed(),
+            Self::Probe { answer } => answer.sender.is_closed(),
+        }
+    }
+}
