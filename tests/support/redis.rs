@@ -15,12 +15,12 @@ use crate::support::time::{SOON, until};
 /// How many databases there are: more than cases that need one.
 const DATABASES: u32 = 512;
 
-/// Begins every shard's epoch long ago, for the process that runs, with room for any settings.
+/// Begins every shard's epoch long ago, for the life that the server is in, with room for any settings.
 const IN_USE: &str = r"
 local info = redis.call('INFO')
-local process = info:match('run_id:(%x+)') .. ':' .. info:match('master_replid:(%x+)')
+local life = info:match('master_replid:(%x+)') .. ':' .. info:match('evicted_keys:(%d+)')
 for shard = 0, 1023 do
-  redis.call('HSET', string.format('tg1:{%x}e', shard), 'process', process, 'since', '0', 'ahead', '60', 'kept', '40000000')
+  redis.call('HSET', string.format('tg2:{%x}e', shard), 'life', life, 'since', '0', 'ahead', '60', 'kept', '40000000')
 end";
 
 /// A running server.
@@ -145,7 +145,7 @@ impl Redis {
     /// The names in a database of this kind, each with how many milliseconds it will be there; -1 is for ever.
     pub(crate) fn expiries(&self, database: u32, kind: char) -> Vec<(String, i64)> {
         let mut connection = self.connect(database).unwrap();
-        let pattern = format!("tg1:{{*}}{kind}:*");
+        let pattern = format!("tg2:{{*}}{kind}:*");
         let names: Vec<String> = redis::cmd("KEYS").arg(pattern).query(&mut connection).unwrap();
         let expiry = |name: String| {
             let expiry = redis::cmd("PTTL").arg(&name).query(&mut connection).unwrap();

@@ -1,75 +1,107 @@
-//! What scripts answer: a number, and what goes with it. `scripts/answers.lua` has the same numbers.
+//! Reads the answers of scripts: a number that says what happened, and what goes with it. `scripts/answers.lua` has the
+//! same numbers.
 
 use redis::Value;
 
-use crate::store::redis::trouble::Trouble;
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::quota::RetryAfter;
+use crate::ports::store::{Admission, KeyChanged, Metered};
+use crate::store::redis::error::RedisError;
 
-/// One answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Admitted {
-        remaining: u32,
-    },
-    Limited {
-        retry_after_micros: u64,
-    },
-    KeyRevoked,
-    NonceUsed,
-    /// The epoch belongs to another process of Redis, or to shorter settings; nothing was done.
-    Strange,
-    Done(Vec<Vec<u8>>),
-    KeyExists,
+const ADMITTED: u64 = 0;
+const LIMITED: u64 = 1;
+const KEY_REVOKED: u64 = 2;
+const NONCE_USED: u64 = 3;
+const NONCE_FORGOTTEN: u64 = 4;
+const DONE: u64 = 5;
+const KEY_EXISTS: u64 = 6;
+
+/// Reads the answer of `admit_by_key.lua` and `admit_by_nonce.lua`.
+pub(super) fn admission(value: &Value) -> Result<Admission, RedisError> {
+    match parts(value)? {
+        (ADMITTED, [left]) => Ok(Admission::Admitted { remaining: count(left)? }),
+        (LIMITED, [micros]) => Ok(Admission::Limited { retry_after: retry_after(micros)? }),
+        (KEY_REVOKED, []) => Ok(Admission::KeyRevoked),
+        (NONCE_USED, []) => Ok(Admission::NonceUsed),
+        (NONCE_FORGOTTEN, [from, micros]) => Ok(Admission::NonceForgotten {
+            accepted_from: UnixSeconds(number(from)?),
+            retry_after: retry_after(micros)?,
+        }),
+        _ => Err(RedisError::Unreadable),
+    }
 }
 
-impl Answer {
-    pub(super) fn read(value: &Value) -> Result<Self, Trouble> {
-        let items = array(value).ok_or(Trouble::Unreadable)?;
-        let mut items = items.iter();
-        let answer = match items.next().and_then(number) {
-            Some(0) => {
-                let remaining = items.next().and_then(number).and_then(|number| u32::try_from(number).ok());
-                remaining.map(|remaining| Self::Admitted { remaining })
-            }
-            Some(1) => {
-                let micros = items.next().and_then(number);
-                micros.map(|retry_after_micros| Self::Limited { retry_after_micros })
-            }
-            Some(2) => Some(Self::KeyRevoked),
-            Some(3) => Some(Self::NonceUsed),
-            Some(4) => Some(Self::Strange),
-            Some(5) => items.next().map_or(Some(Vec::new()), texts).map(Self::Done),
-            Some(6) => Some(Self::KeyExists),
-            Some(_) | None => None,
-        };
-        answer.ok_or(Trouble::Unreadable)
+/// Reads the answer of `change_key.lua`: what became of the change, and after [`KeyChanged::Done`] the replaced digests
+/// whose entries are still there.
+pub(super) fn key_change(value: &Value) -> Result<(KeyChanged, Vec<Vec<u8>>), RedisError> {
+    let refused = match parts(value)? {
+        // A script answers an empty list by leaving it out.
+        (DONE, []) => return Ok((KeyChanged::Done, Vec::new())),
+        (DONE, [replaced]) => return Ok((KeyChanged::Done, texts(replaced)?)),
+        (KEY_EXISTS, []) => KeyChanged::KeyExists,
+        (NONCE_USED, []) => KeyChanged::NonceUsed,
+        (NONCE_FORGOTTEN, [from, micros]) => KeyChanged::NonceForgotten {
+            accepted_from: UnixSeconds(number(from)?),
+            retry_after: retry_after(micros)?,
+        },
+        _ => return Err(RedisError::Unreadable),
+    };
+    Ok((refused, Vec::new()))
+}
+
+/// Reads the answer of `hit.lua` and `left.lua`.
+pub(super) fn metered(value: &Value) -> Result<Metered, RedisError> {
+    match parts(value)? {
+        (ADMITTED, [left]) => Ok(Metered::Counted { remaining: count(left)? }),
+        (LIMITED, [micros]) => Ok(Metered::Limited { retry_after: retry_after(micros)? }),
+        _ => Err(RedisError::Unreadable),
     }
 }
 
 /// A whole number that is not negative.
-pub(super) fn number(value: &Value) -> Option<u64> {
-    if let Value::Int(number) = value { u64::try_from(*number).ok() } else { None }
+pub(super) fn number(value: &Value) -> Result<u64, RedisError> {
+    let number = if let Value::Int(number) = value { u64::try_from(*number).ok() } else { None };
+    number.ok_or(RedisError::Unreadable)
 }
 
 /// A text.
-pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
-    if let Value::BulkString(bytes) = value { Some(bytes) } else { None }
+pub(super) fn bytes(value: &Value) -> Result<&[u8], RedisError> {
+    if let Value::BulkString(bytes) = value { Ok(bytes) } else { Err(RedisError::Unreadable) }
 }
 
-/// Values in a row, in whatever order.
-pub(super) fn array(value: &Value) -> Option<&[Value]> {
-    if let Value::Array(items) | Value::Set(items) = value { Some(items) } else { None }
+/// Values in a row, in any order.
+pub(super) fn array(value: &Value) -> Result<&[Value], RedisError> {
+    if let Value::Array(items) | Value::Set(items) = value { Ok(items) } else { Err(RedisError::Unreadable) }
 }
 
 /// Texts in a row.
-pub(super) fn texts(value: &Value) -> Option<Vec<Vec<u8>>> {
+pub(super) fn texts(value: &Value) -> Result<Vec<Vec<u8>>, RedisError> {
     array(value)?.iter().map(|item| bytes(item).map(<[u8]>::to_vec)).collect()
+}
+
+fn parts(value: &Value) -> Result<(u64, &[Value]), RedisError> {
+    let (first, rest) = array(value)?.split_first().ok_or(RedisError::Unreadable)?;
+    Ok((number(first)?, rest))
+}
+
+fn count(value: &Value) -> Result<u32, RedisError> {
+    u32::try_from(number(value)?).map_err(|_| RedisError::Unreadable)
+}
+
+/// How long to wait, in microseconds. A moment that has passed is told as the shortest wait.
+fn retry_after(value: &Value) -> Result<RetryAfter, RedisError> {
+    let Value::Int(micros) = value else { return Err(RedisError::Unreadable) };
+    Ok(RetryAfter::from_micros(u64::try_from(*micros).unwrap_or_default()))
 }
 
 #[cfg(test)]
 mod tests {
     use redis::Value;
 
-    use super::Answer;
+    use super::{admission, key_change, metered};
+    use crate::domain::freshness::UnixSeconds;
+    use crate::domain::quota::RetryAfter;
+    use crate::ports::store::{Admission, KeyChanged, Metered};
 
     fn ints(numbers: &[i64]) -> Value {
         Value::Array(numbers.iter().map(|number| Value::Int(*number)).collect())
@@ -77,21 +109,38 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_scripts() {
-        let words = include_str!("scripts/answers.lua");
-        assert!(words.contains(
-            "ADMITTED, LIMITED, KEY_REVOKED, NONCE_USED, STRANGE, DONE, KEY_EXISTS = 0, 1, 2, 3, 4, 5, 6"
+        assert!(include_str!("scripts/answers.lua").contains(
+            "ADMITTED, LIMITED, KEY_REVOKED, NONCE_USED, NONCE_FORGOTTEN, DONE, KEY_EXISTS = 0, 1, 2, 3, 4, 5, 6"
         ));
-        for (numbers, answer) in [
-            (&[0, 7][..], Answer::Admitted { remaining: 7 }),
-            (&[1, 9], Answer::Limited { retry_after_micros: 9 }),
-            (&[2], Answer::KeyRevoked),
-            (&[3], Answer::NonceUsed),
-            (&[4], Answer::Strange),
-            (&[5], Answer::Done(Vec::new())),
-            (&[6], Answer::KeyExists),
+        let retry_after = RetryAfter::from_micros(9);
+        let accepted_from = UnixSeconds(8);
+        for (numbers, expected) in [
+            (&[0, 7][..], Admission::Admitted { remaining: 7 }),
+            (&[1, 9], Admission::Limited { retry_after }),
+            (&[2], Admission::KeyRevoked),
+            (&[3], Admission::NonceUsed),
+            (&[4, 8, 9], Admission::NonceForgotten { accepted_from, retry_after }),
         ] {
-            assert_eq!(Answer::read(&ints(numbers)).unwrap(), answer);
+            assert_eq!(admission(&ints(numbers)).unwrap(), expected);
         }
+        for (numbers, expected) in [
+            (&[3][..], KeyChanged::NonceUsed),
+            (&[4, 8, 9], KeyChanged::NonceForgotten { accepted_from, retry_after }),
+            (&[5], KeyChanged::Done),
+            (&[6], KeyChanged::KeyExists),
+        ] {
+            assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, Vec::new()));
+        }
+        assert_eq!(metered(&ints(&[0, 7])).unwrap(), Metered::Counted { remaining: 7 });
+        assert_eq!(metered(&ints(&[1, 9])).unwrap(), Metered::Limited { retry_after });
+    }
+
+    #[test]
+    fn a_moment_that_has_passed_is_no_reason_to_wait_for_long() {
+        let Admission::NonceForgotten { retry_after, .. } = admission(&ints(&[4, 8, -9])).unwrap() else {
+            panic!()
+        };
+        assert_eq!(retry_after.seconds(), 1);
     }
 
     #[test]
@@ -106,12 +155,15 @@ mod tests {
             ints(&[0, -1]),
             ints(&[0, i64::MAX]),
             ints(&[1]),
+            ints(&[4]),
             ints(&[7]),
             ints(&[-1]),
             Value::Array(vec![Value::Int(5), Value::Int(1)]),
             Value::Array(vec![Value::Int(5), Value::Array(vec![Value::Nil])]),
         ] {
-            assert!(Answer::read(&value).is_err(), "{value:?}");
+            assert!(admission(&value).is_err(), "{value:?}");
+            assert!(key_change(&value).is_err(), "{value:?}");
+            assert!(metered(&value).is_err(), "{value:?}");
         }
     }
 }

@@ -1,10 +1,7 @@
-//! When a server is given up, and when it is asked again: a circuit breaker as a value, with time as an argument.
+//! When a server is tried again that can't be used: a circuit breaker as a value, with time as an argument.
 //!
-//! Closed: requests go through. Open: nobody asks, and a request costs nothing. Half open: one connection is being tried,
-//! and requests still cost nothing. No request of a client is ever the one that finds out.
-
-/// So many unanswered requests in a row open the breaker.
-const SILENCES_MAX: u32 = 4;
+//! Closed: requests go through. Open: nobody asks, and a request costs nothing. Half open: a connection is being tried,
+//! and requests still cost nothing. No client's request is ever the one that finds out.
 
 /// The first pause before a connection is tried, in microseconds; each failure doubles it.
 const PAUSE_MICROS: u64 = 50_000;
@@ -21,7 +18,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// What metrics call it.
+    /// Its name in metrics.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -35,33 +32,21 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: State,
-    silences: u32,
     failures: u32,
     next_try_micros: u64,
 }
 
 impl Breaker {
-    /// Open, and to be tried at once: nothing is known of the server yet.
+    /// Open, and to be tried at once: the server has not been asked yet.
     pub(super) const fn new() -> Self {
-        Self { state: State::Open, silences: 0, failures: 0, next_try_micros: 0 }
+        Self { state: State::Open, failures: 0, next_try_micros: 0 }
     }
 
     pub(super) const fn state(&self) -> State {
         self.state
     }
 
-    /// A request was answered, whatever the answer.
-    pub(super) const fn answered(&mut self) {
-        self.silences = 0;
-    }
-
-    /// A request was not answered in time. True when that was one too many.
-    pub(super) fn silent(&mut self) -> bool {
-        self.silences = self.silences.saturating_add(1);
-        self.state == State::Closed && self.silences >= SILENCES_MAX
-    }
-
-    /// The server is given up, for one of several reasons. It is tried again after a pause.
+    /// The server can't be used. It is tried again after a pause.
     pub(super) fn open(&mut self, now_micros: u64) {
         self.state = State::Open;
         let doublings = self.failures.min(16);
@@ -80,49 +65,26 @@ impl Breaker {
         self.state = State::HalfOpen;
     }
 
-    /// It serves.
+    /// The server is used.
     pub(super) const fn close(&mut self) {
         self.state = State::Closed;
-        self.silences = 0;
         self.failures = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Breaker, PAUSE_MICROS, PAUSE_MICROS_MAX, SILENCES_MAX, State};
-
-    fn closed() -> Breaker {
-        let mut breaker = Breaker::new();
-        breaker.trying();
-        breaker.close();
-        breaker
-    }
+    use super::{Breaker, PAUSE_MICROS, PAUSE_MICROS_MAX, State};
 
     #[test]
-    fn a_server_that_nobody_asked_yet_is_tried_at_once() {
+    fn a_server_that_was_not_asked_yet_is_tried_at_once() {
         let breaker = Breaker::new();
         assert_eq!((breaker.state(), breaker.pause_micros(0)), (State::Open, 0));
     }
 
     #[test]
-    fn silences_in_a_row_open_it_and_an_answer_between_them_does_not() {
-        let mut breaker = closed();
-        for _ in 0..10 {
-            for _ in 1..SILENCES_MAX {
-                assert!(!breaker.silent());
-            }
-            breaker.answered();
-        }
-        for _ in 1..SILENCES_MAX {
-            assert!(!breaker.silent());
-        }
-        assert!(breaker.silent());
-    }
-
-    #[test]
-    fn each_failure_doubles_the_pause_up_to_the_longest() {
-        let mut breaker = closed();
+    fn each_failure_doubles_the_pause_up_to_the_longest_and_a_success_begins_anew() {
+        let mut breaker = Breaker::new();
         let mut now = 0;
         let mut pauses = Vec::new();
         for _ in 0..100 {
@@ -136,26 +98,9 @@ mod tests {
         }
         assert_eq!(pauses[..3], [PAUSE_MICROS, 2 * PAUSE_MICROS, 4 * PAUSE_MICROS]);
         assert_eq!(pauses.last(), Some(&PAUSE_MICROS_MAX));
-    }
-
-    #[test]
-    fn a_connection_that_serves_begins_anew() {
-        let mut breaker = closed();
-        for _ in 0..20 {
-            breaker.open(0);
-        }
-        breaker.trying();
         breaker.close();
         assert_eq!(breaker.state(), State::Closed);
-        breaker.open(7);
-        assert_eq!(breaker.pause_micros(7), PAUSE_MICROS);
-    }
-
-    #[test]
-    fn silences_of_requests_that_began_before_it_opened_do_not_open_it_again() {
-        let mut breaker = closed();
-        assert!((0..SILENCES_MAX).any(|_| breaker.silent()));
-        breaker.open(0);
-        assert!(!breaker.silent());
+        breaker.open(now);
+        assert_eq!(breaker.pause_micros(now), PAUSE_MICROS);
     }
 }

@@ -12,15 +12,16 @@ use redis::Value;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::domain::redis_url::RedisHost;
 use crate::store::redis::answers::{array, bytes, number};
-use crate::store::redis::dial::{Address, Login, connect};
-use crate::store::redis::link::Link;
+use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{SHARDS, Shard};
 use crate::store::redis::options::Shared;
-use crate::store::redis::trouble::Trouble;
+use crate::store::redis::scripts::Request;
+use crate::store::redis::server::{Address, Server, in_time};
 
 /// How often the nodes are asked which slots they have.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -41,14 +42,14 @@ pub(super) struct Cluster {
 /// Which node has which shard.
 #[derive(Default)]
 struct Map {
-    by_shard: Vec<Option<Arc<Link>>>,
+    by_shard: Vec<Option<Arc<Server>>>,
     nodes: HashMap<RedisHost, Node>,
 }
 
 /// A node, and the task that keeps its connection up.
 #[derive(Clone)]
 struct Node {
-    link: Arc<Link>,
+    server: Arc<Server>,
     keeper: AbortHandle,
 }
 
@@ -59,25 +60,25 @@ impl Cluster {
     }
 
     /// The node that has a shard.
-    pub(super) fn link(&self, shard: Shard) -> Result<Arc<Link>, Trouble> {
+    pub(super) fn server(&self, shard: Shard) -> Result<Arc<Server>, RedisError> {
         let map = self.map.load();
-        let link = map.by_shard.get(shard.place()).and_then(Option::as_ref);
-        link.cloned().ok_or_else(|| Trouble::Down("no node of the cluster has the slot".to_owned()))
+        let server = map.by_shard.get(shard.place()).and_then(Option::as_ref);
+        server.cloned().ok_or_else(|| RedisError::Down("no node of the cluster has the slot".to_owned()))
     }
 
-    /// The node that another one named for a slot. The map is looked after.
-    pub(super) fn moved_to(&self, host: &RedisHost) -> Option<Arc<Link>> {
+    /// The node that another one named for a slot. The map is drawn anew soon.
+    pub(super) fn moved_to(&self, host: &RedisHost) -> Option<Arc<Server>> {
         self.outdated.notify_one();
-        self.map.load().nodes.get(host).map(|node| Arc::clone(&node.link))
+        self.map.load().nodes.get(host).map(|node| Arc::clone(&node.server))
     }
 
-    /// One shard of each node that has any, and whether there is a shard that none has.
-    pub(super) fn one_shard_each(&self) -> Result<Vec<Arc<Link>>, Trouble> {
+    /// The nodes that have shards, if together they have all.
+    pub(super) fn nodes(&self) -> Result<Vec<Arc<Server>>, RedisError> {
         let map = self.map.load();
         if map.by_shard.len() < usize::from(SHARDS) || map.by_shard.iter().any(Option::is_none) {
-            return Err(Trouble::Down("not every slot of the cluster has a node".to_owned()));
+            return Err(RedisError::Down("not every slot of the cluster has a node".to_owned()));
         }
-        Ok(map.nodes.values().map(|node| Arc::clone(&node.link)).collect())
+        Ok(map.nodes.values().map(|node| Arc::clone(&node.server)).collect())
     }
 
     /// Follows the cluster for as long as the runtime lives.
@@ -93,9 +94,9 @@ impl Cluster {
                         () = self.outdated.notified() => sleep(LOOK_AGAIN).await,
                     }
                 }
-                Err(trouble) => {
-                    if why != trouble.to_string() {
-                        why = trouble.to_string();
+                Err(error) => {
+                    if why != error.to_string() {
+                        why = error.to_string();
                         tracing::warn!(why, "no node of the Redis cluster can be asked; it is tried again");
                     }
                     sleep(LOOK_AGAIN * 5).await;
@@ -104,28 +105,29 @@ impl Cluster {
         }
     }
 
-    /// Asks one node after the other until one knows.
-    async fn look(&self) -> Result<Vec<Range>, Trouble> {
-        let known: Vec<RedisHost> = self.map.load().nodes.keys().cloned().collect();
-        let time_max = self.shared.options.timeout;
-        let mut last = Trouble::Down("no node is named".to_owned());
-        for host in known.iter().chain(&self.seeds) {
-            match timeout(time_max, self.ask(host)).await.unwrap_or(Err(Trouble::Silent(time_max))) {
+    /// Asks the known nodes, in an order that changes with each map: one that was cut off may know an old one. Asks a seed
+    /// only while no node answers.
+    async fn look(&self) -> Result<Vec<Range>, RedisError> {
+        let mut last = RedisError::Down("no node is named".to_owned());
+        let known = self.map.load_full();
+        for (host, node) in &known.nodes {
+            match node.server.ask(&Request::command("CLUSTER").arg("SLOTS")).await {
+                Ok(answer) => return ranges(&answer, host),
+                Err(error) => last = error,
+            }
+        }
+        for host in &self.seeds {
+            let asked = async {
+                let mut connection = connect(&self.shared, host, Login::Server).await?;
+                let answer = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+                ranges(&answer, host)
+            };
+            match in_time(self.shared.options.timeout, asked).await {
                 Ok(ranges) => return Ok(ranges),
-                Err(trouble) => last = trouble,
+                Err(error) => last = error,
             }
         }
         Err(last)
-    }
-
-    async fn ask(&self, host: &RedisHost) -> Result<Vec<Range>, Trouble> {
-        let mut connection = connect(&self.shared, host, Login::Server).await?;
-        let mut command = redis::cmd("CLUSTER");
-        let value: Value =
-            command.arg("SLOTS").query_async(&mut connection).await.map_err(|error| Trouble::of(&error))?;
-        let rows = array(&value).ok_or(Trouble::Unreadable)?;
-        let ranges: Option<Vec<Range>> = rows.iter().map(|row| Range::read(row, host)).collect();
-        ranges.filter(|ranges| !ranges.is_empty()).ok_or(Trouble::Unreadable)
     }
 
     /// Makes the map that the ranges say, with the connections that there are.
@@ -143,10 +145,10 @@ impl Cluster {
             let node = before.nodes.get(&host).cloned().unwrap_or_else(|| self.begin(&host, shards.clone()));
             for shard in &shards {
                 if let Some(place) = map.by_shard.get_mut(shard.place()) {
-                    *place = Some(Arc::clone(&node.link));
+                    *place = Some(Arc::clone(&node.server));
                 }
             }
-            node.link.set_shards(shards);
+            node.server.set_shards(shards);
             map.nodes.insert(host, node);
         }
         for (host, node) in &before.nodes {
@@ -158,13 +160,19 @@ impl Cluster {
     }
 
     fn begin(&self, host: &RedisHost, shards: Vec<Shard>) -> Node {
-        let link = Link::new(Arc::clone(&self.shared), Address::Fixed(host.clone()), shards);
-        let keeper = self.runtime.spawn(Arc::clone(&link).keep()).abort_handle();
-        Node { link, keeper }
+        let server = Server::new(Arc::clone(&self.shared), Address::Fixed(host.clone()), shards);
+        let keeper = self.runtime.spawn(Arc::clone(&server).keep()).abort_handle();
+        Node { server, keeper }
     }
 }
 
-/// Slots in a row, and who has them.
+/// Reads the answer to `CLUSTER SLOTS`, as the node at `asked` gives it.
+fn ranges(answer: &Value, asked: &RedisHost) -> Result<Vec<Range>, RedisError> {
+    let ranges: Option<Vec<Range>> = array(answer)?.iter().map(|row| Range::read(row, asked)).collect();
+    ranges.filter(|ranges| !ranges.is_empty()).ok_or(RedisError::Unreadable)
+}
+
+/// Slots in a row, and the node that has them.
 #[derive(Debug, PartialEq, Eq)]
 struct Range {
     first: u16,
@@ -175,12 +183,12 @@ struct Range {
 impl Range {
     /// A row of `CLUSTER SLOTS`, as the node at `asked` says it. A node may not know its own address.
     fn read(row: &Value, asked: &RedisHost) -> Option<Self> {
-        let [first, last, master, ..] = array(row)? else { return None };
-        let [host, port, ..] = array(master)? else { return None };
-        let number = |value| number(value).and_then(|number| u16::try_from(number).ok());
+        let [first, last, master, ..] = array(row).ok()? else { return None };
+        let [host, port, ..] = array(master).ok()? else { return None };
+        let number = |value| number(value).ok().and_then(|number| u16::try_from(number).ok());
         let host = match bytes(host) {
-            Some(host) if !host.is_empty() => String::from_utf8(host.to_vec()).ok()?,
-            Some(_) | None => asked.host.clone(),
+            Ok(host) if !host.is_empty() => String::from_utf8(host.to_vec()).ok()?,
+            Ok(_) | Err(_) => asked.host.clone(),
         };
         let master = RedisHost { host, port: number(port)? };
         Some(Self { first: number(first)?, last: number(last)?, master })

@@ -1,15 +1,15 @@
-//! Counting requests to manage keys: everybody's in this process, in bounded memory, and those that are known to be
-//! an owner's in Redis, exactly. A stranger may ask for any agent there could be, and leaves nothing in Redis.
+//! Counts requests to manage keys: all of them in this process, in bounded memory, and owners' in Redis too, exactly. A
+//! stranger may ask for any agent number, and leaves nothing in Redis.
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::quota::{HOUR_MICROS, Quota, RetryAfter};
 use crate::domain::window::Verdict;
 use crate::ports::store::Metered;
-use crate::store::redis::answers::Answer;
+use crate::store::redis::answers;
+use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{self, Shard};
 use crate::store::redis::scripts::Script;
-use crate::store::redis::trouble::Trouble;
 use crate::store::redis::{RedisStore, with_quota};
 
 /// How many pairs of client and agent are counted in this process at most; beyond that the least used are forgotten.
@@ -34,36 +34,26 @@ impl RedisStore {
         }
     }
 
-    /// What a script says of the meter that all replicas share.
+    /// Runs a script on the meter that all replicas share.
     pub(super) async fn metered(
         &self,
         script: &Script,
         client: ClientNet,
         agent: AgentId,
         quota: Quota,
-    ) -> Result<Metered, Trouble> {
+    ) -> Result<Metered, RedisError> {
         let request = with_quota(script.on(&[names::meter(client, agent)]), quota);
-        match Answer::read(&self.servers.ask(Shard::of_agent(agent), request).await?)? {
-            Answer::Admitted { remaining } => Ok(Metered::Counted { remaining }),
-            Answer::Limited { retry_after_micros } => {
-                Ok(Metered::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) })
-            }
-            Answer::KeyRevoked
-            | Answer::NonceUsed
-            | Answer::Strange
-            | Answer::Done(_)
-            | Answer::KeyExists => Err(Trouble::Unreadable),
-        }
+        answers::metered(&self.servers.ask(Shard::of_agent(agent), request).await?)
     }
 
-    /// Forgets what was counted in this process and means nothing any more.
+    /// Forgets the idle windows of this process.
     pub(super) fn sweep_meters(&self) {
         self.meters.sweep(HOUR_MICROS, self.shared.clock.monotonic_micros());
     }
 }
 
-/// What both allow.
-pub(super) fn lesser(one: Metered, other: Metered) -> Metered {
+/// The smaller allowance.
+pub(super) fn min(one: Metered, other: Metered) -> Metered {
     match (one, other) {
         (Metered::Counted { remaining: one }, Metered::Counted { remaining: other }) => {
             Metered::Counted { remaining: one.min(other) }

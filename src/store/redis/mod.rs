@@ -1,11 +1,10 @@
 //! The Redis store: what many replicas share, on one server, behind Sentinels, or in a cluster.
 //!
 //! Every verification is one script in the agent's slot: key still current or nonce unused, window, record. Windows are
-//! counted by Redis' clock. Nothing is cached but what a key was minted for, which never changes; whether the key still
-//! counts is decided where it is counted. A step is sent once: where the answer is missing, it may have been taken, and
-//! nobody is let through.
+//! counted by Redis' clock. Only the owner of a key is cached, which never changes; the script decides whether the key is
+//! still current. A step is sent once: without an answer it may have been taken, and the request is refused.
 //!
-//! Nonces that Redis may have lost are refused: see `scripts/nonces.lua` and `dial.rs`.
+//! Signatures whose nonces Redis may have lost are refused: see `scripts/nonces.lua`.
 
 use std::fs;
 use std::future::ready;
@@ -24,44 +23,43 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::endpoint::WebOrigin;
+use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::{Quota, RetryAfter};
+use crate::domain::quota::Quota;
 use crate::domain::redis_url::RedisLayout;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::sharded::meters::Meters;
-use crate::store::redis::answers::{Answer, bytes};
+use crate::store::redis::answers::{admission, bytes};
 use crate::store::redis::cluster::Cluster;
-use crate::store::redis::dial::Address;
-use crate::store::redis::findings::Told;
-use crate::store::redis::link::Link;
-use crate::store::redis::meters::{METERS_MAX, lesser};
+use crate::store::redis::error::RedisError;
+use crate::store::redis::meters::METERS_MAX;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
+use crate::store::redis::sentinels::Sentinels;
+use crate::store::redis::server::{Address, Server};
 use crate::store::redis::servers::{Layout, Servers};
-use crate::store::redis::trouble::Trouble;
 use crate::telemetry::metrics::Metrics;
 
-mod acknowledged;
 mod answers;
 mod breaker;
 mod cluster;
-mod custody;
-mod dial;
+mod connect;
+mod error;
 mod findings;
-mod house;
-mod link;
+mod info;
+mod key_changes;
 mod meters;
 mod names;
-mod nearby;
 pub mod options;
 mod scripts;
 mod sentinels;
+mod server;
 mod servers;
-mod trouble;
+mod session;
 mod watch;
 
 /// How many keys' owners are remembered.
@@ -90,7 +88,7 @@ pub enum OpenError {
 pub struct RedisStore {
     shared: Arc<Shared>,
     servers: Servers,
-    /// What keys were minted for.
+    /// The owners of keys.
     known: Cache<KeyDigest, KeyOwner>,
     /// Requests to manage keys that came to this process.
     meters: Meters<(ClientNet, AgentId)>,
@@ -100,7 +98,7 @@ pub struct RedisStore {
 /// of them.
 pub struct RunningRedisStore {
     store: Arc<RedisStore>,
-    /// Nothing only while it is being dropped.
+    /// `None` only while it is being dropped.
     runtime: Option<Runtime>,
 }
 
@@ -117,7 +115,6 @@ impl RunningRedisStore {
             clock,
             metrics,
             scripts: Scripts::new(),
-            told: Told::default(),
             #[cfg(test)]
             simulated_from_micros: None,
         };
@@ -130,13 +127,15 @@ impl RunningRedisStore {
         let runtime = runtime.map_err(OpenError::NoThread)?;
         let shared = Arc::new(shared);
         let one = |address| {
-            let link = Link::new(Arc::clone(&shared), address, Shard::all().collect());
-            runtime.spawn(Arc::clone(&link).keep());
-            Layout::One(link)
+            let server = Server::new(Arc::clone(&shared), address, Shard::all().collect());
+            runtime.spawn(Arc::clone(&server).keep());
+            Layout::One(server)
         };
         let layout = match shared.options.url.layout().clone() {
             RedisLayout::Single(host) => one(Address::Fixed(host)),
-            RedisLayout::Sentinel { sentinels, service } => one(Address::Sentinel { sentinels, service }),
+            RedisLayout::Sentinel { sentinels, service } => {
+                one(Address::Sentinel(Sentinels::new(sentinels, service)))
+            }
             RedisLayout::Cluster { seeds } => {
                 let cluster = Cluster::new(Arc::clone(&shared), seeds, runtime.handle().clone());
                 runtime.spawn(Arc::clone(&cluster).follow());
@@ -179,20 +178,20 @@ async fn tidy_now_and_then(store: Arc<RedisStore>) {
         tokio::time::sleep(TIDY_EVERY).await;
         store.sweep_meters();
         // There is always a next time.
-        if let Err(trouble) = store.tidy_overdue().await {
-            tracing::debug!(%trouble, "cannot look for unfinished changes of keys");
+        if let Err(error) = store.tidy_overdue().await {
+            tracing::debug!(%error, "cannot look for unfinished changes of keys");
         }
     }
 }
 
 impl RedisStore {
-    async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, Trouble> {
+    async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, RedisError> {
         let get = Request::command("GET").arg(names::entry(digest));
         let entry = self.servers.ask(Shard::of_digest(digest), get).await?;
         if entry == Value::Nil {
             return Ok(None);
         }
-        let owner = bytes(&entry).and_then(owner).ok_or(Trouble::Unreadable)?;
+        let owner = owner(bytes(&entry)?).ok_or(RedisError::Unreadable)?;
         self.known.insert(*digest, owner.clone());
         Ok(Some(owner))
     }
@@ -203,51 +202,28 @@ impl RedisStore {
         scope: &Scope,
         quota: Quota,
         proof: &Proof,
-    ) -> Result<Admission, Trouble> {
-        let shard = Shard::of_agent(agent);
-        let window = names::window(agent, scope);
-        let scripts = &self.shared.scripts;
-        let answer = match proof {
-            Proof::Key(digest) => {
-                let admit = scripts.admit_by_key.on(&[names::record(agent), window]);
-                let admit = with_quota(admit.arg(digest.to_bytes().as_slice()), quota);
-                Answer::read(&self.servers.ask(shard, admit).await?)?
-            }
-            Proof::Nonce(claim) => {
-                let keys = [names::epoch(shard), names::nonce(agent, claim.nonce), window];
-                let admit = |identity: &str| {
-                    let admit = scripts.admit_by_nonce.on(&keys).arg(identity);
-                    with_quota(self.with_claim(admit, claim), quota)
-                };
-                self.servers.spend(shard, admit).await?
-            }
-        };
-        match (answer, proof) {
-            (Answer::Admitted { remaining }, _) => Ok(Admission::Admitted { remaining }),
-            (Answer::Limited { retry_after_micros }, _) => {
-                Ok(Admission::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) })
-            }
-            (Answer::KeyRevoked, Proof::Key(digest)) => {
-                // Whose it was need not be remembered.
-                self.known.remove(digest);
-                Ok(Admission::KeyRevoked)
-            }
-            (Answer::NonceUsed, Proof::Nonce(_)) => Ok(Admission::NonceUsed),
-            (
-                Answer::KeyRevoked
-                | Answer::NonceUsed
-                | Answer::Strange
-                | Answer::Done(_)
-                | Answer::KeyExists,
-                _,
-            ) => Err(Trouble::Unreadable),
+    ) -> Result<Admission, RedisError> {
+        let (scripts, window) = (&self.shared.scripts, names::window(agent, scope));
+        let (shard, admit) = (
+            Shard::of_agent(agent),
+            match proof {
+                Proof::Key(digest) => {
+                    let admit = scripts.admit_by_key.on(&[names::record(agent), window]);
+                    admit.arg(digest.to_bytes().as_slice())
+                }
+                Proof::Nonce(claim) => {
+                    let keys =
+                        [names::epoch(Shard::of_agent(agent)), names::nonce(agent, claim.nonce), window];
+                    self.shared.with_nonce_limits(scripts.admit_by_nonce.on(&keys)).arg(claim.signed_at.0)
+                }
+            },
+        );
+        let admission = admission(&self.servers.ask(shard, with_quota(admit, quota)).await?)?;
+        if let (Admission::KeyRevoked, Proof::Key(digest)) = (admission, proof) {
+            // Whose it was need not be remembered.
+            self.known.remove(digest);
         }
-    }
-
-    /// What every script that may use a nonce is told of it.
-    fn with_claim<'a>(&self, request: Request<'a>, claim: &NonceClaim) -> Request<'a> {
-        let options = &self.shared.options;
-        request.arg(claim.signed_at.0).arg(options.nonce_retention_secs).arg(options.max_ahead_secs)
+        Ok(admission)
     }
 }
 
@@ -266,8 +242,7 @@ impl Store for RunningRedisStore {
         let get = Request::command("GET").arg(names::record(agent));
         let record = self.store.servers.ask(Shard::of_agent(agent), get).await;
         let record = record.map_err(fault("look at a key"))?;
-        let current = bytes(&record).and_then(|bytes| bytes.try_into().ok()).map(KeyDigest::from_bytes);
-        Ok(current.as_ref() == Some(digest))
+        Ok(bytes(&record).is_ok_and(|current| *current == digest.to_bytes()))
     }
 
     fn admit<'a>(
@@ -302,13 +277,16 @@ impl Store for RunningRedisStore {
             return Ok(here);
         }
         let left = self.store.metered(&self.store.shared.scripts.left, client, agent, quota).await;
-        Ok(lesser(here, left.map_err(fault("look at a count"))?))
+        Ok(meters::min(here, left.map_err(fault("look at a count"))?))
     }
 
     async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
         let hit = self.store.metered(&self.store.shared.scripts.hit, client, agent, quota).await;
         let everywhere = hit.map_err(fault("count a request"))?;
-        Ok(lesser(everywhere, Metered::Counted { remaining: self.store.left_here(client, agent, quota) }))
+        Ok(meters::min(
+            everywhere,
+            Metered::Counted { remaining: self.store.left_here(client, agent, quota) },
+        ))
     }
 
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
@@ -319,20 +297,25 @@ impl Store for RunningRedisStore {
         })
     }
 
+    fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
+        let from = self.store.servers.accepted_from_secs();
+        (from > self.store.shared.clock.unix_seconds()).then_some(UnixSeconds(from))
+    }
+
     async fn probe(&self) -> Result<(), StoreFault> {
         self.store.servers.probe().await.map_err(fault("write"))
     }
 }
 
-fn fault(verb: &'static str) -> impl Fn(Trouble) -> StoreFault {
-    move |trouble| StoreFault { verb, cause: Arc::new(trouble) }
+fn fault(verb: &'static str) -> impl Fn(RedisError) -> StoreFault {
+    move |error| StoreFault { verb, cause: Arc::new(error) }
 }
 
 fn with_quota(request: Request<'_>, quota: Quota) -> Request<'_> {
     request.arg(quota.limit).arg(quota.window_micros)
 }
 
-/// What an entry says: the agent, then the origin that was declared, or nothing.
+/// Reads an entry: the agent, then the declared origin, if there is one.
 fn owner(entry: &[u8]) -> Option<KeyOwner> {
     let (agent, origin) = entry.split_first_chunk::<32>()?;
     let declared_origin = match std::str::from_utf8(origin).ok()? {

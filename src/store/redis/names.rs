@@ -1,9 +1,13 @@
 //! The name of every key in Redis. A later release that keeps anything otherwise begins its names with another version.
 //!
 //! Names carry a shard between braces, which is what a cluster chooses the slot by. All keys of one agent carry the
-//! agent's shard, so that a script finds them in one slot; so does the shard's epoch.
+//! agent's shard, so that a script finds them in one slot; so does the shard's epoch. A name is written straight into
+//! the command that it is for.
 
-use alloy::primitives::hex;
+use std::fmt;
+
+use alloy::primitives::B256;
+use redis::{RedisWrite, ToRedisArgs};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
@@ -12,7 +16,7 @@ use crate::domain::nonce::Nonce;
 use crate::ports::store::Scope;
 
 /// What every name begins with: the product and the version of the layout.
-const LAYOUT: &str = "tg1:";
+const LAYOUT: &str = "tg2:";
 
 /// How many shards there are; part of the layout. Each has an epoch of its own.
 pub(super) const SHARDS: u16 = 1_024;
@@ -20,18 +24,27 @@ pub(super) const SHARDS: u16 = 1_024;
 /// How many slots a cluster has.
 const SLOTS: u16 = 16_384;
 
-/// What decides in which slot a key is.
+/// An odd number with no pattern in its bits: 2^64 divided by the golden ratio.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Decides in which slot a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shard(u16);
 
 impl Shard {
+    /// A hash of the agent's number: numbers that registries hand out have patterns of all kinds.
     pub(super) fn of_agent(agent: AgentId) -> Self {
-        let bytes = agent.to_bytes();
-        Self::of_two(bytes.last_chunk().copied().unwrap_or_default())
+        let mixed = agent.token_id().into_limbs().into_iter().fold(0, |mixed: u64, limb| {
+            let mixed = (mixed ^ limb).wrapping_mul(MIX);
+            mixed ^ (mixed >> 32)
+        });
+        let [high, low, ..] = mixed.wrapping_mul(MIX).to_be_bytes();
+        Self(u16::from_be_bytes([high, low]) % SHARDS)
     }
 
     pub(super) fn of_digest(digest: &KeyDigest) -> Self {
-        Self::of_two(digest.to_bytes().first_chunk().copied().unwrap_or_default())
+        let [high, low, ..] = digest.to_bytes();
+        Self(u16::from_be_bytes([high, low]) % SHARDS)
     }
 
     /// Where the journal is.
@@ -43,10 +56,6 @@ impl Shard {
         (0..SHARDS).map(Self)
     }
 
-    const fn of_two(bytes: [u8; 2]) -> Self {
-        Self(u16::from_be_bytes(bytes) % SHARDS)
-    }
-
     /// Its place among all shards.
     pub(super) fn place(self) -> usize {
         usize::from(self.0)
@@ -56,64 +65,100 @@ impl Shard {
     pub(super) fn slot(self) -> u16 {
         crc16(format!("{:x}", self.0).as_bytes()) % SLOTS
     }
+}
 
-    fn name(self, kind: char) -> String {
-        format!("{LAYOUT}{{{:x}}}{kind}", self.0)
+/// A key's name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Name<'a> {
+    shard: Shard,
+    kind: char,
+    of: Of<'a>,
+}
+
+/// What a name names beside its shard and kind.
+#[derive(Debug, Clone, Copy)]
+enum Of<'a> {
+    Shard,
+    Agent(AgentId),
+    Tenant(AgentId, &'a str),
+    Client(AgentId, ClientNet),
+    Nonce(AgentId, Nonce),
+    Digest(B256),
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{LAYOUT}{{{:x}}}{}", self.shard.0, self.kind)?;
+        match self.of {
+            Of::Shard => Ok(()),
+            Of::Agent(agent) => write!(out, ":{:x}", agent.token_id()),
+            Of::Tenant(agent, tenant) => write!(out, ":{:x}:{tenant}", agent.token_id()),
+            Of::Client(agent, client) => write!(out, ":{:x}:{}", agent.token_id(), client.address()),
+            Of::Nonce(agent, nonce) => write!(out, ":{:x}:{:x}", agent.token_id(), nonce.value()),
+            Of::Digest(digest) => write!(out, ":{digest:x}"),
+        }
+    }
+}
+
+impl ToRedisArgs for Name<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(self);
     }
 }
 
 /// A string: the digest of the agent's current key.
-pub(super) fn record(agent: AgentId) -> String {
-    of_agent(agent, 'k')
+pub(super) fn record(agent: AgentId) -> Name<'static> {
+    of_agent(agent, 'k', Of::Agent(agent))
 }
 
 /// A set: digests that were the agent's and whose entries may still be there.
-pub(super) fn replaced(agent: AgentId) -> String {
-    of_agent(agent, 'r')
+pub(super) fn replaced(agent: AgentId) -> Name<'static> {
+    of_agent(agent, 'r', Of::Agent(agent))
 }
 
 /// A list: the accepted times of an agent in a scope.
-pub(super) fn window(agent: AgentId, scope: &Scope) -> String {
-    let window = of_agent(agent, 'w');
-    match scope {
-        Scope::Api => window,
-        Scope::Tenant(id) => format!("{window}:{id}"),
-    }
+pub(super) fn window(agent: AgentId, scope: &Scope) -> Name<'_> {
+    let of = match scope {
+        Scope::Api => Of::Agent(agent),
+        Scope::Tenant(id) => Of::Tenant(agent, id),
+    };
+    of_agent(agent, 'w', of)
 }
 
 /// A list: the counted requests of a client for an agent.
-pub(super) fn meter(client: ClientNet, agent: AgentId) -> String {
-    format!("{}:{}", of_agent(agent, 'm'), client.address())
+pub(super) fn meter(client: ClientNet, agent: AgentId) -> Name<'static> {
+    of_agent(agent, 'm', Of::Client(agent, client))
 }
 
 /// A string that is there while the nonce is remembered.
-pub(super) fn nonce(agent: AgentId, nonce: Nonce) -> String {
-    format!("{}:{:x}", of_agent(agent, 'n'), nonce.value())
+pub(super) fn nonce(agent: AgentId, nonce: Nonce) -> Name<'static> {
+    of_agent(agent, 'n', Of::Nonce(agent, nonce))
 }
 
-/// A hash: which process the shard's nonces are in, before which timestamp they may be missing, and for how long they
-/// are kept.
-pub(super) fn epoch(shard: Shard) -> String {
-    shard.name('e')
+/// A hash: the life of the server that the shard's nonces are in, from which timestamp on signatures are taken, and for
+/// how long nonces are kept.
+pub(super) const fn epoch(shard: Shard) -> Name<'static> {
+    Name { shard, kind: 'e', of: Of::Shard }
 }
 
 /// A string: whose key a digest is, and what was declared with it.
-pub(super) fn entry(digest: &KeyDigest) -> String {
-    format!("{}:{}", Shard::of_digest(digest).name('d'), hex::encode(digest.to_bytes()))
+pub(super) fn entry(digest: &KeyDigest) -> Name<'static> {
+    let of = Of::Digest(B256::from(digest.to_bytes()));
+    Name { shard: Shard::of_digest(digest), kind: 'd', of }
 }
 
 /// A sorted set: changes of keys that have begun, by time.
-pub(super) fn journal() -> String {
-    Shard::of_journal().name('j')
+pub(super) const fn journal() -> Name<'static> {
+    Name { shard: Shard::of_journal(), kind: 'j', of: Of::Shard }
 }
 
 /// A string that is written to see whether it can be.
-pub(super) fn probe(shard: Shard) -> String {
-    shard.name('p')
+pub(super) const fn probe(shard: Shard) -> Name<'static> {
+    Name { shard, kind: 'p', of: Of::Shard }
 }
 
-fn of_agent(agent: AgentId, kind: char) -> String {
-    format!("{}:{:x}", Shard::of_agent(agent).name(kind), agent.token_id())
+fn of_agent(agent: AgentId, kind: char, of: Of<'_>) -> Name<'_> {
+    Name { shard: Shard::of_agent(agent), kind, of }
 }
 
 /// CRC-16/XMODEM, which a cluster counts slots by.
@@ -144,29 +189,31 @@ mod tests {
         let agent = AgentId::new(U256::from(0x12_345));
         let client = ClientNet::of("192.0.2.1".parse().unwrap());
         let digest = KeyDigest::from_bytes([0xab; 32]);
+        let acme = Scope::Tenant("acme".into());
         let names = [
             record(agent),
             replaced(agent),
             window(agent, &Scope::Api),
-            window(agent, &Scope::Tenant("acme".into())),
+            window(agent, &acme),
             meter(client, agent),
             nonce(agent, Nonce::new(U256::from(255))),
             epoch(Shard::of_agent(agent)),
             probe(Shard::of_agent(agent)),
             journal(),
             entry(&digest),
-        ];
+        ]
+        .map(|name| name.to_string());
         let expected = [
-            "tg1:{345}k:12345",
-            "tg1:{345}r:12345",
-            "tg1:{345}w:12345",
-            "tg1:{345}w:12345:acme",
-            "tg1:{345}m:12345:192.0.2.1",
-            "tg1:{345}n:12345:ff",
-            "tg1:{345}e",
-            "tg1:{345}p",
-            "tg1:{0}j",
-            &format!("tg1:{{3ab}}d:{}", "ab".repeat(32)),
+            "tg2:{26f}k:12345",
+            "tg2:{26f}r:12345",
+            "tg2:{26f}w:12345",
+            "tg2:{26f}w:12345:acme",
+            "tg2:{26f}m:12345:192.0.2.1",
+            "tg2:{26f}n:12345:ff",
+            "tg2:{26f}e",
+            "tg2:{26f}p",
+            "tg2:{0}j",
+            &format!("tg2:{{3ab}}d:{}", "ab".repeat(32)),
         ];
         assert_eq!(names, expected);
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
@@ -179,10 +226,20 @@ mod tests {
         assert!(slots.len() > 900 && slots.last() < Some(&16_384), "{}", slots.len());
     }
 
+    /// In a row, in steps of a power of two or of ten, or with a part that is always the same in front.
     #[test]
-    fn agents_in_a_row_spread_over_all_shards() {
-        let shards: BTreeSet<usize> =
-            (0_u64..1_024).map(|number| Shard::of_agent(AgentId::new(U256::from(number))).place()).collect();
-        assert_eq!(shards.len(), 1_024);
+    fn agents_spread_over_shards_however_their_numbers_are_made() {
+        let steps = (0..=240).step_by(8).map(|bits| U256::from(1) << bits);
+        let tens = (1..60).map(|digits| U256::from(10).pow(U256::from(digits)));
+        for step in steps.chain(tens) {
+            for first in [U256::ZERO, U256::from(7) << 200] {
+                let shards: BTreeSet<usize> = (1_u64..=1_024)
+                    .map(|number| first.wrapping_add(step.wrapping_mul(U256::from(number))))
+                    .map(|number| Shard::of_agent(AgentId::new(number)).place())
+                    .collect();
+                // Of 1,024 balls in as many bins 647 bins hold one on average.
+                assert!(shards.len() > 400, "{step}: {}", shards.len());
+            }
+        }
     }
 }

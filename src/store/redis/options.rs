@@ -9,7 +9,6 @@ use redis::TlsCertificates;
 use crate::domain::redis_url::RedisUrl;
 use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
-use crate::store::redis::findings::Told;
 use crate::store::redis::scripts::{Request, Scripts};
 use crate::telemetry::metrics::Metrics;
 
@@ -18,17 +17,17 @@ use crate::telemetry::metrics::Metrics;
 pub struct Options {
     /// Where Redis is.
     pub url: RedisUrl,
-    /// The password, wherever it was written; nothing: that of the URL, if it has one.
+    /// The password; `None`: that of the URL, if it has one.
     pub password: Option<Secret>,
-    /// As whom to log in at Sentinels.
+    /// The login at Sentinels.
     pub sentinel: SentinelLogin,
     /// Certificates for TLS.
     pub tls: TlsFiles,
     /// How long one request may take.
     pub timeout: Duration,
-    /// How many replicas must acknowledge keys and nonces; 0: none.
+    /// How many replicas must acknowledge a change of a key; 0: none.
     pub wait_replicas: u32,
-    /// For how long their word is waited for.
+    /// How long replicas may take to acknowledge it.
     pub wait_timeout: Duration,
     /// For how many seconds a used nonce is remembered; not less than a signature can be acceptable.
     pub nonce_retention_secs: u64,
@@ -36,40 +35,54 @@ pub struct Options {
     pub max_ahead_secs: u64,
 }
 
-/// As whom to log in at Sentinels; what is absent is not said.
+/// The login at Sentinels.
 #[derive(Debug, Clone, Default)]
 pub struct SentinelLogin {
-    /// The user; nothing: their default one.
+    /// The user; `None`: their default one.
     pub user: Option<String>,
-    /// The password; nothing: they ask for none.
+    /// The password; `None`: they ask for none.
     pub password: Option<Secret>,
 }
 
-/// PEM files for TLS; what is absent is the system's, or not shown.
+/// PEM files for TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Whose certificates are believed.
+    /// The authorities to trust; `None`: the system's.
     pub ca: Option<PathBuf>,
-    /// What is shown to the servers: certificate chain and key.
+    /// Certificate chain and key of the client; `None`: it shows none.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// What all connections of one store share.
+/// How long connecting may take in all; at least four requests' time.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+
+impl Options {
+    /// How long connecting to a server and preparing it may take in all.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        CONNECT_TIME_MAX.max(self.timeout * 4)
+    }
+}
+
+/// Shared by all connections of one store.
 pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) certificates: Option<TlsCertificates>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     pub(super) scripts: Scripts,
-    /// What operators have heard of the servers.
-    pub(super) told: Told,
-    /// Scripts are told the time instead of asking for it: this, in microseconds, and what the clock has counted.
+    /// Scripts get the time from the caller: this, in microseconds, and the clock's monotonic time.
     #[cfg(test)]
     pub(super) simulated_from_micros: Option<u64>,
 }
 
 impl Shared {
-    /// The request as it is sent. Tests say what time it is.
+    /// The first three arguments of scripts that look at an epoch: the time here, and for how long nonces matter.
+    pub(super) fn with_nonce_limits<'a>(&self, request: Request<'a>) -> Request<'a> {
+        let Options { max_ahead_secs, nonce_retention_secs, .. } = self.options;
+        request.arg(self.clock.unix_seconds()).arg(max_ahead_secs).arg(nonce_retention_secs)
+    }
+
+    /// The request as it is sent. In tests with a simulated clock the time is its last argument.
     pub(super) fn timed<'a>(&self, request: Request<'a>) -> Request<'a> {
         #[cfg(test)]
         if let (Some(from_micros), Some(_)) = (self.simulated_from_micros, request.script()) {

@@ -2,11 +2,18 @@
 
 use redis::{Cmd, ToRedisArgs};
 
-/// Words, clock, window and nonces in the order in which they need each other.
-const WORDS: &str = include_str!("scripts/answers.lua");
+use crate::store::redis::names::Name;
+
+const ANSWERS: &str = include_str!("scripts/answers.lua");
 const CLOCK: &str = include_str!("scripts/clock.lua");
 const WINDOW: &str = include_str!("scripts/window.lua");
 const NONCES: &str = include_str!("scripts/nonces.lua");
+
+/// How many arguments the longest command has, its name included.
+const ARGUMENTS: usize = 16;
+
+/// How many bytes a command has that the longest names and numbers are in.
+const COMMAND_BYTES: usize = 512;
 
 /// One script and what Redis knows it by.
 #[derive(Debug)]
@@ -17,16 +24,15 @@ pub(super) struct Script {
 
 impl Script {
     fn new(clock: &str, parts: &[&str]) -> Self {
-        let code = [&[WORDS, clock], parts].concat().concat();
+        let code = [&[ANSWERS, clock], parts].concat().concat();
         let hash = redis::Script::new(&code).get_hash().to_owned();
         Self { code, hash }
     }
 
     /// A call of it on these keys; arguments follow.
-    pub(super) fn on<K: ToRedisArgs>(&self, keys: &[K]) -> Request<'_> {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.hash).arg(keys.len()).arg(keys);
-        Request { command, script: Some(self) }
+    pub(super) fn on(&self, keys: &[Name<'_>]) -> Request<'_> {
+        let request = Request { script: Some(self), ..Request::command("EVALSHA") };
+        request.arg(&self.hash).arg(keys.len()).arg(keys)
     }
 
     /// Makes it known to a server.
@@ -37,7 +43,7 @@ impl Script {
     }
 }
 
-/// What is asked of a server: a command, or a script that the server may have forgotten.
+/// A command, or a call of a script that the server may have forgotten.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     command: Cmd,
@@ -46,7 +52,9 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     pub(super) fn command(name: &str) -> Self {
-        Self { command: redis::cmd(name), script: None }
+        let mut command = Cmd::with_capacity(ARGUMENTS, COMMAND_BYTES);
+        command.arg(name);
+        Self { command, script: None }
     }
 
     #[must_use]
@@ -83,7 +91,7 @@ impl Scripts {
         Self::with_clock(CLOCK)
     }
 
-    /// They take the time from whoever calls, as the last argument of each call.
+    /// They take the time from the caller, as the last argument of each call.
     #[cfg(test)]
     pub(super) fn simulated() -> Self {
         Self::with_clock(include_str!("scripts/clock_simulated.lua"))
@@ -97,7 +105,7 @@ impl Scripts {
             change_key: script(&[NONCES, include_str!("scripts/change_key.lua")]),
             hit: script(&[WINDOW, include_str!("scripts/hit.lua")]),
             left: script(&[WINDOW, include_str!("scripts/left.lua")]),
-            epoch: script(&[include_str!("scripts/epoch.lua")]),
+            epoch: script(&[NONCES, include_str!("scripts/epoch.lua")]),
             note: script(&[include_str!("scripts/note.lua")]),
             overdue: script(&[include_str!("scripts/overdue.lua")]),
         }
@@ -114,5 +122,13 @@ impl Scripts {
             &self.note,
             &self.overdue,
         ]
+    }
+}
+
+#[cfg(test)]
+impl Scripts {
+    /// The code of all of them.
+    pub(super) fn code(&self) -> String {
+        self.all().map(|script| script.code.as_str()).concat()
     }
 }

@@ -1,68 +1,105 @@
-//! Sentinels: which master most of them name, and for how long that holds.
+//! Sentinels: which master most of them name.
 //!
 //! A Sentinel that was cut off together with a deposed master goes on naming it, so none is believed unless more than
-//! half of all that are configured say the same. Must not know what the master is asked for.
+//! half of all that are configured say the same.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use crate::domain::redis_url::RedisHost;
-use crate::ports::clock::Clock;
-use crate::store::redis::dial::{Login, connect};
+use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::error::RedisError;
 use crate::store::redis::options::Shared;
-use crate::store::redis::trouble::Trouble;
+use crate::store::redis::server::in_time;
 
 /// How often they are asked whether the master is still the master.
 pub(super) const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// How late an answer may be before nobody is served without one: the process was stopped meanwhile, or starved.
-const OVERDUE: Duration = Duration::from_secs(2);
-
-/// So many looks in a row that no majority confirms are one too many.
+/// So many answers in a row without a majority are one too many.
 const DOUBTS_MAX: u32 = 3;
 
-/// What one Sentinel says, and its place in the configuration.
-type Named = (usize, Result<RedisHost, Trouble>);
-
-/// The master that more than half of the Sentinels name. All are asked at once, each within `store.timeout`; those that
-/// are silent hold nothing up when the others agree.
-pub(super) async fn master(
-    shared: &Arc<Shared>,
-    sentinels: &[RedisHost],
-    service: &str,
-) -> Result<RedisHost, Trouble> {
-    let mut asked = JoinSet::new();
-    for (place, sentinel) in sentinels.iter().cloned().enumerate() {
-        let (shared, service) = (Arc::clone(shared), service.to_owned());
-        asked.spawn(async move { (place, ask(&shared, &sentinel, &service).await) });
-    }
-    let mut answers = Vec::new();
-    while let Some(answer) = asked.join_next().await {
-        answers.extend(answer);
-        if let Some(host) = of_most(&answers, sentinels.len()) {
-            return Ok(host.clone());
-        }
-    }
-    Err(disagreement(answers, sentinels.len()))
+/// The Sentinels of one master, with a connection to each that is kept from one question to the next.
+pub(super) struct Sentinels {
+    /// Their name for the master.
+    pub(super) service: String,
+    sentinels: Vec<Sentinel>,
+    /// How often all of them were asked.
+    #[cfg(test)]
+    pub(super) rounds: std::sync::atomic::AtomicU64,
 }
 
-async fn ask(shared: &Shared, sentinel: &RedisHost, service: &str) -> Result<RedisHost, Trouble> {
-    let asked = async {
-        let mut connection = connect(shared, sentinel, Login::Sentinel).await?;
+struct Sentinel {
+    host: RedisHost,
+    /// Taken out while it is used, and put back if it works.
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+/// One Sentinel's place in the configuration, and the master that it names.
+type Named = (usize, Result<RedisHost, RedisError>);
+
+impl Sentinels {
+    pub(super) fn new(hosts: Vec<RedisHost>, service: String) -> Arc<Self> {
+        let of = |host| Sentinel { host, connection: Mutex::new(None) };
+        Arc::new(Self {
+            service,
+            sentinels: hosts.into_iter().map(of).collect(),
+            #[cfg(test)]
+            rounds: Default::default(),
+        })
+    }
+
+    /// The master that more than half of the Sentinels name. All are asked at once, each within `store.timeout`; silent
+    /// ones hold nothing up when the others agree.
+    pub(super) async fn master(self: &Arc<Self>, shared: &Arc<Shared>) -> Result<RedisHost, RedisError> {
+        #[cfg(test)]
+        self.rounds.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut asked = JoinSet::new();
+        for place in 0..self.sentinels.len() {
+            let (sentinels, shared) = (Arc::clone(self), Arc::clone(shared));
+            asked.spawn(async move { (place, sentinels.ask(place, &shared).await) });
+        }
+        let mut answers = Vec::new();
+        while let Some(answer) = asked.join_next().await {
+            answers.extend(answer);
+            if let Some(host) = of_most(&answers, self.sentinels.len()) {
+                // The others answer a moment later, and keep their connections.
+                asked.detach_all();
+                return Ok(host.clone());
+            }
+        }
+        Err(no_majority(answers))
+    }
+
+    async fn ask(&self, place: usize, shared: &Shared) -> Result<RedisHost, RedisError> {
+        let Some(sentinel) = self.sentinels.get(place) else { return Err(RedisError::Unreadable) };
+        let asked = async {
+            let kept = sentinel.connection.lock().take();
+            let mut connection = match kept {
+                Some(kept) => kept,
+                None => connect(shared, &sentinel.host, Login::Sentinel).await?,
+            };
+            let named = self.name_of_master(&mut connection).await;
+            // A broken one is made anew with the next question.
+            if !matches!(named, Err(RedisError::Broken(_))) {
+                *sentinel.connection.lock() = Some(connection);
+            }
+            named
+        };
+        in_time(shared.options.timeout, asked).await
+    }
+
+    async fn name_of_master(&self, connection: &mut MultiplexedConnection) -> Result<RedisHost, RedisError> {
         let mut command = redis::cmd("SENTINEL");
-        command.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-        let answer: Option<(String, u16)> =
-            command.query_async(&mut connection).await.map_err(|error| Trouble::of(&error))?;
-        let (host, port) =
-            answer.ok_or_else(|| Trouble::Refused(format!("a Sentinel knows no master {service:?}")))?;
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+        let answer: Option<(String, u16)> = command.query_async(connection).await?;
+        let unknown = || RedisError::Refused(format!("a Sentinel knows no master {:?}", self.service));
+        let (host, port) = answer.ok_or_else(unknown)?;
         Ok(RedisHost { host, port })
-    };
-    let time_max = shared.options.timeout;
-    timeout(time_max, asked).await.unwrap_or(Err(Trouble::Silent(time_max)))
+    }
 }
 
 /// The host that more than half of all Sentinels name.
@@ -71,95 +108,41 @@ fn of_most(answers: &[Named], sentinels: usize) -> Option<&RedisHost> {
     named().find(|host| named().filter(|other| other == host).count() * 2 > sentinels)
 }
 
-/// Why there is no majority: the same words for the same answers, in whichever order they came.
-fn disagreement(mut answers: Vec<Named>, sentinels: usize) -> Trouble {
+/// The same text for the same answers, in whichever order they came.
+fn no_majority(mut answers: Vec<Named>) -> RedisError {
     answers.sort_unstable_by_key(|(place, _)| *place);
-    let (mut hosts, mut troubles) = (Vec::new(), Vec::new());
-    for (_, named) in answers {
-        match named {
-            Ok(host) => hosts.push(host.to_string()),
-            Err(trouble) => troubles.push(trouble),
-        }
-    }
-    let named = hosts.len();
-    hosts.dedup();
-    if hosts.len() > 1 {
-        return Trouble::Divided(hosts.join(", "));
-    }
-    let why = troubles.first().map_or_else(|| "there are no others".to_owned(), Trouble::to_string);
-    Trouble::TooFew { named, sentinels, why }
+    let said = |(_, named): (usize, Result<RedisHost, RedisError>)| {
+        named.map_or_else(|error| error.to_string(), |host| host.to_string())
+    };
+    RedisError::NoMajority(answers.into_iter().map(said).collect::<Vec<_>>().join(", "))
 }
 
-/// What is believed of a master after one look after the other.
+/// How often in a row no majority of the Sentinels has named a master.
 #[derive(Debug, Default)]
 pub(super) struct Belief {
     doubts: u32,
 }
 
-/// What a look leads to.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// It is the master.
-    Confirmed,
-    /// No majority says anything. That happens, and takes nothing away yet.
-    Doubtful,
-    /// It is not served from any more, for this reason.
-    Deposed(String),
-}
-
 impl Belief {
-    /// Takes in what most of the Sentinels say of the master at `host`.
-    pub(super) fn hear(&mut self, named: Result<RedisHost, Trouble>, host: &RedisHost) -> Heard {
+    /// Takes in which master most of the Sentinels name. The error says why the one at `host` must not be used any more.
+    /// That no majority names one happens, and is believed only when it happens several times in a row.
+    pub(super) fn hear(
+        &mut self,
+        named: Result<RedisHost, RedisError>,
+        host: &RedisHost,
+    ) -> Result<(), String> {
         match named {
             Ok(named) if named == *host => {
                 self.doubts = 0;
-                Heard::Confirmed
+                Ok(())
             }
-            Ok(named) => Heard::Deposed(format!("the Sentinels name another master, {named}")),
-            Err(trouble) => {
+            Ok(named) => Err(format!("the Sentinels name another master, {named}")),
+            Err(error) => {
                 self.doubts = self.doubts.saturating_add(1);
-                if self.doubts < DOUBTS_MAX { Heard::Doubtful } else { Heard::Deposed(trouble.to_string()) }
+                if self.doubts < DOUBTS_MAX { Ok(()) } else { Err(error.to_string()) }
             }
         }
     }
-}
-
-/// Until when a master is served from without another look.
-///
-/// It runs out when looks are overdue. So a process that was stopped while a master was deposed asks before it serves.
-#[derive(Debug)]
-pub(super) struct Lease {
-    /// Monotonic, in microseconds.
-    pub(super) until_micros: AtomicU64,
-}
-
-impl Lease {
-    /// For a server that no Sentinel speaks for.
-    pub(super) const fn endless() -> Self {
-        Self { until_micros: AtomicU64::new(u64::MAX) }
-    }
-
-    /// Of a look that began at `asked_micros`.
-    pub(super) fn of_look(asked_micros: u64, time_max: Duration) -> Self {
-        Self { until_micros: AtomicU64::new(end_of(asked_micros, time_max)) }
-    }
-
-    /// The Sentinels were asked again, at `asked_micros`, each for no longer than `time_max`.
-    pub(super) fn renew(&self, asked_micros: u64, time_max: Duration) {
-        self.until_micros.store(end_of(asked_micros, time_max), Ordering::Relaxed);
-    }
-
-    /// Whether it has not run out.
-    pub(super) fn holds(&self, clock: &dyn Clock) -> bool {
-        let until = self.until_micros.load(Ordering::Relaxed);
-        until == u64::MAX || clock.monotonic_micros() <= until
-    }
-}
-
-/// A look may take `time_max`, and so may the next one.
-fn end_of(asked_micros: u64, time_max: Duration) -> u64 {
-    let held = ASK_EVERY + OVERDUE + time_max * 2;
-    asked_micros.saturating_add(u64::try_from(held.as_micros()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -168,17 +151,16 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Belief, DOUBTS_MAX, Heard, Lease, Named, disagreement, of_most};
+    use super::{Belief, DOUBTS_MAX, Named, no_majority, of_most};
     use crate::domain::redis_url::RedisHost;
-    use crate::ports::simulated::SimulatedClock;
-    use crate::store::redis::trouble::Trouble;
+    use crate::store::redis::error::RedisError;
 
     fn host(number: u16) -> RedisHost {
         RedisHost { host: "a".to_owned(), port: number }
     }
 
-    fn silent() -> Trouble {
-        Trouble::Silent(Duration::from_secs(1))
+    fn silent() -> RedisError {
+        RedisError::Timeout(Duration::from_secs(1))
     }
 
     fn answers(named: &[Option<u16>]) -> Vec<Named> {
@@ -201,48 +183,30 @@ mod tests {
     }
 
     #[test]
-    fn why_there_is_no_majority_is_said_alike_whichever_answer_came_first() {
-        let said = |named: &[Option<u16>]| {
-            let (mut turned, sentinels) = (answers(named), named.len());
-            let straight = disagreement(turned.clone(), sentinels).to_string();
-            turned.reverse();
-            assert_eq!(straight, disagreement(turned, sentinels).to_string());
-            straight
-        };
-        assert_eq!(said(&[Some(1), None, Some(2)]), "the Sentinels name different masters: a:1, a:2");
-        let few = "only 1 of 3 Sentinels names a master";
-        assert!(said(&[None, Some(1), None]).starts_with(few), "{}", said(&[None, Some(1), None]));
-        assert!(said(&[None]).ends_with("did not answer within 1s"), "{}", said(&[None]));
+    fn a_missing_majority_is_told_alike_whichever_answer_came_first() {
+        let mut turned = answers(&[Some(1), None, Some(2)]);
+        let told = no_majority(turned.clone()).to_string();
+        turned.reverse();
+        assert_eq!(told, no_majority(turned).to_string());
+        assert_eq!(
+            told,
+            "no majority of the Sentinels names one master: a:1, Redis did not answer within 1s, a:2"
+        );
     }
 
     #[test]
-    fn a_silence_takes_nothing_away_and_several_in_a_row_or_another_name_do() {
+    fn a_silence_changes_nothing_and_several_in_a_row_or_another_name_do() {
         let mut belief = Belief::default();
         for _ in 0..10 {
             for _ in 1..DOUBTS_MAX {
-                assert_eq!(belief.hear(Err(silent()), &host(1)), Heard::Doubtful);
+                belief.hear(Err(silent()), &host(1)).unwrap();
             }
-            assert_eq!(belief.hear(Ok(host(1)), &host(1)), Heard::Confirmed);
+            belief.hear(Ok(host(1)), &host(1)).unwrap();
         }
-        assert!(matches!(belief.hear(Ok(host(2)), &host(1)), Heard::Deposed(_)));
+        assert!(belief.hear(Ok(host(2)), &host(1)).is_err());
         for _ in 1..DOUBTS_MAX {
-            assert_eq!(belief.hear(Err(silent()), &host(1)), Heard::Doubtful);
+            belief.hear(Err(silent()), &host(1)).unwrap();
         }
-        assert!(matches!(belief.hear(Err(silent()), &host(1)), Heard::Deposed(_)));
-    }
-
-    #[test]
-    fn a_lease_runs_out_two_seconds_after_the_next_look_should_have_been_done() {
-        let clock = SimulatedClock::new(0);
-        let lease = Lease::of_look(0, Duration::from_millis(500));
-        clock.advance_micros(4_000_000);
-        assert!(lease.holds(&clock));
-        clock.advance_micros(1);
-        assert!(!lease.holds(&clock));
-        lease.renew(4_000_000, Duration::from_millis(500));
-        assert!(lease.holds(&clock));
-        clock.advance_secs(1_000_000);
-        assert!(!lease.holds(&clock));
-        assert!(Lease::endless().holds(&clock));
+        assert!(belief.hear(Err(silent()), &host(1)).is_err());
     }
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::store::redis::answers::Answer;
 use crate::store::redis::cluster::Cluster;
-use crate::store::redis::link::Link;
+use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{self, Shard};
 use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
-use crate::store::redis::trouble::Trouble;
+use crate::store::redis::server::Server;
 
 /// The servers.
 pub(super) struct Servers {
@@ -21,7 +20,7 @@ pub(super) struct Servers {
 /// How shards are spread over them.
 pub(super) enum Layout {
     /// One has them all.
-    One(Arc<Link>),
+    One(Arc<Server>),
     /// Several have some each.
     Cluster(Arc<Cluster>),
 }
@@ -32,93 +31,67 @@ impl Servers {
     }
 
     /// Asks the server that has the shard.
-    pub(super) async fn ask(&self, shard: Shard, request: Request<'_>) -> Result<Value, Trouble> {
+    pub(super) async fn ask(&self, shard: Shard, request: Request<'_>) -> Result<Value, RedisError> {
         let request = self.shared.timed(request);
-        let answer = self.link(shard)?.ask(&request).await;
+        let answer = self.server(shard)?.ask(&request).await;
         match self.redirected(&answer) {
-            Some(link) => link.ask(&request).await,
+            Some(server) => server.ask(&request).await,
             None => answer,
         }
     }
 
-    /// Asks the server that has the shard to write something that may be written twice, and that its replicas must have.
-    pub(super) async fn write(&self, shard: Shard, request: Request<'_>) -> Result<Value, Trouble> {
-        let request = self.shared.timed(request);
-        let link = self.link(shard)?;
-        let answer = link.ask_acknowledged(&link.line()?, &request, |_| true).await;
-        match self.redirected(&answer) {
-            Some(link) => link.ask_acknowledged(&link.line()?, &request, |_| true).await,
-            None => answer,
-        }
-    }
-
-    /// Asks for a step that may use a nonce up. `request` is given the identity that the step is for.
-    ///
-    /// When the epoch in the slot is not that of the process that is connected to, nothing was done; the epoch is begun
-    /// anew, and the step taken once more.
-    pub(super) async fn spend<'a>(
+    /// The same for a write that `store.wait_replicas` replicas must have, if `is_write` finds one in the answer.
+    pub(super) async fn ask_acknowledged(
         &self,
         shard: Shard,
-        request: impl Fn(&str) -> Request<'a>,
-    ) -> Result<Answer, Trouble> {
-        let mut link = self.link(shard)?;
-        let mut answer = self.spend_at(&link, &request).await;
-        if let Some(other) = self.redirected(&answer) {
-            link = other;
-            answer = self.spend_at(&link, &request).await;
+        request: Request<'_>,
+        is_write: fn(&Value) -> bool,
+    ) -> Result<Value, RedisError> {
+        let request = self.shared.timed(request);
+        let answer = self.server(shard)?.ask_acknowledged(&request, is_write).await;
+        match self.redirected(&answer) {
+            Some(server) => server.ask_acknowledged(&request, is_write).await,
+            None => answer,
         }
-        let answer = answer?;
-        if answer != Answer::Strange {
-            return Ok(answer);
-        }
-        link.renew(shard).await?;
-        let answer = self.spend_at(&link, &request).await?;
-        if answer == Answer::Strange { Err(Trouble::Strange) } else { Ok(answer) }
     }
 
     /// Writes to every server, to see whether it can be. A node whose slot is on its way is one that answers.
-    pub(super) async fn probe(&self) -> Result<(), Trouble> {
-        let links = match &self.layout {
-            Layout::One(link) => vec![Arc::clone(link)],
-            Layout::Cluster(cluster) => cluster.one_shard_each()?,
-        };
-        for link in links {
-            let probe = Request::command("SET").arg(names::probe(link.first_shard())).arg("");
-            match (&self.layout, link.ask(&probe.arg("EX").arg(60)).await) {
-                (Layout::Cluster(_), Err(trouble)) if trouble.is_elsewhere() => {}
+    pub(super) async fn probe(&self) -> Result<(), RedisError> {
+        for server in self.all()? {
+            let probe = Request::command("SET").arg(names::probe(server.first_shard())).arg("");
+            match (&self.layout, server.ask(&probe.arg("EX").arg(60)).await) {
+                (Layout::Cluster(_), Err(error)) if error.is_elsewhere() => {}
                 (Layout::One(_) | Layout::Cluster(_), written) => drop(written?),
             }
         }
         Ok(())
     }
 
-    async fn spend_at<'a>(
-        &self,
-        link: &Link,
-        request: &impl Fn(&str) -> Request<'a>,
-    ) -> Result<Answer, Trouble> {
-        let line = link.line()?;
-        let request = self.shared.timed(request(&line.identity));
-        Answer::read(&link.ask_acknowledged(&line, &request, is_written).await?)
+    /// From which timestamp on signatures are taken everywhere, in Unix seconds, as far as is known.
+    pub(super) fn accepted_from_secs(&self) -> u64 {
+        let servers = self.all().unwrap_or_default();
+        servers.iter().map(|server| server.accepted_from_secs()).max().unwrap_or_default()
     }
 
-    fn link(&self, shard: Shard) -> Result<Arc<Link>, Trouble> {
+    fn all(&self) -> Result<Vec<Arc<Server>>, RedisError> {
         match &self.layout {
-            Layout::One(link) => Ok(Arc::clone(link)),
-            Layout::Cluster(cluster) => cluster.link(shard),
+            Layout::One(server) => Ok(vec![Arc::clone(server)]),
+            Layout::Cluster(cluster) => cluster.nodes(),
         }
     }
 
-    /// Where a request goes that a node has only redirected and not done.
-    fn redirected<T>(&self, answer: &Result<T, Trouble>) -> Option<Arc<Link>> {
+    fn server(&self, shard: Shard) -> Result<Arc<Server>, RedisError> {
+        match &self.layout {
+            Layout::One(server) => Ok(Arc::clone(server)),
+            Layout::Cluster(cluster) => cluster.server(shard),
+        }
+    }
+
+    /// The node to ask instead of one that has only redirected the request, and not done it.
+    fn redirected<T>(&self, answer: &Result<T, RedisError>) -> Option<Arc<Server>> {
         match (&self.layout, answer) {
-            (Layout::Cluster(cluster), Err(Trouble::Moved(host))) => cluster.moved_to(host),
+            (Layout::Cluster(cluster), Err(RedisError::Moved(host))) => cluster.moved_to(host),
             _ => None,
         }
     }
-}
-
-/// Whether an answer tells of something that replicas must have.
-fn is_written(value: &Value) -> bool {
-    matches!(Answer::read(value), Ok(Answer::Admitted { .. } | Answer::Done(_)))
 }

@@ -1,9 +1,10 @@
 -- Admits on the strength of a nonce: unused, and room in the window. Only an admission uses it.
 --
--- KEYS: epoch, nonce, window. ARGV: identity, signed at, retention, ahead (seconds), limit, width in microseconds.
-local signed_at, retention, ahead = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local time = clock()
-local refused, kept = refuse_nonce(KEYS[1], KEYS[2], ARGV[1], signed_at, retention, ahead, time)
+-- KEYS: epoch, nonce, window. ARGV: the caller's time, ahead, retention, signed at (seconds), limit, width in
+-- microseconds.
+local retention, signed_at, time = tonumber(ARGV[3]), tonumber(ARGV[4]), clock()
+local refused, kept =
+  refuse_nonce(KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2]), retention, signed_at, time)
 if refused then
   return refused
 end

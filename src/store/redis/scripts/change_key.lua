@@ -1,9 +1,10 @@
--- Uses up the nonce and changes the agent's key. What was replaced is noted until its entry elsewhere is gone.
+-- Uses up the nonce and changes the agent's key. The replaced digest is noted until its entry elsewhere is gone.
 --
--- KEYS: epoch, nonce, record, replaced digests. ARGV: identity, signed at, retention, ahead (seconds), what, digest.
-local signed_at, retention, ahead = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local time = clock()
-local refused, kept = refuse_nonce(KEYS[1], KEYS[2], ARGV[1], signed_at, retention, ahead, time)
+-- KEYS: epoch, nonce, record, replaced digests. ARGV: the caller's time, ahead, retention, signed at (seconds), change,
+-- digest.
+local retention, signed_at, time = tonumber(ARGV[3]), tonumber(ARGV[4]), clock()
+local refused, kept =
+  refuse_nonce(KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2]), retention, signed_at, time)
 if refused then
   return refused
 end

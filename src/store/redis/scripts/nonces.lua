@@ -1,27 +1,47 @@
--- Nonces: one key for each that was used, which goes when no signature with it can be fresh any more.
+-- Nonces: one key for each that was used, which expires when no signature with it can be fresh any more.
 --
--- Beside them, in the same slot, stands an epoch: which process of Redis the nonces are in, before which timestamp
--- signatures may carry a nonce that was lost, how far ahead timestamps may lie, and for how many seconds after its
--- timestamp each nonce of the epoch is kept at least. A process that is not the one of the epoch may have lost some. The
--- last two are the largest that any caller wants: callers differ while settings are changed, and nobody must take a
--- nonce for unused because somebody else kept it for a shorter time.
+-- Beside them, in the same slot, stands an epoch: the life of the server that holds the nonces, the timestamp from which
+-- on signatures are taken, how far ahead timestamps may lie, and for how many seconds after its timestamp each nonce is
+-- kept at least. The last two are the largest that any caller asked for: while settings are being changed, callers
+-- differ, and nobody may take a nonce for unused because another caller kept it for a shorter time.
 
--- Says why a nonce can't be used, or nothing; then also for how many seconds after its timestamp nonces are kept.
-local function refuse_nonce(epoch, nonce, identity, signed_at, retention, ahead, time)
-  local known = redis.call('HMGET', epoch, 'process', 'since', 'ahead', 'kept')
-  if known[1] ~= identity or not known[3] or not known[4] then
-    return { STRANGE }
+-- The life of this server. Redis makes a new replication id at each start, at each promotion, and for a first replica.
+-- The number of evictions changes when a nonce may have been evicted.
+local function life()
+  local id = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+  return id .. ':' .. string.match(redis.call('INFO', 'stats'), 'evicted_keys:(%d+)')
+end
+
+-- From which timestamp on signatures are taken, and for how many seconds after its timestamp a nonce is kept.
+--
+-- Begins a new epoch when nonces may have been lost, which is when the server is in another life or the epoch is gone,
+-- and when a caller wants nonces kept for longer or timestamps further ahead. It refuses every signature that could have
+-- been used before. `wall` is the caller's time: it judged how far ahead a timestamp lies.
+local function epoch_of(key, wall, ahead, retention, time)
+  local known = redis.call('HMGET', key, 'life', 'since', 'ahead', 'kept')
+  local since, known_ahead, known_kept = tonumber(known[2] or 0), tonumber(known[3] or 0), tonumber(known[4] or 0)
+  local current, kept = life(), retention - ahead
+  if known[1] == current then
+    if ahead <= known_ahead and kept <= known_kept then
+      return since, known_kept
+    end
+    ahead, kept = math.max(ahead, known_ahead), math.max(kept, known_kept)
   end
-  local kept = tonumber(known[4])
-  if tonumber(known[3]) < ahead or kept < retention - ahead then
-    return { STRANGE }
+  local now = math.max(math.floor(time / 1000000), wall)
+  since = math.max(since, now + math.max(ahead, known_ahead) + 1)
+  redis.call('HSET', key, 'life', current, 'since', string.format('%.0f', since), 'ahead', ahead, 'kept', kept)
+  return since, kept
+end
+
+-- Why a nonce can't be used, or nil; then also for how many seconds after its timestamp it is kept.
+local function refuse_nonce(epoch, nonce, wall, ahead, retention, signed_at, time)
+  local since, kept = epoch_of(epoch, wall, ahead, retention, time)
+  if signed_at < since then
+    return { NONCE_FORGOTTEN, since, since * 1000000 - time }
   end
-  if signed_at < tonumber(known[2]) then
-    return { NONCE_USED }
-  end
-  -- Used as early as its timestamp allows, it would be forgotten by now.
+  -- Used as early as its timestamp allows, it would have expired by now.
   if time >= (signed_at + kept) * 1000000 then
-    return { NONCE_USED }
+    return { NONCE_FORGOTTEN, math.floor(time / 1000000), 1 }
   end
   if redis.call('EXISTS', nonce) == 1 then
     return { NONCE_USED }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use redis::aio::MultiplexedConnection;
 use redis::{Value, from_redis_value_ref};
 
+use crate::ports::store::Store;
 use crate::store::contract::{Bench, store_contract, until};
+use crate::store::redis::info::Info;
+use crate::store::redis::servers::Layout;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{SIGNED_SECS, clock, opened, options};
 
@@ -125,6 +128,32 @@ async fn says(connection: &mut MultiplexedConnection, command: &[&str], words: &
 
 fn text(value: &Value) -> String {
     from_redis_value_ref(value).unwrap()
+}
+
+#[tokio::test]
+async fn nodes_are_asked_for_the_slots_again_and_again_over_the_connections_there_are() {
+    let Some(mut cluster) = TestCluster::form().await else { return };
+    let store = opened(options(&cluster.url()), &clock()).await;
+    let Layout::Cluster(nodes) = &store.store.servers.layout else { panic!() };
+    until("each node has a connection of this runtime and one of the store's", async || {
+        store.probe().await.unwrap();
+        let nodes = nodes.nodes().unwrap();
+        nodes.iter().all(|node| node.session().unwrap().connections().len() == 2).then_some(())
+    })
+    .await;
+    let mut counts = async || {
+        let (mut asked, mut made) = (0, 0);
+        for number in 0..3 {
+            let info = Info::read(&text(&cluster.say(number, &["INFO", "EVERYTHING"]).await));
+            made += info.value("total_connections_received").parse::<u64>().unwrap();
+            let calls = info.value("cmdstat_cluster|slots").split(',').next().unwrap_or_default();
+            asked += calls.strip_prefix("calls=").map_or(0, |calls| calls.parse::<u64>().unwrap());
+        }
+        (asked, made)
+    };
+    let (asked, made) = counts().await;
+    until("a node is asked again", async || (counts().await.0 >= asked + 2).then_some(())).await;
+    assert_eq!(counts().await.1, made);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

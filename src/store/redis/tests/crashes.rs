@@ -4,8 +4,7 @@ use redis::Value;
 
 use crate::ports::store::{KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, digest, key};
-use crate::store::redis::answers::Answer;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::names::{self, Name, Shard};
 use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::{SIGNED_SECS, by_key, is_admitted, opened, options, served};
 use crate::store::redis::{RedisStore, RunningRedisStore};
@@ -22,7 +21,8 @@ async fn rotate_and_die_after(store: &RedisStore, steps: usize) {
         store.announce(agent(1), &key(2)).await.unwrap();
     }
     if steps >= 3 {
-        let Answer::Done(replaced) = store.swap(agent(1), &claim, &change).await.unwrap() else { panic!() };
+        let (changed, replaced) = store.swap(agent(1), &claim, &change).await.unwrap();
+        assert_eq!(changed, KeyChanged::Done);
         if steps >= 4 {
             store.confirm(agent(1), &key(2)).await.unwrap();
         }
@@ -37,7 +37,7 @@ async fn ttl(store: &RedisStore, number: u64) -> Value {
     store.servers.ask(Shard::of_digest(&digest(number)), ttl).await.unwrap()
 }
 
-async fn count(store: &RedisStore, command: &str, name: String) -> Value {
+async fn count(store: &RedisStore, command: &str, name: Name<'_>) -> Value {
     store.servers.ask(Shard::of_journal(), Request::command(command).arg(name)).await.unwrap()
 }
 

@@ -11,7 +11,7 @@ use crate::store::contract::agent;
 use crate::store::redis::answers::number;
 use crate::store::redis::names::{self, Shard};
 use crate::store::redis::scripts::Request;
-use crate::store::redis::tests::{link, opened, options, served};
+use crate::store::redis::tests::{only, opened, options, served};
 
 const TEN: Quota = Quota::per_hour(10);
 
@@ -27,7 +27,7 @@ async fn a_thousand_requests_that_prove_nothing_leave_nothing_in_redis() {
         number(&size.unwrap()).unwrap()
     };
     // The probe's key would expire meanwhile.
-    let probe = Request::command("DEL").arg(names::probe(link(&store).first_shard()));
+    let probe = Request::command("DEL").arg(names::probe(only(&store).first_shard()));
     store.store.servers.ask(Shard::of_journal(), probe).await.unwrap();
     // Epochs are there.
     let before = size().await;

@@ -9,10 +9,9 @@ use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, until};
-use crate::store::redis::findings::Told;
-use crate::store::redis::link::Link;
 use crate::store::redis::options::{Options, SentinelLogin, Shared, TlsFiles};
 use crate::store::redis::scripts::Scripts;
+use crate::store::redis::server::Server;
 use crate::store::redis::servers::Layout;
 use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::{RunningRedisStore, certificates};
@@ -25,18 +24,24 @@ mod crashes;
 mod differential;
 mod faults;
 mod findings;
+mod history;
+mod history_admissions;
+mod history_keys;
+mod history_limits;
+mod history_revocation;
 mod kept;
 mod meters;
-mod nearby;
 mod others;
 mod real;
 mod replicas;
 mod retention;
+mod rights;
 mod roles;
 mod secured;
 mod sentinel;
 mod sequences;
 mod server;
+mod sessions;
 mod steps;
 mod waiting;
 mod watched;
@@ -76,7 +81,6 @@ fn open(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         metrics: Metrics::new().unwrap(),
         scripts: Scripts::simulated(),
-        told: Told::default(),
         simulated_from_micros: Some(START_SECS * 1_000_000),
     };
     RunningRedisStore::on(shared).unwrap()
@@ -117,12 +121,12 @@ async fn connected_after(store: &RunningRedisStore, before: u64) {
 }
 
 /// The one server that the store is at.
-fn link(store: &RunningRedisStore) -> &Arc<Link> {
-    let Layout::One(link) = &store.store.servers.layout else { panic!("several servers") };
-    link
+fn only(store: &RunningRedisStore) -> &Arc<Server> {
+    let Layout::One(server) = &store.store.servers.layout else { panic!("several servers") };
+    server
 }
 
-/// Asks for agent 1 with a key; nothing: a fault.
+/// Asks for agent 1 with a key; `None`: a fault.
 async fn by_key(store: &RunningRedisStore, number: u64) -> Option<Admission> {
     store.admit(agent(1), &Scope::Api, MANY, &Proof::Key(digest(number))).await.ok()
 }
@@ -131,6 +135,16 @@ async fn by_key(store: &RunningRedisStore, number: u64) -> Option<Admission> {
 async fn by_nonce(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> Option<Admission> {
     let proof = Proof::Nonce(claim(nonce, signed_at_secs));
     store.admit(agent(1), &Scope::Api, MANY, &proof).await.ok()
+}
+
+/// Whether a signature is refused because its nonce may have been lost.
+fn is_forgotten(admission: Option<Admission>) -> bool {
+    matches!(admission, Some(Admission::NonceForgotten { .. }))
+}
+
+/// Whether a signature is refused because of its nonce.
+fn nonce_is_refused(admission: Option<Admission>) -> bool {
+    is_forgotten(admission) || admission == Some(Admission::NonceUsed)
 }
 
 fn is_admitted(admission: Option<Admission>) -> bool {

@@ -1,25 +1,25 @@
-//! Masters that become replicas and masters again, and masters that get their first replica: whatever may have lost a nonce
-//! is another life, and so is what can't be told from it.
+//! Masters that become replicas and masters again, and masters that get their first replica: the very step that would
+//! take a lost nonce notices another life, and so it does for what can't be told from one.
 
+use std::sync::Arc;
+
+use redis::Value;
 use redis::aio::MultiplexedConnection;
 
-use crate::ports::store::{Admission, KeyChange, Store};
+use crate::ports::store::{KeyChange, Scope, Store};
 use crate::store::contract::{agent, claim, key, until};
 use crate::store::redis::RunningRedisStore;
-use crate::store::redis::house::{Info, info};
+use crate::store::redis::answers::admission;
+use crate::store::redis::info::Info;
+use crate::store::redis::names::{self, Shard};
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{
-    SIGNED_SECS, by_key, by_nonce, clock, is_admitted, link, opened, options, served,
+    SIGNED_SECS, by_key, by_nonce, clock, connects, is_admitted, is_forgotten, opened, options, served,
 };
-
-/// Which life of which process the store is connected to.
-fn identity(store: &RunningRedisStore) -> Option<String> {
-    link(store).line().ok().map(|line| line.identity.clone())
-}
 
 /// Waits until a server says this of itself.
 async fn says(connection: &mut MultiplexedConnection, is: impl Fn(&Info) -> bool) {
-    until("the server says so", async || is(&info(connection).await.unwrap()).then_some(())).await;
+    until("the server says so", async || is(&Info::of(connection).await.unwrap()).then_some(())).await;
 }
 
 fn remembers_no_promotion(info: &Info) -> bool {
@@ -32,6 +32,8 @@ async fn torn() -> Option<(RedisServer, RedisServer, RunningRedisStore)> {
     let replica = master.replica().await;
     let clock = clock();
     let store = opened(options(&master.url()), &clock).await;
+    // The replica has the epochs, and goes on alone.
+    master.replicated().await;
     say(&mut replica.connected().await, &["REPLICAOF", "NO", "ONE"]).await.unwrap();
     clock.advance_secs(10);
     assert!(is_admitted(by_nonce(&store, 1, SIGNED_SECS).await));
@@ -46,29 +48,42 @@ async fn turn(connection: &mut MultiplexedConnection, other: &RedisServer) {
 }
 
 #[tokio::test]
-async fn a_master_that_was_a_replica_in_between_is_another_life_though_nobody_asked_it_meanwhile() {
+async fn a_nonce_that_a_master_lost_while_it_was_a_replica_is_refused_by_the_next_step() {
     let Some((master, replica, store)) = torn().await else { return };
-    let before = identity(&store).unwrap();
-    turn(&mut master.connected().await, &replica).await;
-    until("another life", async || identity(&store).filter(|now| *now != before)).await;
-    assert_eq!(by_nonce(&store, 1, SIGNED_SECS).await, Some(Admission::NonceUsed), "it is lost, and refused");
+    // Without a store that watches the server: the script alone has to notice.
+    let shared = Arc::clone(&store.store.shared);
+    drop(store);
+    let mut of_master = master.connected().await;
+    turn(&mut of_master, &replica).await;
+    let nonce = names::nonce(agent(1), claim(1, SIGNED_SECS).nonce);
+    let exists = redis::cmd("EXISTS").arg(nonce).query_async(&mut of_master).await;
+    assert_eq!(exists, Ok(Value::Int(0)), "it is lost");
+    let script = &shared.scripts.admit_by_nonce;
+    script.load().exec_async(&mut of_master).await.unwrap();
+    let keys = [names::epoch(Shard::of_agent(agent(1))), nonce, names::window(agent(1), &Scope::Api)];
+    let admit = shared.with_nonce_limits(script.on(&keys)).arg(SIGNED_SECS).arg(1).arg(60_000_000);
+    let answer: Value = shared.timed(admit).packed().query_async(&mut of_master).await.unwrap();
+    assert!(is_forgotten(admission(&answer).ok()), "{answer:?}");
 }
 
 #[tokio::test]
-async fn the_first_replica_is_another_life_for_who_connects_and_none_for_who_is_connected() {
+async fn the_first_replica_is_another_life_for_everybody_and_disturbs_no_key() {
     let Some((master, one, clock)) = served(&[]).await else { return };
     one.change_key(agent(1), claim(0, SIGNED_SECS), KeyChange::Issue(key(2))).await.unwrap();
-    let before = identity(&one).unwrap();
-    let _replica = master.replica().await;
     assert!(is_admitted(by_nonce(&one, 1, SIGNED_SECS).await));
-    assert_eq!(identity(&one).as_ref(), Some(&before));
-
     clock.advance_secs(10);
+    let _replica = master.replica().await;
     let other = opened(options(&master.url()), &clock).await;
-    assert_ne!(identity(&other).as_ref(), Some(&before));
-    assert_eq!(by_nonce(&other, 2, SIGNED_SECS).await, Some(Admission::NonceUsed));
-    assert!(is_admitted(by_nonce(&other, 2, SIGNED_SECS + 10).await));
-    assert!(is_admitted(by_key(&other, 2).await));
+    for store in [&one, &other] {
+        assert!(is_forgotten(by_nonce(store, 2, SIGNED_SECS).await));
+        assert!(is_admitted(by_key(store, 2).await));
+    }
+    assert!(is_admitted(by_nonce(&one, 2, SIGNED_SECS + 10).await));
+    until("it is named where readiness is asked", async || {
+        (one.signatures_accepted_from()?.0 == SIGNED_SECS + 10).then_some(())
+    })
+    .await;
+    assert_eq!(connects(&one, "connected"), 1, "its session goes on");
 }
 
 /// Why a first replica is another life: what Redis says of its history is the same after a loss.
@@ -76,21 +91,38 @@ async fn the_first_replica_is_another_life_for_who_connects_and_none_for_who_is_
 async fn a_master_that_lost_nonces_says_the_same_of_its_history_as_one_that_got_its_first_replica() {
     let Some(alone) = RedisServer::start(&[]).await else { return };
     let mut of_alone = alone.connected().await;
-    let before = info(&mut of_alone).await.unwrap();
+    let before = Info::of(&mut of_alone).await.unwrap();
     let _replica = alone.replica().await;
-    let after = info(&mut of_alone).await.unwrap();
+    let after = Info::of(&mut of_alone).await.unwrap();
     assert_eq!(before.value("run_id"), after.value("run_id"));
-    assert_ne!(before.value("master_replid"), after.value("master_replid"));
+    assert_ne!(before.value("master_replid").to_owned(), after.value("master_replid").to_owned());
     assert!(remembers_no_promotion(&after));
 
     let Some((master, replica, store)) = torn().await else { return };
     drop(store);
     let mut of_master = master.connected().await;
     say(&mut of_master, &["CONFIG", "SET", "repl-backlog-ttl", "1"]).await.unwrap();
-    let before = info(&mut of_master).await.unwrap();
+    let before = Info::of(&mut of_master).await.unwrap();
     turn(&mut of_master, &replica).await;
     says(&mut of_master, remembers_no_promotion).await;
-    let after = info(&mut of_master).await.unwrap();
+    let after = Info::of(&mut of_master).await.unwrap();
     assert_eq!(before.value("run_id"), after.value("run_id"));
-    assert_ne!(before.value("master_replid"), after.value("master_replid"));
+    assert_ne!(before.value("master_replid").to_owned(), after.value("master_replid").to_owned());
+}
+
+#[tokio::test]
+async fn each_start_of_a_server_is_another_life_whatever_it_kept() {
+    for arguments in [&[][..], &["--appendonly", "yes"], &["--save", "3600", "1"]] {
+        let Some(mut server) = RedisServer::start(arguments).await else { return };
+        let mut lives = Vec::new();
+        for _ in 0..3 {
+            let mut connection = server.connected().await;
+            say(&mut connection, &["SET", "kept", ""]).await.unwrap();
+            say(&mut connection, &["SAVE"]).await.unwrap();
+            let life = Info::of(&mut connection).await.unwrap().value("master_replid").to_owned();
+            assert!(!lives.contains(&life), "{arguments:?}");
+            lives.push(life);
+            server.restart().await;
+        }
+    }
 }

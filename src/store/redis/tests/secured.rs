@@ -17,6 +17,7 @@ use crate::store::contract::{agent, claim, key, until};
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::options::{Options, SentinelLogin, TlsFiles};
 use crate::store::redis::tests::real::open;
+use crate::store::redis::tests::rights::documented;
 use crate::store::redis::tests::sentinel::fail_over;
 use crate::store::redis::tests::server::{Admin, RedisServer, own_ip, say};
 use crate::store::redis::tests::{by_key, is_admitted, options, ready, refused};
@@ -25,12 +26,7 @@ use crate::store::redis::tests::{by_key, is_admitted, options, ready, refused};
 /// file with its authority.
 const ROLE: &str = "TIERGATE_TEST_SYSTEM_ROOTS";
 
-/// The rights of the product's user on a server; `docs/operations.md` has the same.
-const SERVER_RIGHTS: &str = "-@all +auth +hello +select +ping +info +config|get +wait +script|load +evalsha +time \
-                             +get +set +del +exists +ttl +pexpire +hget +hset +hmget +lindex +llen +lpop +lrange \
-                             +rpush +sadd +smembers +srem +zadd +zrem +zrangebyscore";
-
-/// Its rights at a Sentinel.
+/// The rights of the product's user at a Sentinel; `docs/operations.md` names the same.
 const SENTINEL_RIGHTS: &str = "-@all +auth +hello +sentinel|get-master-addr-by-name";
 
 /// An authority, and a certificate of its for servers at these addresses and for clients.
@@ -130,8 +126,8 @@ impl Guarded {
         let mut settings = arguments(&tls_settings(&files, 6_379));
         settings.extend(["--tls-replication", "yes"].map(str::to_owned));
         settings.extend(["--requirepass", "of-admins", "--masterauth", "of-admins"].map(str::to_owned));
-        settings.extend(["--user", "tiergate", "on", ">of-servers", "~tg1:*"].map(str::to_owned));
-        settings.extend(SERVER_RIGHTS.split(' ').map(str::to_owned));
+        settings.extend(["--user", "tiergate", "on", ">of-servers", "~tg2:*"].map(str::to_owned));
+        settings.extend(documented().into_iter().map(str::to_owned));
         let master = RedisServer::start_at(master_ip, &words(&settings), admin("of-admins")).await?;
         settings.extend(["--replicaof", &ips[0], "6379", "--replica-announce-ip", "{ip}"].map(str::to_owned));
         let replica = RedisServer::start_at(replica_ip, &words(&settings), admin("of-admins")).await?;
@@ -208,8 +204,8 @@ async fn a_cluster_with_tls_is_found_and_followed_by_a_user_with_no_more_rights_
     let mut settings = arguments(&tls_settings(&files, 6_379));
     settings.extend(["--tls-cluster", "yes", "--cluster-enabled", "yes"].map(str::to_owned));
     settings.extend(["--cluster-announce-ip", "{ip}", "--requirepass", "of-admins"].map(str::to_owned));
-    settings.extend(["--user", "tiergate", "on", ">of-servers", "~tg1:*"].map(str::to_owned));
-    settings.extend(SERVER_RIGHTS.split(' ').chain(["+cluster|slots"]).map(str::to_owned));
+    settings.extend(["--user", "tiergate", "on", ">of-servers", "~tg2:*"].map(str::to_owned));
+    settings.extend(documented().into_iter().chain(["+cluster|slots"]).map(str::to_owned));
     let admin = Admin { tls: files.clone(), password: Some("of-admins") };
     let Some(node) = RedisServer::start_at(ip, &words(&settings), admin).await else { return };
     let url = format!("rediss+cluster://tiergate:of-servers@{ip}");

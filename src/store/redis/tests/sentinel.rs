@@ -8,14 +8,16 @@ use redis::from_redis_value_ref;
 
 use crate::domain::redis_url::{RedisHost, RedisUrl};
 use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store};
-use crate::store::contract::{MANY, agent, claim, key, until};
+use crate::ports::store::{Admission, KeyChange, Store};
+use crate::store::contract::{agent, claim, key, until};
 use crate::store::redis::RunningRedisStore;
+use crate::store::redis::info::Info;
 use crate::store::redis::options::Options;
+use crate::store::redis::server::Address;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{
-    SIGNED_SECS, START_SECS, by_key, by_nonce, clock, is_admitted, link, open, opened, options, ready,
-    refused,
+    SIGNED_SECS, START_SECS, by_key, by_nonce, clock, connects, is_admitted, is_forgotten, only, open,
+    opened, options, ready, refused,
 };
 
 /// Kills a master whose Sentinel knows a replica of it, and has that promoted.
@@ -53,12 +55,13 @@ async fn after_a_failover_the_promoted_replica_serves_and_refuses_older_signatur
     fail_over(&sentinel, &mut master).await;
     let after = opened(Options { wait_replicas: 0, ..options.clone() }, &clock).await;
     assert!(after.has_key(agent(1)).await.unwrap(), "what a replica acknowledged is there");
-    assert_eq!(by_nonce(&after, 2, START_SECS + 10 + 60).await, Some(Admission::NonceUsed));
+    assert!(is_forgotten(by_nonce(&after, 2, START_SECS + 10 + 60).await));
     assert!(is_admitted(by_nonce(&after, 3, START_SECS + 10 + 61).await));
-    // With no replica left, nothing that one should have counts.
+    // With no replica left, no change of a key counts. Signatures are covered by the epoch.
     let alone = opened(Options { wait_timeout: Duration::from_millis(200), ..options }, &clock).await;
-    let proof = Proof::Nonce(claim(4, START_SECS + 10 + 61));
-    let fault = alone.admit(agent(1), &Scope::Api, MANY, &proof).await.unwrap_err();
+    assert!(is_admitted(by_nonce(&alone, 4, START_SECS + 10 + 61).await));
+    let revoked = alone.change_key(agent(1), claim(5, START_SECS + 10 + 61), KeyChange::Revoke).await;
+    let fault = revoked.unwrap_err();
     assert!(fault.cause.to_string().starts_with("0 of 1 replicas acknowledged"), "{fault}");
 }
 
@@ -106,24 +109,20 @@ impl Torn {
         .await;
     }
 
-    /// Waits until the Sentinels were asked so many times more, and kept the store where it is.
-    async fn asked(&self, store: &RunningRedisStore, looks: u32) {
-        let line = link(store).line().unwrap();
-        for _ in 0..looks {
-            let before = line.lease.until_micros.load(Ordering::Relaxed);
-            self.clock.advance_micros(1);
-            until("the Sentinels are asked", async || {
-                assert!(Arc::ptr_eq(&link(store).line().unwrap(), &line), "the master is served from");
-                (line.lease.until_micros.load(Ordering::Relaxed) > before).then_some(())
-            })
-            .await;
-        }
+    /// Waits until the Sentinels were asked so many times more, and the session went on.
+    async fn asked(&self, store: &RunningRedisStore, looks: u64) {
+        let Address::Sentinel(sentinels) = &only(store).address else { panic!() };
+        let rounds = || sentinels.rounds.load(Ordering::Relaxed);
+        let (before, asked) = (connects(store, "connected"), rounds());
+        // One more has begun: these have ended.
+        until("the Sentinels are asked", async || (rounds() > asked + looks).then_some(())).await;
+        assert_eq!(connects(store, "connected"), before, "the master is served from");
     }
 }
 
 /// Where the store serves from.
 fn at(store: &RunningRedisStore) -> Option<RedisHost> {
-    link(store).line().ok().map(|line| line.host.clone())
+    only(store).session().ok().map(|session| session.host.clone())
 }
 
 async fn key_is_looked_at(store: &RunningRedisStore) -> bool {
@@ -137,7 +136,7 @@ async fn fails_because(store: &RunningRedisStore, why: &str) {
 }
 
 /// More looks than may be doubtful in a row.
-const LOOKS: u32 = 4;
+const LOOKS: u64 = 4;
 
 #[tokio::test]
 async fn where_no_majority_of_the_sentinels_names_a_master_nobody_is_served() {
@@ -145,11 +144,11 @@ async fn where_no_majority_of_the_sentinels_names_a_master_nobody_is_served() {
     torn.sentinels[2].kill();
     let store = torn.store();
     refused(&store).await;
-    fails_because(&store, "the Sentinels name different masters").await;
+    fails_because(&store, "no majority of the Sentinels names one master").await;
     torn.sentinels[0].kill();
     let alone = torn.store();
     refused(&alone).await;
-    fails_because(&alone, "only 1 of 3 Sentinels names a master").await;
+    fails_because(&alone, "no majority of the Sentinels names one master").await;
     torn.sentinels[2].restart().await;
     torn.serves_from(&alone, 0).await;
     torn.serves_from(&store, 0).await;
@@ -198,17 +197,20 @@ async fn a_master_that_no_majority_confirms_any_more_is_served_from_a_little_lon
 }
 
 #[tokio::test]
-async fn a_process_that_was_stopped_asks_the_sentinels_before_it_serves_again() {
-    let Some(torn) = Torn::start(&[0]).await else { return };
+async fn sentinels_are_asked_again_and_again_over_the_connection_there_is() {
+    let Some(torn) = Torn::start(&[0, 0, 0]).await else { return };
     let store = opened(torn.options(), &torn.clock).await;
-    let identity = link(&store).line().unwrap().identity.clone();
-    let frozen = torn.sentinels[0].freeze();
-    torn.clock.advance_secs(60);
-    // The server itself answers, and might have been deposed meanwhile.
-    assert_eq!(by_key(&store, 1).await, None);
-    fails_because(&store, "it is still the master").await;
-    drop(frozen);
-    torn.serves_from(&store, 0).await;
-    assert!(key_is_looked_at(&store).await);
-    assert_eq!(link(&store).line().unwrap().identity, identity);
+    torn.asked(&store, 1).await;
+    let made = async || {
+        let mut connections = Vec::new();
+        for sentinel in &torn.sentinels {
+            let info = Info::of(&mut sentinel.connected().await).await.unwrap();
+            connections.push(info.value("total_connections_received").parse::<u64>().unwrap());
+        }
+        connections
+    };
+    let before = made().await;
+    torn.asked(&store, LOOKS).await;
+    // The test itself has made one more to each.
+    assert_eq!(made().await, before.iter().map(|made| made + 1).collect::<Vec<_>>());
 }

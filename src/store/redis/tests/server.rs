@@ -17,7 +17,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::domain::redis_url::RedisHost;
 use crate::store::contract::{PATIENCE, until};
 use crate::store::redis::certificates;
-use crate::store::redis::house::Info;
+use crate::store::redis::info::Info;
 use crate::store::redis::options::TlsFiles;
 use crate::store::redis::tests::watched::Watched;
 

@@ -15,7 +15,7 @@ use crate::domain::window::Verdict;
 use crate::domain::window::model::Model;
 use crate::ports::store::Scope;
 use crate::store::contract::{agent, digest};
-use crate::store::redis::answers::{Answer, bytes, number, texts};
+use crate::store::redis::answers::{array, bytes, number, texts};
 use crate::store::redis::names;
 use crate::store::redis::tests::START_SECS;
 use crate::store::redis::tests::server::{RedisServer, say};
@@ -105,7 +105,8 @@ fn code(script: &str) -> String {
 /// The window of the agent with this number, and the full one of another tenant.
 fn windows(number: usize) -> [String; 2] {
     let agent = agent(u64::try_from(number).unwrap());
-    [names::window(agent, &Scope::Tenant("acme".into())), names::window(agent, &Scope::Api)]
+    let acme = Scope::Tenant("acme".into());
+    [&acme, &Scope::Api].map(|scope| names::window(agent, scope).to_string())
 }
 
 /// Lays the state out, asks, and looks at what is there afterwards: as many commands as [`judge`] takes answers of.
@@ -131,6 +132,26 @@ fn times(value: &Value) -> Vec<u64> {
     texts.map(|text| String::from_utf8(text).unwrap().parse().unwrap()).collect()
 }
 
+/// An answer to the microsecond.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Admitted { remaining: u32 },
+    Limited { retry_after_micros: u64 },
+    KeyRevoked,
+}
+
+impl Answer {
+    fn read(value: &Value) -> Self {
+        let numbers: Vec<u64> = array(value).unwrap().iter().map(|item| number(item).unwrap()).collect();
+        match numbers[..] {
+            [0, remaining] => Self::Admitted { remaining: remaining.try_into().unwrap() },
+            [1, retry_after_micros] => Self::Limited { retry_after_micros },
+            [2] => Self::KeyRevoked,
+            _ => panic!("{value:?}"),
+        }
+    }
+}
+
 /// Compares with the model, and says which state comes next.
 fn judge(leave: &Leave, answers: &[Value]) -> (State, Answer) {
     let Leave { state, limit, is_current } = leave;
@@ -145,10 +166,10 @@ fn judge(leave: &Leave, answers: &[Value]) -> (State, Answer) {
             (Answer::Limited { retry_after_micros }, Answer::Limited { retry_after_micros })
         }
     };
-    assert_eq!(Answer::read(left).unwrap(), expected_left, "left: {leave:?}");
+    assert_eq!(Answer::read(left), expected_left, "left: {leave:?}");
     let (model, expected) =
         if *is_current { (model, expected) } else { (state.model.clone(), Answer::KeyRevoked) };
-    assert_eq!(Answer::read(admitted).unwrap(), expected, "{leave:?}");
+    assert_eq!(Answer::read(admitted), expected, "{leave:?}");
     assert_eq!(times(own), model.accepted, "{leave:?}");
     assert_eq!(times(other), [state.now; 3], "another tenant's window: {leave:?}");
 
@@ -182,7 +203,7 @@ async fn leave_at_once(
 ) -> Vec<(State, Answer)> {
     let mut pipe = pipe();
     pipe.cmd("FLUSHALL").ignore();
-    pipe.set(names::record(agent(0)), digest(0).to_bytes().as_slice()).ignore();
+    pipe.set(names::record(agent(0)).to_string(), digest(0).to_bytes().as_slice()).ignore();
     for (place, leave) in leaves.iter().enumerate() {
         lay_out(&mut pipe, place, leave, hashes);
     }

@@ -1,21 +1,21 @@
-//! A replica that should acknowledge and does not: signatures are faults for as long as that lasts, and API keys pass.
+//! A replica that should acknowledge and does not: changes of keys are faults meanwhile; keys and signatures pass.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store, StoreFault};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::server::RedisServer;
-use crate::store::redis::tests::{SIGNED_SECS, clock, connects, link, opened, options};
+use crate::store::redis::tests::{SIGNED_SECS, clock, connects, opened, options};
 
-/// More than the silences in a row that a server is given up for.
-const SIGNERS: u64 = 8;
+/// More than the silences in a row that end a connection.
+const CHANGES: u64 = 8;
 
-/// A master with a replica that is in step, and a store that wants its word; agent 1 has a key.
+/// A master with a replica that is in step, and a store that waits for it; agent 1 has a key.
 async fn scene(
     timeout: Duration,
     wait_timeout: Duration,
@@ -35,81 +35,66 @@ async fn signed(store: &RunningRedisStore, nonce: u64) -> Option<Admission> {
     store.admit(agent(2), &Scope::Api, MANY, &proof).await.ok()
 }
 
-/// Waits until a signature passes; nonces from this one on are good.
-async fn signatures_pass(store: &RunningRedisStore, mut nonce: u64) {
-    until("a signature passes", async || {
-        nonce += 1;
-        matches!(signed(store, nonce).await, Some(Admission::Admitted { .. })).then_some(())
+async fn rotated(store: &RunningRedisStore, number: u64) -> Result<KeyChanged, StoreFault> {
+    let change = KeyChange::Rotate(key(number));
+    store.change_key(agent(number), claim(number, SIGNED_SECS), change).await
+}
+
+/// Waits until a key can be changed; numbers from this one on are free.
+async fn keys_change(store: &RunningRedisStore, mut number: u64) {
+    until("a key is changed", async || {
+        number += 1;
+        rotated(store, number).await.ok()
     })
     .await;
 }
 
-/// Several sign at once and get faults. Meanwhile every key passes.
-async fn only_keys_pass(store: &Arc<RunningRedisStore>, first_nonce: u64) {
-    let mut signers = JoinSet::new();
-    for nonce in first_nonce..first_nonce + SIGNERS {
+/// Several change keys at once and get faults. Meanwhile every key and every signature passes.
+async fn only_key_changes_fail(store: &Arc<RunningRedisStore>, first: u64) {
+    let mut changes = JoinSet::new();
+    for number in first..first + CHANGES {
         let store = Arc::clone(store);
-        signers.spawn(async move { assert_eq!(signed(&store, nonce).await, None, "no replica has it") });
+        changes.spawn(async move { assert!(rotated(&store, number).await.is_err(), "no replica has it") });
     }
-    let mut keys = 0;
-    until("all have signed", async || {
+    let mut passed = 0;
+    until("all have failed", async || {
         // Some are over the limit.
-        let admission = store.admit(agent(1), &Scope::Api, MANY, &Proof::Key(digest(1))).await;
-        assert!(
-            matches!(admission, Ok(Admission::Admitted { .. } | Admission::Limited { .. })),
-            "{admission:?}"
-        );
+        let by_key = store.admit(agent(1), &Scope::Api, MANY, &Proof::Key(digest(1))).await.ok();
+        for admission in [by_key, signed(store, first + passed).await] {
+            assert!(
+                matches!(admission, Some(Admission::Admitted { .. } | Admission::Limited { .. })),
+                "{admission:?}"
+            );
+        }
         store.probe().await.unwrap();
-        keys += 1;
-        while let Some(ended) = signers.try_join_next() {
+        passed += 1;
+        while let Some(ended) = changes.try_join_next() {
             ended.unwrap();
         }
-        signers.is_empty().then_some(())
+        changes.is_empty().then_some(())
     })
     .await;
-    assert!(keys > 1, "nobody asked meanwhile");
+    assert!(passed > 1, "nobody asked meanwhile");
 }
 
 /// A wait for the replica takes longer than a request may, or shorter.
 async fn a_replica_is_away(timeout: Duration, wait_timeout: Duration) {
     let Some((_master, mut replica, store)) = scene(timeout, wait_timeout).await else { return };
     let frozen = replica.freeze();
-    only_keys_pass(&store, 1_000).await;
+    only_key_changes_fail(&store, 10_000).await;
     drop(frozen);
-    signatures_pass(&store, 1).await;
+    keys_change(&store, 100).await;
     replica.kill();
-    only_keys_pass(&store, 2_000).await;
-    assert_eq!(connects(&store, "connected"), 1, "the server was never given up");
+    only_key_changes_fail(&store, 20_000).await;
+    assert_eq!(connects(&store, "connected"), 1, "the session goes on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_is_waited_for_longer_than_a_request_may_take_makes_signatures_faults_and_no_key() {
+async fn a_replica_that_is_waited_for_longer_than_a_request_may_take_fails_key_changes_alone() {
     a_replica_is_away(Duration::from_secs(5), Duration::from_secs(6)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_is_waited_for_briefly_makes_signatures_faults_and_no_key() {
+async fn a_replica_that_is_waited_for_briefly_fails_key_changes_alone() {
     a_replica_is_away(Duration::from_secs(10), Duration::from_millis(100)).await;
-}
-
-#[tokio::test]
-async fn a_connection_that_replicas_keep_waiting_too_long_is_made_anew_alone() {
-    let scene = scene(Duration::from_secs(1), Duration::from_millis(500)).await;
-    let Some((_master, _replica, store)) = scene else { return };
-    let line = link(&store).line().unwrap();
-    let acknowledged = line.acknowledged.as_ref().unwrap();
-    let before = acknowledged.current().unwrap();
-    // Longer than a wait may take; whoever reads what the server says here reads nothing.
-    let mut connection = before.connection.clone();
-    let mut blocked = JoinSet::new();
-    blocked.spawn(async move {
-        let mut pop = redis::cmd("BLPOP");
-        pop.arg("tg1:{0}nothing").arg(0).exec_async(&mut connection).await
-    });
-    until("another connection", async || {
-        acknowledged.current().is_ok_and(|now| !Arc::ptr_eq(&now, &before)).then_some(())
-    })
-    .await;
-    signatures_pass(&store, 1).await;
-    assert!(Arc::ptr_eq(&link(&store).line().unwrap(), &line), "the rest stays");
 }

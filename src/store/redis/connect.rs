@@ -1,0 +1,74 @@
+//! Connecting to a server or a Sentinel: TCP, TLS and the login.
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+
+use crate::domain::redis_url::RedisHost;
+use crate::store::redis::error::RedisError;
+use crate::store::redis::options::{Options, Shared};
+
+/// After how many times `store.timeout` the kernel ends a connection whose peer acknowledges nothing.
+const UNACKNOWLEDGED_TIMEOUTS: u32 = 4;
+
+/// The account to log in with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Login {
+    /// That of the URL, and its password.
+    Server,
+    /// That of `store.sentinel_username`.
+    Sentinel,
+}
+
+impl Login {
+    fn account(self, options: &Options) -> RedisConnectionInfo {
+        let account = RedisConnectionInfo::default();
+        let (account, user, password) = match self {
+            Self::Server => (
+                account.set_db(i64::from(options.url.database())),
+                options.url.user(),
+                options.password.as_ref().or(options.url.password()),
+            ),
+            Self::Sentinel => (account, options.sentinel.user.as_deref(), options.sentinel.password.as_ref()),
+        };
+        let account = match user {
+            Some(user) => account.set_username(user),
+            None => account,
+        };
+        match password {
+            Some(password) => account.set_password(password.reveal()),
+            None => account,
+        }
+    }
+}
+
+/// Connects, and returns once the login is accepted. The caller limits the time.
+pub(super) async fn connect(
+    shared: &Shared,
+    host: &RedisHost,
+    login: Login,
+) -> Result<MultiplexedConnection, RedisError> {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let client = client(shared, host, login)?;
+    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+/// Small requests leave at once, and a peer that is gone is noticed however quiet the connection is.
+pub(super) fn client(shared: &Shared, host: &RedisHost, login: Login) -> Result<Client, RedisError> {
+    let options = &shared.options;
+    let RedisHost { host, port } = host.clone();
+    let address = if options.url.tls() {
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host, port)
+    };
+    let tcp = TcpSettings::default().set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(options.timeout.saturating_mul(UNACKNOWLEDGED_TIMEOUTS));
+    let info =
+        address.into_connection_info()?.set_redis_settings(login.account(options)).set_tcp_settings(tcp);
+    Ok(match &shared.certificates {
+        Some(certificates) if options.url.tls() => Client::build_with_tls(info, certificates.clone())?,
+        _ => Client::open(info)?,
+    })
+}

@@ -1,0 +1,81 @@
+//! Why Redis gave no usable answer. For the log; clients never see it.
+
+use std::time::Duration;
+
+use redis::{ErrorKind, ServerErrorKind};
+
+use crate::domain::redis_url::RedisHost;
+
+/// One request failed, or no connection can be made.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum RedisError {
+    /// There is no connection, so nothing was asked.
+    #[error("there is no connection to Redis at present: {0}")]
+    Down(String),
+    /// No answer in time. The request may have taken effect.
+    #[error("Redis did not answer within {0:?}")]
+    Timeout(Duration),
+    /// The connection broke. The request may have taken effect.
+    #[error("the connection to Redis broke: {0}")]
+    Broken(String),
+    /// Redis said no, and nothing was done.
+    #[error("Redis refused: {0}")]
+    Refused(String),
+    /// The server must not be used as it is.
+    #[error("{0}")]
+    Unusable(String),
+    /// Another node of the cluster has the slot. Nothing was done.
+    #[error("the slot is at {0}")]
+    Moved(RedisHost),
+    /// The slot is between two nodes of the cluster. Nothing was done.
+    #[error("the slot is on its way to another node: {0}")]
+    Moving(String),
+    /// Not more than half of the Sentinels name one master. Holds the answer of each.
+    #[error("no majority of the Sentinels names one master: {0}")]
+    NoMajority(String),
+    /// An answer that none of our scripts gives.
+    #[error("Redis gave an answer that can't be understood")]
+    Unreadable,
+    /// Written, but too few replicas acknowledged it.
+    #[error("{acknowledged} of {wanted} replicas acknowledged a write in time")]
+    Unacknowledged {
+        /// How many did.
+        acknowledged: u32,
+        /// How many should.
+        wanted: u32,
+    },
+}
+
+impl From<redis::RedisError> for RedisError {
+    /// Either the server's own error, or a broken connection.
+    fn from(error: redis::RedisError) -> Self {
+        let text = text_of(&error);
+        let ErrorKind::Server(kind) = error.kind() else {
+            // Errors that the library has no name for, such as those of scripts.
+            let is_servers = error.kind() == ErrorKind::Extension;
+            return if is_servers { Self::Refused(text) } else { Self::Broken(text) };
+        };
+        if kind == ServerErrorKind::Moved {
+            let named = error.redirect_node().and_then(|(address, _)| RedisHost::parse(address));
+            return named.map_or(Self::Refused(text), Self::Moved);
+        }
+        let is_moving = [ServerErrorKind::Ask, ServerErrorKind::TryAgain].contains(&kind);
+        if is_moving { Self::Moving(text) } else { Self::Refused(text) }
+    }
+}
+
+impl RedisError {
+    /// True when a node of a cluster only says that it has not, or not all of, the slot.
+    pub(super) const fn is_elsewhere(&self) -> bool {
+        matches!(self, Self::Moved(_) | Self::Moving(_))
+    }
+}
+
+/// The error's text, without anything that was sent.
+pub(super) fn text_of(error: &redis::RedisError) -> String {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => error.to_string(),
+    }
+}

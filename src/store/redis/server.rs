@@ -1,0 +1,376 @@
+//! One server: its session, kept up in the background, and the breaker that spares requests a server that is gone.
+//!
+//! Nothing is sent twice here, but for scripts that the server did not know and so did not run.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use crate::domain::redis_url::{RedisHost, RedisLayout};
+use crate::store::redis::answers::number;
+use crate::store::redis::breaker::{Breaker, State};
+use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::error::{RedisError, text_of};
+use crate::store::redis::findings::{self, Finding};
+use crate::store::redis::info::Info;
+use crate::store::redis::names::{self, Shard};
+use crate::store::redis::options::Shared;
+use crate::store::redis::scripts::Request;
+use crate::store::redis::sentinels::Sentinels;
+use crate::store::redis::session::{Connection, Session};
+use crate::within::within;
+
+/// The address of a server.
+pub(super) enum Address {
+    /// At this host.
+    Fixed(RedisHost),
+    /// The master's, as most of the Sentinels name it.
+    Sentinel(Arc<Sentinels>),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(host) => write!(out, "{host}"),
+            Self::Sentinel(sentinels) => write!(out, "master {:?}", sentinels.service),
+        }
+    }
+}
+
+/// A server that is asked.
+pub(super) struct Server {
+    pub(super) shared: Arc<Shared>,
+    pub(super) address: Address,
+    session: ArcSwapOption<Session>,
+    breaker: Mutex<Breaker>,
+    session_ended: Notify,
+    /// Why there is no session.
+    why: Mutex<String>,
+    /// The shards whose epochs are begun here.
+    shards: Mutex<Vec<Shard>>,
+    /// The findings that were logged last.
+    reported: Mutex<Vec<Finding>>,
+    /// The timestamp from which on signatures are taken in the first shard, in Unix seconds; 0: it was not asked.
+    first_epoch_secs: AtomicU64,
+    /// The same for all shards.
+    accepted_from_secs: AtomicU64,
+}
+
+impl Server {
+    pub(super) fn new(shared: Arc<Shared>, address: Address, shards: Vec<Shard>) -> Arc<Self> {
+        shared.metrics.store_breakers.with_label_values(&[State::Open.name()]).inc();
+        Arc::new(Self {
+            shared,
+            address,
+            session: ArcSwapOption::empty(),
+            breaker: Mutex::new(Breaker::new()),
+            session_ended: Notify::new(),
+            why: Mutex::new("it is being made".to_owned()),
+            shards: Mutex::new(shards),
+            reported: Mutex::default(),
+            first_epoch_secs: AtomicU64::new(0),
+            accepted_from_secs: AtomicU64::new(0),
+        })
+    }
+
+    /// Asks the server.
+    pub(super) async fn ask(&self, request: &Request<'_>) -> Result<Value, RedisError> {
+        let session = self.session()?;
+        let connection = self.connection(&session)?;
+        match self.send(&session, &connection, request.packed()).await? {
+            Ok(value) => Ok(value),
+            Err(error) => match request.script() {
+                Some(script) if is(&error, ServerErrorKind::NoScript) => {
+                    // It was not run, so it may be sent again.
+                    self.send(&session, &connection, &script.load()).await??;
+                    Ok(self.send(&session, &connection, request.packed()).await??)
+                }
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    /// Asks the server for a write that `store.wait_replicas` replicas must have, if `is_write` finds one in the answer.
+    ///
+    /// `WAIT` holds up everything behind it, so this has a connection of its own. Keys change rarely.
+    pub(super) async fn ask_acknowledged(
+        &self,
+        request: &Request<'_>,
+        is_write: impl FnOnce(&Value) -> bool,
+    ) -> Result<Value, RedisError> {
+        let options = &self.shared.options;
+        if options.wait_replicas == 0 {
+            return self.ask(request).await;
+        }
+        let mut connection = self.session()?.connect(&self.shared).await?;
+        if let Some(script) = request.script() {
+            run(options.timeout, &mut connection, &script.load()).await?;
+        }
+        let value = run(options.timeout, &mut connection, request.packed()).await?;
+        if is_write(&value) {
+            let millis = u64::try_from(options.wait_timeout.as_millis()).unwrap_or(u64::MAX);
+            let mut wait = redis::cmd("WAIT");
+            wait.arg(options.wait_replicas).arg(millis);
+            let waited = run(options.timeout + options.wait_timeout, &mut connection, &wait).await?;
+            let acknowledged = u32::try_from(number(&waited)?).unwrap_or(u32::MAX);
+            if acknowledged < options.wait_replicas {
+                return Err(RedisError::Unacknowledged { acknowledged, wanted: options.wait_replicas });
+            }
+        }
+        Ok(value)
+    }
+
+    /// The session, if there is one.
+    pub(super) fn session(&self) -> Result<Arc<Session>, RedisError> {
+        self.session.load_full().ok_or_else(|| RedisError::Down(self.why.lock().clone()))
+    }
+
+    /// One of the server's shards.
+    pub(super) fn first_shard(&self) -> Shard {
+        self.shards.lock().first().copied().unwrap_or(Shard::of_journal())
+    }
+
+    /// Replaces the shards whose epochs are begun here.
+    pub(super) fn set_shards(&self, shards: Vec<Shard>) {
+        let before = std::mem::replace(&mut *self.shards.lock(), shards);
+        if before != *self.shards.lock() {
+            self.first_epoch_secs.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The findings that were logged last.
+    #[cfg(test)]
+    pub(super) fn reported(&self) -> Vec<Finding> {
+        self.reported.lock().clone()
+    }
+
+    /// From which timestamp on signatures are taken in every shard, in Unix seconds.
+    pub(super) fn accepted_from_secs(&self) -> u64 {
+        self.accepted_from_secs.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a session up for as long as the runtime lives.
+    pub(super) async fn keep(self: Arc<Self>) {
+        loop {
+            let pause = self.breaker.lock().pause_micros(self.shared.clock.monotonic_micros());
+            sleep(Duration::from_micros(pause)).await;
+            self.set_breaker(Breaker::trying);
+            match in_time(self.shared.options.connect_timeout(), self.begin()).await {
+                Ok(session) => self.serve(Arc::new(session)).await,
+                Err(error) => self.failed(&error),
+            }
+        }
+    }
+
+    /// Begins a session with a server that may be used: scripts are loaded, and epochs begun where nonces may be lost.
+    async fn begin(&self) -> Result<Session, RedisError> {
+        let shared = &self.shared;
+        let host = match &self.address {
+            Address::Fixed(host) => host.clone(),
+            Address::Sentinel(sentinels) => sentinels.master(shared).await?,
+        };
+        let mut connection = connect(shared, &host, Login::Server).await?;
+        let info = Info::of(&mut connection).await?;
+        info.check_usable()?;
+        for script in shared.scripts.all() {
+            run(shared.options.timeout, &mut connection, &script.load()).await?;
+        }
+        self.first_epoch_secs.store(0, Ordering::Relaxed);
+        self.begin_epochs(&mut connection).await?;
+        let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
+        for finding in findings::news(&mut self.reported.lock(), found) {
+            tracing::warn!(server = %host, "Redis: {finding}");
+        }
+        Ok(Session::new(host, info.process(), connection))
+    }
+
+    /// Begins the epochs of this server's shards where nonces may have been lost: in another life of the server, after a
+    /// flush, or for longer settings. Looks at one shard, and at all of them when that has another epoch than before.
+    /// Otherwise each shard's first signature would begin its own, much later.
+    ///
+    /// A slot of a cluster that is not wholly with the node keeps nobody from the others. Its epoch is begun by the next
+    /// signature there.
+    pub(super) async fn begin_epochs(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), RedisError> {
+        let shards = self.shards.lock().clone();
+        let first = self.ask_epochs(connection, shards.get(..1).unwrap_or_default()).await?;
+        if self.first_epoch_secs.swap(first, Ordering::Relaxed) != first || first == 0 {
+            let all = self.ask_epochs(connection, &shards).await?;
+            self.accepted_from_secs.store(all, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The latest timestamp from which on signatures are taken in these shards, in Unix seconds.
+    async fn ask_epochs(
+        &self,
+        connection: &mut MultiplexedConnection,
+        shards: &[Shard],
+    ) -> Result<u64, RedisError> {
+        let shared = &self.shared;
+        let mut pipeline = redis::pipe();
+        // In front, on the same connection: the server may have been told to forget its scripts.
+        pipeline.ignore_errors().add_command(shared.scripts.epoch.load());
+        for shard in shards {
+            let epoch = shared.with_nonce_limits(shared.scripts.epoch.on(&[names::epoch(*shard)]));
+            pipeline.add_command(shared.timed(epoch).packed().clone());
+        }
+        let asked = pipeline.query_async::<Vec<RedisResult<Value>>>(connection);
+        let time_max = shared.options.connect_timeout();
+        let answers = within(time_max, asked).await.ok_or(RedisError::Timeout(time_max))??;
+        let is_cluster = matches!(shared.options.url.layout(), RedisLayout::Cluster { .. });
+        let mut latest_secs = 0;
+        for answer in answers.into_iter().skip(1) {
+            match answer.map_err(RedisError::from) {
+                Ok(from) => latest_secs = latest_secs.max(number(&from)?),
+                Err(error) if is_cluster && error.is_elsewhere() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(latest_secs)
+    }
+
+    /// Serves until the session ends.
+    async fn serve(self: &Arc<Self>, session: Arc<Session>) {
+        self.set_breaker(Breaker::close);
+        self.session.store(Some(Arc::clone(&session)));
+        self.shared.metrics.store_connects.with_label_values(&["connected"]).inc();
+        tracing::info!(server = %self.address, "connected to Redis");
+        while self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, &session)) {
+            tokio::select! {
+                () = self.session_ended.notified() => {}
+                () = self.watch(&session) => {}
+            }
+        }
+    }
+
+    fn failed(&self, error: &RedisError) {
+        self.shared.metrics.store_connects.with_label_values(&["failed"]).inc();
+        let why = error.to_string();
+        // Once for each reason, not once for each try.
+        if *self.why.lock() != why {
+            tracing::warn!(server = %self.address, why, "cannot connect to Redis; it is tried again and again");
+        }
+        *self.why.lock() = why;
+        let now_micros = self.shared.clock.monotonic_micros();
+        self.set_breaker(|breaker| breaker.open(now_micros));
+    }
+
+    /// The connection for requests of the current runtime.
+    pub(super) fn connection(&self, session: &Arc<Session>) -> Result<Arc<Connection>, RedisError> {
+        let silent = || RedisError::Down("no connection answers".to_owned());
+        session.connection(&self.shared).ok_or_else(silent)
+    }
+
+    /// Sends one command once. The outer error is the connection's, the inner one the server's.
+    pub(super) async fn send(
+        &self,
+        session: &Arc<Session>,
+        connection: &Arc<Connection>,
+        command: &Cmd,
+    ) -> Result<RedisResult<Value>, RedisError> {
+        let time_max = self.shared.options.timeout;
+        let mut redis = connection.redis.clone();
+        // `query_async` would box the answer.
+        let answer = async { redis.send_packed_command(command).await?.extract_error() };
+        match within(time_max, answer).await {
+            None => {
+                let error = RedisError::Timeout(time_max);
+                if connection.silent() {
+                    self.drop_connection(session, connection, &error);
+                }
+                Err(error)
+            }
+            Some(Err(error)) if !matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
+                let error = RedisError::from(error);
+                self.drop_connection(session, connection, &error);
+                Err(error)
+            }
+            Some(answer) => {
+                connection.answered();
+                if let Err(error) = &answer
+                    && is_no_master(error)
+                {
+                    self.end(session, text_of(error));
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    fn drop_connection(&self, session: &Arc<Session>, dead: &Arc<Connection>, error: &RedisError) {
+        if session.remove(dead) {
+            self.end(session, error.to_string());
+        }
+    }
+
+    /// Ends a session, once. Requests fail at once until there is another.
+    pub(super) fn end(&self, session: &Arc<Session>, why: String) {
+        let ended = self.session.compare_and_swap(session, None);
+        if !ended.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
+            return;
+        }
+        tracing::warn!(server = %self.address, why, "gave up the connection to Redis");
+        *self.why.lock() = why;
+        let now_micros = self.shared.clock.monotonic_micros();
+        self.set_breaker(|breaker| breaker.open(now_micros));
+        self.session_ended.notify_one();
+    }
+
+    /// Changes the breaker's state and its metric.
+    fn set_breaker(&self, change: impl FnOnce(&mut Breaker)) {
+        let mut breaker = self.breaker.lock();
+        let before = breaker.state();
+        change(&mut breaker);
+        let states = &self.shared.metrics.store_breakers;
+        states.with_label_values(&[before.name()]).dec();
+        states.with_label_values(&[breaker.state().name()]).inc();
+    }
+}
+
+impl Drop for Server {
+    /// A node that left the cluster is not counted any more.
+    fn drop(&mut self) {
+        let state = self.breaker.lock().state();
+        self.shared.metrics.store_breakers.with_label_values(&[state.name()]).dec();
+    }
+}
+
+/// Runs one command on a connection that nobody else uses.
+async fn run(
+    time_max: Duration,
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+) -> Result<Value, RedisError> {
+    let answer = within(time_max, command.query_async(connection)).await;
+    Ok(answer.ok_or(RedisError::Timeout(time_max))??)
+}
+
+/// Limits the time of a future.
+pub(super) async fn in_time<T>(
+    time_max: Duration,
+    future: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
+    timeout(time_max, future).await.unwrap_or(Err(RedisError::Timeout(time_max)))
+}
+
+fn is(error: &redis::RedisError, kind: ServerErrorKind) -> bool {
+    error.kind() == ErrorKind::Server(kind)
+}
+
+/// The server answers, but not as a master.
+fn is_no_master(error: &redis::RedisError) -> bool {
+    [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown, ServerErrorKind::BusyLoading]
+        .into_iter()
+        .any(|kind| is(error, kind))
+}
