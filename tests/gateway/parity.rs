@@ -1,7 +1,12 @@
 //! Both doors judge alike: each credential gets the same status, `errorType`, details and headers from the gateway as
 //! from the verification API.
 
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
 use alloy::primitives::{U256, hex};
+use humantime::format_rfc3339_seconds;
+use redb::{Database, TableDefinition};
 use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
@@ -11,6 +16,7 @@ use crate::rig::stage::{ACME, Stage, agents_path};
 use crate::support::agents::{LIMITS, unknown_key};
 use crate::support::client::Answer;
 use crate::support::relay::Relay;
+use crate::support::service::SIGNED_ENDPOINTS;
 use crate::support::signing::{ALICE, BOB, Draft};
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::wire::Request;
@@ -23,6 +29,7 @@ pub(crate) const CASES: &[Case] = cases![
     agents_that_do_not_exist_are_judged_alike,
     an_origin_is_judged_alike,
     a_dead_chain_is_told_alike,
+    nonces_that_may_be_lost_are_told_alike,
 ];
 
 /// Cases that the store has a part in.
@@ -298,4 +305,47 @@ fn a_dead_chain_is_told_alike(stage: &Stage) {
     assert_eq!(verdict(&site.gateway.ask(&site.by_signature())), api);
     assert_eq!(site.status(), 200, "a public route needs no chain");
     assert_eq!(site.upstream.seen().len(), 1);
+}
+
+/// Only time is lost: what an owner is told to do helps, and keys go on.
+fn nonces_that_may_be_lost_are_told_alike(stage: &Stage) {
+    let mut site = Site::of(stage).set("signature.max_ahead", "30m").agent(4).start();
+    site.gateway.service.kill();
+    let accepted_from = unix_seconds() + 1_000;
+    forget_nonces(&site.gateway.service.data().join("tiergate.redb"), accepted_from);
+    site.gateway.launch("");
+
+    let moment = format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(accepted_from)).to_string();
+    let service = &site.gateway.service;
+    let checks = json!({ "store": "ok", "chain": "ok", "signatures": format!("refused until {moment}") });
+    assert_eq!(service.get("/readyz").success(200), json!({ "status": "ready", "checks": checks }));
+    assert_eq!(site.gateway.ask(&site.by_key()).status, 200);
+
+    let told = format!("Nonces may have been lost: sign again at {moment} or later");
+    let early = site.agent().draft().timestamp(accepted_from - 1);
+    let by_early = Request::get(ACME, &agents_path()).with_all(&signed(&early));
+    let answers = SIGNED_ENDPOINTS.map(|endpoint| service.signed(endpoint, &early.body()));
+    for answer in answers.iter().chain([&site.gateway.ask(&by_early)]) {
+        let details = json!({ "agentId": early.agent.to_string(), "nonce": early.nonce.to_string() });
+        answer.is_error(400, "REPLAY_DETECTED", details);
+        assert_eq!(answer.json()["error"], json!(told));
+        let wait_secs = answer.header("retry-after").unwrap().parse().unwrap();
+        assert!((accepted_from - unix_seconds()..=1_000).contains(&wait_secs), "{wait_secs}");
+    }
+    for draft in [early.timestamp(accepted_from), site.agent().draft().timestamp(accepted_from)] {
+        let in_time = Request::get(ACME, &agents_path()).with_all(&signed(&draft));
+        assert_eq!(site.gateway.ask(&in_time).status, 200);
+        site.gateway.service.verify_signature(&draft.body()).error(400, "REPLAY_DETECTED");
+    }
+    service.verify(site.key()).success(200);
+}
+
+/// Lets a store that is closed have forgotten the nonces of all signatures before this moment.
+fn forget_nonces(file: &Path, before_secs: u64) {
+    let database = Database::open(file).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let mut meta = transaction.open_table(TableDefinition::<&str, u64>::new("meta")).unwrap();
+    meta.insert("forgotten_before", before_secs).unwrap();
+    drop(meta);
+    transaction.commit().unwrap();
 }
