@@ -184,12 +184,11 @@ where
 }
 
 async fn admit(store: &RunningRedisStore, agent: u64, quota: Quota) -> Result<(), Failure> {
-    match store.admit(id(agent), &Scope::Api, quota, &Proof::Key(digest(agent))).await? {
-        Admission::Admitted { .. } => Ok(()),
-        other @ (Admission::Limited { .. } | Admission::KeyRevoked | Admission::NonceUsed) => {
-            Err(format!("agent {agent} was not admitted: {other:?}").into())
-        }
+    let admission = store.admit(id(agent), &Scope::Api, quota, &Proof::Key(digest(agent))).await?;
+    if matches!(admission, Admission::Admitted { .. }) {
+        return Ok(());
     }
+    Err(format!("agent {agent} was not admitted: {admission:?}").into())
 }
 
 fn id(agent: u64) -> AgentId {

@@ -173,8 +173,8 @@ pub fn readiness(report: &Report) -> Answer {
         (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
     };
     let mut checks = serde_json::json!({ "store": word(&report.store), "chain": word(&report.chain) });
-    if let Some(accepted_from) = report.signatures_accepted_from {
-        checks["signatures"] = format!("refused until {}", rfc3339(accepted_from)).into();
+    if let Some((checks, accepted_from)) = checks.as_object_mut().zip(report.signatures_accepted_from) {
+        checks.insert("signatures".to_owned(), format!("refused until {}", rfc3339(accepted_from)).into());
     }
     let mut body = serde_json::json!({ "status": ready, "checks": checks });
     if let Some(fields) = body.as_object_mut().filter(|_| report.lacks_logs) {
