@@ -39,7 +39,7 @@ impl Api {
         let body = VerifyBody::parse(&request.body, self.pipeline.key_format())?;
         let credential = Credential::Key { digest: body.digest, named: body.agent };
         let ask = Ask { credential, client: request.client, origin: body.origin, access: &self.access };
-        let permit = self.admit(ask).await?;
+        let permit = self.admit(&ask).await?;
         Ok(answers::verified(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
@@ -47,11 +47,11 @@ impl Api {
         let body = SignedBody::parse(&request.body)?;
         let credential = Credential::Signature(body.signed);
         let ask = Ask { credential, client: request.client, origin: None, access: &self.access };
-        let permit = self.admit(ask).await?;
+        let permit = self.admit(&ask).await?;
         Ok(answers::verified(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
-    async fn admit(&self, ask: Ask<'_>) -> Result<Permit, Refusal> {
+    async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let outcome = self.pipeline.admit(ask).await;
         self.verdicts.decided(&outcome);
         outcome

@@ -1,11 +1,13 @@
 //! The chain port: cached profiles, coalesced reads, owners at the latest block.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use alloy::primitives::Address;
 use async_trait::async_trait;
+use futures_util::future::Either;
 use parking_lot::Mutex;
 
 use crate::chain::answer::{Floor, SharedFloor};
@@ -25,7 +27,7 @@ use crate::chain::registries::standard::read_owner;
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{Asker, Chain, ChainFault};
+use crate::ports::chain::{Asker, Chain, ChainFault, Reading};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -207,21 +209,21 @@ fn lies_in_the_agent(fault: &ChainFault) -> bool {
 
 #[async_trait]
 impl Chain for ChainReader {
-    async fn profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
+    fn profile(&self, agent: AgentId) -> Reading<'_, Option<Arc<TrustProfile>>> {
         if let Some(profile) = self.cache.get(agent, self.now()) {
             self.hits.inc();
-            return Ok(Some(profile));
+            return Either::Left(ready(Ok(Some(profile))));
         }
         self.misses.inc();
         // Whoever waited for another's read finds its result in the cache.
-        let read = || async {
+        let read = move || async move {
             match (self.cache.get(agent, self.now()), self.cache.fault(agent, self.now())) {
                 (Some(profile), _) => Ok(Some(profile)),
                 (None, Some(fault)) => Err(fault),
                 (None, None) => self.read_due(agent).await,
             }
         };
-        self.profiles.get(agent, read).await
+        Either::Right(Box::pin(self.profiles.get(agent, read)))
     }
 
     async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {

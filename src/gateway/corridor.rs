@@ -83,7 +83,7 @@ impl Gateway {
         let origin = origin_of(headers)?;
         let client = client_of(peer, headers, &self.trusted_proxies);
         let access = place.site.access(place.decision.min_tier);
-        let outcome = self.pipeline.admit(Ask { credential, client, origin, access }).await;
+        let outcome = self.pipeline.admit(&Ask { credential, client, origin, access }).await;
         self.observer.decided(&outcome);
         Ok(outcome?)
     }

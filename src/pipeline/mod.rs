@@ -18,7 +18,6 @@ mod standing;
 
 use std::sync::Arc;
 
-use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::SigningDomain;
@@ -29,6 +28,7 @@ use crate::pipeline::credential::Ask;
 use crate::pipeline::failures::FailureBudget;
 use crate::pipeline::owner::OwnerCheck;
 use crate::pipeline::permit::Permit;
+use crate::pipeline::principal::Principal;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::Chain;
 use crate::ports::clock::{Clock, Entropy};
@@ -106,34 +106,27 @@ impl Pipeline {
     ///
     /// A [`Refusal`]: a denial that the client can act on, or a fault of ours. A refused request leaves nonce and
     /// window as they were.
-    pub async fn admit(&self, ask: Ask<'_>) -> Result<Permit, Refusal> {
+    pub async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         self.failures.check(ask.client, ask.credential.named_agent())?;
-        let outcome = self.walk(&ask).await;
+        let outcome = self.walk(ask).await;
         self.failures.note(ask.client, &outcome);
         outcome
     }
 
     async fn walk(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let principal = self.authenticate(&ask.credential).await?; // 400 timestamp, 401, 404, 503
-        let (agent, proof) = (principal.agent(), *principal.proof());
-        let standing = match self.stand(principal, ask).await {
+        let standing = match self.stand(&principal, ask).await {
             Ok(standing) => standing,
-            Err(refusal) => return Err(self.unless_revoked(agent, &proof, ask, refusal).await), // 403, 404, 503
+            Err(refusal) => return Err(self.unless_revoked(&principal, ask, refusal).await), // 403, 404, 503
         };
         self.meter(standing, ask).await // 401 revoked, 400 nonce, 429
     }
 
     /// Who asks comes before how they stand: a key that was replaced elsewhere learns nothing of the agent, though it may
     /// still have been found.
-    async fn unless_revoked(
-        &self,
-        agent: AgentId,
-        proof: &Proof,
-        ask: &Ask<'_>,
-        refusal: Refusal,
-    ) -> Refusal {
-        let Proof::Key(digest) = proof else { return refusal };
-        match self.ports.store.is_current(agent, digest).await {
+    async fn unless_revoked(&self, principal: &Principal, ask: &Ask<'_>, refusal: Refusal) -> Refusal {
+        let Proof::Key(digest) = principal.proof() else { return refusal };
+        match self.ports.store.is_current(principal.agent(), digest).await {
             Ok(true) => refusal,
             Ok(false) => Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into(),
             Err(fault) => fault.into(),

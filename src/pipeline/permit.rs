@@ -58,20 +58,22 @@ impl Permit {
 
 impl Pipeline {
     /// One atomic step of the store: key still current or nonce unused, window, record.
-    pub(super) async fn meter(&self, standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+    pub(super) async fn meter(&self, standing: Standing<'_>, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let (principal, quota) = (standing.principal(), standing.quota());
         let agent = principal.agent();
         let admission = self.ports.store.admit(agent, &ask.access.scope, quota, principal.proof()).await?;
         match admission {
             Admission::Admitted { remaining } => Ok(Permit {
                 agent,
-                profile: Arc::clone(standing.profile()),
                 tier: standing.tier(),
                 allowance: Allowance { limit: quota.limit, remaining },
                 endpoint_mismatch: standing.endpoint_mismatch(),
+                profile: standing.into_profile(),
             }),
             Admission::Limited { retry_after } => Err(limited(&standing, retry_after).into()),
-            Admission::KeyRevoked => Err(Denial::InvalidApiKey { agent: principal.named() }.into()),
+            Admission::KeyRevoked => {
+                Err(Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into())
+            }
             Admission::NonceUsed => {
                 Err(nonce_refused(&ask.credential, |nonce| Denial::ReplayDetected { agent, nonce }).into())
             }
@@ -83,7 +85,7 @@ impl Pipeline {
     }
 }
 
-fn limited(standing: &Standing, retry_after: RetryAfter) -> Denial {
+fn limited(standing: &Standing<'_>, retry_after: RetryAfter) -> Denial {
     Denial::RateLimited {
         agent: Some(standing.principal().agent()),
         tier: Some(standing.tier()),

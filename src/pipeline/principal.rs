@@ -15,7 +15,6 @@ use crate::ports::store::Proof;
 #[derive(Debug)]
 pub(super) struct Principal {
     agent: AgentId,
-    named: Option<AgentId>,
     proof: Proof,
     signer: Option<Address>,
     declared_origin: Option<WebOrigin>,
@@ -25,11 +24,6 @@ pub(super) struct Principal {
 impl Principal {
     pub(super) const fn agent(&self) -> AgentId {
         self.agent
-    }
-
-    /// The agent that the request named, for the details of a denial.
-    pub(super) const fn named(&self) -> Option<AgentId> {
-        self.named
     }
 
     pub(super) const fn proof(&self) -> &Proof {
@@ -54,7 +48,6 @@ impl Principal {
 
 impl Pipeline {
     pub(super) async fn authenticate(&self, credential: &Credential) -> Result<Principal, Refusal> {
-        let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
         match credential {
             Credential::Key { digest, named } => {
                 let denied = Denial::InvalidApiKey { agent: *named };
@@ -64,18 +57,17 @@ impl Pipeline {
                 }
                 Ok(Principal {
                     agent: found.agent,
-                    named: *named,
                     proof: Proof::Key(*digest),
                     signer: None,
                     declared_origin: found.declared_origin,
-                    read_time,
+                    read_time: ReadTime::OF_ONE_READ,
                 })
             }
             Credential::Signature(signed) => {
+                let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
                 let proof = self.owners.prove(&self.ports, signed).await?;
                 Ok(Principal {
                     agent: proof.agent(),
-                    named: Some(proof.agent()),
                     proof: Proof::Nonce(proof.claim()),
                     signer: Some(proof.owner()),
                     declared_origin: None,

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use futures_util::future::Either;
+
 use crate::domain::denial::Denial;
 use crate::domain::endpoint;
 use crate::domain::profile::TrustProfile;
@@ -15,21 +17,21 @@ use crate::pipeline::refusal::Refusal;
 
 /// An agent whose tier suffices, with the quota that the tier gives it.
 #[derive(Debug)]
-pub(super) struct Standing {
-    principal: Principal,
+pub(super) struct Standing<'a> {
+    principal: &'a Principal,
     profile: Arc<TrustProfile>,
     tier: Tier,
     quota: Quota,
     endpoint_mismatch: bool,
 }
 
-impl Standing {
+impl Standing<'_> {
     pub(super) const fn principal(&self) -> &Principal {
-        &self.principal
+        self.principal
     }
 
-    pub(super) const fn profile(&self) -> &Arc<TrustProfile> {
-        &self.profile
+    pub(super) fn into_profile(self) -> Arc<TrustProfile> {
+        self.profile
     }
 
     pub(super) const fn tier(&self) -> Tier {
@@ -46,12 +48,16 @@ impl Standing {
 }
 
 impl Pipeline {
-    pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
+    pub(super) async fn stand<'a>(
+        &self,
+        principal: &'a Principal,
+        ask: &Ask<'_>,
+    ) -> Result<Standing<'a>, Refusal> {
         let access = ask.access;
-        let profile = self.profile_of(&principal).await?;
+        let profile = self.profile_of(principal).await?;
         let tier = self.stakes.tier_of(profile.stake);
         let Some(quota) = access.quotas.get(tier).filter(|_| tier >= access.min_tier) else {
-            return Err(self.blocked(&principal, tier, access.min_tier).into());
+            return Err(self.blocked(principal, tier, access.min_tier).into());
         };
         let endpoint_mismatch = endpoint::mismatch(principal.declared_origin(), ask.origin.as_ref());
         if endpoint_mismatch && access.denies_endpoint_mismatch {
@@ -66,14 +72,19 @@ impl Pipeline {
         let agent = principal.agent();
         let gone = || Denial::AgentNotFound { agent };
         let (ports, time) = (&self.ports, principal.read_time());
-        let profile = time.bound(ports, ports.chain.profile(agent)).await?;
+        let profile = match ports.chain.profile(agent) {
+            Either::Left(cached) => cached.into_inner()?,
+            // Boxed: a key check whose profile is cached carries no room for a timer along.
+            Either::Right(read) => Box::pin(time.bound(ports, read)).await?,
+        };
         let Some(signer) = principal.signer() else {
             return Ok(profile.ok_or_else(gone)?);
         };
         if let Some(profile) = profile.filter(|profile| profile.owner == signer) {
             return Ok(profile);
         }
-        let profile = time.bound(ports, ports.chain.latest_profile(agent)).await?.ok_or_else(gone)?;
+        let latest = Box::pin(time.bound(ports, ports.chain.latest_profile(agent))).await?;
+        let profile = latest.ok_or_else(gone)?;
         if profile.owner == signer {
             Ok(profile)
         } else {

@@ -1,10 +1,12 @@
 //! What the pipeline asks of the chain. Must not know RPC, ABIs or caches.
 
 use std::error::Error;
+use std::future::Ready;
 use std::sync::Arc;
 
 use alloy::primitives::Address;
 use async_trait::async_trait;
+use futures_util::future::{BoxFuture, Either};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
@@ -18,6 +20,9 @@ pub enum Asker {
     Stranger,
 }
 
+/// What is read: there at once, or to be waited for. A cached profile is there without an allocation.
+pub type Reading<'a, T> = Either<Ready<Result<T, ChainFault>>, BoxFuture<'a, Result<T, ChainFault>>>;
+
 /// Reads agents from the chain.
 ///
 /// Profiles are for those who have proven who they are. Owners are for anybody, who must not keep these waiting.
@@ -27,7 +32,7 @@ pub enum Asker {
 #[async_trait]
 pub trait Chain: Send + Sync {
     /// The agent's profile, at most as stale as the configuration allows.
-    async fn profile(&self, agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault>;
+    fn profile(&self, agent: AgentId) -> Reading<'_, Option<Arc<TrustProfile>>>;
 
     /// The agent's profile from a read that began after this call. A fault may be that of a read just before.
     async fn latest_profile(&self, agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault>;

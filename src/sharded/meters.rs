@@ -4,12 +4,11 @@
 //! refused for lack of room would let a flood of strangers lock everybody out, and whoever is at its limit is forgotten
 //! last.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::domain::quota::Quota;
 use crate::domain::window::{Verdict, Window};
-use crate::sharded::Shards;
+use crate::sharded::{Hashed, Shards, Table};
 
 /// Many more than cores, so that two requests rarely meet.
 const SHARDS: usize = 64;
@@ -21,7 +20,7 @@ const FORGOTTEN_SHARE: usize = 8;
 /// Windows by key.
 #[derive(Debug)]
 pub struct Meters<K> {
-    shards: Shards<HashMap<K, Window>, SHARDS>,
+    shards: Shards<Table<Hashed<K>, Window>, SHARDS>,
     shard_entries_max: usize,
 }
 
@@ -34,8 +33,9 @@ impl<K: Hash + Eq + Clone> Meters<K> {
 
     /// Decides about one request under `key`, and records it when it is admitted.
     pub fn hit(&self, key: &K, quota: Quota, now_micros: u64) -> Verdict {
-        let mut shard = self.shards.of(key).lock();
-        if let Some(window) = shard.get_mut(key) {
+        let key = self.shards.hashed(key.clone());
+        let mut shard = self.shards.of(&key).lock();
+        if let Some(window) = shard.get_mut(&key) {
             return window.admit(quota, now_micros);
         }
         if shard.len() >= self.shard_entries_max {
@@ -43,7 +43,7 @@ impl<K: Hash + Eq + Clone> Meters<K> {
         }
         let mut window = Window::default();
         let verdict = window.admit(quota, now_micros);
-        shard.insert(key.clone(), window);
+        shard.insert(key, window);
         verdict
     }
 
@@ -51,8 +51,9 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     /// a window.
     #[must_use]
     pub fn peek(&self, key: &K, quota: Quota, now_micros: impl FnOnce() -> u64) -> Verdict {
-        let shard = self.shards.of(key).lock();
-        shard.get(key).map_or(Verdict::Admitted { remaining: quota.limit.saturating_sub(1) }, |window| {
+        let key = self.shards.hashed(key.clone());
+        let shard = self.shards.of(&key).lock();
+        shard.get(&key).map_or(Verdict::Admitted { remaining: quota.limit.saturating_sub(1) }, |window| {
             window.peek(quota, now_micros())
         })
     }
@@ -82,7 +83,7 @@ impl<K: Hash + Eq + Clone> Meters<K> {
 }
 
 /// Drops what is idle; if that is nothing, the windows with the most budget left, the oldest of them first.
-fn make_room<K: Hash + Eq + Clone>(shard: &mut HashMap<K, Window>, quota: Quota, now_micros: u64) {
+fn make_room<K: Eq + Clone>(shard: &mut Table<Hashed<K>, Window>, quota: Quota, now_micros: u64) {
     let before = shard.len();
     shard.retain(|_, window| !window.is_idle(quota.window_micros, now_micros));
     if shard.len() < before {

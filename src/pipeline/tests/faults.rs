@@ -58,7 +58,7 @@ async fn a_read_beyond_the_requests_time_is_a_fault_and_one_that_needs_none_is_a
     let scene = Scene::new();
     let ports = &scene.pipeline.ports;
     let over = ReadTime::of(&*ports.clock, Duration::ZERO);
-    let fault = over.bound::<()>(ports, pending()).await.unwrap_err();
+    let fault = over.bound::<()>(ports, Box::pin(pending())).await.unwrap_err();
     assert_eq!(fault.cause.to_string(), "out of time");
-    assert_eq!(over.bound(ports, ready(Ok(7))).await.unwrap(), 7);
+    assert_eq!(over.bound(ports, Box::pin(ready(Ok(7)))).await.unwrap(), 7);
 }

@@ -175,7 +175,7 @@ impl Scene {
     ) -> Result<Permit, Refusal> {
         let origin = origin.map(|url| WebOrigin::parse(url).unwrap());
         let credential = credential.clone();
-        self.pipeline.admit(Ask { credential, client, origin, access: &self.access }).await
+        self.pipeline.admit(&Ask { credential, client, origin, access: &self.access }).await
     }
 
     async fn verdict(&self, credential: &Credential) -> &'static str {

@@ -20,7 +20,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
-use crate::ports::chain::{Asker, Chain, ChainFault};
+use crate::ports::chain::{Asker, Chain, ChainFault, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
@@ -77,9 +77,9 @@ impl ScriptedChain {
 
 #[async_trait]
 impl Chain for ScriptedChain {
-    async fn profile(&self, _agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault> {
+    fn profile(&self, _agent: AgentId) -> Reading<'_, Option<Arc<TrustProfile>>> {
         self.count("profile");
-        self.profile.lock().clone().say()
+        Either::Left(ready(self.profile.lock().clone().say()))
     }
 
     async fn latest_profile(&self, _agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault> {

@@ -3,15 +3,13 @@
 //! An agent's slot is the one place where its current key is decided; the index by digest only says where to look.
 //! Everything is sharded, so that no lock is shared by all requests. Must not know the file.
 
-use std::collections::HashMap;
-
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::{Verdict, Window};
 use crate::ports::store::{Admission, KeyChange, KeyOwner, Scope};
-use crate::sharded::Shards;
+use crate::sharded::{Hashed, Shards, Table};
 
 /// So many that one of them is swept or grows in no time.
 pub(super) const SHARDS: usize = 256;
@@ -20,13 +18,13 @@ pub(super) const SHARDS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Book {
     slots: Shards<Shard, SHARDS>,
-    index: Shards<HashMap<HalfDigest, AgentId>, SHARDS>,
+    index: Shards<Table<HalfDigest, AgentId>, SHARDS>,
 }
 
-/// The first half of a digest: enough to find the slot, where the whole digest is compared.
-type HalfDigest = [u8; 16];
+/// The first half of a digest, by its own hash: enough to find the slot, where the whole digest is compared.
+type HalfDigest = Hashed<u64>;
 
-type Shard = HashMap<AgentId, Box<Slot>>;
+type Shard = Table<Hashed<AgentId>, Box<Slot>>;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -80,12 +78,14 @@ impl Book {
     pub(super) fn find(&self, digest: &KeyDigest) -> Option<KeyOwner> {
         let half = half(digest);
         let agent = *self.index.of(&half).lock().get(&half)?;
-        let shard = self.slots.of(&agent).lock();
-        let key = shard.get(&agent)?.key.as_ref()?;
+        let slot = self.slots.hashed(agent);
+        let shard = self.slots.of(&slot).lock();
+        let key = shard.get(&slot)?.key.as_ref()?;
         (key.digest == *digest).then(|| KeyOwner { agent, declared_origin: key.origin.clone() })
     }
 
     pub(super) fn has_key(&self, agent: AgentId) -> bool {
+        let agent = self.slots.hashed(agent);
         self.slots.of(&agent).lock().get(&agent).is_some_and(|slot| slot.key.is_some())
     }
 
@@ -98,6 +98,7 @@ impl Book {
         digest: &KeyDigest,
         now_micros: u64,
     ) -> Admission {
+        let agent = self.slots.hashed(agent);
         let mut shard = self.slots.of(&agent).lock();
         let Some(slot) = shard.get_mut(&agent) else { return Admission::KeyRevoked };
         if slot.key.as_ref().map(|key| &key.digest) != Some(digest) {
@@ -119,8 +120,9 @@ impl Book {
         quota: Quota,
         now_micros: u64,
     ) -> Result<Place, RetryAfter> {
-        let mut shard = self.slots.of(&agent).lock();
-        let window = shard.entry(agent).or_default().window(scope, quota);
+        let slot = self.slots.hashed(agent);
+        let mut shard = self.slots.of(&slot).lock();
+        let window = shard.entry(slot).or_default().window(scope, quota);
         let at_micros = window.clamp(now_micros);
         match window.admit(quota, now_micros) {
             Verdict::Admitted { remaining } => Ok(Place { remaining, at_micros }),
@@ -130,6 +132,7 @@ impl Book {
 
     /// Gives back a place that was taken at `at_micros`.
     pub(super) fn withdraw(&self, agent: AgentId, scope: &Scope, at_micros: u64) {
+        let agent = self.slots.hashed(agent);
         let mut shard = self.slots.of(&agent).lock();
         let Some(slot) = shard.get_mut(&agent) else { return };
         if let Some(counted) = slot.windows.iter_mut().find(|counted| counted.scope == *scope) {
@@ -144,8 +147,9 @@ impl Book {
     /// Makes this the agent's key, or leaves it without one. Afterwards nobody is admitted with another. A key that is
     /// current before and after is found all the while.
     pub(super) fn set_key(&self, agent: AgentId, key: Option<CurrentKey>) {
+        let slot = self.slots.hashed(agent);
         let added = key.as_ref().map(|key| half(&key.digest));
-        let replaced = replace_key(&mut self.slots.of(&agent).lock(), agent, key);
+        let replaced = replace_key(&mut self.slots.of(&slot).lock(), slot, key);
         let replaced = replaced.map(|key| half(&key.digest));
         if added == replaced {
             return;
@@ -192,7 +196,7 @@ impl Book {
     #[cfg(test)]
     pub(super) fn table_bytes(&self) -> usize {
         // A table has 8 places for 7 entries, and a byte of its own for each place.
-        fn table<K, V>(entries: &HashMap<K, V>) -> usize {
+        fn table<K, V>(entries: &Table<K, V>) -> usize {
             entries.capacity() * 8 / 7 * (size_of::<(K, V)>() + 1)
         }
         let slots = self.slots.iter().map(|shard| {
@@ -205,7 +209,7 @@ impl Book {
 }
 
 /// Puts the key into the agent's slot and returns the one that was there.
-fn replace_key(shard: &mut Shard, agent: AgentId, key: Option<CurrentKey>) -> Option<CurrentKey> {
+fn replace_key(shard: &mut Shard, agent: Hashed<AgentId>, key: Option<CurrentKey>) -> Option<CurrentKey> {
     let slot = match &key {
         Some(_) => shard.entry(agent).or_default(),
         None => shard.get_mut(&agent)?,
@@ -241,5 +245,6 @@ impl Slot {
 }
 
 fn half(digest: &KeyDigest) -> HalfDigest {
-    digest.to_bytes().first_chunk().copied().unwrap_or_default()
+    let [hash, rest, ..] = digest.words();
+    Hashed { hash, key: rest }
 }

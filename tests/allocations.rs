@@ -1,0 +1,45 @@
+//! A key check out of memory allocates nothing: the whole `Pipeline::admit` over the real store and the real chain reader.
+#![expect(clippy::expect_used, reason = "a scene that can't be set up has nothing to count")]
+
+#[path = "../benches/scene/mod.rs"]
+#[expect(dead_code, reason = "shared with the benchmark, which measures signatures too")]
+mod scene;
+
+use std::future::pending;
+
+use tiergate::domain::quota::Quota;
+use tiergate::domain::tier::PerTier;
+use tiergate::pipeline::Access;
+use tiergate::pipeline::credential::Credential;
+
+use crate::scene::{Scene, access, ask, ready};
+
+/// So many that a table or a log that grows would be seen.
+const CHECKS: u64 = 1_000;
+
+#[test]
+fn a_key_check_out_of_memory_allocates_nothing() {
+    let scene = Scene::new();
+    let digest = scene.generate_key().digest();
+    // One window is full in the course of it: refusals allocate nothing either.
+    let access = Access { quotas: PerTier::from_array([Quota::per_minute(512); 4]), ..access() };
+    let check =
+        || ready(scene.pipeline.admit(&ask(Credential::Key { digest, named: None }, &access))).is_ok();
+    // The window's log has its whole size from here on.
+    let admitted = (0..300).filter(|_| check()).count();
+    assert_eq!(admitted, 300);
+    let mut admitted = 0;
+    let counted = allocation_counter::measure(|| {
+        admitted = (0..CHECKS).filter(|_| check()).count();
+    });
+    assert_eq!((admitted, counted.count_total), (512 - 300, 0));
+}
+
+#[test]
+fn a_box_for_a_future_is_counted() {
+    let counted = allocation_counter::measure(|| drop(Box::pin(pending::<()>())));
+    assert_eq!(counted.count_total, 0, "a future of no size needs no allocation");
+    let mut text = String::from("x");
+    let counted = allocation_counter::measure(|| drop(Box::pin(async { text.push('y') })));
+    assert_eq!(counted.count_total, 1);
+}
