@@ -83,12 +83,6 @@ impl Window {
         self.ends.is_none_or(|(_, newest)| now_micros.saturating_sub(newest) >= window_micros)
     }
 
-    /// True when nothing is recorded at all.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.ends.is_none()
-    }
-
     /// The time that [`Self::admit`] would record at `now_micros`.
     #[must_use]
     pub fn clamp(&self, now_micros: u64) -> u64 {

@@ -20,7 +20,7 @@ pub enum Asker {
     Stranger,
 }
 
-/// What is read: there at once, or to be waited for. A cached profile is there without an allocation.
+/// An answer that is there at once, or one to wait for. A cached profile is there without an allocation.
 pub type Reading<'a, T> = Either<Ready<Result<T, ChainFault>>, BoxFuture<'a, Result<T, ChainFault>>>;
 
 /// Reads agents from the chain.

@@ -1,4 +1,4 @@
-//! What the pipeline asks of a store. Every verb is a whole, atomic step: all of it happens or none.
+//! The store port. Every verb is a whole, atomic step: all of it happens or none.
 //!
 //! Windows are counted by the store's own clock, because replicas that share a store must share its time.
 
@@ -16,11 +16,12 @@ use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::{Quota, RetryAfter};
+use crate::domain::window::Verdict;
 
 /// An answer that is there at once, or one to wait for. Memory answers without an allocation.
 pub type Reply<'a, T> = Either<Ready<Result<T, StoreFault>>, BoxFuture<'a, Result<T, StoreFault>>>;
 
-/// Whose traffic a verification window counts: the API's own, or one tenant's. One never spends another's budget.
+/// The traffic that a verification window counts: the API's own, or one tenant's. One never spends another's budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The verification API itself.
@@ -29,7 +30,7 @@ pub enum Scope {
     Tenant(Arc<str>),
 }
 
-/// What an admission depends on besides the window, checked in the same step.
+/// The proof of an admission, checked in the same step as the window.
 #[derive(Debug, Clone, Copy)]
 pub enum Proof {
     /// The key must still be the agent's current one.
@@ -38,7 +39,7 @@ pub enum Proof {
     Nonce(NonceClaim),
 }
 
-/// What [`Store::admit`] says.
+/// The answer of [`Store::admit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// Admitted and recorded; so many more would be admitted now.
@@ -64,7 +65,18 @@ pub enum Admission {
     },
 }
 
-/// What [`Store::hit`] and [`Store::charge`] say.
+impl From<Verdict> for Admission {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Admitted { remaining } => Self::Admitted { remaining },
+            Verdict::Limited { retry_after_micros } => {
+                Self::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) }
+            }
+        }
+    }
+}
+
+/// The answer of [`Store::hit`] and [`Store::charge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metered {
     /// Counted; so many more would be.
@@ -79,7 +91,18 @@ pub enum Metered {
     },
 }
 
-/// What a key was minted for. This never changes while the key lives.
+impl From<Verdict> for Metered {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Admitted { remaining } => Self::Counted { remaining },
+            Verdict::Limited { retry_after_micros } => {
+                Self::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) }
+            }
+        }
+    }
+}
+
+/// The owner of a key. This never changes while the key lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyOwner {
     /// The agent that the key belongs to.
@@ -97,18 +120,18 @@ pub struct NewKey {
     pub declared_endpoint: Option<Endpoint>,
 }
 
-/// What changes an agent's key (contract, "API key of an agent").
+/// A change of an agent's key (contract, "API key of an agent").
 #[derive(Debug, Clone)]
 pub enum KeyChange {
     /// none → active; refused when the agent has a key.
     Issue(NewKey),
-    /// Whatever there was → active with this key.
+    /// Any state → active with this key.
     Rotate(NewKey),
-    /// Whatever there was → none.
+    /// Any state → none.
     Revoke,
 }
 
-/// What [`Store::change_key`] says.
+/// The answer of [`Store::change_key`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyChanged {
     /// Done, and durable.
@@ -129,12 +152,12 @@ pub enum KeyChanged {
 /// Keys, nonces and windows.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// What the key with this digest was minted for; nothing when it is unknown, or known to be revoked or rotated out.
+    /// The owner of the key with this digest; `None` when it is unknown, or known to be revoked or rotated out.
     /// A store that many processes share may not know that yet: whether a key is still current when it counts is
     /// decided by [`Self::admit`].
     fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>>;
 
-    /// Whether the key is the agent's current one at this moment, whoever changed it. For refusals, which a revoked key
+    /// True if the key is the agent's current one at this moment, whoever changed it. For refusals, which a revoked key
     /// must not learn from; [`Self::admit`] looks for itself.
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
         Ok(self.find(digest).await?.is_some_and(|owner| owner.agent == agent))
@@ -158,7 +181,7 @@ pub trait Store: Send + Sync {
         change: KeyChange,
     ) -> Result<KeyChanged, StoreFault>;
 
-    /// Whether the agent has an active key.
+    /// True if the agent has an active key.
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault>;
 
     /// Counts one key-management request of a client for an agent, whoever it may be from: at least within this process,
@@ -185,8 +208,8 @@ pub trait Store: Send + Sync {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the store failed to {verb}: {cause}")]
 pub struct StoreFault {
-    /// What was asked of it.
+    /// The verb that failed.
     pub verb: &'static str,
-    /// What happened, for the log. Never sent to a client.
+    /// The cause, for the log. Never sent to a client.
     pub cause: Arc<dyn Error + Send + Sync>,
 }

@@ -309,7 +309,8 @@ fn a_dead_chain_is_told_alike(stage: &Stage) {
 
 /// Only time is lost: what an owner is told to do helps, and keys go on.
 fn nonces_that_may_be_lost_are_told_alike(stage: &Stage) {
-    let mut site = Site::of(stage).set("signature.max_ahead", "30m").agent(4).start();
+    let site = Site::of(stage).set("signature.max_ahead", "30m").set("signature.nonce_retention", "35m");
+    let mut site = site.agent(4).start();
     site.gateway.service.kill();
     let accepted_from = unix_seconds() + 1_000;
     forget_nonces(&site.gateway.service.data().join("tiergate.redb"), accepted_from);

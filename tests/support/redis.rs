@@ -20,7 +20,7 @@ const IN_USE: &str = r"
 local info = redis.call('INFO')
 local life = info:match('master_replid:(%x+)') .. ':' .. info:match('evicted_keys:(%d+)')
 for shard = 0, 1023 do
-  redis.call('HSET', string.format('tg2:{%x}e', shard), 'life', life, 'since', '0', 'ahead', '60', 'kept', '40000000')
+  redis.call('HSET', string.format('tg2:{%x}e', shard), 'life', life, 'since', '0', 'ahead', '600', 'kept', '40000000')
 end";
 
 /// A running server.

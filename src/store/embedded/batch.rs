@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use crate::domain::agent_id::AgentId;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
+use crate::domain::window::Verdict;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Scope};
 use crate::store::embedded::book::{Book, CurrentKey};
 use crate::store::embedded::shared::Shared;
@@ -79,13 +80,12 @@ impl Batch<'_> {
             return Ok(Admission::NonceUsed);
         }
         let now_micros = self.shared.clock.monotonic_micros();
-        let place = match self.shared.book.take_place(agent, scope, quota, now_micros) {
-            Ok(place) => place,
-            Err(retry_after) => return Ok(Admission::Limited { retry_after }),
-        };
-        *placed_at_micros = Some(place.at_micros);
-        self.use_nonce(agent, claim)?;
-        Ok(Admission::Admitted { remaining: place.remaining })
+        let (verdict, at_micros) = self.shared.book.take_place(agent, scope, quota, now_micros);
+        if let Verdict::Admitted { .. } = verdict {
+            *placed_at_micros = Some(at_micros);
+            self.use_nonce(agent, claim)?;
+        }
+        Ok(verdict.into())
     }
 
     fn change_key(
@@ -116,8 +116,7 @@ impl Batch<'_> {
         self.tables.set_forgotten_before(self.shared.forgotten_before.load(Ordering::Acquire))
     }
 
-    /// The row's time is never before the timestamp: whatever the wall clock did since that was checked, and however far
-    /// ahead timestamps may lie when the row is forgotten.
+    /// The row's time is never before the timestamp, even if the wall clock was stepped back since that was checked.
     fn use_nonce(&mut self, agent: AgentId, claim: &NonceClaim) -> Result<(), redb::Error> {
         self.changed = true;
         self.nonces += 1;
@@ -163,10 +162,7 @@ impl Step {
 
     /// The agent whose key the step changes.
     pub(super) fn changes_key_of(&self) -> Option<AgentId> {
-        match self {
-            Self::ChangeKey { agent, .. } => Some(*agent),
-            Self::Admit { .. } | Self::Probe { .. } => None,
-        }
+        if let Self::ChangeKey { agent, .. } = self { Some(*agent) } else { None }
     }
 
     /// True when nobody waits for the answer any more.

@@ -1,4 +1,4 @@
-//! What the embedded store keeps in memory: each agent's key and windows, and whose key a digest is.
+//! The embedded store in memory: each agent's key and windows, and the agent that a digest belongs to.
 //!
 //! An agent's slot is the one place where its current key is decided; the index by digest only says where to look.
 //! Everything is sharded, so that no lock is shared by all requests. Must not know the file.
@@ -6,7 +6,7 @@
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::endpoint::WebOrigin;
-use crate::domain::quota::{Quota, RetryAfter};
+use crate::domain::quota::Quota;
 use crate::domain::window::{Verdict, Window};
 use crate::ports::store::{Admission, KeyChange, KeyOwner, Scope};
 use crate::sharded::{Hashed, Shards, Table};
@@ -17,14 +17,12 @@ pub(super) const SHARDS: usize = 256;
 /// The agents that have a key or a window that matters.
 #[derive(Debug)]
 pub(super) struct Book {
-    slots: Shards<Shard, SHARDS>,
+    slots: Shards<Table<Hashed<AgentId>, Box<Slot>>, SHARDS>,
     index: Shards<Table<HalfDigest, AgentId>, SHARDS>,
 }
 
 /// The first half of a digest, by its own hash: enough to find the slot, where the whole digest is compared.
 type HalfDigest = Hashed<u64>;
-
-type Shard = Table<Hashed<AgentId>, Box<Slot>>;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -47,15 +45,6 @@ struct ScopeWindow {
     window: Window,
 }
 
-/// A place that an admission by nonce takes in a window.
-#[derive(Debug)]
-pub(super) struct Place {
-    /// How many more would be admitted.
-    pub(super) remaining: u32,
-    /// When the window counts it, in microseconds of the monotonic clock.
-    pub(super) at_micros: u64,
-}
-
 impl CurrentKey {
     /// The agent's key after the change.
     pub(super) fn after(change: KeyChange) -> Option<Self> {
@@ -74,7 +63,7 @@ impl Book {
         Self { slots: Shards::new(), index: Shards::new() }
     }
 
-    /// What the key with this digest was minted for, if it is current.
+    /// The owner of the key with this digest, if it is current.
     pub(super) fn find(&self, digest: &KeyDigest) -> Option<KeyOwner> {
         let half = half(digest);
         let agent = *self.index.of(&half).lock().get(&half)?;
@@ -104,33 +93,25 @@ impl Book {
         if slot.key.as_ref().map(|key| &key.digest) != Some(digest) {
             return Admission::KeyRevoked;
         }
-        match slot.window(scope, quota).admit(quota, now_micros) {
-            Verdict::Admitted { remaining } => Admission::Admitted { remaining },
-            Verdict::Limited { retry_after_micros } => {
-                Admission::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) }
-            }
-        }
+        slot.window(scope, quota).admit(quota, now_micros).into()
     }
 
-    /// Takes a place in the agent's window, which [`Self::withdraw`] gives back.
+    /// Takes a place in the agent's window. Also returns the time to give to [`Self::withdraw`].
     pub(super) fn take_place(
         &self,
         agent: AgentId,
         scope: &Scope,
         quota: Quota,
         now_micros: u64,
-    ) -> Result<Place, RetryAfter> {
+    ) -> (Verdict, u64) {
         let slot = self.slots.hashed(agent);
         let mut shard = self.slots.of(&slot).lock();
         let window = shard.entry(slot).or_default().window(scope, quota);
         let at_micros = window.clamp(now_micros);
-        match window.admit(quota, now_micros) {
-            Verdict::Admitted { remaining } => Ok(Place { remaining, at_micros }),
-            Verdict::Limited { retry_after_micros } => Err(RetryAfter::from_micros(retry_after_micros)),
-        }
+        (window.admit(quota, now_micros), at_micros)
     }
 
-    /// Gives back a place that was taken at `at_micros`.
+    /// Gives back a place that was taken at `at_micros`. The sweep removes a window that is left empty.
     pub(super) fn withdraw(&self, agent: AgentId, scope: &Scope, at_micros: u64) {
         let agent = self.slots.hashed(agent);
         let mut shard = self.slots.of(&agent).lock();
@@ -138,19 +119,20 @@ impl Book {
         if let Some(counted) = slot.windows.iter_mut().find(|counted| counted.scope == *scope) {
             counted.window.withdraw(at_micros);
         }
-        slot.windows.retain(|counted| !counted.window.is_empty());
-        if slot.is_vacant() {
-            shard.remove(&agent);
-        }
     }
 
     /// Makes this the agent's key, or leaves it without one. Afterwards nobody is admitted with another. A key that is
     /// current before and after is found all the while.
     pub(super) fn set_key(&self, agent: AgentId, key: Option<CurrentKey>) {
-        let slot = self.slots.hashed(agent);
+        let hashed = self.slots.hashed(agent);
         let added = key.as_ref().map(|key| half(&key.digest));
-        let replaced = replace_key(&mut self.slots.of(&slot).lock(), slot, key);
-        let replaced = replaced.map(|key| half(&key.digest));
+        let mut shard = self.slots.of(&hashed).lock();
+        let slot = shard.entry(hashed).or_default();
+        let replaced = std::mem::replace(&mut slot.key, key).map(|key| half(&key.digest));
+        if slot.is_vacant() {
+            shard.remove(&hashed);
+        }
+        drop(shard);
         if added == replaced {
             return;
         }
@@ -171,9 +153,7 @@ impl Book {
         let mut shard = shard.lock();
         shard.retain(|_, slot| {
             slot.windows.retain(|counted| !counted.window.is_idle(counted.width_micros, now_micros));
-            if slot.windows.is_empty() {
-                slot.windows = Vec::new();
-            }
+            slot.windows.shrink_to_fit();
             !slot.is_vacant()
         });
         if shard.capacity() > 4 * shard.len() + 64 {
@@ -192,7 +172,7 @@ impl Book {
         (self.len(), self.index.iter().map(|shard| shard.lock().len()).sum())
     }
 
-    /// What the slots and the index take, their tables' free places included, but not the windows and origins.
+    /// The bytes of the slots and the index, their tables' free places included, but not the windows and origins.
     #[cfg(test)]
     pub(super) fn table_bytes(&self) -> usize {
         // A table has 8 places for 7 entries, and a byte of its own for each place.
@@ -208,29 +188,13 @@ impl Book {
     }
 }
 
-/// Puts the key into the agent's slot and returns the one that was there.
-fn replace_key(shard: &mut Shard, agent: Hashed<AgentId>, key: Option<CurrentKey>) -> Option<CurrentKey> {
-    let slot = match &key {
-        Some(_) => shard.entry(agent).or_default(),
-        None => shard.get_mut(&agent)?,
-    };
-    let replaced = std::mem::replace(&mut slot.key, key);
-    if slot.is_vacant() {
-        shard.remove(&agent);
-    }
-    replaced
-}
-
 impl Slot {
     #[expect(clippy::indexing_slicing, reason = "the place was found or made one line above")]
     fn window(&mut self, scope: &Scope, quota: Quota) -> &mut Window {
         let place = self.windows.iter().position(|counted| counted.scope == *scope).unwrap_or_else(|| {
             self.windows.reserve_exact(1);
-            self.windows.push(ScopeWindow {
-                scope: scope.clone(),
-                width_micros: quota.window_micros,
-                window: Window::default(),
-            });
+            let (scope, window) = (scope.clone(), Window::default());
+            self.windows.push(ScopeWindow { scope, width_micros: quota.window_micros, window });
             self.windows.len() - 1
         });
         let counted = &mut self.windows[place];

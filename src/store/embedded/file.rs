@@ -4,10 +4,10 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use redb::backends::FileBackend;
-use redb::{Builder, Database, StorageBackend};
+use redb::{Builder, Database, DatabaseError, StorageBackend};
 
 use crate::store::embedded::tables::{self, LAYOUT, Loaded};
 
@@ -22,11 +22,8 @@ const LOCK_NAME: &str = "tiergate.lock";
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process, or another part of this one, has the store open.
-    #[error("the store in {} is in use by another process, or twice by this one", folder.display())]
-    InUse {
-        /// The store's folder.
-        folder: PathBuf,
-    },
+    #[error("the store in {} is in use by another process, or twice by this one", .0.display())]
+    InUse(PathBuf),
     /// The file is damaged, or is no store.
     #[error(
         "the store {} is damaged ({what}); restore it from a backup, or move it away to start with an empty one",
@@ -56,7 +53,7 @@ pub enum OpenError {
     },
 }
 
-/// Where the database lives. The file is one such place; tests put a disk that fails on command here.
+/// The place of the database: the file, or in tests a disk that fails on command.
 pub(super) trait Disk: Send {
     /// Opens the database and verifies all of it. Fails if there is none.
     fn open(&self) -> Result<(Database, Loaded), OpenError>;
@@ -71,47 +68,38 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder if it is missing and locks it.
+    /// Makes the folder if it is missing, locks it, and makes an empty store if there is none.
     pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
         let failed = |cause| OpenError::Unusable { path: path.to_owned(), cause };
         make_folder(path).map_err(failed)?;
-        let lock = private().truncate(false).create(true).open(path.join(LOCK_NAME)).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), file: path.join(FILE_NAME), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { folder: path.to_owned() }),
-            Err(TryLockError::Error(cause)) => Err(failed(cause)),
+        let lock = create(&path.join(LOCK_NAME)).map_err(failed)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => OpenError::InUse(path.to_owned()),
+            TryLockError::Error(cause) => failed(cause),
+        })?;
+        let folder = Self { path: path.to_owned(), file: path.join(FILE_NAME), _lock: lock };
+        // An error of any other kind comes again when the file is opened.
+        if fs::symlink_metadata(&folder.file).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
+            folder.make().map_err(|error| refusal(error, &folder.file))?;
         }
+        Ok(folder)
     }
 
-    /// Makes an empty store if there is none. The file gets its name when all of it is on the disk, so that a file with
-    /// that name is always a whole store.
-    pub(super) fn make_if_missing(&self) -> Result<(), OpenError> {
-        let failed = |cause| OpenError::Unusable { path: self.file.clone(), cause };
-        match fs::symlink_metadata(&self.file) {
-            Ok(_) => return Ok(()),
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
-            Err(cause) => return Err(failed(cause)),
-        }
+    /// The file gets its name after the commit, so that a file with that name is always a whole store.
+    fn make(&self) -> Result<(), redb::Error> {
         let unfinished = self.path.join(UNFINISHED_NAME);
-        let file = private().truncate(true).create(true).open(&unfinished).map_err(failed)?;
-        let synced = file.try_clone().map_err(failed)?;
-        let made = FileBackend::new(file)
-            .and_then(|backend| builder().create_with_backend(backend))
-            .map_err(redb::Error::from)
-            .and_then(|database| tables::lay_out(&database));
-        made.map_err(|error| failed(io::Error::other(error)))?;
-        synced.sync_all().map_err(failed)?;
-        fs::rename(&unfinished, &self.file).map_err(failed)?;
-        sync_folder(&self.path).map_err(failed)
+        let backend = FileBackend::new(create(&unfinished)?)?;
+        tables::lay_out(&Builder::new().create_with_backend(backend)?)?;
+        fs::rename(&unfinished, &self.file)?;
+        Ok(sync_folder(&self.path)?)
     }
 }
 
 impl Disk for Folder {
     fn open(&self) -> Result<(Database, Loaded), OpenError> {
-        let opened = OpenOptions::new().read(true).write(true).open(&self.file);
-        let file = opened.map_err(|cause| OpenError::Unusable { path: self.file.clone(), cause })?;
-        let backend = FileBackend::new(file).map_err(|error| refusal(error.into(), &self.file))?;
-        verified(backend, &self.file)
+        let file = OpenOptions::new().read(true).write(true).open(&self.file);
+        let backend = file.map_err(DatabaseError::from).and_then(FileBackend::new);
+        verified(backend.map_err(|error| refusal(error.into(), &self.file))?, &self.file)
     }
 }
 
@@ -119,38 +107,30 @@ impl Disk for Folder {
 ///
 /// redb checks what it reads, but a page of garbage may still trip one of its assertions: that is damage too.
 pub(super) fn verified(backend: impl StorageBackend, file: &Path) -> Result<(Database, Loaded), OpenError> {
-    let damaged = |what: &str| OpenError::Damaged { file: file.to_owned(), what: what.to_owned() };
-    // redb would make a new database of an empty file.
-    if backend.len().map_err(|cause| OpenError::Unusable { path: file.to_owned(), cause })? == 0 {
-        return Err(damaged("it is empty"));
-    }
-    let opened = catch_unwind(AssertUnwindSafe(|| -> Result<_, redb::Error> {
-        let mut database = builder().create_with_backend(backend)?;
+    let corrupted = |what: &str| Err(redb::Error::Corrupted(what.to_owned()));
+    let opened = catch_unwind(AssertUnwindSafe(|| {
+        // redb would make a new database of an empty file.
+        if backend.len()? == 0 {
+            return corrupted("it is empty");
+        }
+        let mut database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend)?;
         if !database.check_integrity()? {
-            return Err(redb::Error::Corrupted("its parts contradict each other".to_owned()));
+            return corrupted("its parts contradict each other");
         }
         match tables::layout(&database)? {
             LAYOUT => tables::load(&database).map(|loaded| Ok((database, loaded))),
             found => Ok(Err(OpenError::UnknownLayout { file: file.to_owned(), found })),
         }
     }));
-    match opened {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(error)) => Err(refusal(error, file)),
-        Err(_) => Err(damaged("reading it fails")),
-    }
+    let opened = opened.unwrap_or_else(|_| corrupted("reading it fails"));
+    opened.unwrap_or_else(|error| Err(refusal(error, file)))
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "every other error of redb while it opens a file is about the content"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "redb's other errors here are about the content")]
 fn refusal(error: redb::Error, file: &Path) -> OpenError {
     let file = file.to_owned();
     match error {
-        redb::Error::DatabaseAlreadyOpen => {
-            OpenError::InUse { folder: file.parent().unwrap_or(&file).to_owned() }
-        }
+        redb::Error::DatabaseAlreadyOpen => OpenError::InUse(file),
         // With these two kinds redb reports a file that ends too early or is not its own.
         redb::Error::Io(cause)
             if !matches!(cause.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData) =>
@@ -163,35 +143,17 @@ fn refusal(error: redb::Error, file: &Path) -> OpenError {
 
 /// Makes the folder and those above it that are missing, so that a power cut does not take them away again.
 fn make_folder(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if parent != path {
-        make_folder(parent)?;
-    }
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(cause) => Err(cause),
-        Ok(()) => sync_folder(parent),
-    }
+    let path = path::absolute(path)?;
+    let missing: Vec<_> = path.ancestors().take_while(|folder| !folder.is_dir()).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+    missing.into_iter().filter_map(Path::parent).try_for_each(sync_folder)
 }
 
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-fn builder() -> Builder {
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
-    builder
-}
-
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    options
+/// An empty file for the owner alone.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)
 }

@@ -3,19 +3,14 @@
 //! Keys and nonces are in the file before anybody is told of them; windows and meters live in memory and begin anew with
 //! the process. A key check touches memory alone. One thread reads and writes the file (`writer.rs`).
 //!
-//! What the file is protected against:
+//! After a crash every acknowledged change is in the file, and any other as a whole or not at all. The store is opened
+//! only if the checksums of all pages in use are right. Only a missing file is begun anew.
 //!
-//! - A crash at any moment: every acknowledged change is there afterwards; any other is there as a whole or not at all.
-//! - Damage to a page in use: redb verifies the checksums of all of them when the store is opened. A damaged last commit
-//!   is refused and never passed over for the one before it, because every commit is a two-phase one (`tables::begin`).
-//! - An empty file, a file of something else, and one that was cut where a page in use stood, are refused. Only a missing
-//!   file is begun anew.
-//!
-//! What it is not protected against:
+//! Not detected:
 //!
 //! - An older copy of the file in its place, or its deletion.
-//! - Damage to the one byte of the file that has no checksum (the tenth). It says which of the last two commits is
-//!   current: a flipped bit there can undo the last commit.
+//! - Damage to the tenth byte, the only one without a checksum: it says which of the last two commits is current, so a
+//!   flipped bit can undo the last commit.
 //! - A disk that reports a sync that it has not done.
 //! - Damage that appears while the store is open, until redb reads the page or the store is opened again.
 
@@ -35,7 +30,7 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::{Quota, RetryAfter};
+use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
@@ -54,7 +49,7 @@ mod steady;
 mod tables;
 mod writer;
 
-/// How many steps may wait for the writer. Further callers wait for a place.
+/// How many steps may wait for the writer or be in one commit. Further callers wait for a place.
 const WAITING_STEPS_MAX: usize = 4_096;
 
 /// How many pairs of client and agent are counted at most. Beyond that the least used are forgotten.
@@ -87,9 +82,7 @@ impl EmbeddedStore {
     ///
     /// [`OpenError`] says in one sentence why not. A damaged file is refused and never repaired by leaving data out.
     pub fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let folder = Folder::take(&options.path)?;
-        folder.make_if_missing()?;
-        Self::on(Box::new(folder), options, clock)
+        Self::on(Box::new(Folder::take(&options.path)?), options, clock)
     }
 
     /// How many agents have a key or a window.
@@ -108,11 +101,10 @@ impl EmbeddedStore {
         let opened = disk.open()?;
         let shared = Arc::new(Shared::new(clock, METERS_MAX));
         let (queue, steps) = mpsc::channel();
-        let writer = Writer::new(Arc::clone(&shared), steps, disk, opened, &options);
-        let writer = Builder::new()
-            .name("store-writer".to_owned())
-            .spawn(move || writer.run())
-            .map_err(|cause| OpenError::Unusable { path: options.path, cause })?;
+        let path = options.path.clone();
+        let writer = Writer::new(Arc::clone(&shared), steps, disk, opened, options);
+        let writer = Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
+        let writer = writer.map_err(|cause| OpenError::Unusable { path, cause })?;
         let places = Arc::new(Semaphore::new(WAITING_STEPS_MAX));
         Ok(Self { shared, places, queue: Some(queue), writer: Some(writer) })
     }
@@ -129,11 +121,6 @@ impl EmbeddedStore {
         let queue = self.queue.as_ref().ok_or_else(fault)?;
         queue.send(Queued { step: step(answer), _place: place }).map_err(|_| fault())?;
         answered.await.map_err(|_| fault())
-    }
-
-    #[cfg(test)]
-    fn places_taken(&self) -> usize {
-        WAITING_STEPS_MAX - self.places.available_permits()
     }
 }
 
@@ -186,12 +173,7 @@ impl Store for EmbeddedStore {
     async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
         self.shared.check("count a request")?;
         let now_micros = self.shared.clock.monotonic_micros();
-        Ok(match self.shared.meters.hit(&(client, agent), quota, now_micros) {
-            Verdict::Admitted { remaining } => Metered::Counted { remaining },
-            Verdict::Limited { retry_after_micros } => {
-                Metered::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) }
-            }
-        })
+        Ok(self.shared.meters.hit(&(client, agent), quota, now_micros).into())
     }
 
     async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
@@ -224,7 +206,7 @@ impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(writer) = self.writer.take() {
-            // A writer that panicked has been reported by the panic itself and has closed the store.
+            // A panic of the writer has been logged and has closed the store.
             let _ = writer.join();
         }
     }

@@ -16,10 +16,10 @@ use crate::ports::store::StoreFault;
 use crate::sharded::meters::Meters;
 use crate::store::embedded::book::Book;
 
-/// The writer thread has ended.
+/// The last error once the writer has ended.
 #[derive(Debug, thiserror::Error)]
 #[error("the store has been closed")]
-struct Closed;
+pub(super) struct Closed;
 
 /// The store's memory and its health.
 pub(super) struct Shared {
@@ -29,7 +29,7 @@ pub(super) struct Shared {
     /// Nonces of signatures made before this may have been forgotten. Unix seconds; never falls.
     pub(super) forgotten_before: AtomicU64,
     /// A key change has failed: the keys in memory may differ from those in the file.
-    faulted: AtomicBool,
+    pub(super) faulted: AtomicBool,
     last_error: Mutex<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -68,14 +68,5 @@ impl Shared {
 
     pub(super) fn failed(&self, error: impl Error + Send + Sync + 'static) {
         *self.last_error.lock() = Arc::new(error);
-    }
-
-    pub(super) fn set_faulted(&self, faulted: bool) {
-        self.faulted.store(faulted, Ordering::Release);
-    }
-
-    pub(super) fn close(&self) {
-        self.failed(Closed);
-        self.set_faulted(true);
     }
 }

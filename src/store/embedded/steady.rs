@@ -1,10 +1,11 @@
-//! The wall clock as far as forgetting may trust it. Whatever is forgotten stays forgotten, and signatures that may
-//! carry a forgotten nonce are refused for good: a clock that runs ahead for an hour must not cost the next years.
+//! The wall clock as far as forgetting may trust it. Signatures that may carry a forgotten nonce are refused for good, so
+//! a clock that runs years ahead for an hour must not forget any.
 
-/// A wall clock that never runs ahead of what the real one has shown for a whole span.
-///
-/// It is the real one's time minus whatever it has gained on the monotonic clock within the last span or two. A step
-/// back is followed at once.
+/// A clock that is ahead for so long is believed, in seconds; for longer where nonces are kept for longer.
+const SPAN_SECS_MIN: u64 = 86_400;
+
+/// The wall clock without what it has gained on the monotonic one within the last span or two. A step back is followed
+/// at once.
 #[derive(Debug)]
 pub(super) struct SteadyWall {
     span_micros: u64,
@@ -14,14 +15,11 @@ pub(super) struct SteadyWall {
 }
 
 impl SteadyWall {
-    pub(super) fn new(span_secs: u64, wall_secs: u64, now_micros: u64) -> Self {
-        let span_micros = span_secs.saturating_mul(1_000_000);
+    pub(super) fn new(retention_secs: u64, wall_secs: u64, now_micros: u64) -> Self {
+        let span_micros = retention_secs.max(SPAN_SECS_MIN).saturating_mul(1_000_000);
         let lead = lead_secs(wall_secs, now_micros);
-        Self {
-            span_micros,
-            span_ends_micros: now_micros.saturating_add(span_micros),
-            least_lead_secs: [lead, lead],
-        }
+        let span_ends_micros = now_micros.saturating_add(span_micros);
+        Self { span_micros, span_ends_micros, least_lead_secs: [lead; 2] }
     }
 
     /// Looks at both clocks and says what time it is at least.
@@ -47,10 +45,10 @@ fn lead_secs(wall_secs: u64, now_micros: u64) -> u64 {
 mod tests {
     use super::SteadyWall;
 
-    const SPAN_SECS: u64 = 100;
+    const SPAN_SECS: u64 = 86_400;
 
     fn clock() -> SteadyWall {
-        SteadyWall::new(SPAN_SECS, 1_000, 0)
+        SteadyWall::new(900, 1_000, 0)
     }
 
     #[test]

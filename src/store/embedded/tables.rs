@@ -38,16 +38,17 @@ pub(super) struct Loaded {
     pub(super) forgotten_before: u64,
     /// The latest time of a remembered nonce, in Unix seconds.
     pub(super) newest_use_secs: Option<u64>,
+    /// How many nonces there are.
+    pub(super) nonces: u64,
 }
 
 /// Makes the tables in a new database.
 pub(super) fn lay_out(database: &Database) -> Result<(), redb::Error> {
     let transaction = begin(database)?;
-    let mut meta = transaction.open_table(META)?;
-    meta.insert(META_LAYOUT, LAYOUT)?;
-    meta.insert(META_FORGOTTEN_BEFORE, 0)?;
-    drop(meta);
-    drop(Tables::open(&transaction)?);
+    let mut tables = Tables::open(&transaction)?;
+    tables.meta.insert(META_LAYOUT, LAYOUT)?;
+    tables.set_forgotten_before(0)?;
+    drop(tables);
     Ok(transaction.commit()?)
 }
 
@@ -71,7 +72,8 @@ pub(super) fn load(database: &Database) -> Result<Loaded, redb::Error> {
         let key = CurrentKey { digest: KeyDigest::from_bytes(digest), origin };
         keys.insert(AgentId::from_bytes(agent.value()), key);
     }
-    Ok(Loaded { keys, forgotten_before, newest_use_secs })
+    let nonces = transaction.open_table(NONCES)?.len()?;
+    Ok(Loaded { keys, forgotten_before, newest_use_secs, nonces })
 }
 
 fn meta(transaction: &ReadTransaction, name: &str) -> Result<u64, redb::Error> {
@@ -79,8 +81,7 @@ fn meta(transaction: &ReadTransaction, name: &str) -> Result<u64, redb::Error> {
     value.ok_or_else(|| redb::Error::Corrupted(format!("{name} is missing")))
 }
 
-/// Begins a write transaction with a two-phase commit. redb never falls back behind such a commit, so a damaged last
-/// commit is refused and not taken for one that a crash interrupted.
+/// Begins a write transaction with a two-phase commit: redb refuses one that is damaged and never passes it over.
 pub(super) fn begin(database: &Database) -> Result<WriteTransaction, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_two_phase_commit(true);
@@ -116,15 +117,11 @@ impl<'a> Tables<'a> {
 
     /// Makes this the agent's key, or leaves it without one.
     pub(super) fn set_key(&mut self, agent: AgentId, key: Option<&NewKey>) -> Result<(), redb::Error> {
-        match key {
-            Some(key) => {
-                let endpoint = key.declared_endpoint.as_ref().map(Endpoint::url);
-                self.keys.insert(agent.to_bytes(), (key.digest.to_bytes(), endpoint))?;
-            }
-            None => {
-                self.keys.remove(agent.to_bytes())?;
-            }
-        }
+        let row = key.map(|key| (key.digest.to_bytes(), key.declared_endpoint.as_ref().map(Endpoint::url)));
+        match row {
+            Some(row) => self.keys.insert(agent.to_bytes(), row)?,
+            None => self.keys.remove(agent.to_bytes())?,
+        };
         Ok(())
     }
 
@@ -146,17 +143,13 @@ impl<'a> Tables<'a> {
 
     /// Forgets at most `rows_max` nonces that were used before `cutoff_secs`, oldest first. Returns how many.
     pub(super) fn forget(&mut self, cutoff_secs: u64, rows_max: usize) -> Result<usize, redb::Error> {
-        for forgotten in 0..rows_max {
-            let Some((used_at, key)) = self.nonces_by_time.first()?.map(|(row, _)| row.value()) else {
-                return Ok(forgotten);
-            };
-            if used_at >= cutoff_secs {
-                return Ok(forgotten);
-            }
-            self.nonces_by_time.remove((used_at, key))?;
-            self.nonces.remove(key)?;
+        let expired = self.nonces_by_time.extract_from_if(..(cutoff_secs, [0; 64]), |_, ()| true)?;
+        let mut forgotten = 0;
+        for row in expired.take(rows_max) {
+            self.nonces.remove(row?.0.value().1)?;
+            forgotten += 1;
         }
-        Ok(rows_max)
+        Ok(forgotten)
     }
 
     pub(super) fn set_forgotten_before(&mut self, secs: u64) -> Result<(), redb::Error> {

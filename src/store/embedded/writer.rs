@@ -6,6 +6,7 @@
 //! keys in memory still equal those in the file, and key checks go on meanwhile. If it held a key change, every verb
 //! fails until the file has been opened.
 
+use std::iter::once;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -20,21 +21,15 @@ use crate::store::embedded::Options;
 use crate::store::embedded::batch::{Batch, Step};
 use crate::store::embedded::book::SHARDS;
 use crate::store::embedded::file::Disk;
-use crate::store::embedded::shared::Shared;
+use crate::store::embedded::shared::{Closed, Shared};
 use crate::store::embedded::steady::SteadyWall;
 use crate::store::embedded::tables::{self, Loaded, Tables};
 
-/// How many steps one commit may hold.
-const BATCH_STEPS_MAX: usize = 1_024;
-
-/// How long the writer waits for a step before it forgets and sweeps. A file that failed is opened again once per tick.
+/// How long the writer waits for a step before it forgets and sweeps. A failed file is opened again once per tick.
 const TICK_MICROS: u64 = 1_000_000;
 
-/// How many nonces an idle writer forgets in one commit.
-const IDLE_PURGE_ROWS: usize = 1_024;
-
-/// How many nonces a busy writer forgets in one commit: so many, and twice as many as the commit adds.
-const BUSY_PURGE_ROWS: usize = 64;
+/// How many nonces are forgotten in one commit: at most so many, and twice as many as it adds.
+const PURGE_ROWS: usize = 256;
 
 /// How many shards of agents are swept in one tick: all of them in half a minute.
 const SWEPT_SHARDS: usize = 8;
@@ -42,7 +37,7 @@ const SWEPT_SHARDS: usize = 8;
 /// The file is made smaller when so many nonces were remembered at once and three quarters of them are forgotten.
 const COMPACTION_NONCES_MIN: u64 = 10_000;
 
-/// Files with more rows are made smaller only at the start: it takes up to 0.3 s for so many, and nonces wait meanwhile.
+/// Larger files are made smaller only at the start: so many rows take up to 0.3 s, and nonces wait meanwhile.
 const COMPACTION_ROWS_MAX: u64 = 100_000;
 
 /// A step and its place in the queue.
@@ -60,15 +55,12 @@ pub(super) struct Writer {
     database: Option<Database>,
     /// Agents whose key change was in the failed commit.
     doubtful: Vec<AgentId>,
-    nonce_retention_secs: u64,
-    max_ahead_secs: u64,
+    options: Options,
     steady_wall: SteadyWall,
     /// The last purge left rows that could go.
     more_to_purge: bool,
     /// The most nonces that were in the file at once since it was last made smaller.
     nonces_peak: u64,
-    /// A large part of the file is free.
-    shrinkable: bool,
     next_tick_micros: u64,
     next_reopening_micros: u64,
     next_shard: usize,
@@ -81,9 +73,8 @@ impl Writer {
         queue: Receiver<Queued>,
         disk: Box<dyn Disk>,
         (database, loaded): (Database, Loaded),
-        options: &Options,
+        options: Options,
     ) -> Self {
-        let &Options { nonce_retention_secs, max_ahead_secs, .. } = options;
         let now_micros = shared.clock.monotonic_micros();
         // A machine may boot with a clock that is years ahead. While nonces are remembered, time goes on from the last
         // use, and the clock is believed no sooner than one that jumps while the service runs.
@@ -93,62 +84,57 @@ impl Writer {
             shared.book.set_key(agent, Some(key));
         }
         let mut writer = Self {
-            steady_wall: SteadyWall::new(nonce_retention_secs, wall_secs, now_micros),
+            steady_wall: SteadyWall::new(options.nonce_retention_secs, wall_secs, now_micros),
             shared,
             queue,
             disk,
             database: Some(database),
             doubtful: Vec::new(),
-            nonce_retention_secs,
-            max_ahead_secs,
+            options,
             more_to_purge: false,
-            nonces_peak: 0,
-            shrinkable: false,
+            nonces_peak: loaded.nonces,
             next_tick_micros: 0,
             next_reopening_micros: 0,
             next_shard: 0,
         };
-        writer.compact();
+        // A file with many nonces is made smaller when they have been forgotten.
+        if loaded.nonces < COMPACTION_NONCES_MIN {
+            writer.compact();
+        }
         writer
     }
 
     /// Works until the store is dropped and all steps in the queue are done.
     pub(super) fn run(mut self) {
-        let _close = CloseWhenDropped(Arc::clone(&self.shared));
-        while let Some(steps) = self.next_steps() {
-            self.work(steps);
-        }
-    }
-
-    /// All steps that wait; none after a tick without one.
-    fn next_steps(&self) -> Option<Vec<Queued>> {
-        let patience_micros = if self.more_to_purge { 0 } else { TICK_MICROS };
-        match self.queue.recv_timeout(Duration::from_micros(patience_micros)) {
-            Ok(first) => {
-                Some([first].into_iter().chain(self.queue.try_iter().take(BATCH_STEPS_MAX - 1)).collect())
+        loop {
+            let patience_micros = if self.more_to_purge { 0 } else { TICK_MICROS };
+            match self.queue.recv_timeout(Duration::from_micros(patience_micros)) {
+                Ok(first) => self.work(once(first).chain(self.queue.try_iter()).collect()),
+                Err(RecvTimeoutError::Timeout) => self.work(Vec::new()),
+                Err(RecvTimeoutError::Disconnected) => return,
             }
-            Err(RecvTimeoutError::Timeout) => Some(Vec::new()),
-            Err(RecvTimeoutError::Disconnected) => None,
         }
     }
 
     fn work(&mut self, mut steps: Vec<Queued>) {
-        self.sweep(steps.is_empty());
+        self.sweep();
         if self.database.is_none() && !self.reopen() {
             return;
         }
         steps.retain(|queued| !queued.step.is_abandoned());
         match self.commit(&mut steps) {
-            Ok(()) => steps.into_iter().for_each(|queued| queued.step.settle(&self.shared.book)),
+            Ok(shrinkable) => {
+                steps.into_iter().for_each(|queued| queued.step.settle(&self.shared.book));
+                if shrinkable {
+                    self.compact();
+                }
+            }
             Err(error) => self.fail(&steps, error),
-        }
-        if self.shrinkable && !self.more_to_purge {
-            self.compact();
         }
     }
 
-    /// Writes all steps in one transaction, and forgets old nonces in the same.
-    fn commit(&mut self, steps: &mut [Queued]) -> Result<(), redb::Error> {
+    /// Writes all steps in one transaction, and forgets old nonces in the same. True when the file is to be made smaller.
+    fn commit(&mut self, steps: &mut [Queued]) -> Result<bool, redb::Error> {
         let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
         let now_secs = self.shared.clock.unix_seconds();
         let steady_secs = self.steady_wall.secs(now_secs, self.shared.clock.monotonic_micros());
@@ -162,14 +148,14 @@ impl Writer {
         };
         steps.iter_mut().try_for_each(|queued| queued.step.write(&mut batch))?;
 
-        let rows_max = if steps.is_empty() { IDLE_PURGE_ROWS } else { BUSY_PURGE_ROWS + 2 * batch.nonces };
-        let cutoff_secs = steady_secs.saturating_sub(self.nonce_retention_secs);
+        let rows_max = PURGE_ROWS + 2 * batch.nonces;
+        let cutoff_secs = steady_secs.saturating_sub(self.options.nonce_retention_secs);
         let purged = batch.tables.forget(cutoff_secs, rows_max)?;
         let mut forgotten_before = self.shared.forgotten_before.load(Ordering::Acquire);
         if purged > 0 {
             // A forgotten nonce has a timestamp before the cut-off. Rows of older builds have one that is up to
             // `max_ahead_secs` later.
-            forgotten_before = forgotten_before.max(cutoff_secs.saturating_add(self.max_ahead_secs));
+            forgotten_before = forgotten_before.max(cutoff_secs.saturating_add(self.options.max_ahead_secs));
             batch.tables.set_forgotten_before(forgotten_before)?;
             batch.changed = true;
         }
@@ -177,22 +163,19 @@ impl Writer {
         let (keys, nonces) = batch.tables.lens()?;
         drop(batch);
         if changed {
-            transaction.commit()?
-        } else {
-            transaction.abort()?
+            transaction.commit()?;
         }
         self.shared.forgotten_before.store(forgotten_before, Ordering::Release);
         self.more_to_purge = purged == rows_max;
         self.nonces_peak = self.nonces_peak.max(nonces);
-        self.shrinkable = self.nonces_peak >= COMPACTION_NONCES_MIN
+        Ok(!self.more_to_purge
+            && self.nonces_peak >= COMPACTION_NONCES_MIN
             && nonces < self.nonces_peak / 4
-            && keys + nonces <= COMPACTION_ROWS_MAX;
-        Ok(())
+            && keys + nonces <= COMPACTION_ROWS_MAX)
     }
 
     /// Moves the content to the front of the file and cuts the rest off.
     fn compact(&mut self) {
-        self.shrinkable = false;
         self.nonces_peak = 0;
         if let Some(Err(error)) = self.database.as_mut().map(Database::compact) {
             self.fail(&[], error.into());
@@ -211,7 +194,7 @@ impl Writer {
             tracing::error!(%error, "the store failed to change a key; it answers nothing until it has read its file again");
         }
         self.shared.failed(error);
-        self.shared.set_faulted(!self.doubtful.is_empty());
+        self.shared.faulted.store(!self.doubtful.is_empty(), Ordering::Release);
     }
 
     /// Opens and verifies the file again, at most once per tick. Only the keys of doubtful agents can differ from those
@@ -223,13 +206,14 @@ impl Writer {
         }
         self.next_reopening_micros = now_micros.saturating_add(TICK_MICROS);
         match self.disk.open() {
-            Ok((database, mut loaded)) => {
+            Ok((database, loaded)) => {
+                // Several changes in the failed commit may be of one agent.
                 for agent in self.doubtful.drain(..) {
-                    self.shared.book.set_key(agent, loaded.keys.remove(&agent));
+                    self.shared.book.set_key(agent, loaded.keys.get(&agent).cloned());
                 }
                 self.shared.forgotten_before.fetch_max(loaded.forgotten_before, Ordering::AcqRel);
                 self.database = Some(database);
-                self.shared.set_faulted(false);
+                self.shared.faulted.store(false, Ordering::Release);
                 tracing::info!("the store has read its file again");
                 true
             }
@@ -242,9 +226,9 @@ impl Writer {
     }
 
     /// Forgets idle windows, a few shards in each tick.
-    fn sweep(&mut self, idle: bool) {
+    fn sweep(&mut self) {
         let now_micros = self.shared.clock.monotonic_micros();
-        if !idle && now_micros < self.next_tick_micros {
+        if now_micros < self.next_tick_micros {
             return;
         }
         self.next_tick_micros = now_micros.saturating_add(TICK_MICROS);
@@ -259,11 +243,10 @@ impl Writer {
     }
 }
 
-/// Closes the store when the writer ends, also by a panic: afterwards every verb fails.
-struct CloseWhenDropped(Arc<Shared>);
-
-impl Drop for CloseWhenDropped {
+impl Drop for Writer {
+    /// Closes the store, also after a panic: every verb fails from now on.
     fn drop(&mut self) {
-        self.0.close();
+        self.shared.failed(Closed);
+        self.shared.faulted.store(true, Ordering::Release);
     }
 }

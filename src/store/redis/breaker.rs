@@ -9,29 +9,15 @@ const PAUSE_MICROS: u64 = 50_000;
 /// The longest pause.
 const PAUSE_MICROS_MAX: u64 = 1_000_000;
 
-/// Whether requests go to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    Closed,
-    Open,
-    HalfOpen,
-}
-
-impl State {
-    /// Its name in metrics.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-        }
-    }
-}
+pub(super) const CLOSED: &str = "closed";
+pub(super) const OPEN: &str = "open";
+pub(super) const HALF_OPEN: &str = "half_open";
 
 /// The breaker of one server.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    state: State,
+    /// Its name in metrics.
+    pub(super) state: &'static str,
     failures: u32,
     next_try_micros: u64,
 }
@@ -39,16 +25,12 @@ pub(super) struct Breaker {
 impl Breaker {
     /// Open, and to be tried at once: the server has not been asked yet.
     pub(super) const fn new() -> Self {
-        Self { state: State::Open, failures: 0, next_try_micros: 0 }
-    }
-
-    pub(super) const fn state(&self) -> State {
-        self.state
+        Self { state: OPEN, failures: 0, next_try_micros: 0 }
     }
 
     /// The server can't be used. It is tried again after a pause.
     pub(super) fn open(&mut self, now_micros: u64) {
-        self.state = State::Open;
+        self.state = OPEN;
         let doublings = self.failures.min(16);
         let pause = PAUSE_MICROS.saturating_mul(1 << doublings).min(PAUSE_MICROS_MAX);
         self.failures = self.failures.saturating_add(1);
@@ -62,24 +44,24 @@ impl Breaker {
 
     /// A connection is being tried.
     pub(super) const fn trying(&mut self) {
-        self.state = State::HalfOpen;
+        self.state = HALF_OPEN;
     }
 
     /// The server is used.
     pub(super) const fn close(&mut self) {
-        self.state = State::Closed;
+        self.state = CLOSED;
         self.failures = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Breaker, PAUSE_MICROS, PAUSE_MICROS_MAX, State};
+    use super::{Breaker, CLOSED, HALF_OPEN, OPEN, PAUSE_MICROS, PAUSE_MICROS_MAX};
 
     #[test]
     fn a_server_that_was_not_asked_yet_is_tried_at_once() {
         let breaker = Breaker::new();
-        assert_eq!((breaker.state(), breaker.pause_micros(0)), (State::Open, 0));
+        assert_eq!((breaker.state, breaker.pause_micros(0)), (OPEN, 0));
     }
 
     #[test]
@@ -89,17 +71,17 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..100 {
             breaker.open(now);
-            assert_eq!(breaker.state(), State::Open);
+            assert_eq!(breaker.state, OPEN);
             pauses.push(breaker.pause_micros(now));
             now += breaker.pause_micros(now);
             assert_eq!(breaker.pause_micros(now), 0);
             breaker.trying();
-            assert_eq!(breaker.state(), State::HalfOpen);
+            assert_eq!(breaker.state, HALF_OPEN);
         }
         assert_eq!(pauses[..3], [PAUSE_MICROS, 2 * PAUSE_MICROS, 4 * PAUSE_MICROS]);
         assert_eq!(pauses.last(), Some(&PAUSE_MICROS_MAX));
         breaker.close();
-        assert_eq!(breaker.state(), State::Closed);
+        assert_eq!(breaker.state, CLOSED);
         breaker.open(now);
         assert_eq!(breaker.pause_micros(now), PAUSE_MICROS);
     }

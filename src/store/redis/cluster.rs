@@ -33,7 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub(super) struct Cluster {
     shared: Arc<Shared>,
     seeds: Vec<RedisHost>,
-    /// Where connections live.
+    /// The runtime of the connections.
     runtime: Handle,
     map: ArcSwap<Map>,
     outdated: Notify,
@@ -67,8 +67,11 @@ impl Cluster {
     }
 
     /// The node that another one named for a slot. The map is drawn anew soon.
-    pub(super) fn moved_to(&self, host: &RedisHost) -> Option<Arc<Server>> {
-        self.outdated.notify_one();
+    pub(super) fn moved_to(&self, error: &RedisError) -> Option<Arc<Server>> {
+        if error.is_elsewhere() || matches!(error, RedisError::ClusterDown(_)) {
+            self.outdated.notify_one();
+        }
+        let RedisError::Moved(host) = error else { return None };
         self.map.load().nodes.get(host).map(|node| Arc::clone(&node.server))
     }
 
@@ -111,8 +114,9 @@ impl Cluster {
         let mut last = RedisError::Down("no node is named".to_owned());
         let known = self.map.load_full();
         for (host, node) in &known.nodes {
-            match node.server.ask(&Request::command("CLUSTER").arg("SLOTS")).await {
-                Ok(answer) => return ranges(&answer, host),
+            let answer = node.server.ask(&Request::command("CLUSTER").arg("SLOTS"), None).await;
+            match answer.and_then(|answer| ranges(&answer, host)) {
+                Ok(ranges) => return Ok(ranges),
                 Err(error) => last = error,
             }
         }

@@ -12,7 +12,7 @@ use crate::store::redis::options::{Options, Shared};
 const UNACKNOWLEDGED_TIMEOUTS: u32 = 4;
 
 /// The account to log in with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Login {
     /// That of the URL, and its password.
     Server,

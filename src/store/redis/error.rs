@@ -9,41 +9,39 @@ use crate::domain::redis_url::RedisHost;
 /// One request failed, or no connection can be made.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum RedisError {
-    /// There is no connection, so nothing was asked.
     #[error("there is no connection to Redis at present: {0}")]
     Down(String),
-    /// No answer in time. The request may have taken effect.
+    /// The request may have taken effect.
     #[error("Redis did not answer within {0:?}")]
     Timeout(Duration),
-    /// The connection broke. The request may have taken effect.
+    /// The request may have taken effect.
     #[error("the connection to Redis broke: {0}")]
     Broken(String),
-    /// Redis said no, and nothing was done.
+    /// The request did not take effect.
     #[error("Redis refused: {0}")]
     Refused(String),
     /// The server must not be used as it is.
     #[error("{0}")]
-    Unusable(String),
+    Unusable(&'static str),
     /// Another node of the cluster has the slot. Nothing was done.
     #[error("the slot is at {0}")]
     Moved(RedisHost),
-    /// The slot is between two nodes of the cluster. Nothing was done.
+    /// The request did not take effect.
     #[error("the slot is on its way to another node: {0}")]
     Moving(String),
-    /// Not more than half of the Sentinels name one master. Holds the answer of each.
+    /// The request did not take effect.
+    #[error("the cluster is down: {0}")]
+    ClusterDown(String),
+    /// Holds the answer of each Sentinel.
     #[error("no majority of the Sentinels names one master: {0}")]
     NoMajority(String),
-    /// An answer that none of our scripts gives.
+    #[error("the entry of a key expired before it was confirmed")]
+    Unconfirmed,
     #[error("Redis gave an answer that can't be understood")]
     Unreadable,
     /// Written, but too few replicas acknowledged it.
     #[error("{acknowledged} of {wanted} replicas acknowledged a write in time")]
-    Unacknowledged {
-        /// How many did.
-        acknowledged: u32,
-        /// How many should.
-        wanted: u32,
-    },
+    Unacknowledged { acknowledged: u32, wanted: u32 },
 }
 
 impl From<redis::RedisError> for RedisError {
@@ -57,7 +55,10 @@ impl From<redis::RedisError> for RedisError {
         };
         if kind == ServerErrorKind::Moved {
             let named = error.redirect_node().and_then(|(address, _)| RedisHost::parse(address));
-            return named.map_or(Self::Refused(text), Self::Moved);
+            return named.map_or(Self::Moving(text), Self::Moved);
+        }
+        if kind == ServerErrorKind::ClusterDown {
+            return Self::ClusterDown(text);
         }
         let is_moving = [ServerErrorKind::Ask, ServerErrorKind::TryAgain].contains(&kind);
         if is_moving { Self::Moving(text) } else { Self::Refused(text) }

@@ -10,7 +10,6 @@ use crate::store::redis::error::RedisError;
 pub(super) struct Info(HashMap<String, String>);
 
 /// A process of Redis, and how many keys it has evicted.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
     run_id: String,
     evicted_keys: String,
@@ -19,12 +18,11 @@ pub(super) struct Process {
 impl Process {
     /// Succeeds for the process that this one was when a session began.
     pub(super) fn check_same(&self, before: &Self) -> Result<(), RedisError> {
-        let reason = match (self.run_id == before.run_id, self.evicted_keys == before.evicted_keys) {
-            (true, true) => return Ok(()),
-            (true, false) => "it has evicted keys",
-            (false, _) => "another server answers at its address",
-        };
-        Err(RedisError::Unusable(reason.to_owned()))
+        match (self.run_id == before.run_id, self.evicted_keys == before.evicted_keys) {
+            (true, true) => Ok(()),
+            (true, false) => Err(RedisError::Unusable("it has evicted keys")),
+            (false, _) => Err(RedisError::Unusable("another server answers at its address")),
+        }
     }
 }
 
@@ -54,17 +52,19 @@ impl Info {
     /// Succeeds for a master that has loaded its data and evicts nothing. What is evicted may be a used nonce, a key or
     /// a limit.
     pub(super) fn check_usable(&self) -> Result<(), RedisError> {
-        let reason = match (self.value("role"), self.value("loading"), self.value("maxmemory_policy")) {
-            ("master", "0", "noeviction") => return Ok(()),
-            ("master", "0", policy) => {
-                format!(
-                    "its maxmemory-policy is {policy:?}: it may forget keys, nonces and limits; set noeviction"
-                )
-            }
-            ("master", _, _) => "it is loading its data".to_owned(),
-            (_, _, _) => "it is a replica".to_owned(),
-        };
-        Err(RedisError::Unusable(reason))
+        if ["run_id", "evicted_keys", "master_replid"].iter().any(|name| self.value(name).is_empty()) {
+            return Err(RedisError::Unusable("its INFO lacks run_id, evicted_keys or master_replid"));
+        }
+        Err(RedisError::Unusable(
+            match (self.value("role"), self.value("loading"), self.value("maxmemory_policy")) {
+                ("master", "0", "noeviction") => return Ok(()),
+                ("master", "0", _) => {
+                    "its maxmemory-policy is not noeviction: it may forget keys, nonces and limits; set noeviction"
+                }
+                ("master", _, _) => "it is loading its data",
+                (_, _, _) => "it is a replica",
+            },
+        ))
     }
 
     /// The process that it is.
@@ -79,7 +79,8 @@ mod tests {
     use super::Info;
 
     const MASTER: &str = "# Server\r\nrun_id:a\r\n# Persistence\r\nloading:0\r\n# Stats\r\nevicted_keys:3\r\n\
-                          # Memory\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\n";
+                          # Memory\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\n\
+                          master_replid:b\r\n";
 
     #[test]
     fn only_a_loaded_master_that_evicts_nothing_is_used() {
@@ -90,6 +91,9 @@ mod tests {
             ("loading:0", "loading:1"),
             ("maxmemory_policy:noeviction", "maxmemory_policy:volatile-lru"),
             ("maxmemory_policy:noeviction", ""),
+            ("run_id:a", ""),
+            ("evicted_keys:3", ""),
+            ("master_replid:b", ""),
         ] {
             assert!(Info::read(&MASTER.replace(field, instead)).check_usable().is_err(), "{instead}");
         }

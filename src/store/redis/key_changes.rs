@@ -14,7 +14,7 @@
 //! | 6 `tidy`: the entries of replaced digests, then their note in the agent's slot | a note | when it is overdue |
 //! | 7 `strike`: the note | nothing | |
 //!
-//! Where too few replicas have a write, 2 and 3 end the change before it has cost anything. A revocation skips them: that
+//! With too few replicas 2 and 3 end the change before it has cost anything. A revocation skips them: that
 //! an old key is dead is worth more than knowing how many replicas know it, so it takes effect, and its owner gets a
 //! fault and may repeat it.
 //!
@@ -106,7 +106,7 @@ impl RedisStore {
         self.servers.ask_acknowledged(shard, set, always).await.map(drop)
     }
 
-    /// What became of the change, and the replaced digests whose entries are still there.
+    /// The outcome, and the replaced digests whose entries are still there.
     pub(super) async fn swap(
         &self,
         agent: AgentId,
@@ -145,7 +145,7 @@ impl RedisStore {
         if record != Value::BulkString(new.digest.to_bytes().to_vec()) {
             return Ok(());
         }
-        Err(RedisError::Refused("the entry of a key is gone before it was confirmed".to_owned()))
+        Err(RedisError::Unconfirmed)
     }
 
     /// Removes the entries of digests that were replaced, then the memory of them.

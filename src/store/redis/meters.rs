@@ -3,7 +3,7 @@
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
-use crate::domain::quota::{HOUR_MICROS, Quota, RetryAfter};
+use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::store::Metered;
 use crate::store::redis::answers;
@@ -18,12 +18,7 @@ pub(super) const METERS_MAX: usize = 262_144;
 impl RedisStore {
     /// Counts a request in this process.
     pub(super) fn count_here(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Metered {
-        match self.meters.hit(&(client, agent), quota, self.shared.clock.monotonic_micros()) {
-            Verdict::Admitted { remaining } => Metered::Counted { remaining },
-            Verdict::Limited { retry_after_micros } => {
-                Metered::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) }
-            }
-        }
+        self.meters.hit(&(client, agent), quota, self.shared.clock.monotonic_micros()).into()
     }
 
     /// How many requests more would be counted in this process.
@@ -44,11 +39,6 @@ impl RedisStore {
     ) -> Result<Metered, RedisError> {
         let request = with_quota(script.on(&[names::meter(client, agent)]), quota);
         answers::metered(&self.servers.ask(Shard::of_agent(agent), request).await?)
-    }
-
-    /// Forgets the idle windows of this process.
-    pub(super) fn sweep_meters(&self) {
-        self.meters.sweep(HOUR_MICROS, self.shared.clock.monotonic_micros());
     }
 }
 

@@ -9,7 +9,7 @@
 use std::fs;
 use std::future::ready;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::domain::client::ClientNet;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::Quota;
+use crate::domain::quota::{HOUR_MICROS, Quota};
 use crate::domain::redis_url::RedisLayout;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
@@ -76,7 +76,7 @@ pub enum OpenError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// No thread for connections.
@@ -176,8 +176,7 @@ impl Drop for RunningRedisStore {
 async fn tidy_now_and_then(store: Arc<RedisStore>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
-        store.sweep_meters();
-        // There is always a next time.
+        store.meters.sweep(HOUR_MICROS, store.shared.clock.monotonic_micros());
         if let Err(error) = store.tidy_overdue().await {
             tracing::debug!(%error, "cannot look for unfinished changes of keys");
         }
@@ -203,24 +202,21 @@ impl RedisStore {
         quota: Quota,
         proof: &Proof,
     ) -> Result<Admission, RedisError> {
-        let (scripts, window) = (&self.shared.scripts, names::window(agent, scope));
-        let (shard, admit) = (
-            Shard::of_agent(agent),
-            match proof {
-                Proof::Key(digest) => {
-                    let admit = scripts.admit_by_key.on(&[names::record(agent), window]);
-                    admit.arg(digest.to_bytes().as_slice())
-                }
-                Proof::Nonce(claim) => {
-                    let keys =
-                        [names::epoch(Shard::of_agent(agent)), names::nonce(agent, claim.nonce), window];
-                    self.shared.with_nonce_limits(scripts.admit_by_nonce.on(&keys)).arg(claim.signed_at.0)
-                }
-            },
-        );
+        let (scripts, shard, window) =
+            (&self.shared.scripts, Shard::of_agent(agent), names::window(agent, scope));
+        let admit = match proof {
+            Proof::Key(digest) => {
+                let admit = scripts.admit_by_key.on(&[names::record(agent), window]);
+                admit.arg(digest.to_bytes().as_slice())
+            }
+            Proof::Nonce(claim) => {
+                let keys = [names::epoch(shard), names::nonce(agent, claim.nonce), window];
+                self.shared.with_nonce_limits(scripts.admit_by_nonce.on(&keys)).arg(claim.signed_at.0)
+            }
+        };
         let admission = admission(&self.servers.ask(shard, with_quota(admit, quota)).await?)?;
         if let (Admission::KeyRevoked, Proof::Key(digest)) = (admission, proof) {
-            // Whose it was need not be remembered.
+            // It will not be asked for again.
             self.known.remove(digest);
         }
         Ok(admission)
@@ -325,21 +321,16 @@ fn owner(entry: &[u8]) -> Option<KeyOwner> {
     Some(KeyOwner { agent: AgentId::from_bytes(*agent), declared_origin })
 }
 
-/// The certificates that the files hold.
+/// Reads the files with certificates.
 fn certificates(files: &TlsFiles) -> Result<Option<TlsCertificates>, OpenError> {
-    if *files == TlsFiles::default() {
-        return Ok(None);
-    }
+    let read = |path: &PathBuf| fs::read(path).map_err(|cause| OpenError::File { path: path.clone(), cause });
     let client_tls = match &files.identity {
         Some((cert, key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
         None => None,
     };
-    let root_cert = files.ca.as_deref().map(read).transpose()?;
-    Ok(Some(TlsCertificates { client_tls, root_cert }))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
-    fs::read(path).map_err(|cause| OpenError::File { path: path.to_owned(), cause })
+    let root_cert = files.ca.as_ref().map(read).transpose()?;
+    let any = client_tls.is_some() || root_cert.is_some();
+    Ok(any.then_some(TlsCertificates { client_tls, root_cert }))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::domain::client::ClientNet;
 use crate::domain::nonce::Nonce;
 use crate::ports::store::Scope;
 
-/// What every name begins with: the product and the version of the layout.
+/// The start of every name: the product and the version of the layout.
 const LAYOUT: &str = "tg2:";
 
 /// How many shards there are; part of the layout. Each has an epoch of its own.
@@ -47,7 +47,7 @@ impl Shard {
         Self(u16::from_be_bytes([high, low]) % SHARDS)
     }
 
-    /// Where the journal is.
+    /// The journal's shard.
     pub(super) const fn of_journal() -> Self {
         Self(0)
     }
@@ -75,7 +75,7 @@ pub(super) struct Name<'a> {
     of: Of<'a>,
 }
 
-/// What a name names beside its shard and kind.
+/// The parts of a name behind its shard and kind.
 #[derive(Debug, Clone, Copy)]
 enum Of<'a> {
     Shard,

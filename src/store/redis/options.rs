@@ -1,4 +1,4 @@
-//! What the store needs to know, and what all its connections share.
+//! The store's options, and the state that its connections share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use redis::TlsCertificates;
 use crate::domain::redis_url::RedisUrl;
 use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
+use crate::store::redis::names::{self, Shard};
 use crate::store::redis::scripts::{Request, Scripts};
 use crate::telemetry::metrics::Metrics;
 
-/// What the store needs to know.
+/// Options of the store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where Redis is.
+    /// The URL of Redis, of its Sentinels, or of nodes of a cluster.
     pub url: RedisUrl,
     /// The password; `None`: that of the URL, if it has one.
     pub password: Option<Secret>,
@@ -80,6 +81,11 @@ impl Shared {
     pub(super) fn with_nonce_limits<'a>(&self, request: Request<'a>) -> Request<'a> {
         let Options { max_ahead_secs, nonce_retention_secs, .. } = self.options;
         request.arg(self.clock.unix_seconds()).arg(max_ahead_secs).arg(nonce_retention_secs)
+    }
+
+    /// Begins the epoch of a shard where nonces may have been lost.
+    pub(super) fn epoch_of(&self, shard: Shard) -> Request<'_> {
+        self.with_nonce_limits(self.scripts.epoch.on(&[names::epoch(shard)]))
     }
 
     /// The request as it is sent. In tests with a simulated clock the time is its last argument.

@@ -1,6 +1,6 @@
 //! One server: its session, kept up in the background, and the breaker that spares requests a server that is gone.
 //!
-//! Nothing is sent twice here, but for scripts that the server did not know and so did not run.
+//! No request is sent twice, but for scripts that the server did not know and so did not run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use tokio::time::{sleep, timeout};
 
 use crate::domain::redis_url::{RedisHost, RedisLayout};
 use crate::store::redis::answers::number;
-use crate::store::redis::breaker::{Breaker, State};
+use crate::store::redis::breaker::{Breaker, OPEN};
 use crate::store::redis::connect::{Login, connect};
 use crate::store::redis::error::{RedisError, text_of};
 use crate::store::redis::findings::{self, Finding};
 use crate::store::redis::info::Info;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::names::Shard;
 use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
 use crate::store::redis::sentinels::Sentinels;
@@ -54,19 +54,23 @@ pub(super) struct Server {
     session_ended: Notify,
     /// Why there is no session.
     why: Mutex<String>,
-    /// The shards whose epochs are begun here.
-    shards: Mutex<Vec<Shard>>,
-    /// The findings that were logged last.
-    reported: Mutex<Vec<Finding>>,
-    /// The timestamp from which on signatures are taken in the first shard, in Unix seconds; 0: it was not asked.
-    first_epoch_secs: AtomicU64,
-    /// The same for all shards.
+    shards: Mutex<Shards>,
+    /// The findings that were logged last, and of which host.
+    reported: Mutex<(Option<RedisHost>, Vec<Finding>)>,
+    /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
     accepted_from_secs: AtomicU64,
+}
+
+/// The shards of a server.
+struct Shards {
+    all: Vec<Shard>,
+    /// The timestamp from which on signatures are taken in the first one, in Unix seconds, when all were asked last.
+    first_epoch_secs: Option<u64>,
 }
 
 impl Server {
     pub(super) fn new(shared: Arc<Shared>, address: Address, shards: Vec<Shard>) -> Arc<Self> {
-        shared.metrics.store_breakers.with_label_values(&[State::Open.name()]).inc();
+        shared.metrics.store_breakers.with_label_values(&[OPEN]).inc();
         Arc::new(Self {
             shared,
             address,
@@ -74,58 +78,67 @@ impl Server {
             breaker: Mutex::new(Breaker::new()),
             session_ended: Notify::new(),
             why: Mutex::new("it is being made".to_owned()),
-            shards: Mutex::new(shards),
+            shards: Mutex::new(Shards { all: shards, first_epoch_secs: None }),
             reported: Mutex::default(),
-            first_epoch_secs: AtomicU64::new(0),
             accepted_from_secs: AtomicU64::new(0),
         })
     }
 
-    /// Asks the server.
-    pub(super) async fn ask(&self, request: &Request<'_>) -> Result<Value, RedisError> {
+    /// Asks the server. A write that `is_write` finds in the answer must be acknowledged by `store.wait_replicas` replicas.
+    pub(super) async fn ask(
+        &self,
+        request: &Request<'_>,
+        is_write: Option<fn(&Value) -> bool>,
+    ) -> Result<Value, RedisError> {
         let session = self.session()?;
-        let connection = self.connection(&session)?;
-        match self.send(&session, &connection, request.packed()).await? {
-            Ok(value) => Ok(value),
-            Err(error) => match request.script() {
-                Some(script) if is(&error, ServerErrorKind::NoScript) => {
-                    // It was not run, so it may be sent again.
-                    self.send(&session, &connection, &script.load()).await??;
-                    Ok(self.send(&session, &connection, request.packed()).await??)
-                }
-                _ => Err(error.into()),
-            },
+        match is_write.filter(|_| self.shared.options.wait_replicas > 0) {
+            Some(is_write) => self.ask_acknowledged(&session, request, is_write).await,
+            None => self.ask_on(&session, &self.connection(&session)?, request).await,
         }
     }
 
-    /// Asks the server for a write that `store.wait_replicas` replicas must have, if `is_write` finds one in the answer.
-    ///
     /// `WAIT` holds up everything behind it, so this has a connection of its own. Keys change rarely.
-    pub(super) async fn ask_acknowledged(
+    async fn ask_acknowledged(
         &self,
+        session: &Arc<Session>,
         request: &Request<'_>,
-        is_write: impl FnOnce(&Value) -> bool,
+        is_write: fn(&Value) -> bool,
     ) -> Result<Value, RedisError> {
         let options = &self.shared.options;
-        if options.wait_replicas == 0 {
-            return self.ask(request).await;
-        }
-        let mut connection = self.session()?.connect(&self.shared).await?;
-        if let Some(script) = request.script() {
-            run(options.timeout, &mut connection, &script.load()).await?;
-        }
-        let value = run(options.timeout, &mut connection, request.packed()).await?;
+        let connection = Connection::new(session.connect(&self.shared).await?);
+        let value = self.ask_on(session, &connection, request).await?;
         if is_write(&value) {
             let millis = u64::try_from(options.wait_timeout.as_millis()).unwrap_or(u64::MAX);
             let mut wait = redis::cmd("WAIT");
             wait.arg(options.wait_replicas).arg(millis);
-            let waited = run(options.timeout + options.wait_timeout, &mut connection, &wait).await?;
+            let time_max = options.timeout + options.wait_timeout;
+            let waited = self.send(session, &connection, &wait, time_max).await??;
             let acknowledged = u32::try_from(number(&waited)?).unwrap_or(u32::MAX);
             if acknowledged < options.wait_replicas {
                 return Err(RedisError::Unacknowledged { acknowledged, wanted: options.wait_replicas });
             }
         }
         Ok(value)
+    }
+
+    async fn ask_on(
+        &self,
+        session: &Arc<Session>,
+        connection: &Arc<Connection>,
+        request: &Request<'_>,
+    ) -> Result<Value, RedisError> {
+        let time_max = self.shared.options.timeout;
+        match self.send(session, connection, request.packed(), time_max).await? {
+            Ok(value) => Ok(value),
+            Err(error) => match request.script() {
+                Some(script) if is(&error, ServerErrorKind::NoScript) => {
+                    // It was not run, so it may be sent again.
+                    self.send(session, connection, &script.load(), time_max).await??;
+                    Ok(self.send(session, connection, request.packed(), time_max).await??)
+                }
+                _ => Err(error.into()),
+            },
+        }
     }
 
     /// The session, if there is one.
@@ -135,21 +148,21 @@ impl Server {
 
     /// One of the server's shards.
     pub(super) fn first_shard(&self) -> Shard {
-        self.shards.lock().first().copied().unwrap_or(Shard::of_journal())
+        self.shards.lock().all.first().copied().unwrap_or(Shard::of_journal())
     }
 
     /// Replaces the shards whose epochs are begun here.
     pub(super) fn set_shards(&self, shards: Vec<Shard>) {
-        let before = std::mem::replace(&mut *self.shards.lock(), shards);
-        if before != *self.shards.lock() {
-            self.first_epoch_secs.store(0, Ordering::Relaxed);
+        let mut before = self.shards.lock();
+        if before.all != shards {
+            *before = Shards { all: shards, first_epoch_secs: None };
         }
     }
 
     /// The findings that were logged last.
     #[cfg(test)]
     pub(super) fn reported(&self) -> Vec<Finding> {
-        self.reported.lock().clone()
+        self.reported.lock().1.clone()
     }
 
     /// From which timestamp on signatures are taken in every shard, in Unix seconds.
@@ -170,7 +183,7 @@ impl Server {
         }
     }
 
-    /// Begins a session with a server that may be used: scripts are loaded, and epochs begun where nonces may be lost.
+    /// Begins a session with a server that may be used: epochs are begun where nonces may be lost.
     async fn begin(&self) -> Result<Session, RedisError> {
         let shared = &self.shared;
         let host = match &self.address {
@@ -180,64 +193,66 @@ impl Server {
         let mut connection = connect(shared, &host, Login::Server).await?;
         let info = Info::of(&mut connection).await?;
         info.check_usable()?;
-        for script in shared.scripts.all() {
-            run(shared.options.timeout, &mut connection, &script.load()).await?;
-        }
-        self.first_epoch_secs.store(0, Ordering::Relaxed);
         self.begin_epochs(&mut connection).await?;
         let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
-        for finding in findings::news(&mut self.reported.lock(), found) {
+        let mut reported = self.reported.lock();
+        if reported.0.replace(host.clone()).is_some_and(|before| before != host) {
+            reported.1.clear();
+        }
+        for finding in findings::news(&mut reported.1, found) {
             tracing::warn!(server = %host, "Redis: {finding}");
         }
         Ok(Session::new(host, info.process(), connection))
     }
 
-    /// Begins the epochs of this server's shards where nonces may have been lost: in another life of the server, after a
-    /// flush, or for longer settings. Looks at one shard, and at all of them when that has another epoch than before.
-    /// Otherwise each shard's first signature would begin its own, much later.
+    /// Begins the epochs of all shards of this server where nonces may have been lost. Otherwise each shard's first
+    /// signature would begin its own, much later.
     ///
     /// A slot of a cluster that is not wholly with the node keeps nobody from the others. Its epoch is begun by the next
     /// signature there.
-    pub(super) async fn begin_epochs(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(), RedisError> {
-        let shards = self.shards.lock().clone();
-        let first = self.ask_epochs(connection, shards.get(..1).unwrap_or_default()).await?;
-        if self.first_epoch_secs.swap(first, Ordering::Relaxed) != first || first == 0 {
-            let all = self.ask_epochs(connection, &shards).await?;
-            self.accepted_from_secs.store(all, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// The latest timestamp from which on signatures are taken in these shards, in Unix seconds.
-    async fn ask_epochs(
-        &self,
-        connection: &mut MultiplexedConnection,
-        shards: &[Shard],
-    ) -> Result<u64, RedisError> {
-        let shared = &self.shared;
+    async fn begin_epochs(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+        let (shared, shards) = (&self.shared, self.shards.lock().all.clone());
         let mut pipeline = redis::pipe();
-        // In front, on the same connection: the server may have been told to forget its scripts.
+        // In front, on the same connection: the server may not know the script.
         pipeline.ignore_errors().add_command(shared.scripts.epoch.load());
-        for shard in shards {
-            let epoch = shared.with_nonce_limits(shared.scripts.epoch.on(&[names::epoch(*shard)]));
-            pipeline.add_command(shared.timed(epoch).packed().clone());
+        for shard in &shards {
+            pipeline.add_command(shared.timed(shared.epoch_of(*shard)).packed().clone());
         }
         let asked = pipeline.query_async::<Vec<RedisResult<Value>>>(connection);
         let time_max = shared.options.connect_timeout();
         let answers = within(time_max, asked).await.ok_or(RedisError::Timeout(time_max))??;
         let is_cluster = matches!(shared.options.url.layout(), RedisLayout::Cluster { .. });
-        let mut latest_secs = 0;
+        let (mut first, mut latest) = (None, 0);
         for answer in answers.into_iter().skip(1) {
             match answer.map_err(RedisError::from) {
-                Ok(from) => latest_secs = latest_secs.max(number(&from)?),
+                Ok(from) => {
+                    let from = number(&from)?;
+                    first.get_or_insert(from);
+                    latest = latest.max(from);
+                }
+                Err(RedisError::ClusterDown(_)) => {}
                 Err(error) if is_cluster && error.is_elsewhere() => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(latest_secs)
+        self.accepted_from_secs.store(latest, Ordering::Relaxed);
+        let mut now = self.shards.lock();
+        if now.all == shards {
+            now.first_epoch_secs = first;
+        }
+        Ok(())
+    }
+
+    /// Looks at the epoch of one shard, and begins all where it is another than before: in another life of the server,
+    /// after a flush, for longer settings, or with other shards. A failure leaves it to the next look.
+    pub(super) async fn look_at_epochs(&self, session: &Arc<Session>) -> Result<(), RedisError> {
+        let epoch = self.shared.timed(self.shared.epoch_of(self.first_shard()));
+        let connection = self.connection(session)?;
+        let seen = number(&self.ask_on(session, &connection, &epoch).await?)?;
+        if self.shards.lock().first_epoch_secs == Some(seen) {
+            return Ok(());
+        }
+        self.begin_epochs(&mut connection.redis.clone()).await
     }
 
     /// Serves until the session ends.
@@ -261,6 +276,10 @@ impl Server {
         if *self.why.lock() != why {
             tracing::warn!(server = %self.address, why, "cannot connect to Redis; it is tried again and again");
         }
+        self.open_breaker(why);
+    }
+
+    fn open_breaker(&self, why: String) {
         *self.why.lock() = why;
         let now_micros = self.shared.clock.monotonic_micros();
         self.set_breaker(|breaker| breaker.open(now_micros));
@@ -278,8 +297,8 @@ impl Server {
         session: &Arc<Session>,
         connection: &Arc<Connection>,
         command: &Cmd,
+        time_max: Duration,
     ) -> Result<RedisResult<Value>, RedisError> {
-        let time_max = self.shared.options.timeout;
         let mut redis = connection.redis.clone();
         // `query_async` would box the answer.
         let answer = async { redis.send_packed_command(command).await?.extract_error() };
@@ -317,43 +336,28 @@ impl Server {
     /// Ends a session, once. Requests fail at once until there is another.
     pub(super) fn end(&self, session: &Arc<Session>, why: String) {
         let ended = self.session.compare_and_swap(session, None);
-        if !ended.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
-            return;
+        if ended.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
+            tracing::warn!(server = %self.address, why, "gave up the connection to Redis");
+            self.open_breaker(why);
+            self.session_ended.notify_one();
         }
-        tracing::warn!(server = %self.address, why, "gave up the connection to Redis");
-        *self.why.lock() = why;
-        let now_micros = self.shared.clock.monotonic_micros();
-        self.set_breaker(|breaker| breaker.open(now_micros));
-        self.session_ended.notify_one();
     }
 
     /// Changes the breaker's state and its metric.
     fn set_breaker(&self, change: impl FnOnce(&mut Breaker)) {
         let mut breaker = self.breaker.lock();
-        let before = breaker.state();
-        change(&mut breaker);
         let states = &self.shared.metrics.store_breakers;
-        states.with_label_values(&[before.name()]).dec();
-        states.with_label_values(&[breaker.state().name()]).inc();
+        states.with_label_values(&[breaker.state]).dec();
+        change(&mut breaker);
+        states.with_label_values(&[breaker.state]).inc();
     }
 }
 
 impl Drop for Server {
     /// A node that left the cluster is not counted any more.
     fn drop(&mut self) {
-        let state = self.breaker.lock().state();
-        self.shared.metrics.store_breakers.with_label_values(&[state.name()]).dec();
+        self.shared.metrics.store_breakers.with_label_values(&[self.breaker.lock().state]).dec();
     }
-}
-
-/// Runs one command on a connection that nobody else uses.
-async fn run(
-    time_max: Duration,
-    connection: &mut MultiplexedConnection,
-    command: &Cmd,
-) -> Result<Value, RedisError> {
-    let answer = within(time_max, command.query_async(connection)).await;
-    Ok(answer.ok_or(RedisError::Timeout(time_max))??)
 }
 
 /// Limits the time of a future.

@@ -32,12 +32,7 @@ impl Servers {
 
     /// Asks the server that has the shard.
     pub(super) async fn ask(&self, shard: Shard, request: Request<'_>) -> Result<Value, RedisError> {
-        let request = self.shared.timed(request);
-        let answer = self.server(shard)?.ask(&request).await;
-        match self.redirected(&answer) {
-            Some(server) => server.ask(&request).await,
-            None => answer,
-        }
+        self.send(shard, request, None).await
     }
 
     /// The same for a write that `store.wait_replicas` replicas must have, if `is_write` finds one in the answer.
@@ -47,10 +42,24 @@ impl Servers {
         request: Request<'_>,
         is_write: fn(&Value) -> bool,
     ) -> Result<Value, RedisError> {
+        self.send(shard, request, Some(is_write)).await
+    }
+
+    async fn send(
+        &self,
+        shard: Shard,
+        request: Request<'_>,
+        is_write: Option<fn(&Value) -> bool>,
+    ) -> Result<Value, RedisError> {
         let request = self.shared.timed(request);
-        let answer = self.server(shard)?.ask_acknowledged(&request, is_write).await;
-        match self.redirected(&answer) {
-            Some(server) => server.ask_acknowledged(&request, is_write).await,
+        let answer = self.server(shard)?.ask(&request, is_write).await;
+        let moved_to = match (&self.layout, &answer) {
+            (Layout::Cluster(cluster), Err(error)) => cluster.moved_to(error),
+            _ => None,
+        };
+        // A node that only redirected the request has not done it.
+        match moved_to {
+            Some(server) => server.ask(&request, is_write).await,
             None => answer,
         }
     }
@@ -59,7 +68,7 @@ impl Servers {
     pub(super) async fn probe(&self) -> Result<(), RedisError> {
         for server in self.all()? {
             let probe = Request::command("SET").arg(names::probe(server.first_shard())).arg("");
-            match (&self.layout, server.ask(&probe.arg("EX").arg(60)).await) {
+            match (&self.layout, server.ask(&probe.arg("EX").arg(60), None).await) {
                 (Layout::Cluster(_), Err(error)) if error.is_elsewhere() => {}
                 (Layout::One(_) | Layout::Cluster(_), written) => drop(written?),
             }
@@ -84,14 +93,6 @@ impl Servers {
         match &self.layout {
             Layout::One(server) => Ok(Arc::clone(server)),
             Layout::Cluster(cluster) => cluster.server(shard),
-        }
-    }
-
-    /// The node to ask instead of one that has only redirected the request, and not done it.
-    fn redirected<T>(&self, answer: &Result<T, RedisError>) -> Option<Arc<Server>> {
-        match (&self.layout, answer) {
-            (Layout::Cluster(cluster), Err(RedisError::Moved(host))) => cluster.moved_to(host),
-            _ => None,
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    fn new(redis: MultiplexedConnection) -> Arc<Self> {
+    pub(super) fn new(redis: MultiplexedConnection) -> Arc<Self> {
         Arc::new(Self { redis, runtime: Handle::current().id(), silences: AtomicU32::new(0) })
     }
 
@@ -83,7 +83,9 @@ impl Session {
         if let Some(own) = connections.iter().find(|connection| connection.runtime == runtime.id()) {
             return Some(Arc::clone(own));
         }
-        if self.may_connect(shared.clock.monotonic_micros()) {
+        let now = shared.clock.monotonic_micros();
+        let later = |next| (now >= next).then_some(now.saturating_add(PAUSE_MICROS));
+        if self.next_connect_micros.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok() {
             runtime.spawn(Arc::clone(self).add(Arc::clone(shared)));
         }
         connections.iter().find(|other| other.silences.load(Ordering::Relaxed) == 0).cloned()
@@ -96,16 +98,6 @@ impl Session {
             others.collect::<Vec<_>>()
         });
         self.connections.load().is_empty()
-    }
-
-    fn may_connect(&self, now_micros: u64) -> bool {
-        let next = self.next_connect_micros.load(Ordering::Relaxed);
-        let after = now_micros.saturating_add(PAUSE_MICROS);
-        now_micros >= next
-            && self
-                .next_connect_micros
-                .compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
     }
 
     /// Succeeds when the server may still be used, and is the process that the session began with. At one address there

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -28,36 +27,28 @@ impl Server {
     async fn ask_server(self: &Arc<Self>, session: &Arc<Session>) {
         loop {
             sleep(HEARTBEAT).await;
-            // The store's own runtime gets its connection back here, if it has lost it.
-            let _ = self.connection(session);
             let mut asked = JoinSet::new();
-            for connection in session.connections().iter().cloned() {
+            for connection in session.connections().iter() {
                 let (server, session) = (Arc::clone(self), Arc::clone(session));
+                let connection = Arc::clone(connection);
                 asked.spawn(async move {
-                    let answer = server.send(&session, &connection, &redis::cmd("INFO")).await;
-                    (connection.redis.clone(), answer)
+                    let time_max = server.shared.options.timeout;
+                    server.send(&session, &connection, &redis::cmd("INFO"), time_max).await
                 });
             }
             // A failure to send is counted where it happens. A silent connection holds up none that answered before.
             while let Some(asked) = asked.join_next().await {
-                if let Ok((connection, Ok(Ok(answer)))) = asked
-                    && let Err(error) = self.judge(session, connection, &answer).await
+                if let Ok(Ok(Ok(answer))) = asked
+                    && let Err(error) = judge(session, &answer)
                 {
                     self.end(session, error.to_string());
                 }
             }
+            // The store's own runtime gets its connection back here, too, if it has lost it.
+            if let Err(error) = self.look_at_epochs(session).await {
+                tracing::debug!(%error, "cannot look at the epochs of nonces in Redis");
+            }
         }
-    }
-
-    async fn judge(
-        &self,
-        session: &Session,
-        mut connection: MultiplexedConnection,
-        answer: &Value,
-    ) -> Result<(), RedisError> {
-        let text = std::str::from_utf8(bytes(answer)?).map_err(|_| RedisError::Unreadable)?;
-        session.check(&Info::read(text))?;
-        self.begin_epochs(&mut connection).await
     }
 
     /// Asks the Sentinels again and again whether this is still the master.
@@ -71,4 +62,9 @@ impl Server {
             sleep(ASK_EVERY).await;
         }
     }
+}
+
+fn judge(session: &Session, info: &Value) -> Result<(), RedisError> {
+    let text = std::str::from_utf8(bytes(info)?).map_err(|_| RedisError::Unreadable)?;
+    session.check(&Info::read(text))
 }

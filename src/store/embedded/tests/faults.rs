@@ -7,6 +7,7 @@ use std::sync::mpsc::{TryRecvError, channel};
 use std::thread;
 
 use tokio::runtime::Builder;
+use tokio::task::JoinSet;
 
 use crate::domain::client::ClientNet;
 use crate::ports::simulated::SimulatedClock;
@@ -207,6 +208,35 @@ async fn key_checks_go_on_when_the_disk_is_full_for_nonces_and_probes() {
     }
 }
 
+#[tokio::test]
+async fn several_changes_of_one_key_in_a_failed_commit_leave_the_key_that_is_in_the_file() {
+    let mut failed_together = 0;
+    for round in 0..60_u64 {
+        let (platter, clock) = (Platter::with_store(), clock());
+        let store = Arc::new(on(&platter, &clock));
+        rotate(&store, 1, 1, 1).await;
+        platter.fail_in(round % 6);
+        let mut changes = JoinSet::new();
+        for nonce in 2..18 {
+            let store = Arc::clone(&store);
+            changes.spawn(async move {
+                let change = KeyChange::Rotate(key(nonce));
+                store.change_key(agent(1), claim(nonce, START_SECS), change).await.is_err()
+            });
+        }
+        failed_together +=
+            u32::from(changes.join_all().await.into_iter().filter(|failed| *failed).count() > 1);
+        recover(&store, &platter, &clock).await;
+        assert!(store.has_key(agent(1)).await.unwrap(), "round {round}");
+        let opened = on(&Platter::with(platter.bytes()), &clock);
+        for number in 1..18 {
+            let found = store.find(&digest(number)).await.unwrap();
+            assert_eq!(found, opened.find(&digest(number)).await.unwrap(), "round {round}, key {number}");
+        }
+    }
+    assert!(failed_together > 0);
+}
+
 /// Looks into memory itself, as a key check does that began before the failure.
 #[test]
 fn keys_that_did_not_change_are_found_all_the_while_a_failed_file_is_read_again() {
@@ -223,10 +253,12 @@ fn keys_that_did_not_change_are_found_all_the_while_a_failed_file_is_read_again(
         let running = running;
         let (over, store) = (over, &store);
         let looks = scope.spawn(move || {
-            let mut missed = 0;
+            let (mut looks, mut missed) = (0_u64, 0_u64);
             while over.try_recv() == Err(TryRecvError::Empty) {
+                looks += 1;
                 missed += u64::from(store.shared.book.find(&digest(1)).is_none());
             }
+            assert!(looks > 0);
             missed
         });
         runtime.block_on(async {

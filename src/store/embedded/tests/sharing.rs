@@ -8,16 +8,19 @@ use tokio::task::JoinSet;
 use crate::domain::quota::Quota;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{ONE, agent, claim, digest, key, until};
-use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, on, rotate};
 use crate::store::embedded::writer::Queued;
+use crate::store::embedded::{EmbeddedStore, WAITING_STEPS_MAX};
 use crate::within::now;
 
 /// Waits until so many steps are in the queue or being made.
 async fn queued(store: &EmbeddedStore, steps: usize) {
-    until("steps are queued", async || (store.places_taken() == steps).then_some(())).await;
+    until("steps are queued", async || {
+        (WAITING_STEPS_MAX - store.places.available_permits() == steps).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ async fn a_failover_after_any_step_leaves_the_key_that_was_shown_last_or_none_th
         let after = promoted(master, &replica).await;
         let swapped = steps >= 4;
         assert_eq!((admits(&after, 1).await, admits(&after, 2).await), (!swapped, swapped), "{steps}");
-        // Whatever had been shown is found, and for good.
+        // The key that had been shown is found, and for good.
         let shown = if steps >= 5 { 2 } else { 1 };
         assert_eq!(after.find(&digest(shown)).await.unwrap().unwrap().agent, agent(1), "{steps}");
         let ttl = Request::command("TTL").arg(names::entry(&digest(shown)));

@@ -1,7 +1,7 @@
 //! Histories: three replicas of the product under load while their servers fail, recorded by one monotonic clock.
 //!
-//! What a history must not show is in `history_admissions.rs` and `history_revocation.rs`. Here is what both need: the
-//! servers and what happens to them. `TIERGATE_HISTORIES=20` makes each history so often, and has its figures shown.
+//! The runs are in `history_admissions.rs` and `history_revocation.rs`. This file has what both need: the servers and their
+//! faults. `TIERGATE_HISTORIES=20` makes each history so often, and has its figures shown.
 
 use std::io::{Write, stderr};
 use std::sync::Arc;
@@ -41,8 +41,9 @@ pub(super) struct Span {
 }
 
 /// The servers of a history.
+#[expect(clippy::large_enum_variant, reason = "there is one for each run")]
 pub(super) enum Rig {
-    /// One that has on its disk whatever it has answered.
+    /// One that has on its disk all that it has answered.
     Durable(RedisServer),
     /// A master, its replica, and the Sentinel that promotes it.
     Sentinel { master: RedisServer, replica: RedisServer, sentinel: RedisServer },
@@ -101,7 +102,7 @@ impl Rig {
         let (master, replica) = self.pair();
         replica_in_step(master, replica).await;
         let frozen = replica.freeze();
-        // What the master has sent by now the replica will find on its connection. It gets nothing more.
+        // The replica still finds on its connection all that the master has sent by now, and no more.
         say(&mut master.connected().await, &["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap();
         unreceived().await;
         let start = os.monotonic_micros();

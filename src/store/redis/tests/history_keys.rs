@@ -81,7 +81,7 @@ impl History {
     }
 }
 
-/// What histories of one kind came to.
+/// The sums of all histories of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     runs: usize,

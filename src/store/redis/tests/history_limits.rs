@@ -18,7 +18,7 @@ use crate::store::redis::tests::history::Span;
 /// The part of a width by which Redis' clock and the monotonic one may differ: a time service slews by less.
 const SLEW_PART: u64 = 1_000;
 
-/// Whose window it is.
+/// The agent and the scope of a window.
 pub(super) type Window = (u64, Scope);
 
 /// One call of `admit`.
@@ -135,7 +135,7 @@ fn fullest(
     all
 }
 
-/// What histories of one kind came to.
+/// The sums of all histories of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     runs: usize,

@@ -326,11 +326,11 @@ async fn an_entry_that_outlives_its_key_is_read_again_and_lets_nobody_in() {
             assert!(load.change(0, 1, Some(KeyChange::Issue)).await);
             let key = *load.shown.lock().unwrap().last().unwrap();
             let name = names::entry(&digest(key));
-            let entry: Vec<u8> = redis::cmd("GET").arg(&name).query_async(&mut connection).await.unwrap();
+            let entry: Vec<u8> = redis::cmd("GET").arg(name).query_async(&mut connection).await.unwrap();
             assert_eq!(load.verify(1, key).await, Some(true));
             assert!(load.change(0, 1, None).await);
             // As after a change that died before it had tidied up.
-            redis::cmd("SET").arg(&name).arg(entry).exec_async(&mut connection).await.unwrap();
+            redis::cmd("SET").arg(name).arg(entry).exec_async(&mut connection).await.unwrap();
             // A refusal drops the key from a cache. The next look-up takes it in again.
             for store in (0..REPLICAS).cycle().take(3 * REPLICAS) {
                 known += usize::from(load.stores[store].find(&digest(key)).await.unwrap().is_some());

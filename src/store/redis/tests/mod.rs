@@ -137,12 +137,12 @@ async fn by_nonce(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) ->
     store.admit(agent(1), &Scope::Api, MANY, &proof).await.ok()
 }
 
-/// Whether a signature is refused because its nonce may have been lost.
+/// True for a signature that is refused because its nonce may have been lost.
 fn is_forgotten(admission: Option<Admission>) -> bool {
     matches!(admission, Some(Admission::NonceForgotten { .. }))
 }
 
-/// Whether a signature is refused because of its nonce.
+/// True for a signature that is refused because of its nonce.
 fn nonce_is_refused(admission: Option<Admission>) -> bool {
     is_forgotten(admission) || admission == Some(Admission::NonceUsed)
 }

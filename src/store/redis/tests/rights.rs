@@ -9,7 +9,7 @@ use crate::store::redis::scripts::Scripts;
 const OPERATIONS: &str = include_str!("../../../../docs/operations.md");
 
 /// The commands of the login, which the library sends.
-const LOGIN: [&str; 3] = ["auth", "hello", "select"];
+const LOGIN: [&str; 2] = ["auth", "select"];
 
 /// The rights that the documents name for a server, without those of a cluster.
 pub(super) fn documented() -> Vec<&'static str> {

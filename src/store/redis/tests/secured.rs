@@ -27,7 +27,7 @@ use crate::store::redis::tests::{by_key, is_admitted, options, ready, refused};
 const ROLE: &str = "TIERGATE_TEST_SYSTEM_ROOTS";
 
 /// The rights of the product's user at a Sentinel; `docs/operations.md` names the same.
-const SENTINEL_RIGHTS: &str = "-@all +auth +hello +sentinel|get-master-addr-by-name";
+const SENTINEL_RIGHTS: &str = "-@all +auth +sentinel|get-master-addr-by-name";
 
 /// An authority, and a certificate of its for servers at these addresses and for clients.
 pub(super) fn certificates(folder: &TempDir, ips: &[&str]) -> TlsFiles {

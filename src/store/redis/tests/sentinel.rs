@@ -120,7 +120,7 @@ impl Torn {
     }
 }
 
-/// Where the store serves from.
+/// The host that the store serves from.
 fn at(store: &RunningRedisStore) -> Option<RedisHost> {
     only(store).session().ok().map(|session| session.host.clone())
 }

@@ -55,7 +55,7 @@ const EVENTS: [Event; 9] = [
     Event::Revoke,
 ];
 
-/// What is known of an agent, as the rules say.
+/// The state of an agent, by the rules.
 #[derive(Default)]
 struct Rules {
     is_revoked: bool,
@@ -95,7 +95,7 @@ impl Rules {
     }
 }
 
-/// Where the numbers of a round's keys and nonces begin, and when its signatures were made.
+/// The first numbers of a round's keys and nonces, and the time of its signatures.
 #[derive(Clone, Copy)]
 struct Round {
     first: u64,

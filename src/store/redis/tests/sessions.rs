@@ -14,8 +14,9 @@ use crate::store::redis::info::Info;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::{SIGNED_SECS, by_key, connects, is_admitted, only, opened, options, served};
 
+/// Two that work also while a test waits for the other.
 fn runtimes() -> [Runtime; 2] {
-    [0, 1].map(|_| Builder::new_current_thread().enable_all().build().unwrap())
+    [0, 1].map(|_| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap())
 }
 
 /// How many connections there are.
@@ -118,7 +119,7 @@ fn connections_have_tcp_nodelay_and_a_tcp_user_timeout() {
 #[test]
 fn an_admission_over_redis_makes_at_most_8_allocations() {
     const ADMISSIONS: u64 = 200;
-    let [runtime, _] = runtimes();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let Some((_server, store, _)) = runtime.block_on(served(&[])) else { return };
     let (scope, proof) = (Scope::Tenant("acme".into()), Proof::Key(digest(1)));
     let check = async || {

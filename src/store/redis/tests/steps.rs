@@ -184,15 +184,13 @@ fn judge(leave: &Leave, answers: &[Value]) -> (State, Answer) {
     (next, expected)
 }
 
-/// When Redis forgets a window, to the tick: it counts that by its own clock, which goes on. 0: it is not there.
+/// The time when Redis forgets a window, to the tick, by its own clock, which goes on. 0: the window is not there.
 fn expiry(now: u64, millis: &Value) -> u64 {
-    match millis {
-        Value::Int(-2) => 0,
-        millis => {
-            let millis = number(millis).expect("it expires");
-            now + (millis * 1_000 + TICK / 2) / TICK * TICK
-        }
+    if *millis == Value::Int(-2) {
+        return 0;
     }
+    let millis = number(millis).expect("it expires");
+    now + (millis * 1_000 + TICK / 2) / TICK * TICK
 }
 
 /// Leaves states in Redis, which is emptied before.
