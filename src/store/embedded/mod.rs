@@ -1,6 +1,6 @@
 //! The embedded store: authoritative in memory, durable in one file, no server needed.
 //!
-//! Keys and nonces are in the file before anybody is told of them; windows and meters live in memory and begin anew with
+//! Keys and nonces are in the file before they are answered; windows and meters live in memory and begin anew with
 //! the process. A key check touches memory alone. One thread reads and writes the file (`writer.rs`).
 //!
 //! After a crash every acknowledged change is in the file, and any other as a whole or not at all. The store is opened

@@ -88,7 +88,7 @@ fn count(value: &Value) -> Result<u32, RedisError> {
     u32::try_from(number(value)?).map_err(|_| RedisError::Unreadable)
 }
 
-/// How long to wait, in microseconds. A moment that has passed is told as the shortest wait.
+/// How long to wait, in microseconds. The shortest wait stands for a moment that has passed.
 fn retry_after(value: &Value) -> Result<RetryAfter, RedisError> {
     let Value::Int(micros) = value else { return Err(RedisError::Unreadable) };
     Ok(RetryAfter::from_micros(u64::try_from(*micros).unwrap_or_default()))

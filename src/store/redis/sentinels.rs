@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn a_missing_majority_is_told_alike_whichever_answer_came_first() {
         let mut turned = answers(&[Some(1), None, Some(2)]);
-        let told = no_majority(turned.clone()).to_string();
+        let text = no_majority(turned.clone()).to_string();
         turned.reverse();
-        assert_eq!(told, no_majority(turned).to_string());
+        assert_eq!(text, no_majority(turned).to_string());
         assert_eq!(
-            told,
+            text,
             "no majority of the Sentinels names one master: a:1, Redis did not answer within 1s, a:2"
         );
     }

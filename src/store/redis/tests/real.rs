@@ -108,12 +108,12 @@ async fn tls_with_certificates_on_both_sides_and_a_password_open_the_door_and_no
         [arguments(&tls_settings(&files, 6_379)), vec!["--requirepass".into(), "pass word".into()]];
     let admin = Admin { tls: files.clone(), password: Some("pass word") };
     let Some(server) = RedisServer::start_at(ip, &words(&settings.concat()), admin).await else { return };
-    let sound = Options {
+    let complete = Options {
         tls: files.clone(),
         password: Some(Secret::new("pass word")),
         ..options(&server.url().replace("redis:", "rediss:"))
     };
-    let store = open(sound.clone());
+    let store = open(complete.clone());
     ready(&store).await;
     let signed_at = Os::new().unix_seconds() + HOUR_SECS;
     store.change_key(agent(1), claim(1, signed_at), KeyChange::Issue(key(1))).await.unwrap();
@@ -121,10 +121,10 @@ async fn tls_with_certificates_on_both_sides_and_a_password_open_the_door_and_no
 
     let no_identity = TlsFiles { identity: None, ..files.clone() };
     for lacking in [
-        Options { password: None, ..sound.clone() },
-        Options { password: Some(Secret::new("other")), ..sound.clone() },
-        Options { tls: no_identity, ..sound.clone() },
-        Options { url: RedisUrl::parse(&server.url()).unwrap(), ..sound.clone() },
+        Options { password: None, ..complete.clone() },
+        Options { password: Some(Secret::new("other")), ..complete.clone() },
+        Options { tls: no_identity, ..complete.clone() },
+        Options { url: RedisUrl::parse(&server.url()).unwrap(), ..complete.clone() },
     ] {
         let store = open(lacking);
         refused(&store).await;

@@ -28,7 +28,7 @@ async fn used(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> u64
     number(&left).unwrap().div_ceil(1_000)
 }
 
-/// Redis forgets by its own clock: here it is told when the simulated one says so.
+/// Redis forgets by its own clock, which the simulated one does not move: this deletes the nonce in its place.
 async fn forget(store: &RunningRedisStore, nonce: u64) {
     let delete = Request::command("DEL").arg(names::nonce(agent(1), claim(nonce, 0).nonce));
     store.store.servers.ask(Shard::of_agent(agent(1)), delete).await.unwrap();

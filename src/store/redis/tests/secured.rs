@@ -165,21 +165,21 @@ async fn sentinels_and_servers_with_tls_and_logins_are_followed_through_a_failov
     pingora::tls::install_default_crypto_provider();
     let folder = tempfile::tempdir().unwrap();
     let Some((mut guarded, files)) = Guarded::start(&folder).await else { return };
-    let sound = guarded.options(&files);
-    let store = open(Options { wait_replicas: 1, ..sound.clone() });
+    let complete = guarded.options(&files);
+    let store = open(Options { wait_replicas: 1, ..complete.clone() });
     ready(&store).await;
     issue(&store).await;
 
     let plain = format!("redis-sentinel://tiergate:of-servers@{}/service", guarded.sentinel.host);
     let no_password = format!("rediss-sentinel://{}/service", guarded.sentinel.host);
     for lacking in [
-        Options { sentinel: SentinelLogin::default(), ..sound.clone() },
-        Options { sentinel: login("watcher", "of-servers"), ..sound.clone() },
-        Options { sentinel: login("tiergate", "of-servers"), ..sound.clone() },
-        Options { tls: TlsFiles { ca: None, ..files.clone() }, ..sound.clone() },
-        Options { tls: TlsFiles { identity: None, ..files.clone() }, ..sound.clone() },
-        Options { url: RedisUrl::parse(&plain).unwrap(), ..sound.clone() },
-        Options { url: RedisUrl::parse(&no_password).unwrap(), ..sound.clone() },
+        Options { sentinel: SentinelLogin::default(), ..complete.clone() },
+        Options { sentinel: login("watcher", "of-servers"), ..complete.clone() },
+        Options { sentinel: login("tiergate", "of-servers"), ..complete.clone() },
+        Options { tls: TlsFiles { ca: None, ..files.clone() }, ..complete.clone() },
+        Options { tls: TlsFiles { identity: None, ..files.clone() }, ..complete.clone() },
+        Options { url: RedisUrl::parse(&plain).unwrap(), ..complete.clone() },
+        Options { url: RedisUrl::parse(&no_password).unwrap(), ..complete.clone() },
     ] {
         let store = open(lacking.clone());
         refused(&store).await;
@@ -188,7 +188,7 @@ async fn sentinels_and_servers_with_tls_and_logins_are_followed_through_a_failov
     }
 
     fail_over(&guarded.sentinel, &mut guarded.master).await;
-    let after = open(sound);
+    let after = open(complete);
     ready(&after).await;
     assert!(after.has_key(agent(1)).await.unwrap());
     assert!(is_admitted(by_key(&after, 1).await));
