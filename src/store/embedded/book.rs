@@ -165,27 +165,6 @@ impl Book {
     pub(super) fn len(&self) -> usize {
         self.slots.iter().map(|shard| shard.lock().len()).sum()
     }
-
-    /// How many agents have a slot, and how many digests are listed.
-    #[cfg(test)]
-    pub(super) fn census(&self) -> (usize, usize) {
-        (self.len(), self.index.iter().map(|shard| shard.lock().len()).sum())
-    }
-
-    /// The bytes of the slots and the index, their tables' free places included, but not the windows and origins.
-    #[cfg(test)]
-    pub(super) fn table_bytes(&self) -> usize {
-        // A table has 8 places for 7 entries, and a byte of its own for each place.
-        fn table<K, V>(entries: &Table<K, V>) -> usize {
-            entries.capacity() * 8 / 7 * (size_of::<(K, V)>() + 1)
-        }
-        let slots = self.slots.iter().map(|shard| {
-            let shard = shard.lock();
-            table(&shard) + shard.len() * size_of::<Slot>()
-        });
-        let index = self.index.iter().map(|shard| table(&shard.lock()));
-        slots.sum::<usize>() + index.sum::<usize>()
-    }
 }
 
 impl Slot {
@@ -211,4 +190,30 @@ impl Slot {
 fn half(digest: &KeyDigest) -> HalfDigest {
     let [hash, rest, ..] = digest.words();
     Hashed { hash, key: rest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Book, Slot, Table};
+
+    impl Book {
+        /// How many agents have a slot, and how many digests are listed.
+        pub(in crate::store::embedded) fn census(&self) -> (usize, usize) {
+            (self.len(), self.index.iter().map(|shard| shard.lock().len()).sum())
+        }
+
+        /// The bytes of the slots and the index, their tables' free places included, but not the windows and origins.
+        pub(in crate::store::embedded) fn table_bytes(&self) -> usize {
+            // A table has 8 places for 7 entries, and a byte of its own for each place.
+            fn table<K, V>(entries: &Table<K, V>) -> usize {
+                entries.capacity() * 8 / 7 * (size_of::<(K, V)>() + 1)
+            }
+            let slots = self.slots.iter().map(|shard| {
+                let shard = shard.lock();
+                table(&shard) + shard.len() * size_of::<Slot>()
+            });
+            let index = self.index.iter().map(|shard| table(&shard.lock()));
+            slots.sum::<usize>() + index.sum::<usize>()
+        }
+    }
 }

@@ -38,12 +38,6 @@ impl Info {
         Self(lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
     }
 
-    /// Replaces a field's value.
-    #[cfg(test)]
-    pub(super) fn set(&mut self, name: &str, value: &str) {
-        self.0.insert(name.to_owned(), value.to_owned());
-    }
-
     /// A field's value; empty when it is absent.
     pub(super) fn value(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
@@ -77,6 +71,13 @@ impl Info {
 #[cfg(test)]
 mod tests {
     use super::Info;
+
+    impl Info {
+        /// Replaces a field's value.
+        pub(in crate::store::redis) fn set(&mut self, name: &str, value: &str) {
+            self.0.insert(name.to_owned(), value.to_owned());
+        }
+    }
 
     const MASTER: &str = "# Server\r\nrun_id:a\r\n# Persistence\r\nloading:0\r\n# Stats\r\nevicted_keys:3\r\n\
                           # Memory\r\nmaxmemory_policy:noeviction\r\n# Replication\r\nrole:master\r\n\

@@ -91,12 +91,6 @@ impl Scripts {
         Self::with_clock(CLOCK)
     }
 
-    /// They take the time from the caller, as the last argument of each call.
-    #[cfg(test)]
-    pub(super) fn simulated() -> Self {
-        Self::with_clock(include_str!("scripts/clock_simulated.lua"))
-    }
-
     fn with_clock(clock: &str) -> Self {
         let script = |parts: &[&str]| Script::new(clock, parts);
         Self {
@@ -113,12 +107,21 @@ impl Scripts {
 }
 
 #[cfg(test)]
-impl Scripts {
-    /// The code of all of them.
-    pub(super) fn code(&self) -> String {
-        let Self { admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue } = self;
-        [admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue]
-            .map(|script| script.code.as_str())
-            .concat()
+mod tests {
+    use super::Scripts;
+
+    impl Scripts {
+        /// They take the time from the caller, as the last argument of each call.
+        pub(in crate::store::redis) fn simulated() -> Self {
+            Self::with_clock(include_str!("scripts/clock_simulated.lua"))
+        }
+
+        /// The code of all of them.
+        pub(in crate::store::redis) fn code(&self) -> String {
+            let Self { admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue } = self;
+            [admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue]
+                .map(|script| script.code.as_str())
+                .concat()
+        }
     }
 }

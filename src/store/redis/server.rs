@@ -159,12 +159,6 @@ impl Server {
         }
     }
 
-    /// The findings that were logged last.
-    #[cfg(test)]
-    pub(super) fn reported(&self) -> Vec<Finding> {
-        self.reported.lock().1.clone()
-    }
-
     /// From which timestamp on signatures are taken in every shard, in Unix seconds.
     pub(super) fn accepted_from_secs(&self) -> u64 {
         self.accepted_from_secs.load(Ordering::Relaxed)
@@ -377,4 +371,16 @@ fn is_no_master(error: &redis::RedisError) -> bool {
     [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown, ServerErrorKind::BusyLoading]
         .into_iter()
         .any(|kind| is(error, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Finding, Server};
+
+    impl Server {
+        /// The findings that were logged last.
+        pub(in crate::store::redis) fn reported(&self) -> Vec<Finding> {
+            self.reported.lock().1.clone()
+        }
+    }
 }
