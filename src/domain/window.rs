@@ -162,6 +162,4 @@ impl Window {
 }
 
 #[cfg(test)]
-pub(crate) mod model;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

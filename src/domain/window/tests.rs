@@ -7,6 +7,7 @@ use super::{Verdict, Window};
 use crate::domain::quota::{MINUTE_MICROS, Quota, RetryAfter};
 
 mod exhaustive;
+pub(crate) mod model;
 
 /// The contract's limits for tiers 1 to 4.
 const LIMITS: [u32; 4] = [1, 16, 166, 2700];

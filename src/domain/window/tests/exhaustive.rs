@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::quota::Quota;
-use crate::domain::window::model::Model;
+use crate::domain::window::tests::model::Model;
 use crate::domain::window::{Verdict, Window};
 
 const WIDTH: u64 = 3;

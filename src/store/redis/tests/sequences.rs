@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
-use crate::domain::window::model::Model;
+use crate::domain::window::tests::model::Model;
 use crate::ports::clock::Clock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key};

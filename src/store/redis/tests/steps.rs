@@ -12,7 +12,7 @@ use redis::{Pipeline, Value, pipe};
 
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
-use crate::domain::window::model::Model;
+use crate::domain::window::tests::model::Model;
 use crate::ports::store::Scope;
 use crate::store::contract::{agent, digest};
 use crate::store::redis::answers::{array, bytes, number, texts};

@@ -5,7 +5,7 @@
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 
-/// What a window remembers.
+/// The state of a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Model {
     /// Accepted times in microseconds, the oldest first.
@@ -13,7 +13,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Decides about one request at `now_micros`, and says what is remembered afterwards.
+    /// Decides about one request at `now_micros`. Returns the state afterwards, too.
     ///
     /// A time before the newest accepted one counts as that one. When it is more than a window before it, everything is
     /// first moved back until the newest is now.
@@ -36,7 +36,7 @@ impl Model {
         (next, Verdict::Admitted { remaining: limit - count - 1 })
     }
 
-    /// What a request at `now_micros` would be told.
+    /// The verdict on a request at `now_micros`, without its effect.
     pub(crate) fn peek(&self, quota: Quota, now_micros: u64) -> Verdict {
         self.step(quota, now_micros).1
     }
