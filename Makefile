@@ -6,7 +6,7 @@ export TIERGATE_REQUIRE_SERVERS = 1
 # A test that hangs is ended and named.
 test = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
 
-.PHONY: help dev test test-all lint bench contracts clean
+.PHONY: help dev test test-all lint bench peers instructions contracts clean
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -36,10 +36,16 @@ bench: ## Measure the pipeline beside a baseline of the same run
 	@scripts/need cmake
 	cargo bench
 
+peers: ## Measure beside nginx, haproxy and Envoy; ONLY=base for a part
+	@scripts/peers
+
+instructions: ## Count the instructions of a request; fails when they grew by more than 5 %
+	@scripts/instructions
+
 contracts: ## Compile the Solidity registries again
 	@scripts/test-servers
 	node contracts/compile.mjs
 
 clean: ## Remove what was built and installed here
 	cargo clean
-	rm -rf tools/node_modules tools/servers
+	rm -rf tools/node_modules tools/servers tools/envoy

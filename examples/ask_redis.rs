@@ -196,5 +196,6 @@ fn id(agent: u64) -> AgentId {
 }
 
 fn digest(agent: u64) -> KeyDigest {
-    KeyDigest::from_bytes(Sha256::digest(agent.to_be_bytes()).into())
+    // The key that `fill` gives the agent.
+    KeyDigest::from_bytes(Sha256::digest(format!("svc_live_v1_{agent:064x}")).into())
 }
