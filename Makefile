@@ -6,7 +6,7 @@ export TIERGATE_REQUIRE_SERVERS = 1
 # A test that hangs is ended and named.
 test = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
 
-.PHONY: help dev test test-all lint bench peers instructions contracts clean
+.PHONY: help dev test test-all lint bench fuzz peers instructions contracts clean
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ lint: ## Formatting and lints, with and without the development chain
 	cargo fmt --check
 	cargo clippy --quiet --all-targets -- -D warnings
 	cargo clippy --quiet --no-default-features -- -D warnings
+
+fuzz: ## Fuzz the readers of HTTP/1 for half a minute; scripts/fuzz SECONDS for longer
+	scripts/fuzz
 
 bench: ## Measure the pipeline beside a baseline of the same run
 	@scripts/need cmake

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use http::{HeaderMap, Method, Response, StatusCode};
-use pingora::apps::http_app::ServeHttp;
-use pingora::protocols::http::ServerSession;
+use http::{HeaderMap, Response, StatusCode};
 use tokio::time::timeout;
 
 use crate::pipeline::readiness::Readiness;
-use crate::ports::clock::Clock;
+use crate::serve::whole::{Request, WholeService};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -26,13 +23,12 @@ const READINESS_WAIT_MAX: Duration = Duration::from_millis(500);
 pub(crate) struct Admin {
     metrics: Metrics,
     readiness: Arc<Readiness>,
-    clock: Arc<dyn Clock>,
 }
 
 impl Admin {
     /// Shows these metrics.
-    pub(crate) fn new(metrics: Metrics, readiness: Arc<Readiness>, clock: Arc<dyn Clock>) -> Self {
-        Self { metrics, readiness, clock }
+    pub(crate) fn new(metrics: Metrics, readiness: Arc<Readiness>) -> Self {
+        Self { metrics, readiness }
     }
 
     async fn scrape(&self) -> Result<Answer, ErrorCause> {
@@ -53,15 +49,18 @@ impl Admin {
     }
 }
 
-#[async_trait]
-impl ServeHttp for Admin {
-    async fn response(&self, http: &mut ServerSession) -> Answer {
-        let head = http.req_header();
-        let outcome = match (head.uri.path(), &head.method) {
-            ("/metrics", &Method::GET | &Method::HEAD) => self.scrape().await,
+impl WholeService for Admin {
+    type Endpoint = ();
+
+    fn find(&self, request: &Request<'_>) -> Result<((), usize), ErrorCause> {
+        match (request.path, request.method) {
+            ("/metrics", "GET" | "HEAD") => Ok(((), 0)),
             ("/metrics", _) => Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD" }),
             _ => Err(ErrorCause::NotFound),
-        };
-        outcome.unwrap_or_else(|cause| cause.answer(self.clock.unix_millis()).1)
+        }
+    }
+
+    async fn answer(&self, (): (), _request: &Request<'_>, _body: &[u8]) -> Result<Answer, ErrorCause> {
+        self.scrape().await
     }
 }

@@ -28,6 +28,7 @@ pub mod telemetry;
 pub mod tls;
 
 pub mod domain;
+pub mod http1;
 pub mod os;
 pub mod sharded;
 pub mod within;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("within", &[]),
+    ("http1", &[]),
     ("sharded", &["domain"]),
     ("ports", &["domain"]),
     ("os", &["domain", "ports"]),
@@ -20,13 +21,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("chain", &["domain", "within", "ports", "telemetry"]),
     ("store", &["domain", "within", "sharded", "ports", "telemetry"]),
     ("tls", &["domain", "ports", "telemetry"]),
-    ("wire", &["domain", "ports", "pipeline"]),
-    ("serve", &["ports", "telemetry", "wire"]),
+    ("wire", &["domain", "http1", "ports", "pipeline"]),
+    ("serve", &["http1", "ports", "telemetry", "wire"]),
     ("verdicts", &["domain", "ports", "telemetry", "pipeline", "wire"]),
-    ("api", &["domain", "ports", "telemetry", "pipeline", "wire", "serve", "verdicts"]),
-    ("gateway", &["domain", "ports", "telemetry", "pipeline", "wire", "tls", "serve", "verdicts"]),
-    ("admin", &["domain", "ports", "telemetry", "pipeline", "wire", "serve"]),
-    ("dev", &["domain", "ports", "os", "wire", "serve"]),
+    ("api", &["domain", "http1", "ports", "telemetry", "pipeline", "wire", "serve", "verdicts"]),
+    ("gateway", &["domain", "http1", "ports", "telemetry", "pipeline", "wire", "tls", "serve", "verdicts"]),
+    ("admin", &["domain", "http1", "ports", "telemetry", "pipeline", "wire", "serve"]),
+    ("dev", &["domain", "http1", "ports", "os", "wire", "serve"]),
     ("app", &["*"]),
     ("cli", &["*"]),
     ("lib", &["*"]),
@@ -46,16 +47,16 @@ const FENCES: &[(&str, &[&str])] = &[
     ("alloy::providers", &["chain/"]),
     ("alloy::transports", &["chain/"]),
     ("reqwest", &["chain/", "cli/", "app/mod.rs"]),
-    ("pingora::proxy", &["gateway/"]),
+    ("pingora::proxy", &["gateway/library/"]),
     // The log only names it.
     ("rustls", &["tls/", "serve/", "telemetry/log.rs"]),
     ("x509_parser", &["tls/"]),
     ("SystemTime::now", &["os.rs"]),
-    // Simulated time of tests: the runtime's own.
-    ("Instant::now", &["os.rs", "chain/tests/clock.rs"]),
+    // Besides, the runtime's own time, which tests simulate.
+    ("Instant::now", &["os.rs", "chain/tests/clock.rs", "serve/timer.rs"]),
     ("getrandom", &["os.rs"]),
     // No test is judged by the speed of the machine: they have clocks of their own, and ask this one only when to give up.
-    ("os::Os", &["app/", "cli/", "chain/tests/", "gateway/request_id.rs", "store/redis/tests/"]),
+    ("os::Os", &["app/", "cli/", "chain/tests/", "gateway/policy/request_id.rs", "store/redis/tests/"]),
     (
         "prometheus",
         &[

@@ -20,7 +20,7 @@ impl Api {
     pub(super) async fn handle(
         &self,
         endpoint: Endpoint,
-        request: &ApiRequest,
+        request: &ApiRequest<'_>,
     ) -> Result<Answer, ErrorCause> {
         match endpoint {
             Endpoint::Verify => self.verify(request).await,
@@ -35,20 +35,20 @@ impl Api {
         }
     }
 
-    async fn verify(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
-        let body = VerifyBody::parse(&request.body, self.pipeline.key_format())?;
+    async fn verify(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+        let body = VerifyBody::parse(request.body, self.pipeline.key_format())?;
         let credential = Credential::Key { digest: body.digest, named: body.agent };
         let ask = Ask { credential, client: request.client, origin: body.origin, access: &self.access };
         let permit = self.admit(&ask).await?;
-        Ok(answers::verified(&permit, UnixSeconds(self.clock.unix_seconds())))
+        Ok(self.results.answer(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
-    async fn verify_signature(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse(&request.body)?;
+    async fn verify_signature(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+        let body = SignedBody::parse(request.body)?;
         let credential = Credential::Signature(body.signed);
         let ask = Ask { credential, client: request.client, origin: None, access: &self.access };
         let permit = self.admit(&ask).await?;
-        Ok(answers::verified(&permit, UnixSeconds(self.clock.unix_seconds())))
+        Ok(self.results.answer(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
     async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
@@ -57,32 +57,32 @@ impl Api {
         outcome
     }
 
-    async fn generate_key(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse_with_endpoint(&request.body)?;
+    async fn generate_key(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+        let body = SignedBody::parse_with_endpoint(request.body)?;
         let order = KeyOrder { client: request.client, signed: body.signed };
         let issued = self.pipeline.generate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
         Ok(answers::key_generated(&issued))
     }
 
-    async fn rotate_key(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse_with_endpoint(&request.body)?;
+    async fn rotate_key(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+        let body = SignedBody::parse_with_endpoint(request.body)?;
         let order = KeyOrder { client: request.client, signed: body.signed };
         let issued = self.pipeline.rotate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key rotated");
         Ok(answers::key_rotated(&issued))
     }
 
-    async fn revoke_key(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse(&request.body)?;
+    async fn revoke_key(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+        let body = SignedBody::parse(request.body)?;
         let order = KeyOrder { client: request.client, signed: body.signed };
         let revoked = self.pipeline.revoke_key(order).await?;
         tracing::info!(agent = %revoked.agent, "API key revoked");
         Ok(answers::key_revoked(&revoked))
     }
 
-    async fn key_status(&self, request: &ApiRequest) -> Result<Answer, ErrorCause> {
-        let agent = parse_status_query(request.query.as_deref())?;
+    async fn key_status(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+        let agent = parse_status_query(request.query)?;
         let status = self.pipeline.key_status(request.client, agent).await?;
         Ok(answers::key_status(&agent.to_string(), &status))
     }

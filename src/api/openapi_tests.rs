@@ -47,7 +47,7 @@ fn resolve<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
 }
 
 fn operation(document: &Value, endpoint: Endpoint) -> &Value {
-    &document["paths"][endpoint.path()][endpoint.method().as_str().to_lowercase()]
+    &document["paths"][endpoint.path()][endpoint.method().to_lowercase()]
 }
 
 /// Status and every `errorType` of every answer of an operation that is an error.
@@ -78,7 +78,7 @@ fn it_describes_every_endpoint_and_no_other() {
             methods.as_object().unwrap().keys().map(move |method| (path.clone(), method.to_uppercase()))
         })
         .collect();
-    let served = ENDPOINTS.map(|endpoint| (endpoint.path().to_owned(), endpoint.method().to_string()));
+    let served = ENDPOINTS.map(|endpoint| (endpoint.path().to_owned(), endpoint.method().to_owned()));
     assert_eq!(described, BTreeSet::from(served));
 }
 

@@ -1,7 +1,6 @@
 //! Which path and method is which endpoint. Paths are compared as the bytes that came: nothing is decoded or merged.
 
-use http::Method;
-
+use crate::wire::bodies::BODY_BYTES_MAX;
 use crate::wire::errors::ErrorCause;
 
 /// The endpoints of the contract, and the description of them.
@@ -42,10 +41,12 @@ pub(crate) const ENDPOINTS: [Endpoint; 9] = [
 
 impl Endpoint {
     /// The endpoint of this method and path.
-    pub(crate) fn find(method: &Method, path: &str) -> Result<Self, ErrorCause> {
+    pub(crate) fn find(method: &str, path: &str) -> Result<Self, ErrorCause> {
         let endpoint =
             ENDPOINTS.into_iter().find(|endpoint| endpoint.path() == path).ok_or(ErrorCause::NotFound)?;
-        if is_head_or(method, &endpoint.method()) {
+        // HEAD goes wherever GET goes (RFC 9110, section 9.3.2).
+        let own = endpoint.method();
+        if method == own || (method == "HEAD" && own == "GET") {
             Ok(endpoint)
         } else {
             Err(ErrorCause::MethodNotAllowed { allow: endpoint.allow() })
@@ -66,33 +67,29 @@ impl Endpoint {
         }
     }
 
-    pub(crate) const fn method(self) -> Method {
-        match self {
-            Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey => Method::POST,
-            Self::RevokeKey => Method::DELETE,
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi => Method::GET,
-        }
-    }
-
-    pub(crate) const fn takes_body(self) -> bool {
-        match self {
-            Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey | Self::RevokeKey => {
-                true
-            }
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi => false,
-        }
-    }
-
-    const fn allow(self) -> &'static str {
+    pub(crate) const fn method(self) -> &'static str {
         match self {
             Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey => "POST",
             Self::RevokeKey => "DELETE",
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi => "GET, HEAD",
+            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi => "GET",
         }
     }
-}
 
-/// HEAD goes wherever GET goes (RFC 9110, section 9.3.2).
-fn is_head_or(method: &Method, own: &Method) -> bool {
-    method == own || (own == Method::GET && method == Method::HEAD)
+    /// The longest body, in bytes; 0: there is none.
+    pub(crate) const fn body_bytes_max(self) -> usize {
+        match self {
+            Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey | Self::RevokeKey => {
+                BODY_BYTES_MAX
+            }
+            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi => 0,
+        }
+    }
+
+    /// The methods that a refused one is answered with.
+    const fn allow(self) -> &'static str {
+        match self.method().as_bytes() {
+            b"GET" => "GET, HEAD",
+            _ => self.method(),
+        }
+    }
 }

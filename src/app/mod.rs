@@ -7,7 +7,6 @@ pub(crate) mod store_files;
 pub(crate) mod tenants;
 
 mod chain;
-mod listeners;
 #[cfg(feature = "dev-chain")]
 mod own_node;
 mod store;
@@ -18,19 +17,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-#[cfg(feature = "dev-chain")]
-use pingora::apps::http_app::ServeHttp;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownWatch};
 #[cfg(feature = "dev-chain")]
 use pingora::services::ServiceHandle;
 use pingora::services::background::{BackgroundService, background_service};
-use pingora::services::listening::Service;
+use tokio::net::TcpSocket;
 
 use crate::admin::Admin;
 use crate::api::Api;
 use crate::app::chain::Follow;
-use crate::app::listeners::listener;
 #[cfg(feature = "dev-chain")]
 use crate::app::own_node::Listens;
 use crate::app::reload::{EarlyHangup, Reloader};
@@ -39,11 +35,14 @@ use crate::app::store::StoreError;
 use crate::app::tenants::Tenants;
 use crate::chain::reader::ChainReader;
 use crate::config::Settings;
+use crate::config::gateway::Http1;
 use crate::domain::eip712::SigningDomain;
 use crate::domain::tier::Tier;
 use crate::gateway::Gateway;
-use crate::gateway::door::GatewayDoor;
-use crate::gateway::watch::Watch;
+use crate::gateway::library::door::LibraryDoor;
+use crate::gateway::relay::RelayDoor;
+use crate::gateway::relay::pool::{Pool, PoolKeeper};
+use crate::gateway::upstreams::watch::Watch;
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};
@@ -51,7 +50,10 @@ use crate::ports::chain::Chain;
 use crate::ports::clock::{Clock, NoEntropy};
 use crate::ports::store::{Scope, Store};
 use crate::serve::whole::WholeAnswers;
-use crate::serve::{Door, HttpShell};
+#[cfg(feature = "dev-chain")]
+use crate::serve::whole::WholeService;
+use crate::serve::worker::{Worker, bound};
+use crate::serve::{Door, HttpShell, Limits};
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::listener::{Protocols, server_config};
@@ -120,8 +122,8 @@ pub(crate) struct App {
 struct Listening<'a> {
     name: &'a str,
     addresses: &'a [SocketAddr],
-    /// Nothing: as many as there are processors.
-    threads: Option<usize>,
+    /// How many workers take connections, each with a thread and an accept queue of its own.
+    workers: usize,
     /// What is offered over TLS; nothing: the door listens in the clear.
     tls: Option<Protocols>,
 }
@@ -203,32 +205,38 @@ impl App {
 
     /// Adds a listener in the clear; `door` is its name in logs and metrics.
     #[cfg(feature = "dev-chain")]
-    pub(crate) fn add_door<S>(
+    pub(crate) fn add_door(
         &mut self,
         door: &str,
         address: SocketAddr,
-        threads: Option<usize>,
-        service: S,
-    ) -> Result<(), StartError>
-    where
-        S: ServeHttp + Send + Sync + 'static,
-    {
-        let service = WholeAnswers::new(service, Arc::clone(&self.clock));
-        self.open(service, &Listening { name: door, addresses: &[address], threads, tls: None })
+        workers: usize,
+        service: impl WholeService,
+    ) -> Result<(), StartError> {
+        let service = Arc::new(WholeAnswers::new(service, Arc::clone(&self.clock)));
+        self.open(
+            || Arc::clone(&service),
+            &Listening { name: door, addresses: &[address], workers, tls: None },
+        )
     }
 
-    /// Opens a door to the network.
-    fn open(&mut self, door: impl Door, listening: &Listening<'_>) -> Result<(), StartError> {
+    /// Opens a listener: each worker gets a door of its own.
+    fn open<D: Door>(
+        &mut self,
+        mut door: impl FnMut() -> D,
+        listening: &Listening<'_>,
+    ) -> Result<(), StartError> {
         let certificates = self.tenants.certificates();
         let tls = listening.tls.zip(certificates).map(|(protocols, store)| server_config(store, protocols));
-        let clock = Arc::clone(&self.clock);
-        let shell = HttpShell::new(door, listening.name, self.connections_max, tls, clock, &self.metrics);
-        let mut service = Service::new(listening.name.to_owned(), shell);
+        let limits = Limits::new(listening.name, self.connections_max, &self.metrics);
+        let mut sockets: Vec<Vec<TcpSocket>> = (0..listening.workers).map(|_| Vec::new()).collect();
         for address in listening.addresses {
-            service.add_listener(listener(*address)?);
+            let of_workers = bind(*address, listening.workers)?;
+            sockets.iter_mut().zip(of_workers).for_each(|(sockets, socket)| sockets.push(socket));
         }
-        service.threads = listening.threads;
-        self.server.add_service(service);
+        for sockets in sockets {
+            let shell = HttpShell::new(door(), tls.clone(), Arc::clone(&self.clock), limits.clone());
+            self.server.add_service(Worker::new(listening.name, sockets, shell));
+        }
         Ok(())
     }
 
@@ -252,12 +260,9 @@ impl App {
             Arc::clone(&self.clock),
             &self.metrics,
         );
-        let api = WholeAnswers::new(api, Arc::clone(&self.clock));
-        let addresses = [settings.listen.api];
-        self.open(
-            api,
-            &Listening { name: "api", addresses: &addresses, threads: None, tls: Some(Protocols::Http1) },
-        )
+        let api = Arc::new(WholeAnswers::new(api, Arc::clone(&self.clock)));
+        let (addresses, workers, tls) = ([settings.listen.api], processors(), Some(Protocols::Http1));
+        self.open(|| Arc::clone(&api), &Listening { name: "api", addresses: &addresses, workers, tls })
     }
 
     /// The gateway, and a look after its upstreams.
@@ -281,34 +286,46 @@ impl App {
             os,
             &self.metrics,
         )?;
-        let door = GatewayDoor::new(gateway, &self.server.configuration);
-        let addresses = &settings.listen.gateway;
-        let protocols = Some(Protocols::Http1AndHttp2);
-        self.open(door, &Listening { name: "gateway", addresses, threads: None, tls: protocols })
+        let gateway = Arc::new(gateway);
+        let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), &self.server.configuration));
+        let is_off = settings.gateway.http1 == Http1::Library;
+        let (mut pools, workers) = (Vec::new(), processors());
+        let door = || {
+            let pool = Arc::new(Pool::new(workers));
+            pools.push(Arc::clone(&pool));
+            RelayDoor::new(Arc::clone(&gateway), Arc::clone(&library), is_off, pool)
+        };
+        let (addresses, tls) = (&settings.listen.gateway, Some(Protocols::Http1AndHttp2));
+        self.open(door, &Listening { name: "gateway", addresses, workers, tls })?;
+        self.server.add_service(background_service("upstream-connections", PoolKeeper(pools)));
+        Ok(())
     }
 
     fn serve_admin(&mut self, settings: &Settings) -> Result<(), StartError> {
-        let admin = Admin::new(self.metrics.clone(), Arc::clone(&self.readiness), Arc::clone(&self.clock));
-        let admin = WholeAnswers::new(admin, Arc::clone(&self.clock));
+        let admin = Admin::new(self.metrics.clone(), Arc::clone(&self.readiness));
+        let admin = Arc::new(WholeAnswers::new(admin, Arc::clone(&self.clock)));
         let addresses = [settings.listen.admin];
-        self.open(admin, &Listening { name: "admin", addresses: &addresses, threads: Some(1), tls: None })
+        self.open(
+            || Arc::clone(&admin),
+            &Listening { name: "admin", addresses: &addresses, workers: 1, tls: None },
+        )
     }
 }
 
 /// Serves a single door, without the rest of the product.
 #[cfg(feature = "dev-chain")]
-pub(crate) fn run_door<S>(door: &str, address: SocketAddr, service: S) -> Result<(), StartError>
-where
-    S: ServeHttp + Send + Sync + 'static,
-{
+pub(crate) fn run_door(
+    door: &str,
+    address: SocketAddr,
+    service: impl WholeService,
+) -> Result<(), StartError> {
     let mut server = Server::new_with_opt_and_conf(None, server_conf());
     server.bootstrap();
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
     let service = WholeAnswers::new(service, Arc::clone(&clock));
-    let shell = HttpShell::new(service, door, DEV_CONNECTIONS_MAX, None, clock, &Metrics::new()?);
-    let mut listening = Service::new(door.to_owned(), shell);
-    listening.add_listener(listener(address)?);
-    server.add_service(listening);
+    let limits = Limits::new(door, DEV_CONNECTIONS_MAX, &Metrics::new()?);
+    let shell = HttpShell::new(service, None, clock, limits);
+    server.add_service(Worker::new(door, bind(address, 1)?, shell));
     server.run(RunArgs::default());
     Ok(())
 }
@@ -352,11 +369,23 @@ fn rules(settings: &Settings) -> Rules {
     }
 }
 
+/// The sockets of a listener's workers. The server framework ends the process with a backtrace when it can't listen; found
+/// out before, it is a sentence.
+fn bind(address: SocketAddr, workers: usize) -> Result<Vec<TcpSocket>, StartError> {
+    bound(address, workers).map_err(|cause| StartError::Listen { address, cause })
+}
+
+/// How many workers a listener has.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Made in code: Pingora's own file and its silent defaults are not for our users.
 fn server_conf() -> ServerConf {
     ServerConf {
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-        work_stealing: true,
+        // Each service has one thread; listeners have as many services as there are processors.
+        threads: 1,
+        work_stealing: false,
         grace_period_seconds: Some(GRACE_SECS),
         graceful_shutdown_timeout_seconds: Some(GRACE_SECS),
         upstream_keepalive_pool_size: UPSTREAM_POOL_SIZE,

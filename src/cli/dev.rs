@@ -84,8 +84,8 @@ impl Dev {
         let source = Source::at(&config_file(folder.path()));
         let settings = source.load().map_err(Failure::new)?;
         let mut app = App::new(&settings, source, early_hangup).map_err(Failure::new)?;
-        app.add_door("dev-chain", self.chain, Some(1), DevChainDoor::new(chain)).map_err(Failure::new)?;
-        app.add_door("sample-upstream", self.upstream, Some(1), SampleUpstream).map_err(Failure::new)?;
+        app.add_door("dev-chain", self.chain, 1, DevChainDoor::new(chain)).map_err(Failure::new)?;
+        app.add_door("sample-upstream", self.upstream, 1, SampleUpstream).map_err(Failure::new)?;
         let text = self.welcome(folder.path(), &deployment);
         app.add_chain_user("welcome", Welcome { text, readiness: app.readiness() });
         app.await_own_node(self.chain);

@@ -7,6 +7,7 @@
 
 pub mod abuse;
 pub mod chain;
+pub mod gateway;
 pub mod keys;
 pub mod listen;
 pub mod problem;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 
 use crate::config::abuse::AbuseSettings;
 use crate::config::chain::ChainSettings;
+use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
 use crate::config::problem::{Problem, Problems};
@@ -62,6 +64,8 @@ pub struct Settings {
     pub store: StoreSettings,
     /// Protection against guessing.
     pub abuse: AbuseSettings,
+    /// How requests are forwarded.
+    pub gateway: GatewaySettings,
     /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names. No
     /// two share an id or a host.
     pub tenants: Vec<Arc<Tenant>>,
@@ -124,6 +128,7 @@ impl Settings {
         let keys = KeySettings::read(reader);
         let store = StoreSettings::read(reader);
         let abuse = AbuseSettings::read(reader);
+        let gateway = GatewaySettings::read(reader);
         // Of a listener that is wrong itself nothing follows.
         let listener_has_tls = listen.as_ref().is_none_or(|listen| listen.tls.is_some());
         let tenants = tenants::read(reader, listener_has_tls, path);
@@ -135,6 +140,7 @@ impl Settings {
             keys: keys?,
             store: store?,
             abuse: abuse?,
+            gateway: gateway?,
             tenants: tenants?,
         })
     }

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use http::{HeaderMap, Method, Response, StatusCode};
-use pingora::apps::http_app::ServeHttp;
-use pingora::protocols::http::ServerSession;
+use http::{HeaderMap, Response};
 
 use crate::dev::chain::DevChain;
-use crate::serve::whole::read_body;
+use crate::serve::whole::{Request, WholeService};
 use crate::wire::answers::Answer;
+use crate::wire::errors::ErrorCause;
 use crate::wire::headers::JSON;
 
 /// The longest request, in bytes: a contract's code in hex, with room to spare.
@@ -27,25 +25,24 @@ impl DevChainDoor {
     }
 }
 
-#[async_trait]
-impl ServeHttp for DevChainDoor {
-    async fn response(&self, http: &mut ServerSession) -> Answer {
-        if http.req_header().method != Method::POST {
-            return answer(StatusCode::METHOD_NOT_ALLOWED, Vec::new());
-        }
-        match read_body(http, RPC_BODY_BYTES_MAX).await {
-            Ok(body) => answer(StatusCode::OK, self.chain.answer(&body)),
-            Err(_) => answer(StatusCode::BAD_REQUEST, Vec::new()),
+impl WholeService for DevChainDoor {
+    type Endpoint = ();
+
+    fn find(&self, request: &Request<'_>) -> Result<((), usize), ErrorCause> {
+        if request.method == "POST" {
+            Ok(((), RPC_BODY_BYTES_MAX))
+        } else {
+            Err(ErrorCause::MethodNotAllowed { allow: "POST" })
         }
     }
-}
 
-fn answer(status: StatusCode, body: Vec<u8>) -> Answer {
-    let mut headers = HeaderMap::new();
-    headers.insert(http::header::CONTENT_TYPE, JSON);
-    headers.insert(http::header::CONTENT_LENGTH, body.len().into());
-    let mut answer = Response::new(body);
-    *answer.status_mut() = status;
-    *answer.headers_mut() = headers;
-    answer
+    async fn answer(&self, (): (), _request: &Request<'_>, body: &[u8]) -> Result<Answer, ErrorCause> {
+        let body = self.chain.answer(body);
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::CONTENT_TYPE, JSON);
+        headers.insert(http::header::CONTENT_LENGTH, body.len().into());
+        let mut answer = Response::new(body);
+        *answer.headers_mut() = headers;
+        Ok(answer)
+    }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
-use http::{HeaderMap, Response, StatusCode};
-use pingora::apps::http_app::ServeHttp;
-use pingora::protocols::http::ServerSession;
+use http::{HeaderMap, StatusCode};
 use serde_json::json;
 
-use crate::serve::whole::read_body;
-use crate::wire::answers;
+use crate::http1::fields::Fields;
+use crate::serve::whole::{Request, WholeService};
+use crate::wire::answers::{self, Answer};
+use crate::wire::errors::ErrorCause;
 
 /// The longest body that it reads, in bytes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -17,29 +16,28 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// An API that answers every request with what it has seen of it.
 pub(crate) struct SampleUpstream;
 
-#[async_trait]
-impl ServeHttp for SampleUpstream {
-    async fn response(&self, http: &mut ServerSession) -> Response<Vec<u8>> {
-        let body_bytes = match read_body(http, BODY_BYTES_MAX).await {
-            Ok(body) => body.len(),
-            Err(cause) => return cause.answer(0).1,
-        };
-        let head = http.req_header();
-        let mut seen: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for (name, value) in &head.headers {
-            seen.entry(name.as_str())
-                .or_default()
-                .push(String::from_utf8_lossy(value.as_bytes()).into_owned());
+impl WholeService for SampleUpstream {
+    type Endpoint = ();
+
+    fn find(&self, _request: &Request<'_>) -> Result<((), usize), ErrorCause> {
+        Ok(((), BODY_BYTES_MAX))
+    }
+
+    async fn answer(&self, (): (), request: &Request<'_>, body: &[u8]) -> Result<Answer, ErrorCause> {
+        let mut headers: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        for (name, value) in request.fields.all() {
+            let name = String::from_utf8_lossy(name).to_lowercase();
+            headers.entry(name).or_default().push(String::from_utf8_lossy(value));
         }
-        let headers: BTreeMap<&str, String> =
-            seen.into_iter().map(|(name, values)| (name, values.join(", "))).collect();
-        let body = json!({
+        let headers: BTreeMap<_, _> =
+            headers.into_iter().map(|(name, values)| (name, values.join(", "))).collect();
+        let seen = json!({
             "message": "The sample upstream has seen this request.",
-            "method": head.method.as_str(),
-            "path": String::from_utf8_lossy(head.raw_path()),
+            "method": request.method,
+            "path": request.query.map_or(request.path.to_owned(), |query| format!("{}?{query}", request.path)),
             "headers": headers,
-            "bodyBytes": body_bytes,
+            "bodyBytes": body.len(),
         });
-        answers::json(StatusCode::OK, HeaderMap::new(), &body)
+        Ok(answers::json(StatusCode::OK, HeaderMap::new(), &seen))
     }
 }

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
+
 use crate::domain::host::{HostPattern, of_authority};
 
 /// One pattern was given two values.
@@ -12,11 +14,14 @@ use crate::domain::host::{HostPattern, of_authority};
 #[error("the host {0} stands twice")]
 pub struct DuplicateHost(pub HostPattern);
 
+/// Hosts come out of the configuration, so nobody can choose them for their hashes.
+type Table<T> = HashMap<Box<str>, T, FixedState>;
+
 /// Values by host. The most precise pattern counts: the host itself, then the longest `*.suffix`, then `*`.
 #[derive(Debug, Clone)]
 pub struct HostMap<T> {
-    exact: HashMap<Box<str>, T>,
-    below: HashMap<Box<str>, T>,
+    exact: Table<T>,
+    below: Table<T>,
     /// The longest key of `below`, in bytes: what is longer need not be looked for.
     below_bytes_max: usize,
     any: Option<T>,
@@ -70,7 +75,7 @@ impl<T> HostMap<T> {
 
 impl<T> Default for HostMap<T> {
     fn default() -> Self {
-        Self { exact: HashMap::new(), below: HashMap::new(), below_bytes_max: 0, any: None }
+        Self { exact: Table::default(), below: Table::default(), below_bytes_max: 0, any: None }
     }
 }
 

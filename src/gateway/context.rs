@@ -1,13 +1,13 @@
-//! What is known of one request, phase by phase. Nothing goes upstream before somebody has let it through.
+//! The state of one request, filled phase by phase. Without a passage it does not go upstream.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use pingora::{Error, ErrorType};
 
-use crate::gateway::request_id::RequestId;
+use crate::gateway::corridor::Passage;
+use crate::gateway::policy::request_id::RequestId;
 use crate::gateway::site::Site;
-use crate::gateway::upstreams::{Attempt, Upstreams};
+use crate::gateway::upstreams::attempt::Attempt;
 use crate::pipeline::permit::Permit;
 use crate::wire::headers::QuotaHeaders;
 
@@ -15,39 +15,19 @@ use crate::wire::headers::QuotaHeaders;
 pub(crate) struct Context {
     /// When its head had been read, in monotonic microseconds.
     pub(super) begun: u64,
-    /// What names it in logs, here and behind.
+    /// Its id in logs, here and at the upstream.
     pub(super) request_id: Option<RequestId>,
-    /// Whose it is; nothing until it is routed, or when its host is nobody's.
+    /// Its tenant; `None` until it is routed, or when its host is unknown.
     pub(super) site: Option<Arc<Site>>,
     /// Whether its body is still coming.
     pub(super) awaits_body: bool,
     /// How much of its body has come, in bytes.
     pub(super) body_bytes: u64,
-    /// Which upstream is tried, and which were.
+    /// The upstreams that were tried.
     pub(super) attempt: Attempt,
-    /// The `errorType` that it was answered with, if it was by us.
+    /// The `errorType` of its answer, if that is ours.
     pub(super) error_type: Option<&'static str>,
     passage: Option<Passage>,
-}
-
-/// Proof that a request may go upstream, with where it goes.
-pub(super) struct Passage {
-    /// Who was let through.
-    pub(super) traveller: Traveller,
-    /// Where to.
-    pub(super) upstreams: Arc<Upstreams>,
-    /// Whether it may become a WebSocket.
-    pub(super) upgrades: bool,
-    /// The address that the request came from.
-    pub(super) peer: IpAddr,
-}
-
-/// Who was let through.
-pub(super) enum Traveller {
-    /// An agent that the pipeline has admitted.
-    Agent(Permit),
-    /// Whoever it is: the route is public.
-    Anyone,
 }
 
 impl Context {
@@ -89,9 +69,6 @@ impl Context {
 
     /// The permit, when an agent was admitted.
     pub(super) fn permit(&self) -> Option<&Permit> {
-        match self.passage.as_ref().map(|passage| &passage.traveller) {
-            Some(Traveller::Agent(permit)) => Some(permit),
-            Some(Traveller::Anyone) | None => None,
-        }
+        self.passage.as_ref()?.permit()
     }
 }

@@ -1,107 +1,176 @@
-//! The corridor of the gateway: route, extract, admit. What comes out is a passage, without which nothing goes upstream.
+//! The corridor of the gateway: route, extract, admit. It alone makes a [`Passage`], without which no request goes
+//! upstream. It reads every protocol's requests through one view.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::Method;
-use pingora::http::RequestHeader;
-use pingora::proxy::Session;
-
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::Gateway;
-use crate::gateway::context::{Context, Passage, Traveller};
-use crate::gateway::rewriting::authority_of;
 use crate::gateway::site::Site;
+use crate::gateway::upstreams::Upstreams;
+use crate::http1::fields::Fields;
+use crate::http1::head::FIELDS_MAX;
+use crate::http1::name::Name;
 use crate::pipeline::credential::Ask;
 use crate::pipeline::permit::Permit;
 use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
 use crate::wire::errors::ErrorCause;
-use crate::wire::framing::HEADERS_MAX;
 
 /// The methods that a refused one is answered with. Others of the kind are forwarded too.
 const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// Where a request is going.
-struct Place {
+/// A request as the corridor reads it, whatever protocol it came by.
+pub(super) struct Incoming<'a, F> {
+    pub(super) method: &'a str,
+    /// Path and query, as they are forwarded.
+    pub(super) target: &'a [u8],
+    /// The host that it is for, as it was written; `None` where there is none.
+    pub(super) authority: Option<&'a str>,
+    pub(super) fields: &'a F,
+    /// The address that it came from.
+    pub(super) peer: IpAddr,
+}
+
+/// The tenant of a request, and the tenant's rule for it.
+pub(super) struct Route {
     site: Arc<Site>,
     decision: Decision,
 }
 
-impl Gateway {
-    /// Route, extract, admit.
-    pub(super) async fn let_through(
-        &self,
-        session: &Session,
-        ctx: &mut Context,
-    ) -> Result<Passage, ErrorCause> {
-        let peer = peer_of(session).ok_or(ErrorCause::Internal)?;
-        if session.req_header().headers.len() > HEADERS_MAX {
-            return Err(ErrorCause::HeadTooLarge); // 431, for HTTP/2; HTTP/1 has been counted before
-        }
-        let place = self.route(session.req_header(), ctx)?; // 404, 405
-        let upstreams = Arc::clone(place.site.upstreams(place.decision.route));
-        let upgrades = place.decision.upgrades;
-        if place.decision.access == RouteAccess::Deny {
-            return Err(ErrorCause::Forbidden); // 403
-        }
-        check_length(session.req_header(), &place.site)?; // 413
-        let traveller = if place.decision.access == RouteAccess::Public {
-            Traveller::Anyone
-        } else {
-            Traveller::Agent(self.admit(session.req_header(), peer, &place).await?) // 400, 401, 403, 404, 429, 500, 503
-        };
-        Ok(Passage { traveller, upstreams, upgrades, peer })
+/// Proof that a request may go upstream. Made here alone.
+pub(super) struct Passage {
+    caller: Caller,
+    upstreams: Arc<Upstreams>,
+    upgrades: bool,
+    peer: IpAddr,
+}
+
+/// The caller that was let through.
+enum Caller {
+    /// An agent that the pipeline has admitted.
+    Agent(Permit),
+    /// Anybody: the route is public.
+    Anyone,
+}
+
+impl<F> Incoming<'_, F> {
+    /// The path, without the query.
+    pub(super) fn path(&self) -> &[u8] {
+        path_of(self.target)
+    }
+}
+
+impl Route {
+    /// The upstreams that the request would go to.
+    pub(super) fn upstreams(&self) -> &Arc<Upstreams> {
+        self.site.upstreams(self.decision.route)
     }
 
-    /// Whose the request is, and what the tenant's rules say of it.
-    fn route(&self, request: &RequestHeader, ctx: &mut Context) -> Result<Place, ErrorCause> {
-        let authority = authority_of(request).ok_or(ErrorCause::UnknownHost)?;
-        let table = self.table.load();
-        let site = Arc::clone(table.find(authority).ok_or(ErrorCause::UnknownHost)?);
-        ctx.site = Some(Arc::clone(&site));
-        // Neither is for what stands behind a gateway: one opens tunnels, the other shows what only upstreams may see. And
-        // what is a method in small letters for some servers is another one for our rules.
-        let is_capital = !request.method.as_str().bytes().any(|byte| byte.is_ascii_lowercase());
-        if [Method::CONNECT, Method::TRACE].contains(&request.method) || !is_capital {
-            return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED });
+    /// True if the request may become a WebSocket.
+    pub(super) const fn upgrades(&self) -> bool {
+        self.decision.upgrades
+    }
+}
+
+impl Passage {
+    /// The upstreams that it may go to.
+    pub(super) const fn upstreams(&self) -> &Arc<Upstreams> {
+        &self.upstreams
+    }
+
+    /// True if the request may become a WebSocket.
+    pub(super) const fn upgrades(&self) -> bool {
+        self.upgrades
+    }
+
+    /// The address that the request came from.
+    pub(super) const fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// The permit, where an agent was admitted.
+    pub(super) const fn permit(&self) -> Option<&Permit> {
+        match &self.caller {
+            Caller::Agent(permit) => Some(permit),
+            Caller::Anyone => None,
         }
-        let decision = site.decide(request.method.as_str(), path_of(request));
-        Ok(Place { site, decision })
+    }
+}
+
+impl Gateway {
+    /// Finds the tenant of a request.
+    pub(super) fn site_of<F: Fields>(&self, request: &Incoming<'_, F>) -> Result<Arc<Site>, ErrorCause> {
+        if request.fields.count() > FIELDS_MAX {
+            return Err(ErrorCause::HeadTooLarge); // 431, for HTTP/2; HTTP/1 has been counted before
+        }
+        let authority = request.authority.ok_or(ErrorCause::UnknownHost)?;
+        Ok(Arc::clone(self.table.load().find(authority).ok_or(ErrorCause::UnknownHost)?)) // 404
+    }
+
+    /// Finds the tenant's rule for a request.
+    pub(super) fn decide<F: Fields>(
+        request: &Incoming<'_, F>,
+        site: &Arc<Site>,
+    ) -> Result<Route, ErrorCause> {
+        // CONNECT opens tunnels, and TRACE shows what only upstreams may see. A method in small letters is the same
+        // method for some servers and another one for our rules.
+        let is_capital = !request.method.bytes().any(|byte| byte.is_ascii_lowercase());
+        if matches!(request.method, "CONNECT" | "TRACE") || !is_capital {
+            return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED }); // 405
+        }
+        let decision = site.decide(request.method, request.path());
+        Ok(Route { site: Arc::clone(site), decision })
+    }
+
+    /// Lets a routed request through, or refuses it.
+    pub(super) async fn admit<F: Fields + Sync>(
+        &self,
+        request: &Incoming<'_, F>,
+        route: &Route,
+    ) -> Result<Passage, ErrorCause> {
+        let caller = match route.decision.access {
+            RouteAccess::Deny => return Err(ErrorCause::Forbidden), // 403
+            RouteAccess::Public => {
+                check_length(request.fields, &route.site)?; // 413
+                Caller::Anyone
+            }
+            RouteAccess::Agents => {
+                check_length(request.fields, &route.site)?; // 413
+                Caller::Agent(self.ask(request, route).await?) // 400, 401, 403, 404, 429, 500, 503
+            }
+        };
+        let upstreams = Arc::clone(route.upstreams());
+        Ok(Passage { caller, upstreams, upgrades: route.decision.upgrades, peer: request.peer })
     }
 
     /// The very pipeline that the API asks.
-    async fn admit(
+    async fn ask<F: Fields + Sync>(
         &self,
-        request: &RequestHeader,
-        peer: IpAddr,
-        place: &Place,
+        request: &Incoming<'_, F>,
+        route: &Route,
     ) -> Result<Permit, ErrorCause> {
-        let headers = &request.headers;
-        let credential = credential_of(headers, self.pipeline.key_format(), place.site.tenant.credentials)?;
-        let origin = origin_of(headers)?;
-        let client = client_of(peer, headers, &self.trusted_proxies);
-        let access = place.site.access(place.decision.min_tier);
+        let (fields, site) = (request.fields, &route.site);
+        let credential = credential_of(fields, self.pipeline.key_format(), site.tenant.credentials)?;
+        let origin = origin_of(fields)?;
+        let client = client_of(request.peer, fields, &self.trusted_proxies);
+        let access = site.access(route.decision.min_tier);
         let outcome = self.pipeline.admit(&Ask { credential, client, origin, access }).await;
         self.observer.decided(&outcome);
         Ok(outcome?)
     }
 }
 
-/// The path as it is forwarded, without the query.
-pub(super) fn path_of(request: &RequestHeader) -> &[u8] {
-    request.raw_path().split(|byte| *byte == b'?').next().unwrap_or_default()
-}
-
-fn peer_of(session: &Session) -> Option<IpAddr> {
-    session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip())
+/// The path of a request target, without the query.
+pub(super) fn path_of(target: &[u8]) -> &[u8] {
+    target.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
 /// Refuses a body that is announced to be longer than the tenant takes.
-fn check_length(request: &RequestHeader, site: &Site) -> Result<(), ErrorCause> {
+fn check_length(fields: &impl Fields, site: &Site) -> Result<(), ErrorCause> {
     let Some(bytes_max) = site.tenant.proxy.body_bytes_max else { return Ok(()) };
-    let announced = request.headers.get(http::header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
+    let announced = fields.values(Name::ContentLength).next().and_then(|text| std::str::from_utf8(text).ok());
     match announced.and_then(|text| text.parse::<u64>().ok()) {
         Some(bytes) if bytes > bytes_max => Err(ErrorCause::UploadTooLarge { bytes_max }),
         Some(_) | None => Ok(()),

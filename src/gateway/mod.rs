@@ -1,52 +1,43 @@
 //! Door 2: a proxy in front of tenants' APIs that lets verified agents through.
 //!
-//! The library's phases are the joints: `request_filter` routes, extracts, and admits or refuses; `upstream_peer` asks
-//! for the passage that only that can give; `upstream_request_filter` strips and tells; `response_filter` writes the
-//! limits; `fail_to_proxy` asks the error table. Must not know chain or store.
+//! A request takes one corridor and one of two ways out:
+//!
+//! ```text
+//! client -> corridor (route, extract, admit) -> Passage -> relay    (HTTP/1 to plain HTTP/1)
+//!                                                       -> library  (HTTP/2, upgrades, TLS upstreams)
+//! ```
+//!
+//! `policy` has the rules about headers for both. Must not know chain or store.
 
-pub(crate) mod door;
+pub(crate) mod library;
+pub(crate) mod relay;
 pub(crate) mod site;
 pub(crate) mod table;
-pub(crate) mod watch;
+pub(crate) mod upstreams;
 
-mod answering;
 mod context;
 mod corridor;
-mod faults;
-mod forwarded;
-mod identity;
+mod failure;
 mod observe;
-mod patient;
-mod request_id;
-mod rewriting;
-mod upstreams;
+mod policy;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Version};
 use ipnet::IpNet;
-use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::modules::http::HttpModules;
-use pingora::protocols::ALPN;
-use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
-use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora::{Error, ErrorSource};
 
 use crate::gateway::context::Context;
-use crate::gateway::identity::Scribe;
+use crate::gateway::corridor::Incoming;
 use crate::gateway::observe::Observer;
-use crate::gateway::patient::PatientConnector;
-use crate::gateway::request_id::RequestIds;
+use crate::gateway::policy::forwarded::{self, Arrival};
+use crate::gateway::policy::identity::IdentityHeaders;
+use crate::gateway::policy::request_id::RequestIds;
 use crate::gateway::table::LiveTable;
+use crate::gateway::upstreams::state::micros;
+use crate::http1::fields::Fields;
+use crate::http1::writing::Lines;
 use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
-use crate::serve::{WRITE_TIME_MAX, may_be_reused};
 use crate::telemetry::metrics::Metrics;
-
-/// Sets the connections of requests that may be upgraded apart from all others.
-const UPGRADES: u64 = 0x7570_6772_6164_6573;
 
 /// The gateway.
 pub(crate) struct Gateway {
@@ -55,7 +46,7 @@ pub(crate) struct Gateway {
     trusted_proxies: Vec<IpNet>,
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
-    scribe: Scribe,
+    identity: IdentityHeaders,
     observer: Observer,
 }
 
@@ -71,254 +62,30 @@ impl Gateway {
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
-        let scribe = Scribe::new();
-        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, scribe, observer })
+        let identity = IdentityHeaders::new();
+        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, identity, observer })
+    }
+
+    /// Writes the headers of a forwarded request that are ours: who calls, how the request came, and its id.
+    fn write_ours<F: Fields>(
+        &self,
+        request: &Incoming<'_, F>,
+        ctx: &Context,
+        arrival: &Arrival<'_>,
+        lines: &mut impl Lines,
+    ) {
+        if let Some(permit) = ctx.permit() {
+            self.identity.write(permit, lines);
+        }
+        forwarded::write(request.fields, arrival, request.authority.unwrap_or_default().as_bytes(), lines);
+        if let Some(id) = &ctx.request_id {
+            lines.set("X-Request-Id", id.as_str().as_bytes());
+        }
     }
 
     /// Whether a request has taken longer than its tenant allows.
     fn is_overdue(&self, ctx: &Context) -> bool {
         let total = ctx.site.as_ref().and_then(|site| site.tenant.proxy.timeouts.total);
-        total.is_some_and(|total| {
-            self.clock.monotonic_micros().saturating_sub(ctx.begun) > upstreams::micros(total)
-        })
-    }
-
-    /// Ends a transfer that takes too long, unless this is its end anyway.
-    fn check_overdue(&self, ctx: &Context, is_last: bool) -> pingora::Result<()> {
-        if !is_last && self.is_overdue(ctx) { Err(faults::overdue()) } else { Ok(()) }
-    }
-}
-
-#[async_trait]
-impl ProxyHttp for Gateway {
-    type CTX = Context;
-
-    fn new_ctx(&self) -> Context {
-        Context::new(self.clock.monotonic_micros())
-    }
-
-    /// Nothing of ours compresses.
-    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
-
-    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
-        ctx.request_id = Some(self.request_ids.of(&session.req_header().headers));
-        session.set_read_timeout(Some(faults::BODY_READ_TIME_MAX));
-        session.set_write_timeout(Some(WRITE_TIME_MAX));
-        session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
-        let is_http2 = session.is_http2();
-        if !is_http2 && (!may_be_reused(session) || session.is_process_shutting_down()) {
-            session.set_keepalive(None);
-        }
-        Ok(())
-    }
-
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
-        match self.let_through(session, ctx).await {
-            Ok(passage) => {
-                // What has become another protocol may be silent for as long as the tenant allows.
-                if passage.upgrades && session.is_upgrade_req() {
-                    session.set_read_timeout(ctx.site.as_ref().map(|site| site.tenant.proxy.timeouts.read));
-                }
-                ctx.let_through(passage);
-                Ok(false)
-            }
-            Err(cause) => {
-                self.refuse(session, ctx, &cause).await?;
-                Ok(true)
-            }
-        }
-    }
-
-    async fn upstream_peer(
-        &self,
-        session: &mut Session,
-        ctx: &mut Context,
-    ) -> pingora::Result<Box<HttpPeer>> {
-        let mut attempt = ctx.attempt;
-        let passage = ctx.passage()?;
-        let chosen = passage.upstreams.choose(&mut attempt, self.clock.monotonic_micros());
-        let Some((member, address)) = chosen else {
-            self.note_no_upstream(ctx);
-            return Err(faults::no_upstream());
-        };
-        let mut peer = Box::new(member.template.clone());
-        peer._address = address.into();
-        if passage.upgrades && session.is_upgrade_req() {
-            let longest = ctx.site()?.tenant.proxy.timeouts.connect;
-            peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::standard();
-            peer.options.custom_l4 = Some(Arc::new(PatientConnector { longest }));
-            // A connection for another kind of request is not taken, and this one is not given to any.
-            peer.group_key ^= UPGRADES;
-            peer.options.alpn = ALPN::H1;
-        }
-        let has_body = !session.is_body_empty();
-        if has_body && peer.options.alpn != ALPN::H1 {
-            peer.options.read_timeout = Some(faults::longest_transfer(ctx.site()?));
-        }
-        ctx.awaits_body = has_body;
-        ctx.attempt = attempt;
-        Ok(peer)
-    }
-
-    async fn upstream_request_filter(
-        &self,
-        session: &mut Session,
-        request: &mut RequestHeader,
-        ctx: &mut Context,
-    ) -> pingora::Result<()> {
-        self.rewrite(session, request, ctx)
-    }
-
-    async fn request_body_filter(
-        &self,
-        session: &mut Session,
-        body: &mut Option<Bytes>,
-        end_of_stream: bool,
-        ctx: &mut Context,
-    ) -> pingora::Result<()> {
-        self.check_overdue(ctx, end_of_stream)?;
-        ctx.awaits_body &= !end_of_stream;
-        // An empty last piece would be written as the last chunk, and the last chunk once more behind it.
-        if end_of_stream && body.as_ref().is_some_and(Bytes::is_empty) {
-            *body = None;
-        }
-        // What has become another protocol is no body.
-        if session.was_upgraded() {
-            return Ok(());
-        }
-        let piece = body.as_ref().map_or(0, Bytes::len);
-        ctx.body_bytes = ctx.body_bytes.saturating_add(piece as u64);
-        let longest = ctx.site()?.tenant.proxy.body_bytes_max;
-        if longest.is_some_and(|longest| ctx.body_bytes > longest) {
-            return Err(faults::upload_too_large());
-        }
-        Ok(())
-    }
-
-    /// A switch to another protocol that nobody asked for is no answer.
-    async fn upstream_response_filter(
-        &self,
-        session: &mut Session,
-        response: &mut ResponseHeader,
-        ctx: &mut Context,
-    ) -> pingora::Result<()> {
-        let may_switch = ctx.passage()?.upgrades && session.is_upgrade_req();
-        if response.status == StatusCode::SWITCHING_PROTOCOLS && !may_switch {
-            return Err(faults::unasked_switch());
-        }
-        Ok(())
-    }
-
-    async fn response_filter(
-        &self,
-        session: &mut Session,
-        response: &mut ResponseHeader,
-        ctx: &mut Context,
-    ) -> pingora::Result<()> {
-        // A client of HTTP/1.0 knows no chunks: its answer ends with the connection (RFC 9112, section 6.1).
-        if session.req_header().version == Version::HTTP_10 {
-            response.remove_header(&http::header::TRANSFER_ENCODING);
-        }
-        answering::dress(response, ctx)
-    }
-
-    fn upstream_response_trailer_filter(
-        &self,
-        _session: &mut Session,
-        trailers: &mut HeaderMap,
-        _ctx: &mut Context,
-    ) -> pingora::Result<()> {
-        answering::strip_limits(trailers);
-        Ok(())
-    }
-
-    fn response_body_filter(
-        &self,
-        _session: &mut Session,
-        _body: &mut Option<Bytes>,
-        end_of_stream: bool,
-        ctx: &mut Context,
-    ) -> pingora::Result<Option<std::time::Duration>> {
-        self.check_overdue(ctx, end_of_stream)?;
-        Ok(None)
-    }
-
-    /// A connection that was never made has carried no request: another address or upstream may be tried.
-    fn fail_to_connect(
-        &self,
-        _session: &mut Session,
-        _peer: &HttpPeer,
-        ctx: &mut Context,
-        mut error: Box<Error>,
-    ) -> Box<Error> {
-        if !ctx.attempt.has_address_left() {
-            self.note_upstream_failure(ctx, &error);
-        }
-        error.set_retry(self.may_try_another(ctx));
-        error
-    }
-
-    /// What may have been processed is not sent again.
-    fn error_while_proxy(
-        &self,
-        _peer: &HttpPeer,
-        _session: &mut Session,
-        mut error: Box<Error>,
-        ctx: &mut Context,
-        _client_reused: bool,
-    ) -> Box<Error> {
-        if faults::is_silence(&error) && ctx.awaits_body {
-            // The upstream had nothing to answer yet: the client has stopped sending.
-            error = faults::stalled_upload();
-        } else if faults::is_upstreams(&error) {
-            self.note_upstream_failure(ctx, &error);
-        }
-        error.set_retry(false);
-        error
-    }
-
-    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
-        let longest = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
-        let status = match faults::cause_of(error, longest) {
-            Some(cause) => self.answer_failure(session, ctx, &cause).await,
-            None => 0,
-        };
-        FailToProxy { error_code: status, can_reuse_downstream: false }
-    }
-
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
-        note_upstream_success(ctx, error);
-        self.observer.finished(session, error, ctx, self.clock.monotonic_micros());
-    }
-
-    /// Said by our own log, without what clients wrote.
-    fn suppress_error_log(&self, _session: &Session, _ctx: &Context, _error: &Error) -> bool {
-        true
-    }
-
-    fn suppress_proxy_warn_log(
-        &self,
-        _session: &Session,
-        _ctx: &Context,
-        _error: &Error,
-        _context: ProxyWarnLogContext,
-    ) -> bool {
-        true
-    }
-
-    /// Without the query, which may hold secrets.
-    fn request_summary(&self, session: &Session, _ctx: &Context) -> String {
-        session.req_header().method.to_string()
-    }
-}
-
-/// A request that ended without a fault of its upstream breaks a row of failures.
-fn note_upstream_success(ctx: &Context, error: Option<&Error>) {
-    let (None | Some(ErrorSource::Downstream), Ok(passage)) = (error.map(Error::esource), ctx.passage())
-    else {
-        return;
-    };
-    if let Some(member) = passage.upstreams.current(ctx.attempt) {
-        member.state.succeeded();
+        total.is_some_and(|total| self.clock.monotonic_micros().saturating_sub(ctx.begun) > micros(total))
     }
 }

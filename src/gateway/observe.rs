@@ -4,15 +4,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pingora::proxy::Session;
-use pingora::{Error, ErrorSource};
 use prometheus::{Histogram, IntCounter};
 
 use crate::domain::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::path_of;
-use crate::gateway::request_id::RequestId;
+use crate::gateway::policy::request_id::RequestId;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
@@ -36,6 +34,29 @@ pub(super) struct Observer {
     upstream_faults: FaultLog,
     duration: Histogram,
     strangers: SiteCounters,
+}
+
+/// A request that is over.
+pub(super) struct Ended<'a> {
+    pub(super) method: &'a str,
+    /// Path and query.
+    pub(super) target: &'a [u8],
+    /// The status of its answer; 0: there was none.
+    pub(super) status: u16,
+    /// How much of the answer's body was sent, in bytes.
+    pub(super) sent: u64,
+    pub(super) ending: Ending,
+}
+
+/// How a request ended that was not answered by us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Its answer was sent whole.
+    Whole,
+    /// Its client left, or broke its own request.
+    ClientLeft,
+    /// The answer broke off.
+    Failed,
 }
 
 /// The counters of one tenant, made when its first request comes: most of many tenants are asleep.
@@ -106,37 +127,35 @@ impl Observer {
         self.verdicts.refused(cause, error_type);
     }
 
-    /// A request is over, one way or another.
-    pub(super) fn finished(&self, session: &Session, error: Option<&Error>, ctx: &Context, now: u64) {
+    /// A request is over.
+    pub(super) fn finished(&self, ended: &Ended<'_>, ctx: &Context, now: u64) {
         let micros = now.saturating_sub(ctx.begun);
         self.duration.observe(micros as f64 / 1e6);
         let series = ctx.site.as_ref().map_or(&self.strangers, |site| &site.counters).series();
-        match (ctx.error_type, error.map(Error::esource)) {
+        let counter = match (ctx.error_type, ended.ending) {
             (Some("INTERNAL_ERROR" | "RPC_ERROR" | "UPSTREAM_ERROR" | "UPSTREAM_TIMEOUT"), _) => {
-                series.failed.inc()
+                &series.failed
             }
-            (Some(_), _) => series.refused.inc(),
-            (None, None) => series.forwarded.inc(),
-            (None, Some(ErrorSource::Downstream)) => series.abandoned.inc(),
-            (None, Some(_)) => series.failed.inc(),
-        }
-        if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
-            tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
-        }
-        write_access_line(session, ctx, micros);
+            (Some(_), _) => &series.refused,
+            (None, Ending::Whole) => &series.forwarded,
+            (None, Ending::ClientLeft) => &series.abandoned,
+            (None, Ending::Failed) => &series.failed,
+        };
+        counter.inc();
+        write_access_line(ended, ctx, micros);
     }
 }
 
 impl Gateway {
     /// A request failed on the upstream that it was at.
-    pub(super) fn note_upstream_failure(&self, ctx: &Context, error: &Error) {
+    pub(super) fn note_upstream_failure(&self, ctx: &Context, kind: &str) {
         let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return };
-        let Some(member) = passage.upstreams.current(ctx.attempt) else { return };
+        let Some(member) = passage.upstreams().current(ctx.attempt) else { return };
         let upstream = &member.state.upstream;
         self.observer.upstream_faults.note(&UpstreamFault {
             tenant: &site.tenant.id,
             upstream,
-            kind: error.etype().as_str(),
+            kind,
             request_id: ctx.request_id.as_ref().map_or("", RequestId::as_str),
         });
         if member.state.failed(self.clock.monotonic_micros()) {
@@ -155,18 +174,17 @@ impl Gateway {
     pub(super) fn may_try_another(&self, ctx: &Context) -> bool {
         let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return false };
         ctx.attempt.count() <= u32::from(site.tenant.proxy.connect_retries)
-            && passage.upstreams.has_another(ctx.attempt)
+            && passage.upstreams().has_another(ctx.attempt)
             && !self.is_overdue(ctx)
     }
 }
 
 /// One line of the access log, when somebody has asked for it (`access=info`).
-fn write_access_line(session: &Session, ctx: &Context, micros: u64) {
+fn write_access_line(ended: &Ended<'_>, ctx: &Context, micros: u64) {
     if !tracing::enabled!(target: "access", tracing::Level::INFO) {
         return;
     }
-    let request = session.req_header();
-    let path = path_of(request);
+    let path = path_of(ended.target);
     let shown = path.get(..PATH_BYTES_SHOWN).unwrap_or(path).escape_ascii();
     tracing::info!(
         target: "access",
@@ -174,11 +192,11 @@ fn write_access_line(session: &Session, ctx: &Context, micros: u64) {
         tenant = ctx.site.as_ref().map_or(NO_TENANT, |site| &*site.tenant.id),
         agent = ctx.permit().map(|permit| tracing::field::display(permit.agent())),
         tier = ctx.permit().map(|permit| permit.tier().number()),
-        method = request.method.as_str(),
+        method = ended.method,
         path = %shown,
-        status = session.response_written().map_or(0, |response| response.status.as_u16()),
+        status = ended.status,
         error_type = ctx.error_type,
-        sent = session.body_bytes_sent(),
+        sent = ended.sent,
         micros,
     );
 }

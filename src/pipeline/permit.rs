@@ -33,7 +33,7 @@ impl Permit {
 
     /// What the registries say about it.
     #[must_use]
-    pub fn profile(&self) -> &TrustProfile {
+    pub const fn profile(&self) -> &Arc<TrustProfile> {
         &self.profile
     }
 

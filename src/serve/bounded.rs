@@ -17,9 +17,9 @@ use pingora::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream,
     TimingDigest, UniqueID, UniqueIDType,
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadBuf};
 
-use crate::wire::chunks::Chunks;
+use crate::http1::chunked::{BrokenChunks, Decoder, Piece};
 
 /// How much is read ahead to learn that a waiting client has gone, in bytes.
 const AHEAD_BYTES_MAX: usize = 1_024;
@@ -30,7 +30,7 @@ pub(super) enum Extent {
     /// So many bytes from here on.
     Bytes(u64),
     /// A body in chunks, to its end.
-    Chunks(Chunks),
+    Chunks(Decoder),
     /// Whatever comes: no request follows on this connection.
     Rest,
 }
@@ -38,7 +38,8 @@ pub(super) enum Extent {
 /// The connection during one request.
 #[derive(Debug)]
 pub(super) struct Bounded {
-    inner: Stream,
+    /// The library writes head and body of an answer apart; connections themselves have no buffer.
+    inner: BufWriter<Stream>,
     /// Read from the connection and not shown yet.
     ahead: BytesMut,
     extent: Extent,
@@ -46,14 +47,15 @@ pub(super) struct Bounded {
 
 impl Bounded {
     /// Shows `extent` of what is in `ahead` and of what comes after it.
-    pub(super) const fn new(inner: Stream, ahead: BytesMut, extent: Extent) -> Self {
-        Self { inner, ahead, extent }
+    pub(super) fn new(inner: Stream, ahead: BytesMut, extent: Extent) -> Self {
+        Self { inner: BufWriter::new(inner), ahead, extent }
     }
 
     /// The connection and what has come of the next request, when this one has been read to its end.
     pub(super) fn unwrap(stream: Stream) -> Option<(Stream, BytesMut)> {
         let bounded = stream.into_any().downcast::<Self>().ok()?;
-        bounded.is_over().then_some((bounded.inner, bounded.ahead))
+        (bounded.is_over() && bounded.inner.buffer().is_empty())
+            .then(|| (bounded.inner.into_inner(), bounded.ahead))
     }
 
     fn is_over(&self) -> bool {
@@ -72,7 +74,7 @@ impl Bounded {
                 Ok(bytes.len())
             }
             Extent::Chunks(chunks) => {
-                chunks.follow(bytes).map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))
+                follow(chunks, bytes).map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))
             }
             Extent::Rest => Ok(bytes.len()),
         }
@@ -92,6 +94,13 @@ impl Bounded {
         self.ahead.extend_from_slice(piece.filled());
         Poll::Pending
     }
+}
+
+/// How many of these bytes belong to a body in chunks.
+fn follow(chunks: &mut Decoder, bytes: &[u8]) -> Result<usize, BrokenChunks> {
+    let mut rest = bytes;
+    while let Piece::Data(_) = chunks.next(&mut rest)? {}
+    Ok(bytes.len() - rest.len())
 }
 
 impl AsyncRead for Bounded {
@@ -168,49 +177,51 @@ impl AsyncWrite for Bounded {
 #[async_trait]
 impl Shutdown for Bounded {
     async fn shutdown(&mut self) {
-        self.inner.shutdown().await;
+        // A client that takes no more bytes loses what is left.
+        let _ = self.inner.flush().await;
+        Shutdown::shutdown(&mut **self.inner.get_mut()).await;
     }
 }
 
 impl UniqueID for Bounded {
     fn id(&self) -> UniqueIDType {
-        self.inner.id()
+        self.inner.get_ref().id()
     }
 }
 
 impl Ssl for Bounded {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.inner.get_ssl_digest()
+        self.inner.get_ref().get_ssl_digest()
     }
 
     fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.inner.selected_alpn_proto()
+        self.inner.get_ref().selected_alpn_proto()
     }
 }
 
 impl GetTimingDigest for Bounded {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.inner.get_timing_digest()
+        self.inner.get_ref().get_timing_digest()
     }
 
     fn get_read_pending_time(&self) -> Duration {
-        self.inner.get_read_pending_time()
+        self.inner.get_ref().get_read_pending_time()
     }
 
     fn get_write_pending_time(&self) -> Duration {
-        self.inner.get_write_pending_time()
+        self.inner.get_ref().get_write_pending_time()
     }
 }
 
 impl GetProxyDigest for Bounded {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.inner.get_proxy_digest()
+        self.inner.get_ref().get_proxy_digest()
     }
 }
 
 impl GetSocketDigest for Bounded {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.inner.get_socket_digest()
+        self.inner.get_ref().get_socket_digest()
     }
 }
 
@@ -226,7 +237,7 @@ mod tests {
     use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::timeout;
 
-    use super::{Bounded, Chunks, Extent};
+    use super::{Bounded, Decoder, Extent};
 
     fn bounded(ahead: &str, extent: Extent) -> (DuplexStream, Bounded) {
         let (client, server) = duplex(1_024);
@@ -261,7 +272,7 @@ mod tests {
         let (body, next) = ("4\r\nbody\r\n0\r\n\r\n", "GET /next");
         let whole = format!("{body}{next}");
         for ahead in 0..=whole.len() {
-            let (mut client, mut request) = bounded(&whole[..ahead], Extent::Chunks(Chunks::new()));
+            let (mut client, mut request) = bounded(&whole[..ahead], Extent::Chunks(Decoder::default()));
             client.write_all(&whole.as_bytes()[ahead..]).await.unwrap();
             let mut shown = BytesMut::with_capacity(256);
             read_to(&mut request, &mut shown, body.len()).await;
@@ -274,7 +285,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn broken_chunks_are_not_shown() {
-        let (mut client, mut request) = bounded("", Extent::Chunks(Chunks::new()));
+        let (mut client, mut request) = bounded("", Extent::Chunks(Decoder::default()));
         client.write_all(b"4\nbody").await.unwrap();
         assert!(request.read(&mut [0; 64]).await.is_err());
     }

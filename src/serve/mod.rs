@@ -1,24 +1,25 @@
 //! The shell around every door of ours: connections, their limits, and the bytes of request heads.
 //!
-//! Knows no endpoint and no route. What it hands to a door is one request whose framing is unambiguous. The HTTP
+//! Knows no endpoint and no route. It hands requests to a door whose framing is unambiguous. The HTTP
 //! library's own shell has no limit on connections or whole heads, accepts ambiguous framing, and logs request bytes.
 
 pub(crate) mod whole;
 
 mod bounded;
-mod head;
+pub(crate) mod connection;
+pub(crate) mod timer;
+pub(crate) mod worker;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{Method, Version};
-use pingora::apps::ServerApp;
 use pingora::http::RequestHeader;
 use pingora::listeners::tls::Acceptor;
 use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::date::get_cached_date;
 use pingora::protocols::{ALPN, Stream, l4};
 use pingora::server::ShutdownWatch;
 use prometheus::IntCounter;
@@ -27,14 +28,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use crate::http1::head::RequestHead;
+use crate::http1::writing::Lines;
 use crate::ports::clock::Clock;
 use crate::serve::bounded::{Bounded, Extent};
-use crate::serve::head::NoHead;
+use crate::serve::connection::{Connection, NoHead};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
-use crate::wire::chunks::Chunks;
 use crate::wire::errors::ErrorCause;
-use crate::wire::framing::{Body, Head};
+use crate::wire::headers::contract_spelling;
 
 /// How long a connection may stay idle before a request begins.
 pub(crate) const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -58,59 +60,89 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The beginning by which a preface is told from any method of HTTP/1.
 const PREFACE_START: [u8; 3] = *b"PRI";
 
-/// What stands behind the shell.
-#[async_trait]
+/// A protocol handler behind the shell.
 pub(crate) trait Door: Send + Sync + 'static {
-    /// Whether it takes HTTP/2 too.
+    /// True if it takes HTTP/2 too.
     const SPEAKS_HTTP2: bool;
 
-    /// Serves one request of HTTP/1, whose head is to be read from the session. Gives the stream back when another may
-    /// follow.
-    async fn serve_http1(&self, http: ServerSession, shutdown: &ShutdownWatch) -> Option<Stream>;
+    /// Serves one request of HTTP/1. Gives the connection back when another may follow.
+    fn serve_http1(
+        &self,
+        connection: Box<Connection>,
+        head: RequestHead,
+    ) -> impl Future<Output = Option<Box<Connection>>> + Send;
 
     /// Serves a connection of HTTP/2 to its end.
-    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch);
+    fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) -> impl Future<Output = ()> + Send;
 }
 
 /// A door in its shell.
 pub(crate) struct HttpShell<D> {
     door: D,
     clock: Arc<dyn Clock>,
-    malformed: IntCounter,
-    turned_away: IntCounter,
-    tls_failures: IntCounter,
-    connections: Semaphore,
+    limits: Limits,
     tls: Option<Acceptor>,
 }
 
-impl<D> HttpShell<D> {
-    /// Puts the shell around a door; `name` is the door's in metrics, `connections_max` how many it holds open: whoever
-    /// comes then is turned away at once. Without `tls` it speaks in the clear.
-    pub(crate) fn new(
-        door: D,
-        name: &str,
-        connections_max: usize,
-        tls: Option<Arc<ServerConfig>>,
-        clock: Arc<dyn Clock>,
-        metrics: &Metrics,
-    ) -> Self {
-        let malformed = metrics.malformed.with_label_values(&[name]);
-        let turned_away = metrics.connections_turned_away.with_label_values(&[name]);
-        let tls_failures = metrics.tls_failures.with_label_values(&[name]);
-        let tls = tls.map(Acceptor::from_server_config);
-        let connections = Semaphore::new(connections_max);
-        Self { door, clock, malformed, turned_away, tls_failures, connections, tls }
+/// The limits and counters that the workers of a listener share.
+#[derive(Clone)]
+pub(crate) struct Limits {
+    malformed: IntCounter,
+    turned_away: IntCounter,
+    tls_failures: IntCounter,
+    connections: Arc<Semaphore>,
+}
+
+impl Limits {
+    /// For the listener of this name in metrics, which holds `connections_max` connections open: whoever comes then is
+    /// turned away at once.
+    pub(crate) fn new(name: &str, connections_max: usize, metrics: &Metrics) -> Self {
+        Self {
+            malformed: metrics.malformed.with_label_values(&[name]),
+            turned_away: metrics.connections_turned_away.with_label_values(&[name]),
+            tls_failures: metrics.tls_failures.with_label_values(&[name]),
+            connections: Arc::new(Semaphore::new(connections_max)),
+        }
     }
 }
 
-#[async_trait]
-impl<D: Door> ServerApp for HttpShell<D> {
-    async fn process_new(self: &Arc<Self>, mut stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let Ok(_place) = self.connections.try_acquire() else {
-            self.turned_away.inc();
-            return None;
+impl<D> HttpShell<D> {
+    /// Puts the shell around a door. Without `tls` it speaks in the clear.
+    pub(crate) fn new(
+        door: D,
+        tls: Option<Arc<ServerConfig>>,
+        clock: Arc<dyn Clock>,
+        limits: Limits,
+    ) -> Self {
+        Self { door, clock, limits, tls: tls.map(Acceptor::from_server_config) }
+    }
+}
+
+/// Workers may share a door.
+impl<D: Door> Door for Arc<D> {
+    const SPEAKS_HTTP2: bool = D::SPEAKS_HTTP2;
+
+    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
+        (**self).serve_http1(connection, head).await
+    }
+
+    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
+        (**self).serve_http2(stream, shutdown).await;
+    }
+}
+
+impl<D: Door> HttpShell<D> {
+    /// Serves a connection to its end.
+    async fn serve(&self, stream: Stream, shutdown: &ShutdownWatch) {
+        let Ok(_place) = self.limits.connections.try_acquire() else {
+            self.limits.turned_away.inc();
+            return;
         };
-        stream = self.secured(stream).await?;
+        self.serve_requests(stream, shutdown).await;
+    }
+
+    async fn serve_requests(&self, stream: Stream, shutdown: &ShutdownWatch) -> Option<()> {
+        let mut stream = self.secured(stream).await?;
         if D::SPEAKS_HTTP2 {
             let is_http2;
             (stream, is_http2) = begin(stream, shutdown).await?;
@@ -119,66 +151,46 @@ impl<D: Door> ServerApp for HttpShell<D> {
                 return None;
             }
         }
-        let mut ahead = BytesMut::new();
+        let mut connection = Connection::new(stream, shutdown)?;
         loop {
-            if ahead.is_empty() {
-                // Read and not peeked at: a stream of TLS can't be peeked into, and may be idle as long as any.
-                await_request(stream.read_buf(&mut ahead), shutdown).await.filter(|read| *read > 0)?;
+            match connection.next_request().await {
+                Ok(head) if is_readable(&head, &connection) => {
+                    // In a box, so that an idle connection does not hold the memory of a request.
+                    connection = Box::pin(self.door.serve_http1(connection, head)).await?;
+                }
+                Ok(_) => {
+                    let why = NoHead::Malformed("the request target holds bytes that no URL has");
+                    self.refuse(connection.stream, &why).await;
+                    return None;
+                }
+                Err(why) => {
+                    self.refuse(connection.stream, &why).await;
+                    return None;
+                }
             }
-            // Nothing where the answer said that it was the last, as each does that begins once the service is to end.
-            (stream, ahead) = self.serve_one(stream, ahead, shutdown).await?;
         }
     }
-}
 
-impl<D: Door> HttpShell<D> {
     /// The connection as TLS, where TLS is spoken. Done here and not by the listener, so that it counts against the cap
     /// on connections, takes a bounded time, and strangers' failures fill no log.
     async fn secured(&self, stream: Stream) -> Option<Stream> {
         let Some(acceptor) = &self.tls else { return Some(stream) };
         let plain = stream.into_any().downcast::<l4::stream::Stream>().ok()?;
-        match timeout(HANDSHAKE_TIME_MAX, acceptor.tls_handshake(*plain)).await {
+        match timeout(HANDSHAKE_TIME_MAX, Box::pin(acceptor.tls_handshake(*plain))).await {
             Ok(Ok(secured)) => Some(Box::new(secured)),
             Ok(Err(error)) => {
                 tracing::debug!(kind = error.etype().as_str(), "a TLS handshake failed");
-                self.tls_failures.inc();
+                self.limits.tls_failures.inc();
                 None
             }
             Err(_) => {
-                self.tls_failures.inc();
+                self.limits.tls_failures.inc();
                 None
             }
         }
     }
 
-    /// Serves the request that begins in `ahead` or with what comes next.
-    async fn serve_one(
-        &self,
-        mut stream: Stream,
-        mut ahead: BytesMut,
-        shutdown: &ShutdownWatch,
-    ) -> Option<(Stream, BytesMut)> {
-        let head = match head::read(&mut stream, &mut ahead).await {
-            Ok(head) => head,
-            Err(why) => {
-                self.refuse(stream, &why).await;
-                return None;
-            }
-        };
-        let head_bytes = ahead.split_to(head.length);
-        if !is_readable(&head, &head_bytes) {
-            let why = NoHead::Malformed("the request target holds bytes that no URL has");
-            self.refuse(stream, &why).await;
-            return None;
-        }
-        let bounded = Bounded::new(stream, ahead, extent_of(&head));
-        let mut http = ServerSession::new_http1(Box::new(bounded));
-        http.set_write_timeout(Some(WRITE_TIME_MAX));
-        http.set_pipelined_prefix(head_bytes);
-        Bounded::unwrap(self.door.serve_http1(http, shutdown).await?)
-    }
-
-    /// What can't be read as a request is answered when something came that was meant as one.
+    /// Answers a client that sent something, but no request that can be read.
     async fn refuse(&self, mut stream: Stream, why: &NoHead) {
         let cause = match why {
             NoHead::Gone => return,
@@ -186,8 +198,8 @@ impl<D: Door> HttpShell<D> {
             NoHead::TooLong => ErrorCause::HeadTooLarge,
             NoHead::Malformed(problem) => ErrorCause::Malformed { problem },
         };
-        self.malformed.inc();
-        let text = as_text(&cause.answer(self.clock.unix_millis()).1);
+        self.limits.malformed.inc();
+        let text = as_text(&cause.answer(self.clock.unix_millis()).1, false, true);
         let write = async {
             stream.write_all(&text).await?;
             AsyncWriteExt::shutdown(&mut stream).await
@@ -198,7 +210,7 @@ impl<D: Door> HttpShell<D> {
     }
 }
 
-/// Whether the client begins to speak HTTP/2; nothing when it is gone before it speaks, or says something else than it
+/// True if the client begins to speak HTTP/2; nothing when it is gone before it speaks, or says something else than it
 /// has agreed on.
 async fn begin(mut stream: Stream, shutdown: &ShutdownWatch) -> Option<(Stream, bool)> {
     if stream.get_ssl_digest().is_some() {
@@ -244,44 +256,43 @@ async fn await_request<T>(first: impl Future<Output = io::Result<T>>, shutdown: 
     }
 }
 
-/// When the client asks for another protocol, no request follows on the connection: where that begins is not ours to
-/// know.
-const fn extent_of(head: &Head) -> Extent {
-    match head.body {
-        Body::Length(0) if head.upgrades => Extent::Rest,
-        Body::Length(bytes) => Extent::Bytes(bytes),
-        Body::Chunked => Extent::Chunks(Chunks::new()),
+/// True if the library can make a request of a target with odd bytes in it.
+fn is_readable(head: &RequestHead, connection: &Connection) -> bool {
+    if !head.has_odd_target {
+        return true;
     }
-}
-
-/// Whether the library can make a request of a target with odd bytes in it.
-fn is_readable(head: &Head, bytes: &[u8]) -> bool {
-    let Some((begin, end)) = head.odd_target else { return true };
-    let target = bytes.get(begin..end).unwrap_or_default();
+    let target = connection.head().get(head.target.clone()).unwrap_or_default();
     std::str::from_utf8(target).is_ok() && RequestHeader::build(Method::GET, target, Some(0)).is_ok()
 }
 
-/// Whether a connection can be used again after this request, as far as its framing tells.
+/// True if a connection can be used again after this request, as far as its framing tells.
 pub(crate) fn may_be_reused(http: &ServerSession) -> bool {
     let head = http.req_header();
     head.version == Version::HTTP_11 && !head.headers.contains_key(http::header::UPGRADE)
 }
 
-/// An answer in HTTP/1.1, after which the connection is closed.
-fn as_text(answer: &Answer) -> Bytes {
+/// An answer in HTTP/1.1. `is_last`: the connection is closed behind it.
+fn as_text(answer: &Answer, is_to_head: bool, is_last: bool) -> Vec<u8> {
     let status = answer.status();
-    let mut text = BytesMut::with_capacity(512 + answer.body().len());
+    let mut text = Vec::with_capacity(512 + answer.body().len());
     text.extend_from_slice(b"HTTP/1.1 ");
     text.extend_from_slice(status.as_str().as_bytes());
     text.extend_from_slice(b" ");
     text.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    text.extend_from_slice(b"\r\n");
     for (name, value) in answer.headers() {
-        text.extend_from_slice(b"\r\n");
-        text.extend_from_slice(name.as_str().as_bytes());
-        text.extend_from_slice(b": ");
-        text.extend_from_slice(value.as_bytes());
+        let name = contract_spelling(name).unwrap_or(name.as_str());
+        for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            text.extend_from_slice(part);
+        }
     }
-    text.extend_from_slice(b"\r\nconnection: close\r\n\r\n");
-    text.extend_from_slice(answer.body());
-    text.freeze()
+    text.set("Date", get_cached_date().as_bytes());
+    if is_last {
+        text.set("Connection", b"close");
+    }
+    text.extend_from_slice(b"\r\n");
+    if !is_to_head {
+        text.extend_from_slice(answer.body());
+    }
+    text
 }

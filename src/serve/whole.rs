@@ -1,164 +1,271 @@
-//! Doors that answer each request with one whole answer: bodies with limits, orderly keep-alive.
+//! Listeners that answer each request with one whole answer: bodies with limits, orderly keep-alive.
 
+use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use http::{Method, Version};
-use pingora::Error;
-use pingora::ErrorType;
-use pingora::apps::http_app::ServeHttp;
-use pingora::http::{RequestHeader, ResponseHeader};
+use bytes::{Buf, BufMut, BytesMut};
+use http::StatusCode;
+use pingora::http::ResponseHeader;
 use pingora::protocols::Stream;
-use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
-use tokio::time::timeout;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
 
+use crate::http1::chunked::{Decoder, Piece};
+use crate::http1::fields::{Fields, SpanFields};
+use crate::http1::head::{Body, RequestHead};
+use crate::http1::name::Name;
 use crate::ports::clock::Clock;
-use crate::serve::{Door, IDLE_TIME_MAX, may_be_reused};
+use crate::serve::Door;
+use crate::serve::connection::Connection;
+use crate::serve::timer::Timer;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 use crate::wire::headers;
 
-/// How long one read may wait while a body arrives.
-const READ_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// How long a body may take to arrive.
+/// How long a body may take to arrive, from the request's head.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long one write of an answer may wait for the client.
-const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// How long a request may take, from its head to the answer. Doors that count their requests keep it themselves.
-pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// When a request is given up whose door has not.
-const DOOR_TIME_MAX: Duration = Duration::from_secs(REQUEST_TIME_MAX.as_secs() + 2);
-
-/// How long an unread rest of a body is waited for before the connection is given up.
-const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long a request may take, from its head to the answer.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
 const _: () = assert!(BODY_TIME_MAX.as_secs() < REQUEST_TIME_MAX.as_secs());
 
-/// A service that answers with whole bodies, as a door of HTTP/1.
+/// The interim answer to a client that waits with its body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// A body that breaks its framing, or ends before its end.
+const BROKEN: ErrorCause = ErrorCause::Malformed { problem: "its body can't be read" };
+
+/// A request without its body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    /// The path as it came, without the query.
+    pub(crate) path: &'a str,
+    pub(crate) query: Option<&'a str>,
+    pub(crate) fields: SpanFields<'a>,
+    /// The address that it came from.
+    pub(crate) peer: IpAddr,
+}
+
+/// A request that has its answer.
+pub(crate) struct Answered<'a> {
+    pub(crate) status: StatusCode,
+    /// The error that it was answered with, and its `errorType`.
+    pub(crate) refused: Option<(&'a ErrorCause, &'static str)>,
+    /// The time since the request's head, in microseconds.
+    pub(crate) micros: u64,
+}
+
+/// A service that answers with whole bodies.
+pub(crate) trait WholeService: Send + Sync + 'static {
+    /// One of the service's endpoints.
+    type Endpoint: Copy + Send;
+
+    /// Finds a request's endpoint, and the longest body that it takes, in bytes. 0: a body is not read.
+    fn find(&self, request: &Request<'_>) -> Result<(Self::Endpoint, usize), ErrorCause>;
+
+    /// Answers a request.
+    fn answer(
+        &self,
+        endpoint: Self::Endpoint,
+        request: &Request<'_>,
+        body: &[u8],
+    ) -> impl Future<Output = Result<Answer, ErrorCause>> + Send;
+
+    /// Counts a request. There is no endpoint if none was found.
+    fn note(&self, _endpoint: Option<Self::Endpoint>, _answered: &Answered<'_>) {}
+}
+
+/// A service as a listener of HTTP/1.
 pub(crate) struct WholeAnswers<S> {
     service: S,
     clock: Arc<dyn Clock>,
 }
 
 impl<S> WholeAnswers<S> {
-    /// The door to this service.
+    /// The listener of this service.
     pub(crate) fn new(service: S, clock: Arc<dyn Clock>) -> Self {
         Self { service, clock }
     }
 }
 
-#[async_trait]
-impl<S: ServeHttp + Send + Sync + 'static> Door for WholeAnswers<S> {
+/// The body of a request, on its way.
+struct Upload<'a> {
+    stream: &'a mut Stream,
+    ahead: &'a mut BytesMut,
+    timer: &'a mut Timer,
+    /// When the request's head was there.
+    begun: Instant,
+    /// True if the client may wait for an interim answer before it sends the body.
+    expects: bool,
+    /// The part that has not been read.
+    left: Body,
+}
+
+impl<S: WholeService> Door for WholeAnswers<S> {
     const SPEAKS_HTTP2: bool = false;
 
-    async fn serve_http1(&self, mut http: ServerSession, shutdown: &ShutdownWatch) -> Option<Stream> {
-        http.set_read_timeout(Some(READ_TIME_MAX));
-        http.set_write_timeout(Some(WRITE_TIME_MAX));
-        http.set_total_drain_timeout(Some(DRAIN_TIME_MAX));
-        if !matches!(http.read_request().await, Ok(true)) {
-            self.refuse(&mut http, &ErrorCause::Malformed { problem: "its head can't be read" }).await;
-            return None;
+    async fn serve_http1(
+        &self,
+        mut connection: Box<Connection>,
+        mut head: RequestHead,
+    ) -> Option<Box<Connection>> {
+        let is_to_head = connection.head().get(head.method.clone()) == Some(b"HEAD");
+        let answer = self.answer(&mut connection, &mut head).await;
+        let goes_on = connection.may_go_on(&head);
+        connection.answer(&answer, is_to_head, !goes_on).await.ok()?;
+        if goes_on && connection.skip_body(&head).await {
+            return Some(connection);
         }
-        let goes_on = !*shutdown.borrow() && may_be_reused(&http) && wants_another(http.req_header());
-        http.set_keepalive(goes_on.then_some(IDLE_TIME_MAX.as_secs()));
-        let answer = match timeout(DOOR_TIME_MAX, self.service.response(&mut http)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let seconds = DOOR_TIME_MAX.as_secs();
-                tracing::error!("a request took longer than {seconds} s and was given up");
-                http.set_keepalive(None);
-                ErrorCause::Internal.answer(self.clock.unix_millis()).1
-            }
-        };
-        write(&mut http, answer).await.ok()?;
-        let (stream, _nothing) = http.finish().await.ok()??.into_parts();
-        Some(stream)
+        connection.close().await;
+        None
     }
 
     async fn serve_http2(&self, _stream: Stream, _shutdown: &ShutdownWatch) {}
 }
 
-impl<S> WholeAnswers<S> {
-    async fn refuse(&self, http: &mut ServerSession, cause: &ErrorCause) {
-        let (parts, body) = cause.answer(self.clock.unix_millis()).1.into_parts();
-        let written = timeout(WRITE_TIME_MAX, http.write_error_response(parts.into(), body.into())).await;
-        if !matches!(written, Ok(Ok(()))) {
-            tracing::debug!("a refused client did not take its answer");
+impl<S: WholeService> WholeAnswers<S> {
+    /// The answer to a request. `head.body` is then the part of the body that was not read.
+    async fn answer(&self, connection: &mut Connection, head: &mut RequestHead) -> Answer {
+        let begun = Timer::now();
+        let Connection { stream, ahead, timer, peer, head: text, spans, .. } = connection;
+        let fields = SpanFields { head: text, spans };
+        let request = Request::new(head, fields, *peer);
+        // A client of HTTP/1.0 does not know interim answers (RFC 9110, section 10.1.1).
+        let expects = !head.is_http_1_0 && fields.values(Name::Expect).any(is_continue);
+        let mut upload = Upload { stream, ahead, timer, begun, expects, left: head.body };
+        let found = self.service.find(&request);
+        let endpoint = found.as_ref().ok().map(|(endpoint, _)| *endpoint);
+        let outcome = self.process(found, &request, &mut upload).await;
+        head.body = upload.left;
+        let micros = u64::try_from((Timer::now() - begun).as_micros()).unwrap_or(u64::MAX);
+        match outcome {
+            Ok(answer) => {
+                self.service.note(endpoint, &Answered { status: answer.status(), refused: None, micros });
+                answer
+            }
+            Err(cause) => {
+                let (error_type, answer) = cause.answer(self.clock.unix_millis());
+                let refused = Some((&cause, error_type));
+                self.service.note(endpoint, &Answered { status: answer.status(), refused, micros });
+                answer
+            }
         }
     }
+
+    async fn process(
+        &self,
+        found: Result<(S::Endpoint, usize), ErrorCause>,
+        request: &Request<'_>,
+        upload: &mut Upload<'_>,
+    ) -> Result<Answer, ErrorCause> {
+        let (endpoint, bytes_max) = found?;
+        let body = upload.read(bytes_max).await?;
+        let answer = self.service.answer(endpoint, request, &body);
+        upload.timer.until(upload.begun + REQUEST_TIME_MAX, answer).await.unwrap_or_else(|| {
+            tracing::error!("a request took longer than {} s and was given up", REQUEST_TIME_MAX.as_secs());
+            Err(ErrorCause::Internal)
+        })
+    }
 }
 
-/// Reads a whole body of at most `bytes_max`.
-///
-/// # Errors
-///
-/// Too long, too slow, or broken framing; the connection can't be used again then.
-pub(crate) async fn read_body(http: &mut ServerSession, bytes_max: usize) -> Result<Bytes, ErrorCause> {
-    let body = timeout(BODY_TIME_MAX, read_body_untimed(http, bytes_max)).await;
-    let body = body.unwrap_or(Err(ErrorCause::TooSlow));
-    if body.is_err() {
-        http.set_keepalive(None);
+impl<'a> Request<'a> {
+    fn new(head: &RequestHead, fields: SpanFields<'a>, peer: IpAddr) -> Self {
+        // Heads that are no text were refused before.
+        let text = |range: &Range<usize>| {
+            let bytes = fields.head.get(range.clone()).unwrap_or_default();
+            std::str::from_utf8(bytes).unwrap_or_default()
+        };
+        let target = text(&head.target);
+        let (path, query) =
+            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        Self { method: text(&head.method), path, query, fields, peer }
     }
-    body
 }
 
-async fn read_body_untimed(http: &mut ServerSession, bytes_max: usize) -> Result<Bytes, ErrorCause> {
-    let announced = http.get_header(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    if announced.and_then(|text| text.parse::<u64>().ok()).is_some_and(|bytes| bytes > bytes_max as u64) {
-        return Err(ErrorCause::PayloadTooLarge);
-    }
-    let broken = |error: Box<Error>| {
-        if *error.etype() == ErrorType::ReadTimedout {
-            ErrorCause::TooSlow
-        } else {
-            ErrorCause::Malformed { problem: "its body can't be read" }
+impl Upload<'_> {
+    /// Reads a body of at most `bytes_max`; none if that is 0.
+    ///
+    /// # Errors
+    ///
+    /// Too long, too slow, or broken. No request follows then, unless the length was announced.
+    async fn read(&mut self, bytes_max: usize) -> Result<Vec<u8>, ErrorCause> {
+        let mut body = Vec::new();
+        if bytes_max == 0 || self.left == Body::Length(0) {
+            return Ok(body);
         }
-    };
-    // A client of HTTP/1.0 doesn't know interim answers (RFC 9110, section 10.1.1).
-    let expects = http.get_header(http::header::EXPECT);
-    let knows_interim = http.req_header().version == Version::HTTP_11;
-    if knows_interim && expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
-        http.write_continue_response().await.map_err(broken)?;
-    }
-    // A body usually comes in one piece, which then needs no copy.
-    let Some(first) = http.read_request_body().await.map_err(broken)? else { return Ok(Bytes::new()) };
-    let Some(second) = http.read_request_body().await.map_err(broken)? else {
-        return if first.len() > bytes_max { Err(ErrorCause::PayloadTooLarge) } else { Ok(first) };
-    };
-    let mut body = [first, second].concat();
-    while body.len() <= bytes_max {
-        match http.read_request_body().await.map_err(broken)? {
-            Some(piece) => body.extend_from_slice(&piece),
-            None => return Ok(body.into()),
+        if matches!(self.left, Body::Length(bytes) if bytes > bytes_max as u64) {
+            return Err(ErrorCause::PayloadTooLarge);
         }
+        let extent = std::mem::replace(&mut self.left, Body::ToClose);
+        let (stream, ahead) = (&mut *self.stream, &mut *self.ahead);
+        let read = async {
+            if self.expects {
+                stream.write_all(CONTINUE).await.map_err(|_| BROKEN)?;
+                stream.flush().await.map_err(|_| BROKEN)?;
+            }
+            match extent {
+                Body::Length(bytes) => read_length(stream, ahead, bytes as usize, &mut body).await,
+                Body::Chunked | Body::ToClose => read_chunks(stream, ahead, bytes_max, &mut body).await,
+            }
+        };
+        self.timer.until(self.begun + BODY_TIME_MAX, read).await.unwrap_or(Err(ErrorCause::TooSlow))?;
+        self.left = Body::Length(0);
+        Ok(body)
     }
-    Err(ErrorCause::PayloadTooLarge)
 }
 
-/// Whether the client may send another request on this connection (RFC 9112, section 9.3). One that speaks HTTP/1.0 may
-/// wait for the end of the connection to know the end of the answer.
-fn wants_another(head: &RequestHeader) -> bool {
-    let is_close = |option: &[u8]| option.trim_ascii().eq_ignore_ascii_case(b"close");
-    let mut options = head.headers.get_all(http::header::CONNECTION).iter();
-    let closes = options.any(|line| line.as_bytes().split(|byte| *byte == b',').any(is_close));
-    head.version == Version::HTTP_11 && !closes
-}
-
-async fn write(http: &mut ServerSession, answer: Answer) -> pingora::Result<()> {
-    let head_only = http.req_header().method == Method::HEAD;
-    let (parts, body) = answer.into_parts();
-    http.write_response_header(Box::new(head_of(&parts)?)).await?;
-    if !head_only && !body.is_empty() {
-        http.write_response_body(body.into(), true).await?;
+async fn read_length(
+    stream: &mut Stream,
+    ahead: &mut BytesMut,
+    bytes: usize,
+    body: &mut Vec<u8>,
+) -> Result<(), ErrorCause> {
+    body.reserve_exact(bytes);
+    let here = bytes.min(ahead.len());
+    body.extend_from_slice(ahead.get(..here).unwrap_or_default());
+    ahead.advance(here);
+    while body.len() < bytes {
+        let left = bytes - body.len();
+        if !matches!(stream.read_buf(&mut (&mut *body).limit(left)).await, Ok(1..)) {
+            return Err(BROKEN);
+        }
     }
     Ok(())
+}
+
+async fn read_chunks(
+    stream: &mut Stream,
+    ahead: &mut BytesMut,
+    bytes_max: usize,
+    body: &mut Vec<u8>,
+) -> Result<(), ErrorCause> {
+    let mut decoder = Decoder::default();
+    loop {
+        let mut rest = ahead.as_ref();
+        while let Piece::Data(data) = decoder.next(&mut rest).map_err(|_| BROKEN)? {
+            if body.len() + data.len() > bytes_max {
+                return Err(ErrorCause::PayloadTooLarge);
+            }
+            body.extend_from_slice(data);
+        }
+        let read = ahead.len() - rest.len();
+        ahead.advance(read);
+        if decoder.is_over() {
+            return Ok(());
+        }
+        if !matches!(stream.read_buf(ahead).await, Ok(1..)) {
+            return Err(BROKEN);
+        }
+    }
+}
+
+fn is_continue(expectation: &[u8]) -> bool {
+    expectation.eq_ignore_ascii_case(b"100-continue")
 }
 
 /// The head with header names as the contract spells them, for clients that compare them letter by letter.

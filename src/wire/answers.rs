@@ -2,15 +2,12 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use alloy::primitives::Address;
 use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
 
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Allowance;
-use crate::domain::uint256::decimal;
 use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
-use crate::pipeline::permit::Permit;
 use crate::pipeline::readiness::{Report, Word};
 use crate::ports::chain::ChainFault;
 use crate::wire::headers::{JSON, NO_STORE, write_allowance};
@@ -20,96 +17,6 @@ pub type Answer = Response<Vec<u8>>;
 
 /// What most bodies fit into.
 const USUAL_BODY_BYTES: usize = 1_024;
-
-/// The verification result (contract, "Verification result").
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct VerificationResult<'a> {
-    valid: bool,
-    agent_id: String,
-    owner: Checksummed,
-    trust_tier: u8,
-    staked_amount: String,
-    reputation: ReputationPart,
-    validation: ValidationPart<'a>,
-    #[serde(rename = "metadataURI")]
-    metadata_uri: &'a str,
-    timestamp: u64,
-    endpoint_mismatch: bool,
-    organizations: Vec<OrganizationPart<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ReputationPart {
-    total_score: String,
-    feedback_count: u64,
-    average_rating: Option<f64>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ValidationPart<'a> {
-    count: u64,
-    latest_passed: Option<bool>,
-    latest_evidence: Option<&'a str>,
-    latest_validator: Option<Checksummed>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OrganizationPart<'a> {
-    org_id: String,
-    name: &'a str,
-    verified: bool,
-}
-
-/// An address in the mixed case of EIP-55.
-struct Checksummed(Address);
-
-impl Serialize for Checksummed {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.to_checksum_buffer(None).as_str())
-    }
-}
-
-/// 200 of `POST /verify` and `POST /verify/signature`, verified at this time.
-#[must_use]
-pub fn verified(permit: &Permit, verified_at: UnixSeconds) -> Answer {
-    let profile = permit.profile();
-    let latest = profile.validation.latest.as_ref();
-    let body = VerificationResult {
-        valid: true,
-        agent_id: permit.agent().to_string(),
-        owner: Checksummed(profile.owner),
-        trust_tier: permit.tier().number(),
-        staked_amount: decimal(profile.stake),
-        reputation: ReputationPart {
-            total_score: profile.reputation.total_score.to_string(),
-            feedback_count: profile.reputation.feedback_count,
-            average_rating: profile.reputation.average_rating(),
-        },
-        validation: ValidationPart {
-            count: profile.validation.count,
-            latest_passed: latest.map(|latest| latest.passed),
-            latest_evidence: latest.map(|latest| latest.evidence.as_str()),
-            latest_validator: latest.map(|latest| Checksummed(latest.validator)),
-        },
-        metadata_uri: &profile.metadata_uri,
-        timestamp: verified_at.0,
-        endpoint_mismatch: permit.endpoint_mismatch(),
-        organizations: profile
-            .organizations
-            .iter()
-            .map(|organization| OrganizationPart {
-                org_id: organization.org_id.to_string(),
-                name: &organization.name,
-                verified: organization.verified,
-            })
-            .collect(),
-    };
-    success(StatusCode::OK, &body, Some(permit.allowance()))
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

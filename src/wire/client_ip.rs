@@ -5,22 +5,22 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::HeaderMap;
 use ipnet::IpNet;
 
 use crate::domain::client::ClientNet;
-use crate::wire::headers::FORWARDED_FOR;
+use crate::http1::fields::Fields;
+use crate::http1::name::Name;
 
 /// The client that limits apply to.
 #[must_use]
-pub fn client_of(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> ClientNet {
+pub fn client_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> ClientNet {
     let trusts = |address: IpAddr| is_trusted(address, trusted);
     if trusted.is_empty() || !trusts(peer) {
         return ClientNet::of(peer);
     }
     let mut client = peer;
-    for line in headers.get_all(FORWARDED_FOR).iter().rev() {
-        for hop in line.as_bytes().rsplit(|byte| *byte == b',') {
+    for line in fields.values(Name::ForwardedFor).rev() {
+        for hop in line.rsplit(|byte| *byte == b',') {
             // Whatever can't be read was not written by a proxy that works: then only the peer is sure.
             let Some(address) = parse_hop(hop) else { return ClientNet::of(peer) };
             client = address;
@@ -51,13 +51,13 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
     use ipnet::IpNet;
 
-    use super::{ClientNet, FORWARDED_FOR, client_of};
+    use super::{ClientNet, client_of};
 
     fn client(peer: &str, chains: &[&str]) -> ClientNet {
         let trusted: Vec<IpNet> = ["10.0.0.0/8", "fd00::/8"].iter().map(|net| net.parse().unwrap()).collect();
         let mut headers = HeaderMap::new();
         for chain in chains {
-            headers.append(FORWARDED_FOR, HeaderValue::from_str(chain).unwrap());
+            headers.append("x-forwarded-for", HeaderValue::from_str(chain).unwrap());
         }
         client_of(peer.parse().unwrap(), &headers, &trusted)
     }

@@ -2,8 +2,6 @@
 //!
 //! What is shown twice, or in two ways, is refused: two readers might take different ones.
 
-use http::header::{AUTHORIZATION, GetAll, HeaderName, ORIGIN};
-use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 
 use crate::domain::agent_id::AgentId;
@@ -12,23 +10,15 @@ use crate::domain::endpoint::WebOrigin;
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureBytes;
 use crate::domain::tenant::AcceptedCredentials;
+use crate::http1::fields::Fields;
+use crate::http1::name::Name;
 use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::wire::bodies::{Invalid, whole_seconds};
 use crate::wire::errors::ErrorCause;
 use crate::wire::received::echo_text;
 
-/// Where an API key may stand beside `Authorization`.
-pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-
-/// The agent of a signed request; and what upstreams are told.
-pub const AGENT_ID: HeaderName = HeaderName::from_static("x-agent-id");
-
-const SIGNATURE: HeaderName = HeaderName::from_static("x-agent-signature");
-const NONCE: HeaderName = HeaderName::from_static("x-agent-nonce");
-const TIMESTAMP: HeaderName = HeaderName::from_static("x-agent-timestamp");
-
-/// Those whose presence makes a request a signed one.
-const SIGNED: [HeaderName; 3] = [SIGNATURE, NONCE, TIMESTAMP];
+/// Fields whose presence makes a request a signed one.
+const SIGNED: [Name; 3] = [Name::AgentSignature, Name::AgentNonce, Name::AgentTimestamp];
 
 const REPEATED: ErrorCause =
     ErrorCause::Unproven { problem: "A credential is shown more than once; show one, once" };
@@ -40,12 +30,12 @@ const REPEATED: ErrorCause =
 /// 401 when there is none that the tenant takes, or one stands more than once; 400 when there are two kinds, or one is
 /// not of the contract's shape.
 pub fn credential_of(
-    headers: &HeaderMap,
+    fields: &impl Fields,
     format: &ApiKeyFormat,
     accepted: AcceptedCredentials,
 ) -> Result<Credential, ErrorCause> {
-    let key = key_shown(headers, format)?;
-    let is_signed = SIGNED.iter().any(|name| headers.contains_key(name));
+    let key = key_shown(fields, format)?;
+    let is_signed = SIGNED.into_iter().any(|name| fields.has(name));
     match (key, is_signed) {
         (Some(_), true) => Err(ErrorCause::Invalid(Invalid {
             field: "credentials",
@@ -53,9 +43,9 @@ pub fn credential_of(
             problem: "are both an API key and a signature; show one of them".into(),
         })),
         (Some((name, value)), false) if accepted.api_key => {
-            Ok(Credential::Key { digest: key_digest(&name, value, format)?, named: None })
+            Ok(Credential::Key { digest: key_digest(name, value, format)?, named: None })
         }
-        (None, true) if accepted.signature => signed_request(headers).map(Credential::Signature),
+        (None, true) if accepted.signature => signed_request(fields).map(Credential::Signature),
         (Some(_), false) => Err(ErrorCause::Unproven { problem: "API keys are not taken here" }),
         (None, true) => Err(ErrorCause::Unproven { problem: "Signatures are not taken here" }),
         (None, false) => Err(ErrorCause::Unproven { problem: "An agent's credential is required" }),
@@ -67,8 +57,8 @@ pub fn credential_of(
 /// # Errors
 ///
 /// 400 when it is not an origin, or there is more than one.
-pub fn origin_of(headers: &HeaderMap) -> Result<Option<WebOrigin>, Invalid> {
-    let text = text_of("origin", headers.get_all(ORIGIN))?;
+pub fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
+    let text = text_of("origin", fields, Name::Origin)?;
     match text.filter(|text| *text != "null") {
         None => Ok(None),
         Some(text) => WebOrigin::parse(text).map(Some).map_err(|error| Invalid {
@@ -82,27 +72,27 @@ pub fn origin_of(headers: &HeaderMap) -> Result<Option<WebOrigin>, Invalid> {
 /// Whether a header shows an API key of ours, well-formed or not. Such a header is never forwarded; what another service
 /// takes for a credential is.
 #[must_use]
-pub fn shows_key(name: &HeaderName, value: &HeaderValue, format: &ApiKeyFormat) -> bool {
+pub fn shows_key(name: Name, value: &[u8], format: &ApiKeyFormat) -> bool {
     let prefix = format.prefix().as_bytes();
-    let may_hold_key = *name == AUTHORIZATION || *name == API_KEY;
-    may_hold_key && value.as_bytes().windows(prefix.len().max(1)).any(|piece| piece == prefix)
+    let may_hold_key = matches!(name, Name::Authorization | Name::ApiKey);
+    may_hold_key && value.windows(prefix.len().max(1)).any(|piece| piece == prefix)
 }
 
 /// The one API key that is shown, with the header that it stands in.
 fn key_shown<'a>(
-    headers: &'a HeaderMap,
+    fields: &'a impl Fields,
     format: &ApiKeyFormat,
-) -> Result<Option<(HeaderName, &'a HeaderValue)>, ErrorCause> {
+) -> Result<Option<(Name, &'a [u8])>, ErrorCause> {
     let mut shown = None;
-    for name in [AUTHORIZATION, API_KEY] {
-        let mut values = headers.get_all(&name).iter();
+    for name in [Name::Authorization, Name::ApiKey] {
+        let mut values = fields.values(name);
         let Some(first) = values.next() else { continue };
-        let is_ours = shows_key(&name, first, format);
+        let is_ours = shows_key(name, first, format);
         let mut is_repeated = false;
         let mut any_is_ours = is_ours;
         for other in values {
             is_repeated = true;
-            any_is_ours |= shows_key(&name, other, format);
+            any_is_ours |= shows_key(name, other, format);
         }
         if any_is_ours && (is_repeated || shown.replace((name, first)).is_some()) {
             return Err(REPEATED);
@@ -111,25 +101,22 @@ fn key_shown<'a>(
     Ok(shown)
 }
 
-fn key_digest(
-    name: &HeaderName,
-    value: &HeaderValue,
-    format: &ApiKeyFormat,
-) -> Result<KeyDigest, ErrorCause> {
-    // What is no text is no key either.
-    let text = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
-    let bare = if *name == AUTHORIZATION {
-        let (scheme, rest) = text.trim().split_once(' ').unwrap_or_default();
-        if !scheme.eq_ignore_ascii_case("bearer") {
+fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDigest, ErrorCause> {
+    let bare = if name == Name::Authorization {
+        let blank = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
+        let (scheme, rest) = value.split_at(blank);
+        if !scheme.eq_ignore_ascii_case(b"bearer") {
             return Err(ErrorCause::Unproven { problem: "An API key in Authorization stands behind Bearer" });
         }
-        rest.trim()
+        rest.trim_ascii()
     } else {
-        text.trim()
+        value
     };
-    if bare.contains(',') {
+    if bare.contains(&b',') {
         return Err(REPEATED);
     }
+    // A value that is no text is no key.
+    let bare = std::str::from_utf8(bare).unwrap_or_default();
     let digest = format.digest(bare).ok_or_else(|| Invalid {
         field: "apiKey",
         received: Value::String(echo_text(bare, true)),
@@ -138,11 +125,11 @@ fn key_digest(
     Ok(digest)
 }
 
-fn signed_request(headers: &HeaderMap) -> Result<SignedRequest, ErrorCause> {
-    let agent = Field::read("agentId", &AGENT_ID, headers)?;
-    let signature = Field::read("signature", &SIGNATURE, headers)?;
-    let nonce = Field::read("nonce", &NONCE, headers)?;
-    let timestamp = Field::read("timestamp", &TIMESTAMP, headers)?;
+fn signed_request(fields: &impl Fields) -> Result<SignedRequest, ErrorCause> {
+    let agent = Field::read("agentId", Name::AgentId, fields)?;
+    let signature = Field::read("signature", Name::AgentSignature, fields)?;
+    let nonce = Field::read("nonce", Name::AgentNonce, fields)?;
+    let timestamp = Field::read("timestamp", Name::AgentTimestamp, fields)?;
     Ok(SignedRequest {
         agent: AgentId::parse(agent.text()?)
             .map_err(|error| agent.invalid(format!("is not a numeric string: {error}")))?,
@@ -164,12 +151,11 @@ struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    fn read(name: &'static str, header: &HeaderName, headers: &'a HeaderMap) -> Result<Self, ErrorCause> {
-        let values = headers.get_all(header);
-        if values.iter().nth(1).is_some() {
+    fn read(field: &'static str, name: Name, fields: &'a impl Fields) -> Result<Self, ErrorCause> {
+        if fields.values(name).nth(1).is_some() {
             return Err(REPEATED);
         }
-        Ok(Self { name, text: text_of(name, values)? })
+        Ok(Self { name: field, text: text_of(field, fields, name)? })
     }
 
     fn text(&self) -> Result<&'a str, Invalid> {
@@ -184,14 +170,14 @@ impl<'a> Field<'a> {
 }
 
 /// The one value of a header, as text without the blanks around it.
-fn text_of<'a>(field: &'static str, values: GetAll<'a, HeaderValue>) -> Result<Option<&'a str>, Invalid> {
+fn text_of<'a>(field: &'static str, fields: &'a impl Fields, name: Name) -> Result<Option<&'a str>, Invalid> {
     let invalid = |problem: &'static str| Invalid { field, received: Value::Null, problem: problem.into() };
-    let mut values = values.iter();
+    let mut values = fields.values(name);
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(invalid("stands more than once"));
     }
-    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| invalid("is not text"))?;
+    let text = std::str::from_utf8(value).map_err(|_| invalid("is not text"))?;
     Ok(Some(text.trim()))
 }
 
@@ -199,7 +185,7 @@ fn text_of<'a>(field: &'static str, values: GetAll<'a, HeaderValue>) -> Result<O
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{AcceptedCredentials, ApiKeyFormat, Credential, ErrorCause, credential_of, shows_key};
+    use super::{AcceptedCredentials, ApiKeyFormat, Credential, ErrorCause, Name, credential_of, shows_key};
 
     const BOTH: AcceptedCredentials = AcceptedCredentials { api_key: true, signature: true };
 
@@ -266,9 +252,8 @@ mod tests {
 
     #[test]
     fn a_header_that_shows_a_key_is_known_wherever_the_key_stands() {
-        let shows = |name: &str, value: &str| {
-            shows_key(&name.parse().unwrap(), &HeaderValue::from_str(value).unwrap(), &format())
-        };
+        let shows =
+            |name: &str, value: &str| shows_key(Name::of(name.as_bytes()), value.as_bytes(), &format());
         for value in [
             "svc_live_v1_",
             "Bearer svc_live_v1_x",

@@ -3,6 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::domain::quota::{Allowance, MINUTE_MICROS, RetryAfter};
+use crate::http1::writing::{Lines, write_decimal};
 
 /// Maximum requests per window.
 pub const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -10,17 +11,8 @@ pub const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 /// Requests left in the current window.
 pub const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 
-/// Where a proxy writes whom it speaks for.
-pub const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-
-/// The IETF's description of a quota (draft-ietf-httpapi-ratelimit-headers).
-pub const RATE_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-
-/// The IETF's description of what is left of it.
-pub const RATE: HeaderName = HeaderName::from_static("ratelimit");
-
-/// What names a request in logs, ours and others'.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The beginning of the IETF's field for the quota that is left (draft-ietf-httpapi-ratelimit-headers).
+const LEFT: &[u8] = b"\"agent\";r=";
 
 /// The window that the gateway's limits count, in seconds.
 const WINDOW_SECS: u64 = MINUTE_MICROS / 1_000_000;
@@ -61,55 +53,43 @@ pub fn write_limited(headers: &mut HeaderMap, limit: u32, retry_after: RetryAfte
 
 /// Writes the IETF's fields beside the contract's. `retry_after` is when something is left again, if nothing is now.
 pub fn write_ietf(headers: &mut HeaderMap, allowance: Allowance, retry_after: Option<RetryAfter>) {
-    headers.insert(RATE_POLICY, policy(allowance.limit));
-    headers.insert(RATE, left(allowance.remaining, retry_after));
+    headers.set("ratelimit-policy", policy(allowance.limit).as_bytes());
+    headers.line("ratelimit", |out| {
+        out.extend_from_slice(LEFT);
+        write_decimal(allowance.remaining.into(), out);
+        if let Some(retry_after) = retry_after {
+            out.extend_from_slice(b";t=");
+            write_decimal(retry_after.seconds(), out);
+        }
+    });
 }
 
-/// What every answer says of one quota.
+/// The header values that answers give of one quota.
 #[derive(Debug, Clone)]
 pub struct QuotaHeaders {
-    limit: HeaderValue,
-    policy: HeaderValue,
+    limit: String,
+    policy: String,
 }
 
 impl QuotaHeaders {
     /// For a quota of so many requests a minute.
     #[must_use]
     pub fn new(limit: u32) -> Self {
-        Self { limit: limit.into(), policy: policy(limit) }
+        Self { limit: limit.to_string(), policy: policy(limit) }
     }
 
-    /// The headers of a success that somebody else's answer is given, as the contract and the IETF spell them.
-    #[must_use]
-    pub fn with_remaining(&self, remaining: u32) -> [(&'static str, HeaderValue); 4] {
-        [
-            ("X-RateLimit-Limit", self.limit.clone()),
-            ("X-RateLimit-Remaining", remaining.into()),
-            ("RateLimit-Policy", self.policy.clone()),
-            ("RateLimit", left(remaining, None)),
-        ]
-    }
-}
-
-fn policy(limit: u32) -> HeaderValue {
-    value(format!("\"agent\";q={limit};w={WINDOW_SECS}"))
-}
-
-fn left(remaining: u32, retry_after: Option<RetryAfter>) -> HeaderValue {
-    match retry_after {
-        Some(retry_after) => value(format!("\"agent\";r={remaining};t={}", retry_after.seconds())),
-        None => value(format!("\"agent\";r={remaining}")),
+    /// Writes the headers of an admitted request, as the contract and the IETF spell them.
+    pub fn write(&self, remaining: u32, lines: &mut impl Lines) {
+        lines.set("X-RateLimit-Limit", self.limit.as_bytes());
+        lines.line("X-RateLimit-Remaining", |out| write_decimal(remaining.into(), out));
+        lines.set("RateLimit-Policy", self.policy.as_bytes());
+        lines.line("RateLimit", |out| {
+            out.extend_from_slice(LEFT);
+            write_decimal(remaining.into(), out);
+        });
     }
 }
 
-/// Digits and fixed ASCII are always a header value.
-fn value(text: String) -> HeaderValue {
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
-}
-
-/// Whether a header says something about limits, by any of the names in use.
-#[must_use]
-pub fn is_about_limits(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    name.starts_with("x-ratelimit-") || name.starts_with("x-rate-limit-") || name.starts_with("ratelimit")
+fn policy(limit: u32) -> String {
+    format!("\"agent\";q={limit};w={WINDOW_SECS}")
 }

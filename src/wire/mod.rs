@@ -4,10 +4,9 @@
 
 pub mod answers;
 pub mod bodies;
-pub mod chunks;
 pub mod client_ip;
 pub mod credentials;
 pub mod errors;
-pub mod framing;
 pub mod headers;
 pub mod received;
+pub mod results;

@@ -19,7 +19,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
     an_announced_body_beyond_16_kib_is_413_before_it_comes,
     a_connection_serves_many_requests_one_after_the_other,
     pipelined_requests_are_answered_in_order,
-    a_body_where_none_belongs_ends_the_connection_and_is_no_request,
     slow_clients_do_not_delay_others,
     many_idle_connections_do_not_keep_others_out,
     a_connection_ends_when_the_client_says_so,
@@ -162,25 +161,6 @@ fn pipelined_requests_are_answered_in_order(world: &World) {
     assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agent.text()));
     assert_eq!(connection.read(false).unwrap().success(200), json!({ "status": "ok" }));
     assert_eq!(connection.read(false).unwrap().success(200)["agentId"], json!(agent.text()));
-}
-
-fn a_body_where_none_belongs_ends_the_connection_and_is_no_request(world: &World) {
-    let service = world.service();
-    for (path, of_get, of_others) in
-        [("/livez", 200, 405), ("/keys/status?agentId=2", 200, 405), ("/nowhere", 404, 404)]
-    {
-        for method in ["GET", "POST", "PUT"] {
-            let mut connection = service.connect();
-            let mut bytes = request_bytes(service.api, method, path, &[], Some(SMUGGLED.as_bytes()));
-            bytes.extend(request_bytes(service.api, "GET", "/livez", &[], None));
-            connection.write(&bytes).unwrap();
-            let answer = connection.read(false).unwrap();
-            let status = if method == "GET" { of_get } else { of_others };
-            assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
-            assert!(!answer.text().contains("\"agentId\":\"1\""), "{}", answer.text());
-            assert_eq!(connection.rest(), b"", "{method} {path}");
-        }
-    }
 }
 
 fn slow_clients_do_not_delay_others(world: &World) {

@@ -23,6 +23,7 @@ mod faults;
 mod following;
 mod health;
 mod http;
+mod kept;
 mod keys_generate;
 mod keys_revoke;
 mod keys_rotate;
@@ -54,6 +55,7 @@ const TOPICS: &[Topic<World>] = &[
     ("balanced", CHAINS, balanced::CASES),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("http", ONCE, http::CASES),
+    ("kept", ONCE, kept::CASES),
     ("faults", ONCE, faults::CASES),
     ("faults", CHAINS, faults::NODES),
     ("following", CHAINS, following::EVENTS),

@@ -19,6 +19,7 @@ mod support;
 mod balancing;
 mod bodies;
 mod credentials;
+mod differential;
 mod endings;
 mod faults;
 mod floods;
@@ -31,6 +32,8 @@ mod outcomes;
 mod parity;
 mod paths;
 mod redis_faults;
+mod relay;
+mod relay_answers;
 mod reload;
 mod retries;
 mod room;
@@ -67,7 +70,10 @@ const TOPICS: &[Topic<Stage>] = &[
     ("trouble", ONCE, trouble::CASES),
     ("streaming", ONCE, streaming::CASES),
     ("reload", ONCE, reload::CASES),
+    ("differential", ONCE, differential::CASES),
     ("retries", ONCE, retries::CASES),
+    ("relay", ONCE, relay::CASES),
+    ("relay", ONCE, relay_answers::CASES),
     ("identity", ONCE, identity::CASES),
     ("limits", STORES, limits::CASES),
     ("unknown_keys", ONCE, unknown_keys::CASES),

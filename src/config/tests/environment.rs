@@ -26,6 +26,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
         r#"["http://a.example", "http://b.example"]"#,
         "",
     ),
+    ("gateway.http1", "library", "\"library\"", "nginx"),
     ("keys.prefix", "other_", "\"other_\"", "a b"),
     ("keys.requests_per_hour", " 11 ", "11", "1.5"),
     ("listen.admin", "127.0.0.1:1", "\"127.0.0.1:1\"", "1"),

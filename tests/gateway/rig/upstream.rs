@@ -157,7 +157,7 @@ impl Upstream {
         self.seen_that(|seen| seen.target.contains(text))
     }
 
-    fn seen_that(&self, is: impl Fn(&Seen) -> bool) -> Vec<Seen> {
+    pub(crate) fn seen_that(&self, is: impl Fn(&Seen) -> bool) -> Vec<Seen> {
         lock(&self.state.seen).iter().filter(|seen| is(seen)).cloned().collect()
     }
 

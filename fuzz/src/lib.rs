@@ -1,0 +1,35 @@
+//! One check for each fuzz target. A check panics where we and another reader read the same bytes differently.
+
+#[path = "../../src/http1/mod.rs"]
+pub mod http1;
+
+pub mod answer_head;
+pub mod chunks;
+pub mod request_head;
+
+mod hyper_reads;
+
+use http1::fields::Span;
+
+/// The fields of a head: name and value.
+type Texts<'a> = Vec<(&'a [u8], &'a [u8])>;
+
+fn ours<'a>(head: &'a [u8], spans: &[Span]) -> Texts<'a> {
+    spans.iter().map(|span| (&head[span.name.clone()], &head[span.value.clone()])).collect()
+}
+
+fn of_httparse<'a>(headers: &[httparse::Header<'a>]) -> Texts<'a> {
+    headers.iter().map(|header| (header.name.as_bytes(), header.value)).collect()
+}
+
+/// Asserts that a map holds the same fields: of each name the same values in the same order.
+fn assert_same_fields(map: &http::HeaderMap, ours: &Texts<'_>) {
+    assert_eq!(map.len(), ours.len());
+    for name in map.keys() {
+        let of_name = ours.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name.as_str().as_bytes()));
+        assert!(
+            of_name.map(|(_, value)| *value).eq(map.get_all(name).iter().map(|value| value.as_bytes())),
+            "{name}"
+        );
+    }
+}

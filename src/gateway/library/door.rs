@@ -1,0 +1,81 @@
+//! The gateway behind the shell: HTTP/1 one request at a time, HTTP/2 a connection at a time.
+
+use std::sync::Arc;
+
+use pingora::apps::{HttpServerApp, HttpServerOptions, ServerApp};
+use pingora::protocols::Stream;
+use pingora::protocols::http::v2::server::H2Options;
+use pingora::proxy::{HttpProxy, http_proxy};
+use pingora::server::ShutdownWatch;
+use pingora::server::configuration::ServerConf;
+
+use crate::gateway::Gateway;
+use crate::gateway::library::LibraryProxy;
+use crate::http1::head::RequestHead;
+use crate::serve::connection::Connection;
+use crate::serve::{Door, IDLE_TIME_MAX};
+
+/// The most streams of one HTTP/2 connection at a time.
+const STREAMS_MAX: u32 = 128;
+
+/// The longest head of an HTTP/2 request, decoded, in bytes.
+const HEAD_BYTES_MAX: u32 = 32 * 1024;
+
+/// How many streams a client may open and reset at once before its connection is closed ("rapid reset").
+const RESETS_MAX: usize = 64;
+
+/// How much of one stream may be under way to us, in bytes.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// How much of all streams of a connection may be under way to us, in bytes.
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// How much of a stream waits to be sent, in bytes.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// The gateway as a door.
+pub(crate) struct LibraryDoor {
+    proxy: Arc<HttpProxy<LibraryProxy>>,
+}
+
+impl LibraryDoor {
+    /// The door to a gateway.
+    pub(crate) fn new(gateway: Arc<Gateway>, conf: &Arc<ServerConf>) -> Self {
+        let mut proxy = http_proxy(conf, LibraryProxy(gateway));
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        // Refused by the gateway, with the error body.
+        options.allow_connect_method_proxying = true;
+        options.h2_idle_timeout = Some(IDLE_TIME_MAX);
+        proxy.server_options = Some(options);
+        proxy.h2_options = Some(h2_options());
+        Self { proxy: Arc::new(proxy) }
+    }
+}
+
+impl Door for LibraryDoor {
+    const SPEAKS_HTTP2: bool = true;
+
+    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
+        let (http, rest) = connection.lend(&head);
+        let (stream, _settings) = self.proxy.process_new_http(http, rest.shutdown()).await?.consume();
+        rest.take_back(stream)
+    }
+
+    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
+        self.proxy.process_new(stream, shutdown).await;
+    }
+}
+
+fn h2_options() -> H2Options {
+    let mut options = H2Options::default();
+    options
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(Some(RESETS_MAX))
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buffer_size(SEND_BUFFER_BYTES);
+    options
+}

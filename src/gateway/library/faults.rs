@@ -1,0 +1,127 @@
+//! Errors of the HTTP library, as failures of the gateway.
+
+use std::time::Duration;
+
+use pingora::{Error, ErrorSource, ErrorType};
+
+use crate::gateway::failure::Failure;
+use crate::gateway::site::Site;
+
+/// How long one read may wait while a request's body arrives.
+pub(super) const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// How long an unread rest of a body is waited for before the connection is given up.
+pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How long an upload over HTTP/2 may take where the tenant has no limit.
+const TRANSFER_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Marks of our own among the library's errors.
+const OVERDUE: ErrorType = ErrorType::Custom("overdue");
+const UPLOAD_TOO_LARGE: ErrorType = ErrorType::Custom("upload too large");
+const STALLED_UPLOAD: ErrorType = ErrorType::Custom("the client stopped sending its body");
+const NO_UPSTREAM: ErrorType = ErrorType::Custom("no upstream has an address");
+
+/// The request took longer than its tenant allows.
+pub(super) fn overdue() -> Box<Error> {
+    Error::new(OVERDUE)
+}
+
+/// The body is longer than the tenant takes.
+pub(super) fn upload_too_large() -> Box<Error> {
+    Error::new(UPLOAD_TOO_LARGE)
+}
+
+/// There is no upstream to try.
+pub(super) fn no_upstream() -> Box<Error> {
+    Error::new(NO_UPSTREAM)
+}
+
+/// An upstream switched to another protocol where nobody had asked for it.
+pub(super) fn unasked_switch() -> Box<Error> {
+    Error::explain(ErrorType::InvalidHTTPHeader, "a switch of protocols that was not asked for").into_up()
+}
+
+/// The client stopped in the middle of its body.
+pub(super) fn stalled_upload() -> Box<Error> {
+    Error::explain(STALLED_UPLOAD, "the client stopped in the middle of its body").into_down()
+}
+
+/// True if an upstream said nothing for too long.
+pub(super) fn is_silence(error: &Error) -> bool {
+    is_upstreams(error) && *error.etype() == ErrorType::ReadTimedout
+}
+
+/// How long a request with a body may wait for its answer over HTTP/2, where the library counts from the head on and not
+/// from the last byte that was sent.
+pub(super) fn longest_transfer(site: &Site) -> Duration {
+    site.tenant.proxy.timeouts.total.unwrap_or(TRANSFER_TIME_MAX)
+}
+
+/// True if an upstream is to blame.
+pub(super) fn is_upstreams(error: &Error) -> bool {
+    *error.esource() == ErrorSource::Upstream
+}
+
+/// The failure that an error of the library's is.
+pub(super) fn failure_of(error: &Error) -> Failure {
+    let kind = error.etype();
+    for (ours, failure) in [
+        (OVERDUE, Failure::Overdue),
+        (UPLOAD_TOO_LARGE, Failure::TooLarge),
+        (STALLED_UPLOAD, Failure::ClientSlow),
+        (NO_UPSTREAM, Failure::NoUpstream),
+    ] {
+        if *kind == ours {
+            return failure;
+        }
+    }
+    match error.esource() {
+        ErrorSource::Upstream if is_timeout(kind) => Failure::UpstreamSlow("timeout"),
+        ErrorSource::Upstream => Failure::Upstream("fault"),
+        ErrorSource::Downstream if is_timeout(kind) => Failure::ClientSlow,
+        ErrorSource::Downstream if is_gone(kind) => Failure::ClientGone,
+        ErrorSource::Downstream => Failure::Malformed,
+        ErrorSource::Internal | ErrorSource::Unset => Failure::Internal,
+    }
+}
+
+fn is_timeout(kind: &ErrorType) -> bool {
+    [
+        ErrorType::ConnectTimedout,
+        ErrorType::TLSHandshakeTimedout,
+        ErrorType::ReadTimedout,
+        ErrorType::WriteTimedout,
+    ]
+    .contains(kind)
+}
+
+fn is_gone(kind: &ErrorType) -> bool {
+    [ErrorType::WriteError, ErrorType::ReadError, ErrorType::ConnectionClosed, ErrorType::H2Error]
+        .contains(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use pingora::{Error, ErrorSource, ErrorType};
+
+    use super::failure_of;
+
+    fn status(kind: ErrorType, source: ErrorSource) -> Option<u16> {
+        let mut error = Error::new(kind);
+        error.esource = source;
+        failure_of(&error).cause(Some(1)).map(|cause| cause.answer(0).1.status().as_u16())
+    }
+
+    #[test]
+    fn a_client_that_is_gone_is_told_nothing_and_a_slow_one_408() {
+        assert_eq!(status(ErrorType::ConnectionClosed, ErrorSource::Downstream), None);
+        assert_eq!(status(ErrorType::ReadTimedout, ErrorSource::Downstream), Some(408));
+        assert_eq!(status(ErrorType::InvalidHTTPHeader, ErrorSource::Downstream), Some(400));
+    }
+
+    #[test]
+    fn what_has_no_name_is_500() {
+        assert_eq!(status(ErrorType::InternalError, ErrorSource::Unset), Some(500));
+    }
+}

@@ -1,0 +1,324 @@
+//! HTTP/2, upgrades and upstreams over TLS or HTTP/2, by the phases of Pingora's proxy.
+//!
+//! `request_filter` is the corridor; `upstream_peer` asks for its passage; `upstream_request_filter` and `response_filter`
+//! apply the rules about headers; `fail_to_proxy` asks the error table.
+
+pub(crate) mod door;
+
+pub(super) mod faults;
+
+mod answering;
+mod patient;
+mod rewriting;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, Version};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::protocols::ALPN;
+use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
+use pingora::{Error, ErrorSource};
+
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::corridor::{Incoming, Passage};
+use crate::gateway::library::patient::PatientConnector;
+use crate::gateway::observe::{Ended, Ending};
+use crate::serve::{WRITE_TIME_MAX, may_be_reused};
+use crate::wire::errors::ErrorCause;
+
+/// Sets the connections of requests that may be upgraded apart from all others.
+const UPGRADES: u64 = 0x7570_6772_6164_6573;
+
+/// The gateway behind the library's phases.
+pub(super) struct LibraryProxy(pub(super) Arc<Gateway>);
+
+impl std::ops::Deref for LibraryProxy {
+    type Target = Gateway;
+
+    fn deref(&self) -> &Gateway {
+        &self.0
+    }
+}
+
+impl LibraryProxy {
+    async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, ErrorCause> {
+        let peer = session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        let request = incoming(session.req_header(), peer.ok_or(ErrorCause::Internal)?);
+        let site = self.site_of(&request)?;
+        ctx.site = Some(Arc::clone(&site));
+        let route = Gateway::decide(&request, &site)?;
+        self.admit(&request, &route).await
+    }
+
+    /// Ends a transfer that takes too long, unless this is its end anyway.
+    fn check_overdue(&self, ctx: &Context, is_last: bool) -> pingora::Result<()> {
+        if !is_last && self.is_overdue(ctx) { Err(faults::overdue()) } else { Ok(()) }
+    }
+}
+
+/// A request of the library's, as the corridor reads it.
+fn incoming(request: &RequestHeader, peer: IpAddr) -> Incoming<'_, HeaderMap> {
+    let named = request.headers.get(http::header::HOST).map(|host| host.to_str().unwrap_or_default());
+    Incoming {
+        method: request.method.as_str(),
+        target: request.raw_path(),
+        authority: named.or_else(|| request.uri.authority().map(http::uri::Authority::as_str)),
+        fields: &request.headers,
+        peer,
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for LibraryProxy {
+    type CTX = Context;
+
+    fn new_ctx(&self) -> Context {
+        Context::new(self.clock.monotonic_micros())
+    }
+
+    /// Nothing of ours compresses.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
+        ctx.request_id = Some(self.request_ids.of(&session.req_header().headers));
+        session.set_read_timeout(Some(faults::BODY_READ_TIME_MAX));
+        session.set_write_timeout(Some(WRITE_TIME_MAX));
+        session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
+        let is_http2 = session.is_http2();
+        if !is_http2 && (!may_be_reused(session) || session.is_process_shutting_down()) {
+            session.set_keepalive(None);
+        }
+        Ok(())
+    }
+
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
+        match self.let_through(session, ctx).await {
+            Ok(passage) => {
+                // A WebSocket may be silent for as long as the tenant allows.
+                if passage.upgrades() && session.is_upgrade_req() {
+                    session.set_read_timeout(ctx.site.as_ref().map(|site| site.tenant.proxy.timeouts.read));
+                }
+                ctx.let_through(passage);
+                Ok(false)
+            }
+            Err(cause) => {
+                self.refuse(session, ctx, &cause).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn upstream_peer(
+        &self,
+        session: &mut Session,
+        ctx: &mut Context,
+    ) -> pingora::Result<Box<HttpPeer>> {
+        let mut attempt = ctx.attempt;
+        let passage = ctx.passage()?;
+        let chosen = passage.upstreams().choose(&mut attempt, self.clock.monotonic_micros());
+        let Some((member, address)) = chosen else {
+            self.note_no_upstream(ctx);
+            return Err(faults::no_upstream());
+        };
+        let mut peer = Box::new(member.template.clone());
+        peer._address = address.into();
+        if passage.upgrades() && session.is_upgrade_req() {
+            let longest = ctx.site()?.tenant.proxy.timeouts.connect;
+            peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::standard();
+            peer.options.custom_l4 = Some(Arc::new(PatientConnector { longest }));
+            // A connection for another kind of request is not taken, and this one is not given to any.
+            peer.group_key ^= UPGRADES;
+            peer.options.alpn = ALPN::H1;
+        }
+        let has_body = !session.is_body_empty();
+        if has_body && peer.options.alpn != ALPN::H1 {
+            peer.options.read_timeout = Some(faults::longest_transfer(ctx.site()?));
+        }
+        ctx.awaits_body = has_body;
+        ctx.attempt = attempt;
+        Ok(peer)
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        request: &mut RequestHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        self.0.rewrite(session, request, ctx)
+    }
+
+    async fn request_body_filter(
+        &self,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        self.check_overdue(ctx, end_of_stream)?;
+        ctx.awaits_body &= !end_of_stream;
+        // An empty last piece would be written as the last chunk, and the last chunk once more behind it.
+        if end_of_stream && body.as_ref().is_some_and(Bytes::is_empty) {
+            *body = None;
+        }
+        // The bytes of another protocol are no body.
+        if session.was_upgraded() {
+            return Ok(());
+        }
+        let piece = body.as_ref().map_or(0, Bytes::len);
+        ctx.body_bytes = ctx.body_bytes.saturating_add(piece as u64);
+        let longest = ctx.site()?.tenant.proxy.body_bytes_max;
+        if longest.is_some_and(|longest| ctx.body_bytes > longest) {
+            return Err(faults::upload_too_large());
+        }
+        Ok(())
+    }
+
+    /// A switch to another protocol that nobody asked for is no answer.
+    async fn upstream_response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        let may_switch = ctx.passage()?.upgrades() && session.is_upgrade_req();
+        if response.status == StatusCode::SWITCHING_PROTOCOLS && !may_switch {
+            return Err(faults::unasked_switch());
+        }
+        Ok(())
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        // A client of HTTP/1.0 knows no chunks: its answer ends with the connection (RFC 9112, section 6.1).
+        if session.req_header().version == Version::HTTP_10 {
+            response.remove_header(&http::header::TRANSFER_ENCODING);
+        }
+        answering::rewrite(response, ctx)
+    }
+
+    fn upstream_response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        trailers: &mut HeaderMap,
+        _ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        answering::strip_limits(trailers);
+        Ok(())
+    }
+
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        _body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Context,
+    ) -> pingora::Result<Option<std::time::Duration>> {
+        self.check_overdue(ctx, end_of_stream)?;
+        Ok(None)
+    }
+
+    /// A connection that was never made has carried no request: another address or upstream may be tried.
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Context,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        if !ctx.attempt.has_address_left() {
+            self.note_upstream_failure(ctx, error.etype().as_str());
+        }
+        error.set_retry(self.may_try_another(ctx));
+        error
+    }
+
+    /// A request that may have been processed is not sent again.
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        _session: &mut Session,
+        mut error: Box<Error>,
+        ctx: &mut Context,
+        _client_reused: bool,
+    ) -> Box<Error> {
+        if faults::is_silence(&error) && ctx.awaits_body {
+            // The upstream had nothing to answer yet: the client has stopped sending.
+            error = faults::stalled_upload();
+        } else if faults::is_upstreams(&error) {
+            self.note_upstream_failure(ctx, error.etype().as_str());
+        }
+        error.set_retry(false);
+        error
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
+        let longest = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
+        let status = match faults::failure_of(error).cause(longest) {
+            Some(cause) => self.answer_failure(session, ctx, &cause).await,
+            None => 0,
+        };
+        FailToProxy { error_code: status, can_reuse_downstream: false }
+    }
+
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
+        note_upstream_success(ctx, error);
+        let request = session.req_header();
+        if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
+            tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
+        }
+        let ended = Ended {
+            method: request.method.as_str(),
+            target: request.raw_path(),
+            status: session.response_written().map_or(0, |response| response.status.as_u16()),
+            sent: session.body_bytes_sent() as u64,
+            ending: match error.map(Error::esource) {
+                None => Ending::Whole,
+                Some(ErrorSource::Downstream) => Ending::ClientLeft,
+                Some(_) => Ending::Failed,
+            },
+        };
+        self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
+    }
+
+    /// Said by our own log, without what clients wrote.
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Context, _error: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _session: &Session,
+        _ctx: &Context,
+        _error: &Error,
+        _context: ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+
+    /// Without the query, which may hold secrets.
+    fn request_summary(&self, session: &Session, _ctx: &Context) -> String {
+        session.req_header().method.to_string()
+    }
+}
+
+/// A request that ended without a fault of its upstream breaks a row of failures.
+fn note_upstream_success(ctx: &Context, error: Option<&Error>) {
+    let (None | Some(ErrorSource::Downstream), Ok(passage)) = (error.map(Error::esource), ctx.passage())
+    else {
+        return;
+    };
+    if let Some(member) = passage.upstreams().current(ctx.attempt) {
+        member.state.succeeded();
+    }
+}

@@ -1,0 +1,118 @@
+//! Requests over the HTTP library: the client's headers become the upstream's.
+
+use http::{HeaderMap, HeaderValue, Version};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+use pingora::{Error, ErrorType};
+
+use crate::domain::tenant::HostHeader;
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::library::answering::names_that;
+use crate::gateway::library::incoming;
+use crate::gateway::policy::forwarded::Arrival;
+use crate::gateway::policy::requests::is_kept;
+use crate::wire::client_ip::is_trusted;
+
+/// The most headers that are written into one request.
+const HEADERS_WRITTEN_MAX: usize = 12;
+
+impl Gateway {
+    /// Strips the headers that only we may write, and writes them.
+    ///
+    /// The library keeps a second map with the client's spelling of header names; without it each header that we write
+    /// costs half. HTTP compares names without regard to case, and HTTP/2 knows small letters only.
+    pub(super) fn rewrite(
+        &self,
+        session: &Session,
+        request: &mut RequestHeader,
+        ctx: &Context,
+    ) -> pingora::Result<()> {
+        let passage = ctx.passage()?;
+        let downstream = session.req_header();
+        let mut parts = request.as_owned_parts();
+        let headers = &mut parts.headers;
+        let keys = self.pipeline.key_format();
+        for name in names_that(headers, |id, name| !is_kept(&downstream.headers, id, name, keys)) {
+            headers.remove(&name);
+        }
+        headers.reserve(HEADERS_WRITTEN_MAX);
+        let peer = passage.peer();
+        let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
+        let peer_text = peer.to_canonical().to_string();
+        let peer_is_trusted = is_trusted(peer, &self.trusted_proxies);
+        let arrival = Arrival { peer: &peer_text, peer_is_trusted, is_tls };
+        self.write_ours(&incoming(downstream, peer), ctx, &arrival, headers);
+        if ctx.site()?.tenant.proxy.host_header == HostHeader::Upstream
+            && let Some(member) = passage.upstreams().current(ctx.attempt)
+        {
+            headers.insert(http::header::HOST, member.host.clone());
+        }
+        match (downstream.version, request.version) {
+            // Asked for by gRPC, and hop-by-hop only between other versions (RFC 9113, section 8.2.2).
+            (_, Version::HTTP_2) if takes_trailers(&downstream.headers) => {
+                headers.insert(http::header::TE, HeaderValue::from_static("trailers"));
+            }
+            (Version::HTTP_2, Version::HTTP_11) => join_cookies(headers),
+            _ => {}
+        }
+        let rewritten = RequestHeader::from(parts);
+        // The target that was decided about goes upstream, byte for byte.
+        if rewritten.raw_path() != request.raw_path() {
+            return Err(Error::explain(
+                ErrorType::InternalError,
+                "a request target does not survive rewriting",
+            ));
+        }
+        *request = rewritten;
+        Ok(())
+    }
+}
+
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(http::header::TE).iter();
+    values
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// HTTP/2 may send one cookie header in pieces, which HTTP/1 servers don't expect (RFC 9113, section 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let pieces: Vec<&[u8]> =
+        headers.get_all(http::header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if pieces.len() < 2 {
+        return;
+    }
+    // Header values with ASCII between them are one.
+    if let Ok(whole) = HeaderValue::try_from(pieces.join(&b"; "[..])) {
+        headers.insert(http::header::COOKIE, whole);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::{join_cookies, takes_trailers};
+
+    #[test]
+    fn cookies_in_pieces_become_one_and_a_whole_one_stays() {
+        let mut headers = HeaderMap::new();
+        join_cookies(&mut headers);
+        assert!(headers.is_empty());
+        for piece in ["a=1", "b=2", "c=3"] {
+            headers.append("cookie", HeaderValue::from_static(piece));
+        }
+        join_cookies(&mut headers);
+        let cookies: Vec<_> = headers.get_all("cookie").iter().collect();
+        assert_eq!(cookies, ["a=1; b=2; c=3"]);
+    }
+
+    #[test]
+    fn trailers_are_asked_for_among_other_codings_too() {
+        let mut headers = HeaderMap::new();
+        assert!(!takes_trailers(&headers));
+        headers.insert("te", HeaderValue::from_static("deflate;q=0.5, Trailers"));
+        assert!(takes_trailers(&headers));
+    }
+}

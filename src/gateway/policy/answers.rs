@@ -1,0 +1,50 @@
+//! The headers that a client sees instead of the upstream's.
+
+use crate::gateway::context::Context;
+use crate::gateway::policy::requests::is_named_by_connection;
+use crate::http1::fields::Fields;
+use crate::http1::name::Name;
+use crate::http1::writing::Lines;
+
+/// True if a header of an upstream's answer is for one hop only (RFC 9110, section 7.6.1). Headers that frame the answer
+/// stay, even if `Connection` names them.
+pub(in crate::gateway) fn is_of_one_hop(fields: &impl Fields, id: Name, name: &[u8]) -> bool {
+    let always = matches!(id, Name::KeepAlive | Name::ProxyConnection);
+    let never = matches!(id, Name::ContentLength | Name::TransferEncoding);
+    always || (!never && is_named_by_connection(fields, name))
+}
+
+/// True if a header says something about limits, by any of the names in use.
+pub(in crate::gateway) fn is_about_limits(name: &[u8]) -> bool {
+    let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|name| name.eq_ignore_ascii_case(with));
+    match name.first() {
+        Some(b'x' | b'X') => begins(b"x-ratelimit-") || begins(b"x-rate-limit-"),
+        Some(b'r' | b'R') => begins(b"ratelimit"),
+        _ => false,
+    }
+}
+
+/// Writes the limits of an admitted agent, and the request's id.
+pub(in crate::gateway) fn write(ctx: &Context, lines: &mut impl Lines) {
+    if let Some((permit, quota)) = ctx.permit().zip(ctx.quota_headers()) {
+        quota.write(permit.allowance().remaining, lines);
+    }
+    if let Some(id) = &ctx.request_id {
+        lines.set("X-Request-Id", id.as_str().as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_about_limits;
+
+    #[test]
+    fn every_name_in_use_for_limits_is_known_in_any_case() {
+        for name in ["X-RateLimit-Limit", "x-rate-limit-reset", "RateLimit", "ratelimit-policy"] {
+            assert!(is_about_limits(name.as_bytes()), "{name}");
+        }
+        for name in ["x-rate", "rate", "retry-after", "", "x"] {
+            assert!(!is_about_limits(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `X-Forwarded-*` and `Forwarded` (RFC 7239): how a request came.
+//!
+//! The words of an untrusted peer are replaced; those of a trusted proxy are kept and added to.
+
+use crate::http1::fields::Fields;
+use crate::http1::name::Name;
+use crate::http1::writing::Lines;
+
+/// How requests come over one connection.
+pub(in crate::gateway) struct Arrival<'a> {
+    /// The address of the client, or of a proxy before us, as text.
+    pub(in crate::gateway) peer: &'a str,
+    /// True if that is a proxy that is believed.
+    pub(in crate::gateway) peer_is_trusted: bool,
+    pub(in crate::gateway) is_tls: bool,
+}
+
+/// Writes how a request for this host came.
+pub(in crate::gateway) fn write(
+    fields: &impl Fields,
+    arrival: &Arrival<'_>,
+    host: &[u8],
+    lines: &mut impl Lines,
+) {
+    let Arrival { peer, peer_is_trusted: is_trusted, is_tls } = *arrival;
+    let scheme = if is_tls { "https" } else { "http" };
+    let before = |name: Name, out: &mut Vec<u8>| {
+        for value in fields.values(name).filter(|_| is_trusted) {
+            out.extend_from_slice(value);
+            out.extend_from_slice(b", ");
+        }
+    };
+    lines.line("X-Forwarded-For", |out| {
+        before(Name::ForwardedFor, out);
+        out.extend_from_slice(peer.as_bytes());
+    });
+    let known = fields.only(Name::ForwardedProto).filter(|_| is_trusted);
+    let proto = known.filter(|proto| matches!(*proto, b"http" | b"https"));
+    lines.set("X-Forwarded-Proto", proto.unwrap_or(scheme.as_bytes()));
+    let known = fields.only(Name::ForwardedHost).filter(|_| is_trusted);
+    lines.set("X-Forwarded-Host", known.unwrap_or(host));
+    lines.line("Forwarded", |out| {
+        before(Name::Forwarded, out);
+        // IPv6 addresses are quoted (RFC 7239, section 4).
+        let (open, close): (&[u8], &[u8]) = if peer.contains(':') { (b"\"[", b"]\"") } else { (b"", b"") };
+        let parts =
+            [b"for=", open, peer.as_bytes(), close, b";host=\"", host, b"\";proto=", scheme.as_bytes()];
+        parts.into_iter().for_each(|part| out.extend_from_slice(part));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName};
+
+    use super::{Arrival, write};
+
+    fn told(peer: &str, peer_is_trusted: bool, inbound: &[(&'static str, &str)]) -> [String; 4] {
+        let mut headers = HeaderMap::new();
+        for (name, value) in inbound {
+            let name: HeaderName = name.parse().unwrap();
+            headers.append(name, value.parse().unwrap());
+        }
+        let arrival = Arrival { peer, peer_is_trusted, is_tls: true };
+        let mut told = HeaderMap::new();
+        write(&headers, &arrival, b"api.example:8443", &mut told);
+        ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"].map(|name| {
+            let mut values = told.get_all(name).iter();
+            let value = values.next().unwrap().to_str().unwrap().to_owned();
+            assert!(values.next().is_none(), "{name} stands once");
+            value
+        })
+    }
+
+    const FORGED: &[(&str, &str)] = &[
+        ("X-Forwarded-For", "1.2.3.4"),
+        ("X-Forwarded-For", "5.6.7.8"),
+        ("X-Forwarded-Proto", "http"),
+        ("X-Forwarded-Host", "other.example"),
+        ("Forwarded", "for=1.2.3.4"),
+    ];
+
+    #[test]
+    fn what_an_untrusted_peer_wrote_is_replaced() {
+        let forwarded = "for=192.0.2.1;host=\"api.example:8443\";proto=https";
+        let expected = ["192.0.2.1", "https", "api.example:8443", forwarded].map(str::to_owned);
+        assert_eq!(told("192.0.2.1", false, FORGED), expected);
+        assert_eq!(told("192.0.2.1", false, &[]), expected);
+    }
+
+    #[test]
+    fn what_a_trusted_proxy_wrote_is_kept_and_added_to() {
+        let [chain, proto, host, forwarded] = told("2001:db8::1", true, FORGED);
+        assert_eq!(chain, "1.2.3.4, 5.6.7.8, 2001:db8::1");
+        assert_eq!((proto.as_str(), host.as_str()), ("http", "other.example"));
+        assert_eq!(forwarded, "for=1.2.3.4, for=\"[2001:db8::1]\";host=\"api.example:8443\";proto=https");
+    }
+}

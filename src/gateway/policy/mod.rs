@@ -1,0 +1,9 @@
+//! The rules about headers, written once for every protocol: over [`Fields`](crate::http1::fields::Fields) that are read,
+//! and [`Lines`](crate::http1::writing::Lines) that are written.
+
+pub(super) mod answers;
+pub(super) mod forwarded;
+pub(super) mod identity;
+pub(super) mod refusals;
+pub(super) mod request_id;
+pub(super) mod requests;

@@ -1,0 +1,107 @@
+//! Ids of requests in logs, here and at upstreams: the client's `X-Request-Id` when it is harmless, else one of ours.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::http1::fields::Fields;
+use crate::http1::name::Name;
+use crate::ports::clock::{Entropy, NoEntropy};
+
+/// The longest id that is taken over, in bytes.
+const ID_BYTES_MAX: usize = 128;
+
+/// An id, safe to log and to send.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(String);
+
+impl RequestId {
+    pub(in crate::gateway) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Makes ids: unique across processes by chance, and within one by counting. They are no secrets.
+pub(in crate::gateway) struct RequestIds {
+    process: u64,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    pub(in crate::gateway) fn new(entropy: &dyn Entropy) -> Result<Self, NoEntropy> {
+        let random = entropy.key_bytes()?;
+        let (process, _) = random.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        Ok(Self { process: u64::from_be_bytes(*process), next: AtomicU64::new(0) })
+    }
+
+    /// The request's own id, or a new one.
+    pub(in crate::gateway) fn of(&self, fields: &impl Fields) -> RequestId {
+        let own = fields.only(Name::RequestId).filter(|id| is_harmless(id));
+        let text = own.and_then(|id| std::str::from_utf8(id).ok());
+        text.map_or_else(|| self.new_id(), |text| RequestId(text.to_owned()))
+    }
+
+    fn new_id(&self) -> RequestId {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut text = String::with_capacity(32);
+        for part in [self.process, number] {
+            text.extend((0..16).rev().map(|at| digit(part >> (at * 4))));
+        }
+        RequestId(text)
+    }
+}
+
+/// The hexadecimal digit of the lowest four bits.
+fn digit(bits: u64) -> char {
+    char::from_digit((bits & 0xf) as u32, 16).unwrap_or('0')
+}
+
+fn is_harmless(id: &[u8]) -> bool {
+    let plain = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b':' | b'~')
+    };
+    (1..=ID_BYTES_MAX).contains(&id.len()) && id.iter().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::{ID_BYTES_MAX, RequestIds};
+    use crate::os::Os;
+
+    fn ids() -> RequestIds {
+        RequestIds::new(&Os::new()).unwrap()
+    }
+
+    fn shown(ids: &RequestIds, values: &[&[u8]]) -> String {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append("x-request-id", HeaderValue::from_bytes(value).unwrap());
+        }
+        ids.of(&headers).as_str().to_owned()
+    }
+
+    #[test]
+    fn a_harmless_id_is_taken_over_and_any_other_is_replaced() {
+        let ids = ids();
+        assert_eq!(shown(&ids, &[b"0193-aB_c.d"]), "0193-aB_c.d");
+        let long = vec![b'a'; ID_BYTES_MAX + 1];
+        for bad in [
+            vec![&b""[..]],
+            vec![b"a b"],
+            vec![b"a\"b"],
+            vec!["\u{e9}".as_bytes()],
+            vec![&long],
+            vec![b"a", b"a"],
+        ] {
+            assert_eq!(shown(&ids, &bad).len(), 32, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn no_two_ids_are_the_same() {
+        let (one, other) = (ids(), ids());
+        let all = [shown(&one, &[]), shown(&one, &[]), shown(&other, &[]), shown(&other, &[])];
+        let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len());
+    }
+}

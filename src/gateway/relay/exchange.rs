@@ -1,0 +1,310 @@
+//! One exchange of HTTP/1 as a state machine over bytes, without IO: bytes of the client's body and of the upstream's answer
+//! go in, bytes for the upstream and for the client come out. The driver moves them.
+
+use bytes::{Buf, BytesMut};
+
+use crate::gateway::failure::Failure;
+use crate::gateway::policy::answers::is_about_limits;
+use crate::gateway::policy::requests::is_trailer_kept;
+use crate::gateway::relay::transfer::Transfer;
+use crate::http1::fields::{Fields, Span, SpanFields};
+use crate::http1::head::{AnswerHead, Body, RequestHead, end_of_head, read_answer};
+use crate::http1::name::Name;
+use crate::http1::writing::{Lines, write_decimal};
+
+/// The longest head of an answer, in bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// The most interim answers (1xx) of one request.
+const INTERIMS_MAX: u32 = 32;
+
+/// How many bytes wait to be written before no more are taken.
+const ROOM_BYTES: usize = 64 * 1024;
+
+/// The rules for an answer's headers.
+pub(super) trait AnswerRules {
+    /// Writes the lines of the upstream's answer that the client sees; never `Transfer-Encoding` or `Connection`.
+    fn write_kept(&self, status: u16, fields: &SpanFields<'_>, out: &mut Vec<u8>);
+
+    /// Writes our own lines into a final answer.
+    fn write_ours(&self, fields: &SpanFields<'_>, out: &mut Vec<u8>);
+}
+
+/// The buffers of an exchange. They are used again by the next.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    pub(super) to_upstream: Outgoing,
+    pub(super) to_client: Outgoing,
+    /// Bytes of the upstream that were not taken yet.
+    pub(super) incoming: BytesMut,
+    spans: Vec<Span>,
+}
+
+/// Bytes that wait to be written.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    pub(super) bytes: Vec<u8>,
+    written: usize,
+}
+
+/// One exchange.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    /// The request's body.
+    pub(super) upload: Transfer,
+    /// The answer's body; `None` until its head has come.
+    pub(super) download: Option<Transfer>,
+    /// The status of the answer; 0 until its head has come.
+    pub(super) status: u16,
+    /// True if the client waits for an interim answer before it sends its body (RFC 9110, section 10.1.1).
+    pub(super) awaits_continue: bool,
+    /// True if the client may send another request after the answer.
+    client_goes_on: bool,
+    /// True if the upstream may get another request after the answer.
+    upstream_goes_on: bool,
+    is_to_head: bool,
+    is_http_1_0: bool,
+    body_bytes_max: Option<u64>,
+    /// How much of `incoming` was searched for the end of the head.
+    searched: usize,
+    interims: u32,
+    /// True if any byte of an answer has come.
+    has_answer: bool,
+}
+
+impl Outgoing {
+    pub(super) fn pending(&self) -> &[u8] {
+        self.bytes.get(self.written..).unwrap_or_default()
+    }
+
+    /// True if a part was written, and the rest waits.
+    pub(super) const fn is_begun(&self) -> bool {
+        self.written > 0
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.written >= self.bytes.len()
+    }
+
+    pub(super) fn wrote(&mut self, count: usize) {
+        self.written += count;
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.written = 0;
+    }
+
+    fn has_room(&self) -> bool {
+        self.bytes.len() < ROOM_BYTES
+    }
+}
+
+impl Buffers {
+    /// Empties the buffers, and gives memory back that few exchanges need.
+    pub(super) fn clear(&mut self) {
+        self.to_upstream.clear();
+        self.to_client.clear();
+        self.incoming.clear();
+        self.to_upstream.bytes.shrink_to(ROOM_BYTES);
+        self.to_client.bytes.shrink_to(ROOM_BYTES);
+    }
+}
+
+impl Exchange {
+    /// The exchange that this request begins. `client_goes_on`: the client may send another request after it.
+    pub(super) fn new(
+        request: &RequestHead,
+        is_to_head: bool,
+        expects_continue: bool,
+        client_goes_on: bool,
+        body_bytes_max: Option<u64>,
+    ) -> Self {
+        let upload = Transfer::new(request.body, request.body == Body::Chunked, is_trailer_kept);
+        Self {
+            awaits_continue: expects_continue && !upload.is_over(),
+            upload,
+            download: None,
+            status: 0,
+            client_goes_on: client_goes_on && !request.closes,
+            upstream_goes_on: true,
+            is_to_head,
+            is_http_1_0: request.is_http_1_0,
+            body_bytes_max,
+            searched: 0,
+            interims: 0,
+            has_answer: false,
+        }
+    }
+
+    /// True if the whole answer was taken.
+    pub(super) fn is_answered(&self) -> bool {
+        self.download.as_ref().is_some_and(Transfer::is_over)
+    }
+
+    /// True if no byte of an answer has come.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        !self.has_answer
+    }
+
+    /// True if the client may send another request, once the answer is written.
+    pub(super) const fn client_goes_on(&self) -> bool {
+        self.client_goes_on && self.upload.is_over()
+    }
+
+    /// True if the upstream's connection may be used again, once the answer is over.
+    pub(super) fn upstream_goes_on(&self, buffers: &Buffers) -> bool {
+        self.upstream_goes_on
+            && self.upload.is_over()
+            && buffers.to_upstream.is_empty()
+            && buffers.incoming.is_empty()
+    }
+
+    /// Takes the client's bytes as far as they belong to the request and there is room. False if nothing was taken.
+    pub(super) fn take_upload(
+        &mut self,
+        ahead: &mut BytesMut,
+        buffers: &mut Buffers,
+    ) -> Result<bool, Failure> {
+        if self.upload.is_over() || ahead.is_empty() || !buffers.to_upstream.has_room() {
+            return Ok(false);
+        }
+        let piece = ahead.get(..ROOM_BYTES).unwrap_or(ahead);
+        let taken =
+            self.upload.take(piece, &mut buffers.to_upstream.bytes).map_err(|_| Failure::Malformed)?;
+        ahead.advance(taken);
+        self.check_upload()?;
+        Ok(taken > 0)
+    }
+
+    /// Refuses an upload that grows beyond the tenant's limit.
+    pub(super) fn check_upload(&mut self) -> Result<(), Failure> {
+        self.awaits_continue = false;
+        let too_long = self.body_bytes_max.is_some_and(|most| self.upload.bytes() > most);
+        if too_long { Err(Failure::TooLarge) } else { Ok(()) }
+    }
+
+    /// Takes the upstream's bytes as far as there is room.
+    pub(super) fn take_answer(
+        &mut self,
+        buffers: &mut Buffers,
+        rules: &impl AnswerRules,
+    ) -> Result<(), Failure> {
+        self.has_answer |= !buffers.incoming.is_empty();
+        while self.download.is_none() {
+            let Some(end) = end_of_head(&buffers.incoming, self.searched) else {
+                self.searched = buffers.incoming.len();
+                let is_too_long = buffers.incoming.len() > HEAD_BYTES_MAX;
+                return if is_too_long { Err(Failure::Upstream("InvalidHTTPHeader")) } else { Ok(()) };
+            };
+            self.take_head(end, buffers, rules)?;
+        }
+        let (Some(download), true) = (&mut self.download, buffers.to_client.has_room()) else {
+            return Ok(());
+        };
+        if !download.is_over() && !buffers.incoming.is_empty() {
+            let taken = download.take(&buffers.incoming, &mut buffers.to_client.bytes);
+            buffers.incoming.advance(taken.map_err(|_| Failure::Upstream("InvalidChunk"))?);
+        }
+        Ok(())
+    }
+
+    /// A request without a body goes to another connection.
+    pub(super) const fn try_again(&mut self) {
+        self.upstream_goes_on = true;
+    }
+
+    /// The upstream takes no more of the request. Its connection is not used again.
+    pub(super) const fn upstream_is_deaf(&mut self) {
+        self.upstream_goes_on = false;
+    }
+
+    /// The upstream's connection has ended.
+    pub(super) fn upstream_closed(&mut self, buffers: &mut Buffers) -> Result<(), Failure> {
+        self.upstream_goes_on = false;
+        let Some(download) = &mut self.download else { return Err(Failure::Upstream("ConnectionClosed")) };
+        download
+            .source_closed(&mut buffers.to_client.bytes)
+            .map_err(|_| Failure::Upstream("ConnectionClosed"))
+    }
+
+    fn take_head(
+        &mut self,
+        end: usize,
+        buffers: &mut Buffers,
+        rules: &impl AnswerRules,
+    ) -> Result<(), Failure> {
+        const INVALID: Failure = Failure::Upstream("InvalidHTTPHeader");
+        let Buffers { to_client, incoming, spans, .. } = buffers;
+        let bytes = incoming.get(..end).filter(|head| head.len() <= HEAD_BYTES_MAX).ok_or(INVALID)?;
+        let head = read_answer(bytes, self.is_to_head, spans).map_err(|_| INVALID)?;
+        let fields = SpanFields { head: bytes, spans };
+        // A switch to another protocol that nobody asked for is no answer.
+        if head.status == 101 {
+            return Err(INVALID);
+        }
+        if head.status < 200 {
+            self.interims += 1;
+            self.awaits_continue = false;
+            if self.interims > INTERIMS_MAX {
+                return Err(INVALID);
+            }
+            // HTTP/1.0 has no interim answers (RFC 9110, section 15.2).
+            if !self.is_http_1_0 {
+                write_status(&head, bytes, &mut to_client.bytes);
+                rules.write_kept(head.status, &fields, &mut to_client.bytes);
+                to_client.bytes.extend_from_slice(b"\r\n");
+            }
+        } else {
+            self.begin_answer(&head, &fields, rules, &mut to_client.bytes);
+        }
+        incoming.advance(end);
+        self.searched = 0;
+        Ok(())
+    }
+
+    /// Writes the head of the final answer.
+    fn begin_answer(
+        &mut self,
+        head: &AnswerHead,
+        fields: &SpanFields<'_>,
+        rules: &impl AnswerRules,
+        out: &mut Vec<u8>,
+    ) {
+        self.status = head.status;
+        // An upstream that announces a body where none may come may send it all the same, later: it is nobody's answer.
+        let has_body_anyway = head.body == Body::Length(0) && announces_body(fields);
+        self.upstream_goes_on &= !head.closes && !has_body_anyway;
+        // An answer before the end of its request is the last: nobody may want the rest.
+        self.client_goes_on &= self.upload.is_over();
+        let in_chunks = matches!(head.body, Body::Chunked | Body::ToClose) && !self.is_http_1_0;
+        write_status(head, fields.head, out);
+        rules.write_kept(head.status, fields, out);
+        if in_chunks {
+            out.set("Transfer-Encoding", b"chunked");
+        }
+        rules.write_ours(fields, out);
+        if !self.client_goes_on {
+            out.set("Connection", b"close");
+        }
+        out.extend_from_slice(b"\r\n");
+        let keeps_trailer = |id: Name, name: &[u8]| id == Name::Other && !is_about_limits(name);
+        self.download = Some(Transfer::new(head.body, in_chunks, keeps_trailer));
+    }
+}
+
+fn announces_body(fields: &SpanFields<'_>) -> bool {
+    let is_zero = |length: &[u8]| length.iter().all(|digit| *digit == b'0');
+    fields.has(Name::TransferEncoding) || !fields.values(Name::ContentLength).all(is_zero)
+}
+
+fn write_status(head: &AnswerHead, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_decimal(head.status.into(), out);
+    out.push(b' ');
+    out.extend_from_slice(bytes.get(head.reason.clone()).unwrap_or_default());
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,337 @@
+//! HTTP/1 between clients and upstreams in the clear, without the HTTP library: one request at a time.
+//!
+//! `exchange` is the state machine, `transfer` a body in it, `driver` moves the bytes, `pool` keeps connections.
+
+mod driver;
+mod exchange;
+pub(crate) mod pool;
+mod rules;
+mod transfer;
+mod upstream;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::protocols::Stream;
+use pingora::server::ShutdownWatch;
+use tokio::time::Instant;
+
+use crate::domain::upstream::UpstreamScheme;
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::corridor::{Passage, Route};
+use crate::gateway::failure::Failure;
+use crate::gateway::library::door::LibraryDoor;
+use crate::gateway::observe::{Ended, Ending};
+use crate::gateway::policy::requests::is_of_one_hop;
+use crate::gateway::relay::driver::{Driver, Limits, first_size};
+use crate::gateway::relay::exchange::{Buffers, Exchange};
+use crate::gateway::relay::pool::Pool;
+use crate::gateway::relay::rules::{Rules, incoming};
+use crate::gateway::upstreams::Upstreams;
+use crate::http1::fields::Fields;
+use crate::http1::head::{Body, RequestHead};
+use crate::http1::name::Name;
+use crate::serve::connection::Connection;
+use crate::serve::timer::Timer;
+use crate::serve::{Door, WRITE_TIME_MAX};
+use crate::wire::answers::Answer;
+use crate::wire::errors::ErrorCause;
+
+/// How long a client may pause in its body.
+const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The gateway's listener, of one worker: HTTP/1 by the relay, everything else by the library.
+pub(crate) struct RelayDoor {
+    gateway: Arc<Gateway>,
+    library: Arc<LibraryDoor>,
+    /// True if every request leaves by the library.
+    is_off: bool,
+    pool: Arc<Pool>,
+}
+
+/// A verdict about a request.
+enum Verdict {
+    /// Its way out is the library: another protocol, or an upstream that the relay does not speak to.
+    Library,
+    /// It may go upstream.
+    Passed(Passage),
+    Refused(ErrorCause),
+}
+
+impl RelayDoor {
+    /// A worker's door to a gateway. `is_off`: every request leaves by the library.
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        library: Arc<LibraryDoor>,
+        is_off: bool,
+        pool: Arc<Pool>,
+    ) -> Self {
+        Self { gateway, library, is_off, pool }
+    }
+
+    /// Hands a request to the library. Its future is large, and most requests don't need it.
+    async fn by_library(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
+        Box::pin(self.library.serve_http1(connection, head)).await
+    }
+
+    async fn judge(&self, connection: &Connection, head: &RequestHead, ctx: &mut Context) -> Verdict {
+        let fields = connection.fields();
+        let Some(request) = incoming(connection, head, &fields) else {
+            return Verdict::Refused(ErrorCause::Malformed { problem: "its method is no text" });
+        };
+        let route = self.gateway.site_of(&request).and_then(|site| {
+            ctx.site = Some(Arc::clone(&site));
+            Gateway::decide(&request, &site)
+        });
+        match route {
+            Ok(route) if is_for_library(&route, head) => Verdict::Library,
+            Ok(route) => match self.gateway.admit(&request, &route).await {
+                Ok(passage) => Verdict::Passed(passage),
+                Err(cause) => Verdict::Refused(cause),
+            },
+            Err(cause) => Verdict::Refused(cause),
+        }
+    }
+
+    /// Forwards a request that has its passage.
+    async fn forward(
+        &self,
+        mut connection: Box<Connection>,
+        head: &RequestHead,
+        ctx: &mut Context,
+    ) -> Option<Box<Connection>> {
+        let mut buffers = self.pool.buffers();
+        let is_to_head = method_of(&connection, head) == "HEAD";
+        let fields = connection.fields();
+        let expects = fields.values(Name::Expect).any(is_continue)
+            && !head.is_http_1_0
+            && !is_of_one_hop(&fields, Name::Expect, b"expect");
+        let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
+        // A client that asks for another protocol may go on in it.
+        let goes_on = !connection.is_stopping() && !head.upgrades;
+        let mut exchange = Exchange::new(head, is_to_head, expects, goes_on, limit);
+        let outcome = self.exchange(&mut connection, head, ctx, &mut exchange, &mut buffers).await;
+        let has_begun = exchange.download.is_some() || buffers.to_client.is_begun();
+        self.pool.give_back(buffers);
+        if let Err(failure) = outcome {
+            return self.fail(connection, head, ctx, &exchange, failure, has_begun).await;
+        }
+        if let Some(member) = ctx.passage().ok().and_then(|passage| passage.upstreams().current(ctx.attempt))
+        {
+            member.state.succeeded();
+        }
+        self.note_end(&connection, head, ctx, &exchange, Ending::Whole);
+        if exchange.client_goes_on() {
+            return Some(connection);
+        }
+        connection.close().await;
+        None
+    }
+
+    /// Sends the request to an upstream, and its answer to the client.
+    async fn exchange(
+        &self,
+        connection: &mut Connection,
+        head: &RequestHead,
+        ctx: &mut Context,
+        exchange: &mut Exchange,
+        buffers: &mut Buffers,
+    ) -> Result<(), Failure> {
+        let begun = Timer::now();
+        let limits = self.limits(ctx, begun)?;
+        let is_repeatable =
+            head.body == Body::Length(0) && matches!(method_of(connection, head), "GET" | "HEAD" | "OPTIONS");
+        let mut upstream = self.connect(ctx, begun, None).await?;
+        loop {
+            self.gateway.write_request(connection, head, ctx, &mut buffers.to_upstream.bytes)?;
+            let rules = Rules { ctx };
+            let mut driver = Driver {
+                client: connection,
+                upstream: &mut upstream.stream,
+                exchange,
+                buffers,
+                rules: &rules,
+                limits,
+                uploaded: upstream.since,
+                downloaded: upstream.since,
+                read_bytes: first_size(),
+                is_deaf: false,
+                needs_flush: false,
+            };
+            match driver.run().await {
+                Ok(()) => {
+                    let now = driver.downloaded;
+                    self.keep(upstream, exchange, buffers, now, ctx);
+                    return Ok(());
+                }
+                // The upstream closed an unused connection while the request was on its way: nothing was processed.
+                Err(Failure::Upstream(_))
+                    if upstream.is_used && is_repeatable && exchange.is_unanswered() =>
+                {
+                    buffers.clear();
+                    exchange.try_again();
+                    upstream = self.connect(ctx, Timer::now(), Some(upstream.address)).await?;
+                }
+                Err(failure) => {
+                    if let Some(kind) = failure.of_upstream() {
+                        self.gateway.note_upstream_failure(ctx, kind);
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+    }
+
+    fn limits(&self, ctx: &Context, now: Instant) -> Result<Limits, Failure> {
+        let timeouts = ctx.site.as_ref().ok_or(Failure::Internal)?.tenant.proxy.timeouts;
+        let spent = || Duration::from_micros(self.gateway.clock.monotonic_micros().saturating_sub(ctx.begun));
+        Ok(Limits {
+            client_read: BODY_READ_TIME_MAX.min(timeouts.read),
+            client_write: WRITE_TIME_MAX,
+            upstream_read: timeouts.read,
+            upstream_write: timeouts.write,
+            end: timeouts.total.map(|total| now + total.saturating_sub(spent())),
+        })
+    }
+
+    /// Answers a request that is refused. The connection is kept if the rest of the request is small.
+    async fn refuse(
+        &self,
+        mut connection: Box<Connection>,
+        head: &RequestHead,
+        ctx: &mut Context,
+        cause: &ErrorCause,
+    ) -> Option<Box<Connection>> {
+        let answer = self.gateway.answer_to(cause, ctx);
+        let goes_on = connection.may_go_on(head);
+        if !self.answer_alone(&mut connection, head, ctx, &answer, !goes_on).await {
+            return None;
+        }
+        if goes_on && connection.skip_body(head).await {
+            return Some(connection);
+        }
+        connection.close().await;
+        None
+    }
+
+    /// Answers a request that failed on its way. An answer that has begun breaks off.
+    async fn fail(
+        &self,
+        mut connection: Box<Connection>,
+        head: &RequestHead,
+        ctx: &mut Context,
+        exchange: &Exchange,
+        failure: Failure,
+        has_begun: bool,
+    ) -> Option<Box<Connection>> {
+        if failure == Failure::Internal {
+            tracing::warn!("a request failed inside the gateway");
+        }
+        let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
+        let answer = failure.cause(limit).map(|cause| self.gateway.answer_to(&cause, ctx));
+        let Some(answer) = answer.filter(|_| !has_begun) else {
+            let is_clients =
+                matches!(failure, Failure::ClientGone | Failure::ClientSlow | Failure::Malformed);
+            let ending = if is_clients { Ending::ClientLeft } else { Ending::Failed };
+            self.note_end(&connection, head, ctx, exchange, ending);
+            return None;
+        };
+        if self.answer_alone(&mut connection, head, ctx, &answer, true).await {
+            connection.close().await;
+        }
+        None
+    }
+
+    /// Writes an answer of ours, and notes the end of the request. False if the client does not take it.
+    async fn answer_alone(
+        &self,
+        connection: &mut Connection,
+        head: &RequestHead,
+        ctx: &Context,
+        answer: &Answer,
+        is_last: bool,
+    ) -> bool {
+        let is_to_head = method_of(connection, head) == "HEAD";
+        let is_taken = connection.answer(answer, is_to_head, is_last).await.is_ok();
+        let sent = if is_to_head { 0 } else { answer.body().len() as u64 };
+        let ending = if is_taken { Ending::Whole } else { Ending::ClientLeft };
+        self.gateway.note(connection, head, ctx, answer.status().as_u16(), sent, ending);
+        is_taken
+    }
+
+    fn note_end(
+        &self,
+        connection: &Connection,
+        head: &RequestHead,
+        ctx: &Context,
+        exchange: &Exchange,
+        ending: Ending,
+    ) {
+        let sent = exchange.download.as_ref().map_or(0, |download| download.bytes());
+        self.gateway.note(connection, head, ctx, exchange.status, sent, ending);
+    }
+}
+
+impl Gateway {
+    /// Counts and logs a request that is over.
+    fn note(
+        &self,
+        connection: &Connection,
+        head: &RequestHead,
+        ctx: &Context,
+        status: u16,
+        sent: u64,
+        ending: Ending,
+    ) {
+        let target = connection.head().get(head.target.clone()).unwrap_or_default();
+        let ended = Ended { method: method_of(connection, head), target, status, sent, ending };
+        self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
+    }
+}
+
+impl Door for RelayDoor {
+    const SPEAKS_HTTP2: bool = true;
+
+    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
+        if self.is_off {
+            return self.by_library(connection, head).await;
+        }
+        let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
+        ctx.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
+        match self.judge(&connection, &head, &mut ctx).await {
+            Verdict::Library => self.by_library(connection, head).await,
+            Verdict::Passed(passage) => {
+                ctx.let_through(passage);
+                self.forward(connection, &head, &mut ctx).await
+            }
+            Verdict::Refused(cause) => self.refuse(connection, &head, &mut ctx, &cause).await,
+        }
+    }
+
+    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
+        self.library.serve_http2(stream, shutdown).await;
+    }
+}
+
+fn method_of<'a>(connection: &'a Connection, head: &RequestHead) -> &'a str {
+    let bytes = connection.head().get(head.method.clone()).unwrap_or_default();
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// True if a request leaves by the library: it may become another protocol, or an upstream of its route speaks TLS or
+/// HTTP/2.
+fn is_for_library(route: &Route, head: &RequestHead) -> bool {
+    (head.upgrades && route.upgrades()) || !is_plain(route.upstreams())
+}
+
+fn is_plain(upstreams: &Upstreams) -> bool {
+    upstreams.members().iter().all(|member| member.state.upstream.scheme == UpstreamScheme::Http)
+}
+
+fn is_continue(expectation: &[u8]) -> bool {
+    expectation.eq_ignore_ascii_case(b"100-continue")
+}

@@ -1,0 +1,178 @@
+//! Connections to upstreams that wait for the next request, and the buffers of exchanges. A worker has its own.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+
+use crate::gateway::relay::exchange::Buffers;
+use crate::serve::timer::Timer;
+
+/// The most unused connections of all workers, to all upstreams together.
+const CONNECTIONS_MAX: usize = 1_024;
+
+/// The most buffers that are kept for later exchanges.
+const BUFFERS_MAX: usize = 64;
+
+/// How often unused connections are looked through.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// The connections and buffers that a worker keeps between requests.
+pub(crate) struct Pool {
+    connections_max: usize,
+    idle: Mutex<Idle>,
+    buffers: Mutex<Vec<Buffers>>,
+}
+
+#[derive(Default)]
+struct Idle {
+    connections: HashMap<SocketAddr, Vec<Unused>, RandomState>,
+    count: usize,
+}
+
+/// A connection that waits for a request.
+struct Unused {
+    stream: TcpStream,
+    /// When it is closed.
+    until: Instant,
+}
+
+impl Pool {
+    /// The pool of one of so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        let connections_max = CONNECTIONS_MAX / workers.max(1);
+        Self { connections_max, idle: Mutex::default(), buffers: Mutex::default() }
+    }
+
+    /// A connection to this address that its upstream has not closed. The one that was used last comes first.
+    pub(super) fn take(&self, address: SocketAddr, now: Instant) -> Option<TcpStream> {
+        let mut idle = self.idle.lock();
+        let Idle { connections, count } = &mut *idle;
+        let list = connections.get_mut(&address)?;
+        while let Some(Unused { stream, until }) = list.pop() {
+            *count -= 1;
+            if now < until && is_silent(&stream) {
+                return Some(stream);
+            }
+        }
+        connections.remove(&address);
+        None
+    }
+
+    /// Keeps a connection for as long as `idle_time`, if there is room.
+    pub(super) fn put(&self, address: SocketAddr, stream: TcpStream, now: Instant, idle_time: Duration) {
+        let mut idle = self.idle.lock();
+        if idle.count < self.connections_max {
+            idle.count += 1;
+            idle.connections.entry(address).or_default().push(Unused { stream, until: now + idle_time });
+        }
+    }
+
+    /// Closes the connections whose time is over, or that their upstreams have closed.
+    pub(super) fn sweep(&self, now: Instant) {
+        let mut idle = self.idle.lock();
+        let Idle { connections, count } = &mut *idle;
+        connections.retain(|_, list| {
+            let before = list.len();
+            list.retain(|unused| now < unused.until && is_silent(&unused.stream));
+            *count -= before - list.len();
+            !list.is_empty()
+        });
+    }
+
+    pub(super) fn buffers(&self) -> Buffers {
+        self.buffers.lock().pop().unwrap_or_default()
+    }
+
+    pub(super) fn give_back(&self, mut buffers: Buffers) {
+        buffers.clear();
+        let mut kept = self.buffers.lock();
+        if kept.len() < BUFFERS_MAX {
+            kept.push(buffers);
+        }
+    }
+}
+
+/// Closes unused connections in time.
+pub(crate) struct PoolKeeper(pub(crate) Vec<Arc<Pool>>);
+
+#[async_trait]
+impl BackgroundService for PoolKeeper {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        loop {
+            tokio::select! {
+                () = sleep(SWEEP_EVERY) => self.0.iter().for_each(|pool| pool.sweep(Timer::now())),
+                _ = shutdown.changed() => return,
+            }
+        }
+    }
+}
+
+/// True if a connection is open, and nothing was sent on it that nobody asked for. The kernel is asked, because the runtime
+/// learns of an end or of bytes only when it has nothing else to do.
+fn is_silent(stream: &TcpStream) -> bool {
+    let peeked = SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]);
+    peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::{Pool, Timer};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// A pool with one connection, and its other side.
+    async fn filled() -> (Pool, std::net::SocketAddr, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let pool = Pool::new(1);
+        pool.put(address, ours.unwrap(), Timer::now(), MINUTE);
+        (pool, address, theirs.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again_once_and_not_after_its_time() {
+        let (pool, address, _theirs) = filled().await;
+        let stream = pool.take(address, Timer::now()).unwrap();
+        assert!(pool.take(address, Timer::now()).is_none());
+        pool.put(address, stream, Timer::now(), MINUTE);
+        assert!(pool.take(address, Timer::now() + MINUTE).is_none());
+        assert_eq!(pool.idle.lock().count, 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_closed_or_spoke_unasked_is_neither_used_nor_kept() {
+        for speaks in [true, false] {
+            for sweeps in [true, false] {
+                let (pool, address, mut theirs) = filled().await;
+                if speaks {
+                    theirs.write_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n").await.unwrap();
+                } else {
+                    drop(theirs);
+                }
+                if sweeps {
+                    pool.sweep(Timer::now());
+                    assert_eq!(pool.idle.lock().count, 0);
+                }
+                assert!(pool.take(address, Timer::now()).is_none());
+            }
+        }
+    }
+}

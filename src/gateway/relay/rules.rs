@@ -1,0 +1,119 @@
+//! The heads that the relay writes: the client's for the upstream, the upstream's for the client.
+
+use pingora::protocols::http::date::get_cached_date;
+
+use crate::domain::tenant::HostHeader;
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::corridor::Incoming;
+use crate::gateway::failure::Failure;
+use crate::gateway::policy::answers::{self, is_about_limits};
+use crate::gateway::policy::forwarded::Arrival;
+use crate::gateway::policy::requests::{is_kept, is_of_one_hop};
+use crate::gateway::relay::exchange::AnswerRules;
+use crate::http1::fields::{Fields, SpanFields};
+use crate::http1::head::{Body, RequestHead};
+use crate::http1::name::Name;
+use crate::http1::writing::Lines;
+use crate::serve::connection::Connection;
+use crate::wire::client_ip::is_trusted;
+
+impl Gateway {
+    /// Writes the head of the request for its upstream.
+    pub(super) fn write_request(
+        &self,
+        connection: &Connection,
+        head: &RequestHead,
+        ctx: &Context,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let fields = connection.fields();
+        let request = incoming(connection, head, &fields).ok_or(Failure::Internal)?;
+        let site = ctx.site.as_ref().ok_or(Failure::Internal)?;
+        let member = ctx.passage().ok().and_then(|passage| passage.upstreams().current(ctx.attempt));
+        let host = member.filter(|_| site.tenant.proxy.host_header == HostHeader::Upstream);
+        out.extend_from_slice(request.method.as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(request.target);
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        let keys = self.pipeline.key_format();
+        for span in fields.spans {
+            let name = fields.head.get(span.name.clone()).unwrap_or_default();
+            let is_own_host = span.id == Name::Host && host.is_some();
+            // HTTP/1.0 has no interim answers (RFC 9110, section 10.1.1).
+            let is_unknown = head.is_http_1_0 && span.id == Name::Expect;
+            if is_own_host
+                || is_unknown
+                || is_of_one_hop(&fields, span.id, name)
+                || !is_kept(&fields, span.id, name, keys)
+            {
+                continue;
+            }
+            copy_line(&fields, span.name.start..span.value.end, out);
+        }
+        if let Some(member) = host {
+            out.set("Host", member.host.as_bytes());
+        }
+        if head.body == Body::Chunked {
+            out.set("Transfer-Encoding", b"chunked");
+        }
+        let arrival = Arrival {
+            peer: &connection.peer_text,
+            peer_is_trusted: is_trusted(connection.peer, &self.trusted_proxies),
+            is_tls: connection.is_tls(),
+        };
+        self.write_ours(&request, ctx, &arrival, out);
+        out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+}
+
+/// The rules for answers to one request.
+pub(super) struct Rules<'a> {
+    pub(super) ctx: &'a Context,
+}
+
+impl AnswerRules for Rules<'_> {
+    fn write_kept(&self, status: u16, fields: &SpanFields<'_>, out: &mut Vec<u8>) {
+        for span in fields.spans {
+            let name = fields.head.get(span.name.clone()).unwrap_or_default();
+            let is_framing = matches!(span.id, Name::Connection | Name::TransferEncoding);
+            // Neither has a body, whatever it says of its length (RFC 9110, section 8.6).
+            let is_no_length = span.id == Name::ContentLength && (status < 200 || status == 204);
+            let is_replaced = span.id == Name::RequestId && status >= 200;
+            let ends_here = is_framing || is_no_length || is_replaced || is_about_limits(name);
+            if !ends_here && !answers::is_of_one_hop(fields, span.id, name) {
+                copy_line(fields, span.name.start..span.value.end, out);
+            }
+        }
+    }
+
+    fn write_ours(&self, fields: &SpanFields<'_>, out: &mut Vec<u8>) {
+        if !fields.has(Name::Date) {
+            out.set("Date", get_cached_date().as_bytes());
+        }
+        answers::write(self.ctx, out);
+    }
+}
+
+/// A request as the corridor reads it.
+pub(super) fn incoming<'a>(
+    connection: &'a Connection,
+    head: &RequestHead,
+    fields: &'a SpanFields<'a>,
+) -> Option<Incoming<'a, SpanFields<'a>>> {
+    let authority = fields.values(Name::Host).next();
+    Some(Incoming {
+        method: std::str::from_utf8(fields.head.get(head.method.clone())?).ok()?,
+        target: fields.head.get(head.target.clone())?,
+        authority: authority.map(|host| std::str::from_utf8(host).unwrap_or_default()),
+        fields,
+        peer: connection.peer,
+    })
+}
+
+/// Copies a header line as it was written, without the blanks behind its value.
+fn copy_line(fields: &SpanFields<'_>, line: std::ops::Range<usize>, out: &mut Vec<u8>) {
+    out.extend_from_slice(fields.head.get(line).unwrap_or_default());
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,207 @@
+//! A body on its way: taken as its source frames it (RFC 9112, section 6.3), written as its destination needs it.
+
+use crate::http1::chunked::{BrokenChunks, Decoder, Piece, write_size};
+use crate::http1::head::Body;
+use crate::http1::name::Name;
+
+/// The last chunk, without the trailers behind it.
+const LAST_CHUNK: &[u8] = b"0\r\n";
+
+/// A body on its way.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    source: Source,
+    writes_chunks: bool,
+    /// True if a trailer is passed on.
+    keeps_trailer: fn(Name, &[u8]) -> bool,
+    bytes: u64,
+}
+
+/// The rest of a body, as its source frames it.
+#[derive(Debug)]
+enum Source {
+    Length(u64),
+    Chunked(Decoder),
+    ToClose,
+    Over,
+}
+
+/// The source's connection ended in the middle of the body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unfinished;
+
+impl Transfer {
+    pub(super) fn new(body: Body, writes_chunks: bool, keeps_trailer: fn(Name, &[u8]) -> bool) -> Self {
+        let source = match body {
+            Body::Length(0) => Source::Over,
+            Body::Length(bytes) => Source::Length(bytes),
+            Body::Chunked => Source::Chunked(Decoder::default()),
+            Body::ToClose => Source::ToClose,
+        };
+        Self { source, writes_chunks, keeps_trailer, bytes: 0 }
+    }
+
+    /// True if the whole body was taken.
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.source, Source::Over)
+    }
+
+    /// How much of the body was taken, in bytes, without its framing.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many bytes may be read straight into the destination's buffer; `None` if they need another framing.
+    pub(super) fn straight(&self) -> Option<usize> {
+        match self.source {
+            Source::Length(left) => Some(usize::try_from(left).unwrap_or(usize::MAX)),
+            Source::ToClose if !self.writes_chunks => Some(usize::MAX),
+            Source::ToClose | Source::Chunked(_) | Source::Over => None,
+        }
+    }
+
+    /// So many bytes, at most [`Self::straight`], were read straight into the destination's buffer.
+    pub(super) fn took(&mut self, count: usize) {
+        self.bytes = self.bytes.saturating_add(count as u64);
+        if let Source::Length(left) = self.source {
+            let left = left.saturating_sub(count as u64);
+            self.source = if left == 0 { Source::Over } else { Source::Length(left) };
+        }
+    }
+
+    /// Takes what belongs to the body off the beginning of `bytes`, and says how much that is.
+    pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, BrokenChunks> {
+        if let Some(most) = self.straight() {
+            let taken = bytes.get(..most).unwrap_or(bytes);
+            out.extend_from_slice(taken);
+            self.took(taken.len());
+            return Ok(taken.len());
+        }
+        let mut rest = bytes;
+        match &mut self.source {
+            Source::Chunked(decoder) => loop {
+                match decoder.next(&mut rest)? {
+                    Piece::Data(data) => {
+                        self.bytes = self.bytes.saturating_add(data.len() as u64);
+                        write_data(data, self.writes_chunks, out);
+                    }
+                    Piece::More => break,
+                    Piece::End => {
+                        if self.writes_chunks {
+                            write_end(decoder.trailers(), self.keeps_trailer, out);
+                        }
+                        self.source = Source::Over;
+                        break;
+                    }
+                }
+            },
+            Source::ToClose => {
+                rest = &[];
+                self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+                write_data(bytes, self.writes_chunks, out);
+            }
+            Source::Length(_) | Source::Over => {}
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// The source's connection has ended.
+    pub(super) fn source_closed(&mut self, out: &mut Vec<u8>) -> Result<(), Unfinished> {
+        match self.source {
+            Source::ToClose => {
+                if self.writes_chunks {
+                    write_end(std::iter::empty(), self.keeps_trailer, out);
+                }
+                self.source = Source::Over;
+                Ok(())
+            }
+            Source::Over => Ok(()),
+            Source::Length(_) | Source::Chunked(_) => Err(Unfinished),
+        }
+    }
+}
+
+fn write_data(data: &[u8], in_chunks: bool, out: &mut Vec<u8>) {
+    if data.is_empty() {
+        return;
+    }
+    if in_chunks {
+        write_size(data.len(), out);
+        out.extend_from_slice(data);
+        out.extend_from_slice(b"\r\n");
+    } else {
+        out.extend_from_slice(data);
+    }
+}
+
+fn write_end<'a>(
+    trailers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    keeps: fn(Name, &[u8]) -> bool,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(LAST_CHUNK);
+    for (name, value) in trailers.filter(|(name, _)| keeps(Name::of(name), name)) {
+        for part in [name, b": ", value, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Body, Name, Transfer, Unfinished};
+
+    fn keeps(_: Name, name: &[u8]) -> bool {
+        name != b"X-Drop"
+    }
+
+    /// The bytes that come out, and how many were taken, whatever the cuts.
+    fn moved(body: Body, writes_chunks: bool, bytes: &str, cut: usize) -> (String, usize, bool) {
+        let (mut transfer, mut out, mut taken) = (Transfer::new(body, writes_chunks, keeps), Vec::new(), 0);
+        for piece in bytes.as_bytes().chunks(cut) {
+            taken += transfer.take(piece, &mut out).unwrap();
+        }
+        (String::from_utf8(out).unwrap(), taken, transfer.is_over())
+    }
+
+    #[test]
+    fn a_body_of_a_length_ends_there_and_what_follows_is_left() {
+        for cut in 1..12 {
+            assert_eq!(moved(Body::Length(5), false, "helloGET /", cut), ("hello".into(), 5, true));
+            assert_eq!(moved(Body::Length(5), false, "hell", cut), ("hell".into(), 4, false));
+        }
+    }
+
+    #[test]
+    fn chunks_lose_their_extensions_and_the_trailers_that_are_not_kept() {
+        let sent = "5;x=y\r\nhello\r\n0;z\r\nX-Sum: 1\r\nX-Drop: 2\r\n\r\nGET /";
+        let whole = (String::from("5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"), sent.len() - 5, true);
+        assert_eq!(moved(Body::Chunked, true, sent, sent.len()), whole);
+        for cut in 1..sent.len() {
+            assert_eq!(moved(Body::Chunked, false, sent, cut), ("hello".into(), sent.len() - 5, true));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_ends_with_its_connection_is_whole_only_then() {
+        for (in_chunks, expected) in [(false, "hello"), (true, "5\r\nhello\r\n0\r\n\r\n")] {
+            let (mut transfer, mut out) = (Transfer::new(Body::ToClose, in_chunks, keeps), Vec::new());
+            assert_eq!(transfer.take(b"hello", &mut out), Ok(5));
+            assert!(!transfer.is_over());
+            assert_eq!(transfer.source_closed(&mut out), Ok(()));
+            assert!(transfer.is_over());
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_body_that_breaks_off_gets_no_end() {
+        for (body, sent) in [(Body::Length(5), "hell"), (Body::Chunked, "5\r\nhello\r\n0\r\n")] {
+            let (mut transfer, mut out) = (Transfer::new(body, true, keeps), Vec::new());
+            transfer.take(sent.as_bytes(), &mut out).unwrap();
+            assert_eq!(transfer.source_closed(&mut out), Err(Unfinished));
+            assert!(!String::from_utf8(out).unwrap().contains("0\r\n"), "{body:?}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A connection to an upstream: out of the pool, or a new one to the next address that can be reached.
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use crate::gateway::context::Context;
+use crate::gateway::failure::Failure;
+use crate::gateway::relay::RelayDoor;
+use crate::gateway::relay::exchange::{Buffers, Exchange};
+use crate::serve::timer::Timer;
+
+/// A connection to an upstream.
+pub(super) struct Upstream {
+    pub(super) stream: TcpStream,
+    pub(super) address: SocketAddr,
+    /// True if it has carried a request before.
+    pub(super) is_used: bool,
+    /// When this request got it.
+    pub(super) since: Instant,
+}
+
+impl RelayDoor {
+    /// Connects to an upstream of the passage, or to another if that fails. `again`: a new connection to this address first.
+    pub(super) async fn connect(
+        &self,
+        ctx: &mut Context,
+        now: Instant,
+        mut again: Option<SocketAddr>,
+    ) -> Result<Upstream, Failure> {
+        loop {
+            let (address, may_be_used) = match again.take() {
+                Some(address) => (address, false),
+                None => (self.choose(ctx)?, true),
+            };
+            if may_be_used && let Some(stream) = self.pool.take(address, now) {
+                return Ok(Upstream { stream, address, is_used: true, since: now });
+            }
+            match self.open(ctx, address).await {
+                Ok(upstream) => return Ok(upstream),
+                Err(failure) => {
+                    if let Some(kind) = failure.of_upstream().filter(|_| !ctx.attempt.has_address_left()) {
+                        self.gateway.note_upstream_failure(ctx, kind);
+                    }
+                    if !self.gateway.may_try_another(ctx) {
+                        return Err(failure);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next address to try.
+    fn choose(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
+        let mut attempt = ctx.attempt;
+        let passage = ctx.passage().map_err(|_| Failure::Internal)?;
+        let chosen = passage.upstreams().choose(&mut attempt, self.gateway.clock.monotonic_micros());
+        let chosen = chosen.map(|(_, address)| address);
+        ctx.attempt = attempt;
+        chosen.ok_or_else(|| {
+            self.gateway.note_no_upstream(ctx);
+            Failure::NoUpstream
+        })
+    }
+
+    /// A new connection to this address.
+    pub(super) async fn open(&self, ctx: &Context, address: SocketAddr) -> Result<Upstream, Failure> {
+        let longest = ctx.site.as_ref().ok_or(Failure::Internal)?.tenant.proxy.timeouts.connect;
+        let connected = timeout(longest, TcpStream::connect(address)).await;
+        let stream = connected
+            .map_err(|_| Failure::UpstreamSlow("ConnectTimedout"))?
+            .map_err(|error| Failure::Upstream(kind_of(&error)))?;
+        // Without it small requests may wait for the acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        Ok(Upstream { stream, address, is_used: false, since: Timer::now() })
+    }
+
+    /// Keeps the connection for the next request, if the answer leaves it in order.
+    pub(super) fn keep(
+        &self,
+        upstream: Upstream,
+        exchange: &Exchange,
+        buffers: &Buffers,
+        now: Instant,
+        ctx: &Context,
+    ) {
+        let Some(site) = ctx.site.as_ref().filter(|_| exchange.upstream_goes_on(buffers)) else { return };
+        self.pool.put(upstream.address, upstream.stream, now, site.tenant.proxy.timeouts.idle);
+    }
+}
+
+/// The log's word for a connection that could not be made.
+fn kind_of(error: &std::io::Error) -> &'static str {
+    if error.kind() == std::io::ErrorKind::ConnectionRefused { "ConnectRefused" } else { "ConnectError" }
+}

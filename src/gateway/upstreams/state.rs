@@ -1,0 +1,107 @@
+//! The state of one upstream: where it is, and whether it is healthy.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::domain::tenant::HealthRules;
+use crate::domain::upstream::Upstream;
+
+/// The state of one upstream of a tenant: its addresses and health. It outlives a reload of the configuration.
+#[derive(Debug)]
+pub(crate) struct UpstreamState {
+    /// As it was configured.
+    pub(in crate::gateway) upstream: Upstream,
+    /// How it is watched.
+    pub(in crate::gateway) health: HealthRules,
+    /// Where it is; empty while its name is unknown.
+    pub(in crate::gateway) addresses: ArcSwap<Vec<SocketAddr>>,
+    /// What the last check said.
+    is_healthy: AtomicBool,
+    /// Failed requests in a row.
+    failures: AtomicU32,
+    /// Until when it gets no requests, in monotonic microseconds.
+    ejected_until: AtomicU64,
+    /// When it is to be checked next.
+    pub(in crate::gateway) next_check: AtomicU64,
+    /// When its name is to be looked up next.
+    pub(in crate::gateway) next_resolution: AtomicU64,
+    /// Whether a check is under way.
+    pub(in crate::gateway) is_in_check: AtomicBool,
+    /// Whether its name is being looked up.
+    pub(in crate::gateway) is_in_resolution: AtomicBool,
+}
+
+impl UpstreamState {
+    /// An upstream of which nothing bad is known.
+    pub(in crate::gateway) fn new(upstream: Upstream, health: HealthRules) -> Self {
+        let fixed = upstream.host.parse().map(|ip| SocketAddr::new(ip, upstream.port)).ok();
+        Self {
+            upstream,
+            health,
+            addresses: ArcSwap::from_pointee(fixed.into_iter().collect()),
+            is_healthy: AtomicBool::new(true),
+            failures: AtomicU32::new(0),
+            ejected_until: AtomicU64::new(0),
+            next_check: AtomicU64::new(0),
+            next_resolution: AtomicU64::new(0),
+            is_in_check: AtomicBool::new(false),
+            is_in_resolution: AtomicBool::new(false),
+        }
+    }
+
+    /// The same upstream, watched in another way: it is where it was.
+    pub(in crate::gateway) fn watched_otherwise(&self, health: HealthRules) -> Self {
+        let state = Self::new(self.upstream.clone(), health);
+        state.addresses.store(self.addresses.load_full());
+        state
+    }
+
+    /// Whether its address has to be looked up.
+    pub(in crate::gateway) fn is_named(&self) -> bool {
+        self.upstream.host.parse::<std::net::IpAddr>().is_err()
+    }
+
+    pub(super) fn is_usable(&self, now: u64) -> bool {
+        self.is_healthy.load(Ordering::Relaxed) && now >= self.ejected_until.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::gateway) fn has_address(&self) -> bool {
+        !self.addresses.load().is_empty()
+    }
+
+    /// A request was answered by it.
+    pub(in crate::gateway) fn succeeded(&self) {
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A request failed on it. True when it gets none from now on, for a while.
+    pub(in crate::gateway) fn failed(&self, now: u64) -> bool {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let eject_after = self.health.eject_after;
+        if eject_after == 0 || failures < eject_after {
+            return false;
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        let until = now.saturating_add(micros(self.health.eject_for));
+        self.ejected_until.fetch_max(until, Ordering::Relaxed) <= now
+    }
+
+    /// A check has said how it is. True when that is new.
+    pub(in crate::gateway) fn checked(&self, is_healthy: bool) -> bool {
+        let was_healthy = self.is_healthy.swap(is_healthy, Ordering::Relaxed);
+        if is_healthy && !was_healthy {
+            self.ejected_until.store(0, Ordering::Relaxed);
+        }
+        was_healthy != is_healthy
+    }
+}
+
+/// A duration as the clock counts.
+pub(in crate::gateway) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,80 @@
+//! Header fields as rules read them, whether they are spans of a head's bytes or the HTTP library's map.
+
+use std::ops::Range;
+
+use http::HeaderMap;
+
+use crate::http1::name::Name;
+
+/// Header fields of one message, in order.
+pub trait Fields {
+    /// The values of a known name, in order, without the blanks around them.
+    fn values(&self, name: Name) -> impl DoubleEndedIterator<Item = &[u8]>;
+
+    /// Every name, as it was written, and value.
+    fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])>;
+
+    /// How many fields there are.
+    fn count(&self) -> usize;
+
+    /// True if a known name is there.
+    fn has(&self, name: Name) -> bool {
+        self.values(name).next().is_some()
+    }
+
+    /// The value of a known name that is there once.
+    fn only(&self, name: Name) -> Option<&[u8]> {
+        let mut values = self.values(name);
+        values.next().filter(|_| values.next().is_none())
+    }
+}
+
+/// One field of a head, as spans of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// The id of its name.
+    pub id: Name,
+    /// The span of its name.
+    pub name: Range<usize>,
+    /// The span of its value, without the blanks around it.
+    pub value: Range<usize>,
+}
+
+/// The fields of a head as spans of its bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct SpanFields<'a> {
+    /// The head's bytes.
+    pub head: &'a [u8],
+    /// Its fields.
+    pub spans: &'a [Span],
+}
+
+impl Fields for SpanFields<'_> {
+    fn values(&self, name: Name) -> impl DoubleEndedIterator<Item = &[u8]> {
+        let spans = self.spans.iter().filter(move |span| span.id == name);
+        spans.map(|span| self.head.get(span.value.clone()).unwrap_or_default())
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let text = |range: &Range<usize>| self.head.get(range.clone()).unwrap_or_default();
+        self.spans.iter().map(move |span| (text(&span.name), text(&span.value)))
+    }
+
+    fn count(&self) -> usize {
+        self.spans.len()
+    }
+}
+
+impl Fields for HeaderMap {
+    fn values(&self, name: Name) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.get_all(name.as_str()).iter().map(|value| value.as_bytes().trim_ascii())
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+}

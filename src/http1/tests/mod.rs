@@ -1,0 +1,9 @@
+//! Tests of the readers of heads and of bodies in chunks.
+
+mod answers;
+mod chunks;
+mod oracles;
+mod requests;
+
+#[path = "../../../tests/support/corpus/heads.rs"]
+pub(crate) mod heads;

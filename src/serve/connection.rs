@@ -1,0 +1,352 @@
+//! A connection of HTTP/1: waits for requests and reads their heads. It keeps what it has read beyond.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
+
+use crate::http1::chunked::Decoder;
+use crate::http1::fields::{Fields, Span, SpanFields};
+use crate::http1::head::{self, Body, Problem, RequestHead};
+use crate::http1::name::Name;
+use crate::serve::bounded::{Bounded, Extent};
+use crate::serve::timer::Timer;
+use crate::serve::{IDLE_TIME_MAX, LINGER, WRITE_TIME_MAX, as_text};
+use crate::wire::answers::Answer;
+
+/// How long a client may take for a whole answer of ours.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long a request head may take to arrive, from its first byte.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The longest unwanted body that is read so that the connection can be kept, in bytes.
+const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
+
+/// How long an unwanted body, or the end of a closed connection, is waited for.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How much is read of a connection that is closed, in bytes.
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+/// The longest request head, in bytes.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// The size of most requests: a head, and a small body that came with it.
+const USUAL_HEAD_BYTES: usize = 2 * 1024;
+
+/// The longest head whose memory an idle connection keeps, in bytes.
+const KEPT_BYTES_MAX: usize = 2 * 1024;
+
+/// How much room there is at least for a read.
+const ROOM_BYTES_MIN: usize = 256;
+
+/// Wakes a connection's task when the service is to end.
+struct Stop {
+    /// Asked once, so that it knows the task. Asking takes a lock that all connections share.
+    wakes: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+    is_asked: bool,
+    shutdown: ShutdownWatch,
+}
+
+impl Stop {
+    fn new(shutdown: &ShutdownWatch) -> Self {
+        let mut watch = shutdown.clone();
+        let wakes = Box::pin(async move {
+            // An error means that nobody is left to say so: the end as well.
+            let _ = watch.wait_for(|stopping| *stopping).await;
+        });
+        Self { wakes: Some(wakes), is_asked: false, shutdown: shutdown.clone() }
+    }
+
+    /// True if the service is to end.
+    fn is_near(&self) -> bool {
+        // The first look costs no lock, and nothing changes before the end.
+        self.shutdown.has_changed().unwrap_or(true) && *self.shutdown.borrow()
+    }
+
+    /// Ready once, when the service is to end.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_asked && !self.shutdown.has_changed().unwrap_or(true) {
+            return Poll::Pending;
+        }
+        let Some(wakes) = &mut self.wakes else { return Poll::Pending };
+        self.is_asked = true;
+        ready!(wakes.as_mut().poll(context));
+        self.wakes = None;
+        Poll::Ready(())
+    }
+}
+
+/// A connection, between two requests or during one.
+pub(crate) struct Connection {
+    pub(crate) stream: Stream,
+    /// Bytes behind the request's head: of its body, or of the next request.
+    pub(crate) ahead: BytesMut,
+    pub(crate) timer: Timer,
+    /// The client's address.
+    pub(crate) peer: IpAddr,
+    /// The same as text; an IPv4 address is written as such, however it came.
+    pub(crate) peer_text: Box<str>,
+    /// The request's head.
+    pub(super) head: Vec<u8>,
+    /// The fields of the request's head.
+    pub(super) spans: Vec<Span>,
+    /// True if the request has chunks, which are read into `ahead` and may have made it large.
+    has_chunks: bool,
+    stop: Stop,
+}
+
+/// The reason why there is no head.
+#[derive(Debug)]
+pub(super) enum NoHead {
+    /// The client is gone, or the service ends.
+    Gone,
+    /// It takes too long to arrive.
+    TooSlow,
+    /// It is longer than [`HEAD_BYTES_MAX`], or holds too many fields.
+    TooLong,
+    /// It may be read in more than one way, or is not HTTP.
+    Malformed(Problem),
+}
+
+impl Connection {
+    /// In a box, because it goes from hand to hand with each request. `None` if the stream has no IP address.
+    pub(crate) fn new(stream: Stream, shutdown: &ShutdownWatch) -> Option<Box<Self>> {
+        let digest = stream.get_socket_digest()?;
+        let peer = digest.peer_addr()?.as_inet()?.ip();
+        Some(Box::new(Self {
+            stream,
+            ahead: BytesMut::new(),
+            timer: Timer::new(),
+            peer,
+            peer_text: peer.to_canonical().to_string().into(),
+            head: Vec::new(),
+            spans: Vec::new(),
+            has_chunks: false,
+            stop: Stop::new(shutdown),
+        }))
+    }
+
+    /// The bytes of the request's head.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// The fields of the request's head.
+    pub(crate) fn fields(&self) -> SpanFields<'_> {
+        SpanFields { head: &self.head, spans: &self.spans }
+    }
+
+    /// True if the client speaks TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.stream.get_ssl_digest().is_some()
+    }
+
+    /// True if the service is to end: then each answer says that it is the connection's last.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.is_near()
+    }
+
+    /// Waits for the next request, and reads its head.
+    pub(super) async fn next_request(&mut self) -> Result<RequestHead, NoHead> {
+        self.give_memory_back();
+        let mut searched = 0;
+        let mut deadline = None;
+        let mut begun = false;
+        loop {
+            // An empty line before a request is skipped (RFC 9112, section 2.2), however it was cut.
+            if searched < 2 && self.ahead.starts_with(b"\r\n") {
+                self.ahead.advance(2);
+                searched = 0;
+            }
+            if let Some(end) = head::end_of_head(&self.ahead, searched) {
+                return self.take_head(end);
+            }
+            if self.ahead.len() > HEAD_BYTES_MAX {
+                return Err(NoHead::TooLong);
+            }
+            if !begun && !self.ahead.is_empty() {
+                begun = true;
+                deadline = None;
+            }
+            searched = self.ahead.len();
+            if self.ahead.capacity() - self.ahead.len() < ROOM_BYTES_MIN {
+                self.ahead.reserve(USUAL_HEAD_BYTES);
+            }
+            let read = poll_fn(|context| self.poll_head(context, begun, &mut deadline));
+            if read.await? == 0 {
+                return Err(NoHead::Gone);
+            }
+        }
+    }
+
+    /// Gives back the memory that few requests need.
+    fn give_memory_back(&mut self) {
+        let is_large = self.head.capacity() > KEPT_BYTES_MAX || self.has_chunks;
+        if is_large && self.ahead.is_empty() {
+            self.ahead = BytesMut::new();
+            self.head = Vec::new();
+            self.spans = Vec::new();
+        }
+    }
+
+    fn poll_head(
+        &mut self,
+        context: &mut Context<'_>,
+        begun: bool,
+        deadline: &mut Option<Instant>,
+    ) -> Poll<Result<usize, NoHead>> {
+        if let Poll::Ready(read) = pin!(self.stream.read_buf(&mut self.ahead)).poll(context) {
+            return Poll::Ready(read.map_err(|_| NoHead::Gone));
+        }
+        // Most requests are there at once, and never look at the clock.
+        let longest = if begun { HEAD_TIME_MAX } else { IDLE_TIME_MAX };
+        let until = deadline.get_or_insert_with(|| Timer::now() + longest);
+        // A connection that is idle lingers for a while when the service is to end.
+        if !begun && self.stop.poll(context).is_ready() {
+            *until = (*until).min(Timer::now() + LINGER);
+        }
+        let over = self.timer.poll_until(*until, context);
+        over.map(|()| Err(if begun { NoHead::TooSlow } else { NoHead::Gone }))
+    }
+
+    fn take_head(&mut self, end: usize) -> Result<RequestHead, NoHead> {
+        if end > HEAD_BYTES_MAX {
+            return Err(NoHead::TooLong);
+        }
+        self.head.clear();
+        self.head.extend_from_slice(self.ahead.get(..end).unwrap_or_default());
+        self.ahead.advance(end);
+        let request = head::read_request(&self.head, &mut self.spans).map_err(|problem| match problem {
+            head::TOO_MANY_FIELDS => NoHead::TooLong,
+            other => NoHead::Malformed(other),
+        })?;
+        self.has_chunks = request.body == Body::Chunked;
+        Ok(request)
+    }
+
+    /// True if another request may follow this one although its body is not wanted: what is left of it is small, and the
+    /// client sends it in any case.
+    pub(crate) fn may_go_on(&self, request: &RequestHead) -> bool {
+        let is_small = match request.body {
+            Body::Length(bytes) => bytes <= SKIPPED_BYTES_MAX,
+            Body::Chunked | Body::ToClose => false,
+        };
+        let may_not_come = request.body != Body::Length(0) && self.fields().has(Name::Expect);
+        is_small && !may_not_come && !request.closes && !request.upgrades && !self.is_stopping()
+    }
+
+    /// Reads past the body of a refused request. False when it does not come.
+    pub(crate) async fn skip_body(&mut self, request: &RequestHead) -> bool {
+        let Body::Length(bytes) = request.body else { return false };
+        let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let Self { stream, ahead, timer, .. } = self;
+        let skip = async {
+            loop {
+                let here = left.min(ahead.len());
+                ahead.advance(here);
+                left -= here;
+                if left == 0 {
+                    return true;
+                }
+                if !matches!(stream.read_buf(ahead).await, Ok(1..)) {
+                    return false;
+                }
+            }
+        };
+        timer.until(Timer::now() + DRAIN_TIME_MAX, skip).await.unwrap_or(false)
+    }
+
+    /// Writes a whole answer. `is_last`: the connection is closed behind it.
+    pub(crate) async fn answer(
+        &mut self,
+        answer: &Answer,
+        is_to_head: bool,
+        is_last: bool,
+    ) -> io::Result<()> {
+        let text = as_text(answer, is_to_head, is_last);
+        let Self { stream, timer, .. } = self;
+        let write = async {
+            stream.write_all(&text).await?;
+            stream.flush().await
+        };
+        let written = timer.until(Timer::now() + ANSWER_TIME_MAX, write).await;
+        written.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Closes the connection behind its last answer. Bytes that still come are read for a while: otherwise the client may
+    /// lose the answer to a reset (RFC 9112, section 9.6).
+    pub(crate) async fn close(mut self: Box<Self>) {
+        let linger = async {
+            if AsyncWriteExt::shutdown(&mut self.stream).await.is_ok() {
+                let mut bytes = 0;
+                while bytes < LINGER_BYTES_MAX {
+                    self.ahead.clear();
+                    match self.stream.read_buf(&mut self.ahead).await {
+                        Ok(0) | Err(_) => return,
+                        Ok(count) => bytes += count,
+                    }
+                }
+            }
+        };
+        // A client that does not close is closed.
+        let _ = timeout(DRAIN_TIME_MAX, linger).await;
+    }
+
+    /// Gives the connection to the HTTP library for one request, whose bytes alone it sees.
+    pub(crate) fn lend(self, request: &RequestHead) -> (ServerSession, Lent) {
+        let Self { stream, ahead, timer, peer, peer_text, head, spans, stop, .. } = self;
+        let bounded = Bounded::new(stream, ahead, extent_of(request));
+        let mut session = ServerSession::new_http1(Box::new(bounded));
+        session.set_write_timeout(Some(WRITE_TIME_MAX));
+        session.set_pipelined_prefix(BytesMut::from(&head[..]));
+        (session, Lent { timer, peer, peer_text, head, spans, stop })
+    }
+}
+
+/// The rest of a connection whose stream the HTTP library has.
+pub(crate) struct Lent {
+    timer: Timer,
+    peer: IpAddr,
+    peer_text: Box<str>,
+    head: Vec<u8>,
+    spans: Vec<Span>,
+    stop: Stop,
+}
+
+impl Lent {
+    /// Says when the service is to end.
+    pub(crate) const fn shutdown(&self) -> &ShutdownWatch {
+        &self.stop.shutdown
+    }
+
+    /// The connection again, when its request has been read to the end.
+    pub(crate) fn take_back(self, stream: Stream) -> Option<Box<Connection>> {
+        let (stream, ahead) = Bounded::unwrap(stream)?;
+        let Self { timer, peer, peer_text, head, spans, stop } = self;
+        let has_chunks = false;
+        let connection = Connection { stream, ahead, timer, peer, peer_text, head, spans, has_chunks, stop };
+        Some(Box::new(connection))
+    }
+}
+
+/// When the client asks for another protocol, no request follows on the connection: where that begins is not ours to
+/// know.
+fn extent_of(request: &RequestHead) -> Extent {
+    match request.body {
+        Body::Length(0) if request.upgrades => Extent::Rest,
+        Body::Length(bytes) => Extent::Bytes(bytes),
+        Body::Chunked => Extent::Chunks(Decoder::default()),
+        Body::ToClose => Extent::Rest,
+    }
+}

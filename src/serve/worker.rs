@@ -1,0 +1,149 @@
+//! One worker of a listener: a thread with a runtime, an accept queue, and the connections that it took.
+//!
+//! The server framework's own accept loop holds the memory of a TLS handshake for as long as a connection lives, and shares
+//! one queue among all threads.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use pingora::protocols::l4::stream::Stream;
+use pingora::protocols::{GetSocketDigest, SocketDigest};
+use pingora::server::{ListenFds, ShutdownWatch};
+use pingora::services::Service;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::sleep;
+
+use crate::serve::{Door, HttpShell};
+
+/// How many connections wait to be accepted.
+const BACKLOG: u32 = 65_535;
+
+/// How long accepting pauses when it fails: most often there are no descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A worker.
+pub(crate) struct Worker<D> {
+    name: String,
+    sockets: Vec<TcpSocket>,
+    shell: Arc<HttpShell<D>>,
+}
+
+impl<D: Door> Worker<D> {
+    /// A worker of the listener of this name, with a socket of its own for each address: see [`bound`].
+    pub(crate) fn new(name: &str, sockets: Vec<TcpSocket>, shell: HttpShell<D>) -> Self {
+        Self { name: name.to_owned(), sockets, shell: Arc::new(shell) }
+    }
+}
+
+/// A socket for each of so many workers, bound and not listening: clients are refused until the worker starts, and none is
+/// reset. The kernel spreads connections over them.
+///
+/// # Errors
+///
+/// The address can't be used. Workers of another process don't share it: it must be free.
+pub(crate) fn bound(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpSocket>> {
+    drop(socket(address, false)?);
+    (0..workers).map(|_| socket(address, true)).collect()
+}
+
+fn socket(address: SocketAddr, is_shared: bool) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(is_shared)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+#[async_trait]
+impl<D: Door> Service for Worker<D> {
+    async fn start_service(
+        &mut self,
+        _fds: Option<ListenFds>,
+        shutdown: ShutdownWatch,
+        _listeners_per_fd: usize,
+    ) {
+        let accepting = self.sockets.drain(..).map(|socket| {
+            let (shell, shutdown) = (Arc::clone(&self.shell), shutdown.clone());
+            async {
+                match socket.listen(BACKLOG) {
+                    Ok(listener) => accept(listener, shell, shutdown).await,
+                    Err(error) => tracing::error!("cannot listen: {error}"),
+                }
+            }
+        });
+        join_all(accepting).await;
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn threads(&self) -> Option<usize> {
+        Some(1)
+    }
+}
+
+/// Takes connections until the service is to end.
+async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, mut shutdown: ShutdownWatch) {
+    let mut is_failing = false;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            end = shutdown.wait_for(|stopping| *stopping) => {
+                drop(end);
+                return;
+            }
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                is_failing = false;
+                let (shell, shutdown) = (Arc::clone(&shell), shutdown.clone());
+                let stream = described(stream, peer);
+                tokio::spawn(async move { shell.serve(Box::new(stream), &shutdown).await });
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut is_failing, true) {
+                    tracing::error!("cannot accept connections: {error}");
+                }
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A connection as the library knows it, which asks it for the client's address.
+fn described(stream: TcpStream, peer: SocketAddr) -> Stream {
+    // Without it small answers may wait for the acknowledgement of the one before.
+    let _ = stream.set_nodelay(true);
+    let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
+    let _ = digest.peer_addr.set(Some(peer.into()));
+    let mut stream = Stream::from(stream);
+    stream.set_socket_digest(digest);
+    stream
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::bound;
+
+    #[tokio::test]
+    async fn an_address_is_taken_for_every_worker_without_taking_connections_and_by_nobody_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(bound(address, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
+        drop(listener);
+        let mut sockets = bound(address, 2).unwrap();
+        assert_eq!(sockets.len(), 2);
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        let _listening = sockets.remove(0).listen(1).unwrap();
+        assert_eq!(bound(address, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
+    }
+}

@@ -1,0 +1,259 @@
+//! The verification result (contract, "Verification result").
+
+use std::sync::Arc;
+
+use alloy::primitives::Address;
+use http::{HeaderMap, StatusCode};
+use quick_cache::sync::Cache;
+use serde::Serialize;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::profile::TrustProfile;
+use crate::domain::tier::Tier;
+use crate::domain::uint256::decimal;
+use crate::http1::writing::write_decimal;
+use crate::pipeline::permit::Permit;
+use crate::wire::answers::{Answer, json_text};
+use crate::wire::headers::write_allowance;
+
+/// How many agents are kept as text.
+const AGENTS_KEPT: usize = 4_096;
+
+/// The longest text that is kept, in bytes.
+const KEPT_BYTES_MAX: usize = 4 * 1024;
+
+/// The room for a result's timestamp and mismatch, in bytes.
+const MOMENT_BYTES: usize = 64;
+
+/// Writes verification results.
+pub struct VerificationResults {
+    /// Agents as text: the checksum of an address is a hash, and long numbers are slow to write.
+    agents: Cache<AgentId, Arc<Written>>,
+}
+
+/// An agent's result without the fields that each request has of its own.
+struct Written {
+    /// The profile that was written. It is kept, so that no other can have its place in memory.
+    profile: Arc<TrustProfile>,
+    tier: Tier,
+    /// The fields before `timestamp`, without the closing brace.
+    before: Vec<u8>,
+    /// The fields behind `endpointMismatch`, without the opening brace.
+    behind: Vec<u8>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Before<'a> {
+    valid: bool,
+    agent_id: String,
+    owner: Checksummed,
+    trust_tier: u8,
+    staked_amount: String,
+    reputation: ReputationPart,
+    validation: ValidationPart<'a>,
+    #[serde(rename = "metadataURI")]
+    metadata_uri: &'a str,
+}
+
+#[derive(Serialize)]
+struct Behind<'a> {
+    organizations: Vec<OrganizationPart<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReputationPart {
+    total_score: String,
+    feedback_count: u64,
+    average_rating: Option<f64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ValidationPart<'a> {
+    count: u64,
+    latest_passed: Option<bool>,
+    latest_evidence: Option<&'a str>,
+    latest_validator: Option<Checksummed>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OrganizationPart<'a> {
+    org_id: String,
+    name: &'a str,
+    verified: bool,
+}
+
+/// An address in the mixed case of EIP-55.
+struct Checksummed(Address);
+
+impl Serialize for Checksummed {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.to_checksum_buffer(None).as_str())
+    }
+}
+
+impl Default for VerificationResults {
+    fn default() -> Self {
+        Self { agents: Cache::new(AGENTS_KEPT) }
+    }
+}
+
+impl VerificationResults {
+    /// 200 of `POST /verify` and `POST /verify/signature`, verified at this time.
+    #[must_use]
+    pub fn answer(&self, permit: &Permit, verified_at: UnixSeconds) -> Answer {
+        let written = self.written(permit.agent(), permit.tier(), permit.profile());
+        let mut headers = HeaderMap::with_capacity(6);
+        write_allowance(&mut headers, permit.allowance());
+        json_text(StatusCode::OK, headers, written.at(verified_at, permit.endpoint_mismatch()))
+    }
+
+    fn written(&self, agent: AgentId, tier: Tier, profile: &Arc<TrustProfile>) -> Arc<Written> {
+        let known = self.agents.get(&agent);
+        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.profile, profile) && known.tier == tier)
+        {
+            return known;
+        }
+        let written = Arc::new(Written::new(agent, tier, Arc::clone(profile)));
+        if written.before.len() + written.behind.len() <= KEPT_BYTES_MAX {
+            self.agents.insert(agent, Arc::clone(&written));
+        }
+        written
+    }
+}
+
+impl Written {
+    fn new(agent: AgentId, tier: Tier, profile: Arc<TrustProfile>) -> Self {
+        let latest = profile.validation.latest.as_ref();
+        let before = Before {
+            valid: true,
+            agent_id: agent.to_string(),
+            owner: Checksummed(profile.owner),
+            trust_tier: tier.number(),
+            staked_amount: decimal(profile.stake),
+            reputation: ReputationPart {
+                total_score: profile.reputation.total_score.to_string(),
+                feedback_count: profile.reputation.feedback_count,
+                average_rating: profile.reputation.average_rating(),
+            },
+            validation: ValidationPart {
+                count: profile.validation.count,
+                latest_passed: latest.map(|latest| latest.passed),
+                latest_evidence: latest.map(|latest| latest.evidence.as_str()),
+                latest_validator: latest.map(|latest| Checksummed(latest.validator)),
+            },
+            metadata_uri: &profile.metadata_uri,
+        };
+        let organizations = profile.organizations.iter().map(|organization| OrganizationPart {
+            org_id: organization.org_id.to_string(),
+            name: &organization.name,
+            verified: organization.verified,
+        });
+        // String keys and finite numbers always serialise.
+        let mut before = serde_json::to_vec(&before).unwrap_or_default();
+        before.pop();
+        let mut behind =
+            serde_json::to_vec(&Behind { organizations: organizations.collect() }).unwrap_or_default();
+        behind.drain(..1);
+        Self { tier, before, behind, profile }
+    }
+
+    /// The whole result.
+    fn at(&self, verified_at: UnixSeconds, endpoint_mismatch: bool) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.before.len() + MOMENT_BYTES + self.behind.len());
+        text.extend_from_slice(&self.before);
+        text.extend_from_slice(b",\"timestamp\":");
+        write_decimal(verified_at.0, &mut text);
+        text.extend_from_slice(b",\"endpointMismatch\":");
+        text.extend_from_slice(if endpoint_mismatch { b"true," } else { b"false," });
+        text.extend_from_slice(&self.behind);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use alloy::primitives::{Address, I256, U256};
+    use serde_json::{Value, json};
+
+    use super::VerificationResults;
+    use crate::domain::agent_id::AgentId;
+    use crate::domain::freshness::UnixSeconds;
+    use crate::domain::profile::{LatestValidation, Organization, Reputation, TrustProfile, Validation};
+    use crate::domain::tier::Tier;
+
+    fn profile(uri: &str) -> Arc<TrustProfile> {
+        let evidence = "\"quoted\"".to_owned();
+        Arc::new(TrustProfile {
+            owner: Address::repeat_byte(0xab),
+            stake: U256::from(5),
+            reputation: Reputation { total_score: I256::unchecked_from(-9), feedback_count: 2 },
+            validation: Validation {
+                count: 1,
+                latest: Some(LatestValidation { passed: true, evidence, validator: Address::ZERO }),
+            },
+            metadata_uri: uri.to_owned(),
+            organizations: vec![Organization {
+                org_id: U256::from(3),
+                name: "Guild".to_owned(),
+                verified: false,
+            }],
+        })
+    }
+
+    fn result(results: &VerificationResults, tier: Tier, profile: &Arc<TrustProfile>) -> Value {
+        let written = results.written(AgentId::new(U256::from(7)), tier, profile);
+        serde_json::from_slice(&written.at(UnixSeconds(9), true)).unwrap()
+    }
+
+    #[test]
+    fn a_result_has_the_fields_of_the_contract() {
+        let expected = json!({
+            "valid": true,
+            "agentId": "7",
+            "owner": "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB",
+            "trustTier": 2,
+            "stakedAmount": "5",
+            "reputation": { "totalScore": "-9", "feedbackCount": 2, "averageRating": -4.5 },
+            "validation": {
+                "count": 1,
+                "latestPassed": true,
+                "latestEvidence": "\"quoted\"",
+                "latestValidator": "0x0000000000000000000000000000000000000000",
+            },
+            "metadataURI": "ipfs://a",
+            "timestamp": 9,
+            "endpointMismatch": true,
+            "organizations": [{ "orgId": "3", "name": "Guild", "verified": false }],
+        });
+        assert_eq!(result(&VerificationResults::default(), Tier::Silver, &profile("ipfs://a")), expected);
+    }
+
+    #[test]
+    fn a_profile_that_was_read_anew_and_another_tier_are_shown_at_once() {
+        let results = VerificationResults::default();
+        for (uri, tier) in [("a", Tier::Bronze), ("b", Tier::Bronze), ("b", Tier::Gold), ("a", Tier::Gold)] {
+            let shown = result(&results, tier, &profile(uri));
+            assert_eq!((&shown["metadataURI"], &shown["trustTier"]), (&json!(uri), &json!(tier.number())));
+        }
+        let (first, again) = (profile("a"), profile("a"));
+        let written = |profile| results.written(AgentId::new(U256::from(7)), Tier::Gold, profile);
+        assert!(Arc::ptr_eq(&written(&first), &written(&first)), "kept while the profile is the same");
+        assert!(!Arc::ptr_eq(&written(&first), &written(&again)));
+    }
+
+    #[test]
+    fn long_texts_of_strangers_are_not_kept() {
+        let results = VerificationResults::default();
+        result(&results, Tier::Gold, &profile(&"x".repeat(16 * 1024)));
+        assert_eq!(results.agents.len(), 0);
+        result(&results, Tier::Gold, &profile("ipfs://a"));
+        assert_eq!(results.agents.len(), 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! The relay beside the HTTP library: the same exchanges go through two gateways that differ in `gateway.http1` alone.
+//! Both sides of each see the same, but for the differences that [`rules`] names.
+//!
+//! `TIERGATE_EXCHANGES=N` runs so many exchanges, `TIERGATE_SEED=S` others than the usual ones; a failure says how to see
+//! it again.
+
+mod plan;
+mod rules;
+mod views;
+
+use std::env;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::differential::plan::{Dice, Plan};
+use crate::differential::rules::RULES;
+use crate::differential::views::{View, through};
+use crate::rig::case::{Case, cases};
+use crate::rig::scope::beside;
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage, public_path};
+use crate::rig::upstream::lock;
+
+pub(crate) const CASES: &[Case] = cases![the_relay_and_the_library_show_both_sides_the_same];
+
+/// Exchanges of a normal run.
+const EXCHANGES: u64 = 300;
+
+/// Exchanges at once.
+const AT_ONCE: usize = 4;
+
+/// How many differences are told of.
+const TOLD_MAX: usize = 12;
+
+fn number_of(variable: &str, usual: u64) -> u64 {
+    env::var(variable).map_or(usual, |text| text.parse().unwrap())
+}
+
+fn site(stage: &Stage, http1: &str) -> Site {
+    let site = Site::of(stage).set("gateway.http1", http1).unlimited();
+    site.tenant(|tenant| tenant.set("health.eject_after", 0).set("timeouts.read", "5s")).agent(4).start()
+}
+
+fn the_relay_and_the_library_show_both_sides_the_same(stage: &Stage) {
+    let (relay, library) = (site(stage, "relay"), site(stage, "library"));
+    let (seed, exchanges) = (number_of("TIERGATE_SEED", 1), number_of("TIERGATE_EXCHANGES", EXCHANGES));
+    let only = env::var("TIERGATE_EXCHANGE").ok().map(|number| number.parse::<u64>().unwrap());
+    let (next, wrong) = (Mutex::new(only.unwrap_or(0)), Mutex::new(Vec::new()));
+    let end = only.map_or(exchanges, |only| only + 1);
+    let uses: Vec<AtomicUsize> = RULES.iter().map(|_| AtomicUsize::new(0)).collect();
+    let work = |_: &_| {
+        while let Some(exchange) = take(&next, end) {
+            let path = public_path();
+            let plan = |site: &Site| Plan::of(&mut Dice::of(seed, exchange), ACME, &path, site.key());
+            let cuts = || Dice::of(!seed, exchange);
+            let (plans, cuts) = ([plan(&relay), plan(&library)], [cuts(), cuts()]);
+            let [one, other] = [&relay, &library];
+            let [first, second] = cuts;
+            let views = (through(one, &plans[0], &path, first), through(other, &plans[1], &path, second));
+            if let Some(difference) = differ(&plans[0], views, &uses) {
+                let again = format!("TIERGATE_SEED={seed} TIERGATE_EXCHANGE={exchange}");
+                lock(&wrong).push(format!("{again}\n{}\n{difference}", plans[0].shown()));
+            }
+        }
+    };
+    beside(AT_ONCE, work, |_| {});
+    let wrong = lock(&wrong);
+    let told = wrong.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join("\n\n");
+    assert!(wrong.is_empty(), "{} of {exchanges} exchanges differ:\n{told}", wrong.len());
+    for site in [&relay, &library] {
+        assert_eq!(site.upstream.broken(), Vec::<String>::new());
+    }
+    if only.is_none() && exchanges >= EXCHANGES {
+        let unused: Vec<_> = RULES
+            .iter()
+            .zip(&uses)
+            .filter(|(rule, uses)| rule.is_certain && uses.load(Ordering::SeqCst) == 0)
+            .collect();
+        let names: Vec<_> = unused.iter().map(|(rule, _)| rule.name).collect();
+        assert!(names.is_empty(), "no exchange shows these differences: {names:?}");
+    }
+}
+
+fn take(next: &Mutex<u64>, end: u64) -> Option<u64> {
+    let mut next = lock(next);
+    let number = *next;
+    *next += 1;
+    (number < end).then_some(number)
+}
+
+/// What is different, beyond the rules.
+fn differ(plan: &Plan, views: (View, View), uses: &[AtomicUsize]) -> Option<String> {
+    let (mut relay, mut library) = views;
+    for (rule, uses) in RULES.iter().zip(uses) {
+        if relay == library {
+            return None;
+        }
+        let before = (relay.clone(), library.clone());
+        (rule.levels)(plan, &mut relay, &mut library);
+        if before != (relay.clone(), library.clone()) {
+            uses.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    (relay != library).then(|| relay.beside(&library))
+}

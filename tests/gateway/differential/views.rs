@@ -1,0 +1,292 @@
+//! What an upstream and a client see of an exchange.
+
+use std::io::{self, Read};
+
+use crate::differential::plan::{Dice, Plan, Reads};
+use crate::rig::scripts::script;
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, public_path};
+use crate::support::wire::{Patient, Request, Wire};
+
+/// The interim answer for which a client may wait.
+const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The longest text that is shown of a body.
+const SHOWN_MAX: usize = 200;
+
+type Lines = Vec<(String, String)>;
+
+/// Both sides of one exchange.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct View {
+    /// What the upstream got; nothing where no request came.
+    pub(crate) upstream: Option<Got>,
+    /// How many requests came to it.
+    pub(crate) times: usize,
+    /// What the client got; nothing where no answer came.
+    pub(crate) client: Option<Got>,
+    /// The status lines of interim answers.
+    pub(crate) interims: Vec<String>,
+    /// Whether the next request on the connection was answered; nothing where none may follow.
+    pub(crate) next: Option<bool>,
+}
+
+/// One message.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Got {
+    /// Method and target, or the status line.
+    pub(crate) line: String,
+    /// Names in small letters, sorted by name; lines of one name in their order.
+    pub(crate) headers: Lines,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Lines,
+    pub(crate) is_whole: bool,
+}
+
+impl Got {
+    fn new(line: String, headers: &Lines, body: &[u8], trailers: &Lines, is_whole: bool) -> Self {
+        let sorted = |lines: &Lines| {
+            let small = lines.iter().map(|(name, value)| (name.to_lowercase(), value.clone()));
+            let mut small: Vec<_> = small.collect();
+            small.sort_by(|(one, _), (other, _)| one.cmp(other));
+            small
+        };
+        Self { line, headers: sorted(headers), body: body.to_vec(), trailers: sorted(trailers), is_whole }
+    }
+
+    pub(crate) fn without(&mut self, names: &[&str]) {
+        self.headers.retain(|(name, _)| !names.contains(&name.as_str()));
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.headers.iter().any(|(header, _)| header == name)
+    }
+}
+
+impl View {
+    /// Every part that is different, as the relay and then the library showed it.
+    pub(crate) fn beside(&self, library: &Self) -> String {
+        let pairs = self.parts().into_iter().zip(library.parts());
+        let different = pairs.filter(|((_, relay), (_, library))| relay != library);
+        let told =
+            different.map(|((part, relay), (_, library))| format!("  {part}: {relay}\n    but {library}"));
+        told.collect::<Vec<_>>().join("\n")
+    }
+
+    fn parts(&self) -> Vec<(&'static str, String)> {
+        let Self { upstream, times, client, interims, next } = self;
+        let of =
+            |got: &Option<Got>, part: fn(&Got) -> String| got.as_ref().map_or("nothing".to_owned(), part);
+        let [line, headers, body, end]: [fn(&Got) -> String; 4] = [
+            |got| got.line.clone(),
+            |got| format!("{:?}", got.headers),
+            |got| format!("{} bytes: {}", got.body.len(), short(&got.body)),
+            |got| format!("{:?}, {}", got.trailers, if got.is_whole { "whole" } else { "cut off" }),
+        ];
+        vec![
+            ("request", of(upstream, line)),
+            ("its headers", of(upstream, headers)),
+            ("its body", of(upstream, body)),
+            ("its end", of(upstream, end)),
+            ("times", times.to_string()),
+            ("interim answers", format!("{interims:?}")),
+            ("answer", of(client, line)),
+            ("its headers", of(client, headers)),
+            ("its body", of(client, body)),
+            ("its end", of(client, end)),
+            ("the next request", format!("{next:?}")),
+        ]
+    }
+}
+
+impl Plan {
+    pub(crate) fn shown(&self) -> String {
+        let Self { head, body, answer, sent, reads, then, .. } = self;
+        let (sent_body, answer) = (short(body), short(answer));
+        format!(
+            "{head:?} + {sent} of {} {sent_body}\nreads {reads:?}, answers {answer}, {then:?}",
+            body.len()
+        )
+    }
+}
+
+fn short(bytes: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_MAX)]))
+}
+
+/// Sends an exchange through a gateway.
+pub(crate) fn through(site: &Site, plan: &Plan, path: &str, mut dice: Dice) -> View {
+    let paths = [path.to_owned(), path.replace("public", "agents")];
+    for path in &paths {
+        let (reads, then) = (plan.reads, plan.then);
+        let at = if reads == Reads::AllAfterContinue { CONTINUE.len() } else { 0 };
+        let pieces: Vec<Vec<u8>> = dice.pieces(&plan.answer[at..]).into_iter().map(<[u8]>::to_vec).collect();
+        site.upstream.on(
+            path,
+            script(move |exchange| {
+                if reads == Reads::AllAfterContinue {
+                    exchange.write(CONTINUE.as_bytes())?;
+                }
+                if reads != Reads::Head {
+                    exchange.read_body()?;
+                }
+                pieces.iter().try_for_each(|piece| exchange.write(piece))?;
+                Ok(then)
+            }),
+        );
+    }
+    let mut wire = site.gateway.connect();
+    let mut incoming = Incoming { socket: wire.socket(), buffer: Vec::new() };
+    let mut interims = Vec::new();
+    let client = converse(&mut wire, &mut incoming, plan, &mut dice, &mut interims);
+    let seen = site.upstream.seen_that(|seen| paths.iter().any(|path| seen.path() == path));
+    let upstream = seen.first().map(|seen| {
+        let line = format!("{} {}", seen.method, seen.target);
+        // Of an upload that is answered early something may have come.
+        let body = if plan.reads == Reads::Head { &[][..] } else { &seen.body };
+        Got::new(line, &seen.headers, body, &seen.trailers, seen.whole)
+    });
+    let next = client.as_ref().filter(|client| client.is_whole && goes_on(plan, client)).map(|_| {
+        let next = public_path();
+        let _ = wire.write(&Request::get(ACME, &next).bytes());
+        let answer = incoming.answer("GET", &mut Vec::new());
+        let is_own = |answer: &Got| String::from_utf8_lossy(&answer.body).contains(&next);
+        if let Some(other) = answer.as_ref().filter(|answer| !is_own(answer)) {
+            panic!("behind {}: {} {}", plan.shown(), other.line, short(&other.body));
+        }
+        answer.is_some()
+    });
+    View { upstream, times: seen.len(), client, interims, next }
+}
+
+/// Whether the next request may follow on the connection.
+fn goes_on(plan: &Plan, answer: &Got) -> bool {
+    let says = answer.headers.iter().any(|(name, value)| name == "connection" && value == "close");
+    let closes = says || answer.line.starts_with("HTTP/1.0");
+    let asked = plan.head.contains("Connection: close") || plan.is_http_1_0;
+    !closes && !asked && plan.reads != Reads::Head
+}
+
+fn converse(
+    wire: &mut Wire,
+    incoming: &mut Incoming,
+    plan: &Plan,
+    dice: &mut Dice,
+    interims: &mut Vec<String>,
+) -> Option<Got> {
+    let body = &plan.body[..plan.sent];
+    // A gateway that refuses the request may close before it was sent.
+    let mut send = |bytes: &[u8]| dice.pieces(bytes).into_iter().try_for_each(|piece| wire.write(piece));
+    if plan.reads != Reads::AllAfterContinue {
+        let _ = send(&[plan.head.as_bytes(), body].concat());
+        return incoming.answer(plan.method, interims);
+    }
+    let _ = send(plan.head.as_bytes());
+    let (line, headers) = incoming.head()?;
+    if !is_interim(&line) {
+        return Some(incoming.body(plan.method, line, &headers));
+    }
+    interims.push(line);
+    let _ = send(body);
+    incoming.answer(plan.method, interims)
+}
+
+fn is_interim(line: &str) -> bool {
+    line[9..].starts_with('1') && !line[9..].starts_with("101")
+}
+
+/// What a client reads, as far as it comes.
+struct Incoming {
+    socket: Patient,
+    buffer: Vec<u8>,
+}
+
+impl Incoming {
+    fn answer(&mut self, method: &str, interims: &mut Vec<String>) -> Option<Got> {
+        loop {
+            let (line, headers) = self.head()?;
+            if !is_interim(&line) {
+                return Some(self.body(method, line, &headers));
+            }
+            interims.push(line);
+        }
+    }
+
+    fn head(&mut self) -> Option<(String, Lines)> {
+        let status = self.line().ok()?;
+        let version = status.get(..9).filter(|version| ["HTTP/1.1 ", "HTTP/1.0 "].contains(version));
+        assert!(version.is_some(), "no answer: {status:?}");
+        Some((status, self.lines().ok()?))
+    }
+
+    fn body(&mut self, method: &str, line: String, headers: &Lines) -> Got {
+        let (mut body, mut trailers) = (Vec::new(), Vec::new());
+        let has_none = method == "HEAD" || ["101", "204", "304"].contains(&&line[9..12]);
+        let read = if has_none { Ok(()) } else { self.read_body(headers, &mut body, &mut trailers) };
+        Got::new(line, headers, &body, &trailers, read.is_ok())
+    }
+
+    fn read_body(&mut self, headers: &Lines, body: &mut Vec<u8>, trailers: &mut Lines) -> io::Result<()> {
+        let value = |wanted: &str| headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        if let Some((_, length)) = value("content-length") {
+            return self.take(length.parse().unwrap(), body);
+        }
+        if value("transfer-encoding").is_none() {
+            while self.fill()? {}
+            body.append(&mut self.buffer);
+            return Ok(());
+        }
+        loop {
+            let size = usize::from_str_radix(&self.line()?, 16).unwrap();
+            if size == 0 {
+                *trailers = self.lines()?;
+                return Ok(());
+            }
+            self.take(size, body)?;
+            assert_eq!(self.line()?, "", "a chunk ends where it says");
+        }
+    }
+
+    fn take(&mut self, count: usize, into: &mut Vec<u8>) -> io::Result<()> {
+        let mut left = count;
+        loop {
+            let here = left.min(self.buffer.len());
+            into.extend(self.buffer.drain(..here));
+            left -= here;
+            if left == 0 {
+                return Ok(());
+            }
+            if !self.fill()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    fn lines(&mut self) -> io::Result<Lines> {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.line()?;
+            let Some((name, value)) = line.split_once(':') else { return Ok(lines) };
+            lines.push((name.to_owned(), value.trim().to_owned()));
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        loop {
+            if let Some(end) = self.buffer.windows(2).position(|window| window == b"\r\n") {
+                let line: Vec<u8> = self.buffer.drain(..end + 2).take(end).collect();
+                return String::from_utf8(line).map_err(io::Error::other);
+            }
+            if !self.fill()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<bool> {
+        let mut piece = [0; 65_536];
+        let count = self.socket.read(&mut piece)?;
+        self.buffer.extend_from_slice(&piece[..count]);
+        Ok(count > 0)
+    }
+}
