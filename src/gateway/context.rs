@@ -19,7 +19,7 @@ pub(crate) struct Context {
     pub(super) request_id: Option<RequestId>,
     /// Its tenant; `None` until it is routed, or when its host is unknown.
     pub(super) site: Option<Arc<Site>>,
-    /// Whether its body is still coming.
+    /// True if its body is still coming.
     pub(super) awaits_body: bool,
     /// How much of its body has come, in bytes.
     pub(super) body_bytes: u64,

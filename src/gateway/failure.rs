@@ -26,7 +26,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Whether the upstream that was tried is to blame, and how the log calls that.
+    /// The kind of fault for the log, if the upstream that was tried is to blame.
     pub(super) const fn of_upstream(self) -> Option<&'static str> {
         match self {
             Self::Upstream(kind) | Self::UpstreamSlow(kind) => Some(kind),

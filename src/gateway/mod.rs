@@ -83,7 +83,7 @@ impl Gateway {
         }
     }
 
-    /// Whether a request has taken longer than its tenant allows.
+    /// True if a request has taken longer than its tenant allows.
     fn is_overdue(&self, ctx: &Context) -> bool {
         let total = ctx.site.as_ref().and_then(|site| site.tenant.proxy.timeouts.total);
         total.is_some_and(|total| self.clock.monotonic_micros().saturating_sub(ctx.begun) > micros(total))

@@ -22,6 +22,11 @@ pub trait Fields {
         self.values(name).next().is_some()
     }
 
+    /// True if the client may wait for an interim answer before it sends its body (RFC 9110, section 10.1.1).
+    fn expects_continue(&self) -> bool {
+        self.values(Name::Expect).any(|expectation| expectation.eq_ignore_ascii_case(b"100-continue"))
+    }
+
     /// The value of a known name that is there once.
     fn only(&self, name: Name) -> Option<&[u8]> {
         let mut values = self.values(name);

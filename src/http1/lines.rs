@@ -169,7 +169,7 @@ impl<'a> Lines<'a> {
         Ok(Some((id, value)))
     }
 
-    /// Where the bytes from `begin` to `end` stand; each is the rest of the head from there on.
+    /// The range of the bytes from `begin` to `end`; each is the rest of the head from there on.
     fn range(&self, begin: &[u8], end: &[u8]) -> Range<usize> {
         self.head.len() - begin.len()..self.head.len() - end.len()
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
 use http::StatusCode;
-use pingora::http::ResponseHeader;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,14 +15,12 @@ use tokio::time::Instant;
 use crate::http1::chunked::{Decoder, Piece};
 use crate::http1::fields::{Fields, SpanFields};
 use crate::http1::head::{Body, RequestHead};
-use crate::http1::name::Name;
 use crate::ports::clock::Clock;
 use crate::serve::Door;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
-use crate::wire::headers;
 
 /// How long a body may take to arrive, from the request's head.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
@@ -136,7 +133,7 @@ impl<S: WholeService> WholeAnswers<S> {
         let fields = SpanFields { head: text, spans };
         let request = Request::new(head, fields, *peer);
         // A client of HTTP/1.0 does not know interim answers (RFC 9110, section 10.1.1).
-        let expects = !head.is_http_1_0 && fields.values(Name::Expect).any(is_continue);
+        let expects = !head.is_http_1_0 && fields.expects_continue();
         let mut upload = Upload { stream, ahead, timer, begun, expects, left: head.body };
         let found = self.service.find(&request);
         let endpoint = found.as_ref().ok().map(|(endpoint, _)| *endpoint);
@@ -262,20 +259,4 @@ async fn read_chunks(
             return Err(BROKEN);
         }
     }
-}
-
-fn is_continue(expectation: &[u8]) -> bool {
-    expectation.eq_ignore_ascii_case(b"100-continue")
-}
-
-/// The head with header names as the contract spells them, for clients that compare them letter by letter.
-pub(crate) fn head_of(parts: &http::response::Parts) -> pingora::Result<ResponseHeader> {
-    let mut head = ResponseHeader::build(parts.status, Some(parts.headers.len()))?;
-    for (name, value) in &parts.headers {
-        match headers::contract_spelling(name) {
-            Some(spelling) => head.append_header(spelling, value)?,
-            None => head.append_header(name, value)?,
-        };
-    }
-    Ok(head)
 }

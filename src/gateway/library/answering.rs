@@ -9,8 +9,8 @@ use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::policy::answers::{self, is_about_limits, is_of_one_hop};
 use crate::http1::name::Name;
-use crate::serve::whole::head_of;
 use crate::wire::errors::ErrorCause;
+use crate::wire::headers::contract_spelling;
 
 impl Gateway {
     /// Answers a request that is refused.
@@ -69,7 +69,7 @@ pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<()
     let mut ours = HeaderMap::new();
     answers::write(ctx, &mut ours);
     for (name, value) in &ours {
-        match crate::wire::headers::contract_spelling(name) {
+        match contract_spelling(name) {
             Some(spelling) => response.insert_header(spelling, value)?,
             None => response.insert_header(name, value)?,
         }
@@ -88,4 +88,16 @@ pub(super) fn strip_limits(trailers: &mut HeaderMap) {
 pub(super) fn names_that(headers: &HeaderMap, holds: impl Fn(Name, &[u8]) -> bool) -> Vec<HeaderName> {
     let text = |name: &HeaderName| holds(Name::of(name.as_str().as_bytes()), name.as_str().as_bytes());
     headers.keys().filter(|name| text(name)).cloned().collect()
+}
+
+/// The head with header names as the contract spells them, for clients that compare them letter by letter.
+fn head_of(parts: &http::response::Parts) -> pingora::Result<ResponseHeader> {
+    let mut head = ResponseHeader::build(parts.status, Some(parts.headers.len()))?;
+    for (name, value) in &parts.headers {
+        match contract_spelling(name) {
+            Some(spelling) => head.append_header(spelling, value)?,
+            None => head.append_header(name, value)?,
+        };
+    }
+    Ok(head)
 }

@@ -82,7 +82,7 @@ impl ProxyHttp for LibraryProxy {
         Context::new(self.clock.monotonic_micros())
     }
 
-    /// Nothing of ours compresses.
+    /// No compression.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {

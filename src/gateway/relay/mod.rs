@@ -107,7 +107,7 @@ impl RelayDoor {
         let mut buffers = self.pool.buffers();
         let is_to_head = method_of(&connection, head) == "HEAD";
         let fields = connection.fields();
-        let expects = fields.values(Name::Expect).any(is_continue)
+        let expects = fields.expects_continue()
             && !head.is_http_1_0
             && !is_of_one_hop(&fields, Name::Expect, b"expect");
         let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
@@ -330,8 +330,4 @@ fn is_for_library(route: &Route, head: &RequestHead) -> bool {
 
 fn is_plain(upstreams: &Upstreams) -> bool {
     upstreams.members().iter().all(|member| member.state.upstream.scheme == UpstreamScheme::Http)
-}
-
-fn is_continue(expectation: &[u8]) -> bool {
-    expectation.eq_ignore_ascii_case(b"100-continue")
 }

@@ -20,7 +20,7 @@ impl Attempt {
         self.tries
     }
 
-    /// Whether the upstream that was tried last has another address.
+    /// True if the upstream that was tried last has another address.
     pub(in crate::gateway) const fn has_address_left(self) -> bool {
         self.addresses_left > 0
     }

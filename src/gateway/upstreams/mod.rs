@@ -83,7 +83,7 @@ impl Upstreams {
         self.members.get(attempt.current?)
     }
 
-    /// Whether an address is left that was not tried.
+    /// True if an address is left that was not tried.
     pub(in crate::gateway) fn has_another(&self, attempt: Attempt) -> bool {
         if attempt.has_address_left() {
             return true;

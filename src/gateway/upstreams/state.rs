@@ -16,9 +16,9 @@ pub(crate) struct UpstreamState {
     pub(in crate::gateway) upstream: Upstream,
     /// How it is watched.
     pub(in crate::gateway) health: HealthRules,
-    /// Where it is; empty while its name is unknown.
+    /// Its addresses; empty while its name is not resolved.
     pub(in crate::gateway) addresses: ArcSwap<Vec<SocketAddr>>,
-    /// What the last check said.
+    /// The last health check's result.
     is_healthy: AtomicBool,
     /// Failed requests in a row.
     failures: AtomicU32,
@@ -28,9 +28,9 @@ pub(crate) struct UpstreamState {
     pub(in crate::gateway) next_check: AtomicU64,
     /// When its name is to be looked up next.
     pub(in crate::gateway) next_resolution: AtomicU64,
-    /// Whether a check is under way.
+    /// True if a check is under way.
     pub(in crate::gateway) is_in_check: AtomicBool,
-    /// Whether its name is being looked up.
+    /// True if its name is being looked up.
     pub(in crate::gateway) is_in_resolution: AtomicBool,
 }
 
@@ -59,7 +59,7 @@ impl UpstreamState {
         state
     }
 
-    /// Whether its address has to be looked up.
+    /// True if its address has to be looked up.
     pub(in crate::gateway) fn is_named(&self) -> bool {
         self.upstream.host.parse::<std::net::IpAddr>().is_err()
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,9 +26,20 @@ use crate::http1::head::read_request;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
 
-/// A client whose bytes are all taken into a buffer and never get out of it.
+/// A client that sends nothing, and whose bytes are all taken into a buffer.
 #[derive(Debug)]
-struct Stuck(RawFd);
+struct Stuck {
+    socket: RawFd,
+    flushes: Flushes,
+}
+
+/// When the bytes get out of that buffer.
+#[derive(Debug)]
+enum Flushes {
+    Never,
+    /// Counts the tries.
+    AtTheThirdTry(Arc<AtomicUsize>),
+}
 
 impl AsyncRead for Stuck {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -40,8 +52,15 @@ impl AsyncWrite for Stuck {
         Poll::Ready(Ok(bytes.len()))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Pending
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.flushes {
+            Flushes::Never => Poll::Pending,
+            Flushes::AtTheThirdTry(tries) if tries.fetch_add(1, Ordering::Relaxed) < 2 => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Flushes::AtTheThirdTry(_) => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -78,35 +97,47 @@ impl GetProxyDigest for Stuck {
 
 impl GetSocketDigest for Stuck {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        Some(Arc::new(SocketDigest::from_raw_fd(self.0)))
+        Some(Arc::new(SocketDigest::from_raw_fd(self.socket)))
     }
 }
 
-#[tokio::test]
-async fn a_client_that_does_not_take_the_end_of_its_answer_is_left_in_time() {
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Runs an exchange with a client that reads so and an upstream that sends this, and falls silent; gives the outcome and the
+/// time that it took. Each side may take a second, but the client a minute to take its answer.
+async fn run(
+    flushes: Flushes,
+    head: &str,
+    expects: bool,
+    answer: &[u8],
+    total: Option<Duration>,
+) -> (Result<(), Failure>, Duration) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (ours, theirs) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
     let (mut upstream, mut theirs) = (ours.unwrap(), theirs.unwrap().0);
-    theirs.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
-    upstream.readable().await.unwrap();
+    if !answer.is_empty() {
+        theirs.write_all(answer).await.unwrap();
+        upstream.readable().await.unwrap();
+    }
     tokio::time::pause();
     let (_stop, shutdown) = watch::channel(false);
-    let mut client = Connection::new(Box::new(Stuck(upstream.as_raw_fd())), &shutdown).unwrap();
-    let request = read_request(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut Vec::new()).unwrap();
-    let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+    let client = Stuck { socket: upstream.as_raw_fd(), flushes };
+    let mut client = Connection::new(Box::new(client), &shutdown).unwrap();
+    let request = read_request(head.as_bytes(), &mut Vec::new()).unwrap();
     let begun = Timer::now();
     let mut driver = Driver {
         client: &mut client,
         upstream: &mut upstream,
-        exchange: &mut Exchange::new(&request, false, false, true, None),
+        exchange: &mut Exchange::new(&request, false, expects, true, None),
         buffers: &mut Buffers::default(),
         rules: &Rules,
         limits: Limits {
-            client_read: second,
-            client_write: minute,
-            upstream_read: second,
-            upstream_write: second,
-            end: None,
+            client_read: SECOND,
+            client_write: MINUTE,
+            upstream_read: 2 * SECOND,
+            upstream_write: SECOND,
+            end: total.map(|total| begun + total),
         },
         uploaded: begun,
         downloaded: begun,
@@ -114,7 +145,41 @@ async fn a_client_that_does_not_take_the_end_of_its_answer_is_left_in_time() {
         is_deaf: false,
         needs_flush: false,
     };
-    let outcome = tokio::time::timeout(2 * minute, driver.run()).await;
-    assert_eq!(outcome, Ok(Err(Failure::ClientGone)));
-    assert!(Timer::now() - begun < minute + second);
+    let outcome = tokio::time::timeout(2 * MINUTE, driver.run()).await.unwrap();
+    (outcome, Timer::now() - begun)
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[tokio::test]
+async fn a_client_that_does_not_take_the_end_of_its_answer_is_left_in_time() {
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let (outcome, waited) = run(Flushes::Never, GET, false, answer, None).await;
+    assert_eq!(outcome, Err(Failure::ClientGone));
+    assert!(waited < MINUTE + SECOND, "{waited:?}");
+}
+
+#[tokio::test]
+async fn bytes_that_the_client_s_stream_holds_back_are_flushed_again_before_more_is_read() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let beginning = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no";
+    let (outcome, _) = run(Flushes::AtTheThirdTry(Arc::clone(&tries)), GET, false, beginning, None).await;
+    // The rest never comes, and that is the upstream's fault: the client has taken what there is.
+    assert_eq!(outcome, Err(Failure::UpstreamSlow("ReadTimedout")));
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn a_client_that_expects_to_be_told_to_continue_can_blame_no_upstream() {
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    let (outcome, waited) = run(Flushes::Never, head, true, b"", None).await;
+    assert_eq!(outcome, Err(Failure::ClientSlow));
+    assert!(waited >= 2 * SECOND, "the upstream has its time: {waited:?}");
+}
+
+#[tokio::test]
+async fn a_silent_upstream_is_to_blame_also_where_the_total_ends_first() {
+    let (outcome, waited) = run(Flushes::Never, GET, false, b"", Some(SECOND)).await;
+    assert_eq!(outcome, Err(Failure::UpstreamSlow("ReadTimedout")));
+    assert!(waited < 2 * SECOND, "{waited:?}");
 }

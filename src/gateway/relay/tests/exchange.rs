@@ -36,7 +36,7 @@ struct Outcome {
     upstream: Vec<u8>,
     client: Vec<u8>,
     failure: Option<Failure>,
-    /// What was left of the client's bytes, and of the upstream's.
+    /// The bytes of the client and of the upstream that were not taken.
     left: (usize, usize),
     client_goes_on: bool,
     upstream_goes_on: bool,
