@@ -25,14 +25,7 @@ use crate::telemetry::metrics::Metrics;
 pub struct MeteredStore {
     inner: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    find: Meter,
-    admit: Meter,
-    change_key: Meter,
-    has_key: Meter,
-    hit: Meter,
-    charge: Meter,
-    left: Meter,
-    probe: Meter,
+    verbs: Verbs,
 }
 
 /// The series of one verb, looked up once.
@@ -42,6 +35,21 @@ struct Meter {
     abandoned: IntCounter,
     duration: Histogram,
 }
+
+/// The verbs that are counted: a field, and a value of the label `verb`.
+macro_rules! verbs {
+    ($($verb:ident),+) => {
+        struct Verbs { $($verb: Meter),+ }
+
+        impl Verbs {
+            fn new(metrics: &Metrics) -> Self {
+                Self { $($verb: Meter::new(metrics, stringify!($verb))),+ }
+            }
+        }
+    };
+}
+
+verbs!(find, admit, change_key, has_key, hit, charge, left, probe);
 
 /// Counts an operation whose caller gave up before it was answered: a hung disk shows nowhere else.
 struct Unanswered<'a>(Option<&'a IntCounter>);
@@ -58,24 +66,7 @@ impl MeteredStore {
     /// Puts metrics around a store.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
-        let meter = |verb| Meter {
-            ok: metrics.store_operations.with_label_values(&[verb, "ok"]),
-            fault: metrics.store_operations.with_label_values(&[verb, "fault"]),
-            abandoned: metrics.store_operations.with_label_values(&[verb, "abandoned"]),
-            duration: metrics.store_duration.with_label_values(&[verb]),
-        };
-        Self {
-            find: meter("find"),
-            admit: meter("admit"),
-            change_key: meter("change_key"),
-            has_key: meter("has_key"),
-            hit: meter("hit"),
-            charge: meter("charge"),
-            left: meter("left"),
-            probe: meter("probe"),
-            inner,
-            clock,
-        }
+        Self { verbs: Verbs::new(metrics), inner, clock }
     }
 
     /// Counts an operation, and times it if it has to wait: what is answered out of memory takes less than looking at
@@ -120,6 +111,16 @@ impl MeteredStore {
 }
 
 impl Meter {
+    fn new(metrics: &Metrics, verb: &str) -> Self {
+        let count = |outcome| metrics.store_operations.with_label_values(&[verb, outcome]);
+        Self {
+            ok: count("ok"),
+            fault: count("fault"),
+            abandoned: count("abandoned"),
+            duration: metrics.store_duration.with_label_values(&[verb]),
+        }
+    }
+
     fn count<T>(&self, outcome: &Result<T, StoreFault>) {
         if outcome.is_ok() {
             self.ok.inc();
@@ -132,11 +133,11 @@ impl Meter {
 #[async_trait]
 impl Store for MeteredStore {
     fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
-        self.replied(&self.find, self.inner.find(digest))
+        self.replied(&self.verbs.find, self.inner.find(digest))
     }
 
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
-        self.timed(&self.find, self.inner.is_current(agent, digest)).await
+        self.timed(&self.verbs.find, self.inner.is_current(agent, digest)).await
     }
 
     fn admit<'a>(
@@ -146,7 +147,7 @@ impl Store for MeteredStore {
         quota: Quota,
         proof: &'a Proof,
     ) -> Reply<'a, Admission> {
-        self.replied(&self.admit, self.inner.admit(agent, scope, quota, proof))
+        self.replied(&self.verbs.admit, self.inner.admit(agent, scope, quota, proof))
     }
 
     async fn change_key(
@@ -155,23 +156,23 @@ impl Store for MeteredStore {
         claim: NonceClaim,
         change: KeyChange,
     ) -> Result<KeyChanged, StoreFault> {
-        self.timed(&self.change_key, self.inner.change_key(agent, claim, change)).await
+        self.timed(&self.verbs.change_key, self.inner.change_key(agent, claim, change)).await
     }
 
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        self.timed(&self.has_key, self.inner.has_key(agent)).await
+        self.timed(&self.verbs.has_key, self.inner.has_key(agent)).await
     }
 
     async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        self.timed(&self.hit, self.inner.hit(client, agent, quota)).await
+        self.timed(&self.verbs.hit, self.inner.hit(client, agent, quota)).await
     }
 
     async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        self.timed(&self.charge, self.inner.charge(client, agent, quota)).await
+        self.timed(&self.verbs.charge, self.inner.charge(client, agent, quota)).await
     }
 
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
-        self.timed(&self.left, self.inner.left(client, agent, quota)).await
+        self.timed(&self.verbs.left, self.inner.left(client, agent, quota)).await
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
@@ -179,6 +180,6 @@ impl Store for MeteredStore {
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {
-        self.timed(&self.probe, self.inner.probe()).await
+        self.timed(&self.verbs.probe, self.inner.probe()).await
     }
 }

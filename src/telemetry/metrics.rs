@@ -18,64 +18,88 @@ const REQUEST_BUCKETS: &[f64] = &[
 const STORE_BUCKETS: &[f64] =
     &[0.000_001, 0.000_005, 0.000_025, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
 
-/// The counters, gauges and histograms of one process.
-#[derive(Debug, Clone)]
-pub struct Metrics {
-    registry: Registry,
-    /// `tiergate_requests_total{door,endpoint,status}`: answered requests.
-    pub requests: IntCounterVec,
-    /// `tiergate_request_duration_seconds{door,endpoint}`: from the request's last header byte to the answer.
-    pub request_duration: HistogramVec,
-    /// `tiergate_denials_total{door,error_type}`: answers that are errors, by the contract's `errorType`.
-    pub denials: IntCounterVec,
-    /// `tiergate_limiter_decisions_total{tier,decision}`: verifications that reached the limiter or the tier gate.
-    pub limiter_decisions: IntCounterVec,
-    /// `tiergate_rpc_calls_total{method}`: JSON-RPC calls sent.
-    pub rpc_calls: IntCounterVec,
-    /// `tiergate_rpc_errors_total{method,kind}`: JSON-RPC calls that gave no usable answer.
-    pub rpc_errors: IntCounterVec,
-    /// `tiergate_rpc_duration_seconds{method}`: how long JSON-RPC calls took.
-    pub rpc_duration: HistogramVec,
-    /// `tiergate_rpc_node_healthy{endpoint}`: 1 when the node is healthy, 0 when the log says why it is not.
-    pub rpc_node_healthy: IntGaugeVec,
-    /// `tiergate_profile_cache_total{result}`: profile look-ups by hit or miss.
-    pub profile_cache: IntCounterVec,
-    /// `tiergate_profile_drops_total{kind}`: agents and organizations whose profiles logs told to drop, and how often
-    /// everything was dropped and why.
-    pub profile_drops: IntCounterVec,
-    /// `tiergate_follower_polls_total{result}`: how often the chain was polled for what is new.
-    pub follower_polls: IntCounterVec,
-    /// `tiergate_follower_mode{state}`: follower state; exactly one state is 1.
-    pub follower_mode: IntGaugeVec,
-    /// `tiergate_task_restarts_total{task}`: background tasks that ended, and were begun anew.
-    pub task_restarts: IntCounterVec,
-    /// `tiergate_follower_block`: the block up to which everything is accounted for.
-    pub follower_block: IntGauge,
-    /// `tiergate_follower_block_timestamp_seconds`: when the followed block was made, by its own time.
-    pub follower_block_time: IntGauge,
-    /// `tiergate_store_operations_total{verb,outcome}`: store operations.
-    pub store_operations: IntCounterVec,
-    /// `tiergate_store_operation_duration_seconds{verb}`: how long store operations waited, those that did.
-    pub store_duration: HistogramVec,
-    /// `tiergate_store_breakers{state}`: how many servers of the store are asked, are given up, and are being tried.
-    pub store_breakers: IntGaugeVec,
-    /// `tiergate_store_connects_total{result}`: how often a connection to a server of the store was made or failed.
-    pub store_connects: IntCounterVec,
-    /// `tiergate_ready{check}`: 1 when the last readiness check succeeded.
-    pub ready: IntGaugeVec,
-    /// `tiergate_connections_turned_away_total{door}`: connections closed at once because the door holds all it may.
-    pub connections_turned_away: IntCounterVec,
-    /// `tiergate_gateway_requests_total{tenant,outcome}`: requests that came to the gateway, by the tenant's configured
-    /// id and what became of them: forwarded; refused, which is the client's affair; failed, which is ours or an
-    /// upstream's; abandoned by the client.
-    pub gateway_requests: IntCounterVec,
-    /// `tiergate_config_reloads_total{result}`: how often the tenants were read again: applied or refused.
-    pub config_reloads: IntCounterVec,
-    /// `tiergate_malformed_requests_total{door}`: requests refused before any endpoint, because their head is malformed,
-    /// too long or too slow.
-    pub malformed: IntCounterVec,
-    /// `tiergate_tls_handshake_failures_total{door}`: connections that ended before TLS was agreed on.
-    pub tls_failures: IntCounterVec,
+/// Makes [`Metrics`] of rows: a metric's HELP, field, type, name and labels, and the values of its label that are shown
+/// before anything is counted.
+macro_rules! metrics {
+    ($($(#[doc = $help:literal])+ $field:ident: $type:ty =
+        $make:ident($name:literal $(, $shape:expr)*) $(from [$($first:literal),+])?;)+) => {
+        /// The counters, gauges and histograms of one process.
+        #[derive(Debug, Clone)]
+        pub struct Metrics {
+            registry: Registry,
+            $($(#[doc = $help])+ pub $field: $type,)+
+        }
+
+        impl Metrics {
+            fn unregistered() -> Result<Self, prometheus::Error> {
+                $(
+                    let help = concat!($($help),+).trim_start();
+                    let $field = $make(Opts::new(concat!("tiergate_", $name), help) $(, $shape)*)?;
+                    $($($field.with_label_values(&[$first]);)+)?
+                )+
+                Ok(Self { registry: Registry::new(), $($field),+ })
+            }
+
+            fn collectors(&self) -> Vec<Box<dyn Collector>> {
+                vec![$(Box::new(self.$field.clone())),+]
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Requests answered.
+    requests: IntCounterVec = counter("requests_total", &["door", "endpoint", "status"]);
+    /// Time from a request's last header byte to its answer.
+    request_duration: HistogramVec =
+        histogram("request_duration_seconds", &["door", "endpoint"], REQUEST_BUCKETS);
+    /// Error answers by errorType.
+    denials: IntCounterVec = counter("denials_total", &["door", "error_type"]);
+    /// Decisions of the tier gate and the limiter.
+    limiter_decisions: IntCounterVec = counter("limiter_decisions_total", &["tier", "decision"]);
+    /// JSON-RPC calls sent.
+    rpc_calls: IntCounterVec = counter("rpc_calls_total", &["method"]);
+    /// JSON-RPC calls without a usable answer.
+    rpc_errors: IntCounterVec = counter("rpc_errors_total", &["method", "kind"]);
+    /// Duration of JSON-RPC calls.
+    rpc_duration: HistogramVec = histogram("rpc_duration_seconds", &["method"], REQUEST_BUCKETS);
+    /// 1 when the JSON-RPC node is healthy.
+    rpc_node_healthy: IntGaugeVec = gauge("rpc_node_healthy", &["endpoint"]);
+    /// Profile look-ups.
+    profile_cache: IntCounterVec = counter("profile_cache_total", &["result"]);
+    /// What cached profiles were dropped for.
+    profile_drops: IntCounterVec = counter("profile_drops_total", &["kind"]);
+    /// Polls for new blocks and logs.
+    follower_polls: IntCounterVec = counter("follower_polls_total", &["result"]);
+    /// Follower state; exactly one state is 1.
+    follower_mode: IntGaugeVec = gauge("follower_mode", &["state"]);
+    /// Background tasks begun anew.
+    task_restarts: IntCounterVec = counter("task_restarts_total", &["task"]);
+    /// The block up to which everything is accounted for.
+    follower_block: IntGauge = single("follower_block");
+    /// Time of the latest block.
+    follower_block_time: IntGauge = single("follower_block_timestamp_seconds");
+    /// Store operations.
+    store_operations: IntCounterVec = counter("store_operations_total", &["verb", "outcome"]);
+    /// Duration of store operations.
+    store_duration: HistogramVec = histogram("store_operation_duration_seconds", &["verb"], STORE_BUCKETS);
+    /// Servers of the store by the state of their breaker.
+    store_breakers: IntGaugeVec = gauge("store_breakers", &["state"]);
+    /// Tries to connect to a server of the store.
+    store_connects: IntCounterVec = counter("store_connects_total", &["result"]);
+    /// 1 when the last check succeeded.
+    ready: IntGaugeVec = gauge("ready", &["check"]);
+    /// Connections closed at once for lack of room.
+    connections_turned_away: IntCounterVec = counter("connections_turned_away_total", &["door"]);
+    /// Requests that came to the gateway.
+    gateway_requests: IntCounterVec = counter("gateway_requests_total", &["tenant", "outcome"]);
+    /// Times the tenants were read again.
+    config_reloads: IntCounterVec =
+        counter("config_reloads_total", &["result"]) from ["applied", "refused"];
+    /// Requests refused for their head.
+    malformed: IntCounterVec = counter("malformed_requests_total", &["door"]);
+    /// Connections that ended before TLS was agreed on.
+    tls_failures: IntCounterVec = counter("tls_handshake_failures_total", &["door"]);
 }
 
 impl Metrics {
@@ -83,93 +107,17 @@ impl Metrics {
     ///
     /// # Errors
     ///
-    /// Only when two of the names below collide.
+    /// Only when two of the names above collide.
     pub fn new() -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
-        let metrics = Self {
-            requests: counter("requests_total", "Requests answered.", &["door", "endpoint", "status"])?,
-            request_duration: histogram(
-                "request_duration_seconds",
-                "Time from a request's last header byte to its answer.",
-                &["door", "endpoint"],
-                REQUEST_BUCKETS,
-            )?,
-            denials: counter("denials_total", "Error answers by errorType.", &["door", "error_type"])?,
-            limiter_decisions: counter(
-                "limiter_decisions_total",
-                "Decisions of the tier gate and the limiter.",
-                &["tier", "decision"],
-            )?,
-            rpc_calls: counter("rpc_calls_total", "JSON-RPC calls sent.", &["method"])?,
-            rpc_errors: counter(
-                "rpc_errors_total",
-                "JSON-RPC calls without a usable answer.",
-                &["method", "kind"],
-            )?,
-            rpc_duration: histogram(
-                "rpc_duration_seconds",
-                "Duration of JSON-RPC calls.",
-                &["method"],
-                REQUEST_BUCKETS,
-            )?,
-            rpc_node_healthy: gauge(
-                "rpc_node_healthy",
-                "1 when the JSON-RPC node is healthy.",
-                &["endpoint"],
-            )?,
-            profile_cache: counter("profile_cache_total", "Profile look-ups.", &["result"])?,
-            profile_drops: counter(
-                "profile_drops_total",
-                "What cached profiles were dropped for.",
-                &["kind"],
-            )?,
-            follower_polls: counter("follower_polls_total", "Polls for new blocks and logs.", &["result"])?,
-            follower_mode: gauge("follower_mode", "Follower state; exactly one state is 1.", &["state"])?,
-            task_restarts: counter("task_restarts_total", "Background tasks begun anew.", &["task"])?,
-            follower_block: single("follower_block", "The block up to which everything is accounted for.")?,
-            follower_block_time: single("follower_block_timestamp_seconds", "Time of the latest block.")?,
-            store_operations: counter("store_operations_total", "Store operations.", &["verb", "outcome"])?,
-            store_duration: histogram(
-                "store_operation_duration_seconds",
-                "Duration of store operations.",
-                &["verb"],
-                STORE_BUCKETS,
-            )?,
-            store_breakers: gauge(
-                "store_breakers",
-                "Servers of the store by the state of their breaker.",
-                &["state"],
-            )?,
-            store_connects: counter(
-                "store_connects_total",
-                "Tries to connect to a server of the store.",
-                &["result"],
-            )?,
-            ready: gauge("ready", "1 when the last check succeeded.", &["check"])?,
-            connections_turned_away: counter(
-                "connections_turned_away_total",
-                "Connections closed at once for lack of room.",
-                &["door"],
-            )?,
-            gateway_requests: counter(
-                "gateway_requests_total",
-                "Requests that came to the gateway.",
-                &["tenant", "outcome"],
-            )?,
-            config_reloads: counter(
-                "config_reloads_total",
-                "Times the tenants were read again.",
-                &["result"],
-            )?,
-            malformed: counter("malformed_requests_total", "Requests refused for their head.", &["door"])?,
-            tls_failures: counter(
-                "tls_handshake_failures_total",
-                "Connections that ended before TLS was agreed on.",
-                &["door"],
-            )?,
-            registry,
-        };
-        metrics.register_all()?;
+        let metrics = Self::unregistered()?;
+        for collector in metrics.collectors() {
+            metrics.registry.register(collector)?;
+        }
+        let build = gauge(Opts::new("tiergate_build_info", "The running version."), &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        metrics.registry.register(Box::new(build))?;
+        #[cfg(target_os = "linux")]
+        metrics.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         Ok(metrics)
     }
 
@@ -203,73 +151,22 @@ impl Metrics {
             let _ = self.gateway_requests.remove_label_values(&[tenant, outcome]);
         }
     }
-
-    fn collectors(&self) -> [Box<dyn Collector>; 25] {
-        [
-            Box::new(self.requests.clone()),
-            Box::new(self.request_duration.clone()),
-            Box::new(self.denials.clone()),
-            Box::new(self.limiter_decisions.clone()),
-            Box::new(self.rpc_calls.clone()),
-            Box::new(self.rpc_errors.clone()),
-            Box::new(self.rpc_duration.clone()),
-            Box::new(self.rpc_node_healthy.clone()),
-            Box::new(self.profile_cache.clone()),
-            Box::new(self.profile_drops.clone()),
-            Box::new(self.follower_polls.clone()),
-            Box::new(self.follower_mode.clone()),
-            Box::new(self.task_restarts.clone()),
-            Box::new(self.follower_block.clone()),
-            Box::new(self.follower_block_time.clone()),
-            Box::new(self.store_operations.clone()),
-            Box::new(self.store_duration.clone()),
-            Box::new(self.store_breakers.clone()),
-            Box::new(self.store_connects.clone()),
-            Box::new(self.ready.clone()),
-            Box::new(self.connections_turned_away.clone()),
-            Box::new(self.gateway_requests.clone()),
-            Box::new(self.config_reloads.clone()),
-            Box::new(self.malformed.clone()),
-            Box::new(self.tls_failures.clone()),
-        ]
-    }
-
-    fn register_all(&self) -> Result<(), prometheus::Error> {
-        for collector in self.collectors() {
-            self.registry.register(collector)?;
-        }
-        // Both series exist from the start: an alert sees the first refusal as an increase.
-        for result in ["applied", "refused"] {
-            self.config_reloads.with_label_values(&[result]);
-        }
-        let build = IntGaugeVec::new(Opts::new("tiergate_build_info", "The running version."), &["version"])?;
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        self.registry.register(Box::new(build))?;
-        #[cfg(target_os = "linux")]
-        self.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(())
-    }
 }
 
-fn counter(name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
-    IntCounterVec::new(Opts::new(format!("tiergate_{name}"), help), labels)
+fn counter(opts: Opts, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+    IntCounterVec::new(opts, labels)
 }
 
-fn single(name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
-    IntGauge::new(format!("tiergate_{name}"), help)
+fn gauge(opts: Opts, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
+    IntGaugeVec::new(opts, labels)
 }
 
-fn gauge(name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
-    IntGaugeVec::new(Opts::new(format!("tiergate_{name}"), help), labels)
+fn single(opts: Opts) -> Result<IntGauge, prometheus::Error> {
+    IntGauge::with_opts(opts)
 }
 
-fn histogram(
-    name: &str,
-    help: &str,
-    labels: &[&str],
-    buckets: &[f64],
-) -> Result<HistogramVec, prometheus::Error> {
-    HistogramVec::new(HistogramOpts::new(format!("tiergate_{name}"), help).buckets(buckets.to_vec()), labels)
+fn histogram(opts: Opts, labels: &[&str], buckets: &[f64]) -> Result<HistogramVec, prometheus::Error> {
+    HistogramVec::new(HistogramOpts::from(opts).buckets(buckets.to_vec()), labels)
 }
 
 #[cfg(test)]
