@@ -2,16 +2,21 @@
 //! order. Every answer that is an error comes from here.
 
 use alloy::primitives::{Address, U256};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
+use crate::domain::quota::{Allowance, RetryAfter};
 use crate::pipeline::refusal::Refusal;
 use crate::wire::answers::{self, Answer, rfc3339};
 use crate::wire::bodies::{BODY_BYTES_MAX, Invalid};
-use crate::wire::headers::write_limited;
+use crate::wire::headers::{write_allowance, write_ietf};
+
+/// The credential that an unproven client may show at the gateway (RFC 9110, section 11.6.1).
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
 
 /// Why a request is answered with an error.
 #[derive(Debug, Clone)]
@@ -84,6 +89,10 @@ struct Row {
     error_type: &'static str,
     message: String,
     details: Option<Value>,
+    /// Beside those of every answer.
+    headers: HeaderMap,
+    /// Those that the gateway adds.
+    gateway_headers: HeaderMap,
 }
 
 /// The body of every error.
@@ -113,42 +122,16 @@ impl ErrorCause {
     /// The `errorType` of this cause, for metrics, and the answer to it at this Unix time in milliseconds.
     #[must_use]
     pub fn answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
-        let row = self.row();
-        let mut headers = HeaderMap::with_capacity(8);
-        match self {
-            Self::Refused(Refusal::Denied(Denial::RateLimited { limit, retry_after, .. })) => {
-                write_limited(&mut headers, *limit, *retry_after);
-            }
-            Self::Refused(Refusal::Denied(Denial::NonceForgotten { retry_after, .. })) => {
-                headers.insert(http::header::RETRY_AFTER, retry_after.seconds().into());
-            }
-            Self::MethodNotAllowed { allow } => {
-                headers.insert(http::header::ALLOW, HeaderValue::from_static(allow));
-            }
-            Self::Invalid(_)
-            | Self::Refused(_)
-            | Self::Internal
-            | Self::InsufficientDeposit { .. }
-            | Self::RelayFailed { .. }
-            | Self::NotFound
-            | Self::PayloadTooLarge
-            | Self::Malformed { .. }
-            | Self::TooSlow
-            | Self::HeadTooLarge
-            | Self::UnknownHost
-            | Self::Forbidden
-            | Self::Unproven { .. }
-            | Self::UploadTooLarge { .. }
-            | Self::Upstream
-            | Self::UpstreamTimeout => {}
-        }
-        let body = ErrorBody {
-            error: &row.message,
-            error_type: row.error_type,
-            details: row.details.as_ref(),
-            timestamp: now_unix_millis,
-        };
-        (row.error_type, answers::json(row.status, headers, &body))
+        let (error_type, answer, _) = self.row().write(now_unix_millis);
+        (error_type, answer)
+    }
+
+    /// The same with the headers of the gateway.
+    #[must_use]
+    pub fn gateway_answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
+        let (error_type, mut answer, gateway_headers) = self.row().write(now_unix_millis);
+        answer.headers_mut().extend(gateway_headers);
+        (error_type, answer)
     }
 
     fn row(&self) -> Row {
@@ -196,7 +179,8 @@ impl ErrorCause {
                 StatusCode::METHOD_NOT_ALLOWED,
                 "METHOD_NOT_ALLOWED",
                 format!("This path takes {allow}"),
-            ),
+            )
+            .with(ALLOW, HeaderValue::from_static(allow)),
             Self::PayloadTooLarge => Row::bare(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "PAYLOAD_TOO_LARGE",
@@ -223,7 +207,7 @@ impl ErrorCause {
             }
             Self::Forbidden => Row::bare(StatusCode::FORBIDDEN, "FORBIDDEN", "Nobody may do this here"),
             Self::Unproven { problem } => {
-                Row::new(StatusCode::UNAUTHORIZED, "INVALID_API_KEY", *problem, json!({ "agentId": null }))
+                Row::unauthorized("INVALID_API_KEY", *problem, json!({ "agentId": null }))
             }
             Self::UploadTooLarge { bytes_max } => Row::bare(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -246,17 +230,47 @@ impl ErrorCause {
 
 impl Row {
     fn new(status: StatusCode, error_type: &'static str, message: impl Into<String>, details: Value) -> Self {
-        Self { status, error_type, message: message.into(), details: Some(details) }
+        Self { details: Some(details), ..Self::bare(status, error_type, message) }
     }
 
     fn bare(status: StatusCode, error_type: &'static str, message: impl Into<String>) -> Self {
-        Self { status, error_type, message: message.into(), details: None }
+        let (headers, gateway_headers) = (HeaderMap::with_capacity(8), HeaderMap::new());
+        Self { status, error_type, message: message.into(), details: None, headers, gateway_headers }
+    }
+
+    fn unauthorized(error_type: &'static str, message: impl Into<String>, details: Value) -> Self {
+        let mut row = Self::new(StatusCode::UNAUTHORIZED, error_type, message, details);
+        row.gateway_headers.insert(WWW_AUTHENTICATE, CHALLENGE);
+        row
+    }
+
+    fn with(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.insert(name, value.into());
+        self
+    }
+
+    /// With the headers of a limit that is used up.
+    fn limited(mut self, limit: u32, retry_after: RetryAfter) -> Self {
+        let allowance = Allowance { limit, remaining: 0 };
+        write_allowance(&mut self.headers, allowance);
+        write_ietf(&mut self.gateway_headers, allowance, Some(retry_after));
+        self.with(RETRY_AFTER, retry_after.seconds())
+    }
+
+    /// The `errorType`, the answer, and the headers that the gateway adds to it.
+    fn write(self, now_unix_millis: u64) -> (&'static str, Answer, HeaderMap) {
+        let body = ErrorBody {
+            error: &self.message,
+            error_type: self.error_type,
+            details: self.details.as_ref(),
+            timestamp: now_unix_millis,
+        };
+        (self.error_type, answers::json(self.status, self.headers, &body), self.gateway_headers)
     }
 
     fn of_denial(denial: &Denial) -> Self {
         match denial {
-            Denial::SignatureInvalid { agent, owner, recovered_signer } => Self::new(
-                StatusCode::UNAUTHORIZED,
+            Denial::SignatureInvalid { agent, owner, recovered_signer } => Self::unauthorized(
                 "SIGNATURE_INVALID",
                 "The signature is not the agent owner's",
                 json!({
@@ -271,20 +285,20 @@ impl Row {
                 "The nonce was used before, or the timestamp is outside the acceptable window",
                 json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
             ),
-            Denial::NonceForgotten { agent, nonce, accepted_from, .. } => Self::new(
+            Denial::NonceForgotten { agent, nonce, accepted_from, retry_after } => Self::new(
                 StatusCode::BAD_REQUEST,
                 "REPLAY_DETECTED",
                 format!("Nonces may have been lost: sign again at {} or later", rfc3339(*accepted_from)),
                 json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
-            ),
+            )
+            .with(RETRY_AFTER, retry_after.seconds()),
             Denial::AgentNotFound { agent } => Self::new(
                 StatusCode::NOT_FOUND,
                 "AGENT_NOT_FOUND",
                 "The agent is not registered",
                 json!({ "agentId": agent.to_string() }),
             ),
-            Denial::InvalidApiKey { agent } => Self::new(
-                StatusCode::UNAUTHORIZED,
+            Denial::InvalidApiKey { agent } => Self::unauthorized(
                 "INVALID_API_KEY",
                 "The API key is unknown, revoked or another agent's",
                 json!({ "agentId": agent.as_ref().map(AgentId::to_string) }),
@@ -305,7 +319,8 @@ impl Row {
                     "limit": limit,
                     "retryAfter": retry_after.seconds(),
                 }),
-            ),
+            )
+            .limited(*limit, *retry_after),
             Denial::TierBlocked { agent, current, required, required_stake } => Self::new(
                 StatusCode::FORBIDDEN,
                 "TIER_BLOCKED",

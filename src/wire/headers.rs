@@ -45,12 +45,6 @@ pub fn write_allowance(headers: &mut HeaderMap, allowance: Allowance) {
     headers.insert(RATE_REMAINING, allowance.remaining.into());
 }
 
-/// Writes the headers of a 429.
-pub fn write_limited(headers: &mut HeaderMap, limit: u32, retry_after: RetryAfter) {
-    write_allowance(headers, Allowance { limit, remaining: 0 });
-    headers.insert(http::header::RETRY_AFTER, retry_after.seconds().into());
-}
-
 /// Writes the IETF's fields beside the contract's. `retry_after` is when something is left again, if nothing is now.
 pub fn write_ietf(headers: &mut HeaderMap, allowance: Allowance, retry_after: Option<RetryAfter>) {
     headers.set("ratelimit-policy", policy(allowance.limit).as_bytes());

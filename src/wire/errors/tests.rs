@@ -177,3 +177,36 @@ fn our_own_additions_have_the_same_body() {
         (mismatch, 403, "ENDPOINT_MISMATCH", json!({ "agentId": "7" })),
     ]);
 }
+
+#[test]
+fn each_row_carries_its_headers_in_their_order() {
+    const LAST: [&str; 3] = ["content-type", "cache-control", "content-length"];
+    let agent = Some(AgentId::new(U256::from(7)));
+    let retry_after = RetryAfter::from_micros(41_000_001);
+    let invalid_signature = Denial::SignatureInvalid {
+        agent: AgentId::new(U256::from(7)),
+        owner: Address::repeat_byte(0xab),
+        recovered_signer: None,
+    };
+    let challenge = ("www-authenticate", "Bearer realm=\"agents\"");
+    for (cause, headers, at_gateway) in [
+        (ErrorCause::Forbidden, vec![], vec![]),
+        (ErrorCause::MethodNotAllowed { allow: "GET, HEAD" }, vec![("allow", "GET, HEAD")], vec![]),
+        (denied(forgotten(9)), vec![("retry-after", "5")], vec![]),
+        (
+            denied(Denial::RateLimited { agent, tier: Some(Tier::Silver), limit: 16, retry_after }),
+            vec![("x-ratelimit-limit", "16"), ("x-ratelimit-remaining", "0"), ("retry-after", "42")],
+            vec![("ratelimit-policy", "\"agent\";q=16;w=60"), ("ratelimit", "\"agent\";r=0;t=42")],
+        ),
+        (denied(invalid_signature), vec![], vec![challenge]),
+        (denied(Denial::InvalidApiKey { agent }), vec![], vec![challenge]),
+        (ErrorCause::Unproven { problem: "Show a key" }, vec![], vec![challenge]),
+    ] {
+        for (answer, added) in [(cause.answer(0).1, vec![]), (cause.gateway_answer(0).1, at_gateway)] {
+            let all = answer.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap()));
+            let usual = LAST.map(|name| (name, answer.headers()[name].to_str().unwrap()));
+            let expected = headers.iter().copied().chain(usual).chain(added);
+            assert_eq!(all.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
+    }
+}
