@@ -27,8 +27,6 @@ mod tokens;
 mod unknown;
 mod written;
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,9 +41,6 @@ use crate::config::signature::SignatureSettings;
 use crate::config::store::StoreSettings;
 use crate::config::tiers::TierSettings;
 use crate::domain::tenant::Tenant;
-
-/// The largest configuration file, in bytes.
-pub const CONFIG_BYTES_MAX: usize = 1_048_576;
 
 /// The whole configuration, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +74,7 @@ impl Settings {
     ///
     /// Everything that is wrong with it.
     pub fn load(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        let text = read_file(path).map_err(|phrase| Problem::new(path.display(), phrase))?;
+        let text = syntax::read_file(path).map_err(|phrase| Problem::new(path.display(), phrase))?;
         Self::check(&text, environment, Some(path))
     }
 
@@ -147,18 +142,7 @@ impl Settings {
 }
 
 fn reader_of(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Reader> {
-    Some(Reader::new(syntax::table(&read_file(path).ok()?).ok()?, environment))
-}
-
-fn read_file(path: &Path) -> Result<String, String> {
-    let unreadable = |why: io::Error| format!("cannot be read: {why}");
-    let file = File::open(path).map_err(unreadable)?;
-    let mut text = String::new();
-    let read = file.take(CONFIG_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if read > CONFIG_BYTES_MAX {
-        return Err(format!("is longer than {CONFIG_BYTES_MAX} bytes"));
-    }
-    Ok(text)
+    Some(Reader::new(syntax::table(&syntax::read_file(path).ok()?).ok()?, environment))
 }
 
 #[cfg(test)]

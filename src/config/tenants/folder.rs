@@ -11,8 +11,15 @@ use toml::Table;
 use crate::config::location::Location;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
-use crate::config::tenants::FOLDER;
-use crate::config::{read_file, syntax};
+use crate::config::syntax;
+
+/// The folder beside the configuration file that holds tenants in files of their own.
+const FOLDER: &str = "tenants.d";
+
+/// The folder beside the configuration file at this path.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    path.parent().unwrap_or_else(|| Path::new("")).join(FOLDER)
+}
 
 /// Reads each file of the folder, in the order of their names; no folder is no files.
 pub(super) fn read<T>(
@@ -76,7 +83,7 @@ fn shown(path: &Path) -> String {
 }
 
 fn table(path: &Path, name: &str) -> Result<Table, Vec<Problem>> {
-    let text = regular(path).and_then(|()| read_file(path));
+    let text = regular(path).and_then(|()| syntax::read_file(path));
     let text = text.map_err(|phrase| vec![Problem::new(name, phrase)])?;
     syntax::table(&text).map_err(|problems| {
         let inside =

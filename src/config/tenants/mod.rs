@@ -8,6 +8,7 @@ mod neighbours;
 mod proxy;
 mod route;
 mod tenant;
+mod values;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,14 +20,11 @@ use crate::domain::tenant::Tenant;
 /// How many tenants there may be, those of all files together.
 pub const TENANTS_MAX: usize = 100_000;
 
-/// The folder beside the configuration file that holds tenants in files of their own.
-const FOLDER: &str = "tenants.d";
-
 /// Every path whose change may change what loading the file at `path` gives: the file, the folder of tenants whether or
 /// not it is there, and the files in it that hold tenants, in the order of their names.
 #[must_use]
 pub fn watched_files(path: &Path) -> Vec<PathBuf> {
-    let folder = folder_of(path);
+    let folder = folder::beside(path);
     let files = folder::files(&folder, TENANTS_MAX).unwrap_or_default();
     [path.to_owned(), folder].into_iter().chain(files).collect()
 }
@@ -42,16 +40,12 @@ pub(super) fn read(
     let in_file = reader.tables("tenants", TENANTS_MAX, &mut read_one);
     let room = TENANTS_MAX.saturating_sub(in_file.as_ref().map_or(0, Vec::len));
     let in_folder = match path {
-        Some(path) => folder::read(reader, &folder_of(path), room, read_one),
+        Some(path) => folder::read(reader, &folder::beside(path), room, read_one),
         None => Some(Vec::new()),
     };
     let mut tenants = in_file?;
     tenants.extend(in_folder?);
     Some(tenants)
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    path.parent().unwrap_or_else(|| Path::new("")).join(FOLDER)
 }
 
 /// Every path that a tenant may have, and every path that a route may have.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::config::choice::choice;
 use crate::config::reader::Reader;
-use crate::config::tenants::tenant::{TIERS, UPSTREAMS_MAX, distinct, tier, upstream};
+use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, tier, upstream};
 use crate::config::written::quoted;
 use crate::domain::path::PathPattern;
 use crate::domain::tenant::{Route, RouteAccess};

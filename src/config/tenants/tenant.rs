@@ -1,9 +1,5 @@
 //! The keys of one tenant.
 
-use std::collections::HashSet;
-use std::fmt::Display;
-use std::hash::Hash;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::config::choice::choice;
@@ -12,13 +8,13 @@ use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::proxy;
 use crate::config::tenants::route::{self, Taken};
+use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, tier, upstream};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{AcceptedCredentials, OnMismatch, Tenant};
-use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
-use crate::domain::upstream::Upstream;
+use crate::domain::tier::{PASSING_TIERS, PerTier};
 
 /// The longest id, in bytes.
 const ID_BYTES_MAX: usize = 64;
@@ -26,14 +22,8 @@ const ID_BYTES_MAX: usize = 64;
 /// How many hosts a tenant may have.
 const HOSTS_MAX: usize = 256;
 
-/// How many upstreams a tenant or a route may have.
-pub(super) const UPSTREAMS_MAX: usize = 64;
-
 /// How many routes a tenant may have.
 const ROUTES_MAX: usize = 1_000;
-
-/// The tiers that may be asked for; tier 0 never passes.
-pub(super) const TIERS: RangeInclusive<i64> = 1..=4;
 
 const CREDENTIALS: [(&str, &str); 2] = [("api_key", "api_key"), ("signature", "signature")];
 
@@ -90,19 +80,6 @@ fn host(text: &str) -> Result<HostPattern, String> {
     })
 }
 
-pub(super) fn upstream(text: &str) -> Result<Upstream, String> {
-    Upstream::parse(text).map_err(|_| {
-        format!(
-            "is {}; write a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host",
-            quoted(text)
-        )
-    })
-}
-
-pub(super) fn tier(number: u8) -> Option<Tier> {
-    PASSING_TIERS.into_iter().find(|tier| tier.number() == number)
-}
-
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {
     const PATH: &str = "credentials";
     let all = CREDENTIALS.map(|(word, _)| word);
@@ -126,20 +103,4 @@ fn requests_per_minute(reader: &mut Reader) -> Option<Option<PerTier<Quota>>> {
         return None;
     }
     tiers::requests_per_minute(reader, PATH, limits).map(Some)
-}
-
-/// The items of a list of which each stands there once.
-pub(super) fn distinct<T: Clone + Eq + Hash + Display>(
-    reader: &mut Reader,
-    path: &'static str,
-    items: Vec<T>,
-) -> Option<Vec<T>> {
-    let mut seen = HashSet::new();
-    let checked = items.into_iter().map(|item| {
-        if seen.insert(item.clone()) {
-            return Ok(item);
-        }
-        Err(format!("is {} again; write each once", quoted(&item.to_string())))
-    });
-    reader.check_items(path, checked)
 }

@@ -5,7 +5,8 @@ use std::io::Write;
 use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
 use super::{MINIMAL, ROUTE, TENANT, minimal_with, parse, problems};
-use crate::config::{CONFIG_BYTES_MAX, Settings};
+use crate::config::Settings;
+use crate::config::syntax::CONFIG_BYTES_MAX;
 
 #[test]
 fn all_mistakes_of_a_file_are_reported_at_once() {

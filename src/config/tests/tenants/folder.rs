@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::MINIMAL;
+use crate::config::Settings;
+use crate::config::syntax::CONFIG_BYTES_MAX;
 use crate::config::tenants::watched_files;
-use crate::config::{CONFIG_BYTES_MAX, Settings};
 
 /// A configuration file with a folder of tenants beside it.
 struct Home(tempfile::TempDir);
