@@ -42,7 +42,7 @@ use crate::gateway::Gateway;
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::relay::RelayDoor;
 use crate::gateway::relay::pool::{Pool, PoolKeeper};
-use crate::gateway::upstreams::watch::Watch;
+use crate::gateway::watch::Watch;
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};

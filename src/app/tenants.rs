@@ -16,7 +16,7 @@ use crate::domain::tenant::{KeyPair, Tenant};
 use crate::domain::tier::PerTier;
 use crate::gateway::site::Workshop;
 use crate::gateway::table::{LiveTable, Table};
-use crate::gateway::upstreams::watch::resolve_new_names;
+use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::certificates::{CertificateStore, Table as CertificateTable};

@@ -8,8 +8,8 @@ use crate::gateway::corridor::Passage;
 use crate::gateway::policy::request_id::RequestId;
 use crate::gateway::site::Site;
 use crate::gateway::upstreams::attempt::Attempt;
+use crate::http1::writing::Lines;
 use crate::pipeline::permit::Permit;
-use crate::wire::headers::QuotaHeaders;
 
 /// The state of one request.
 pub(crate) struct Context {
@@ -62,9 +62,14 @@ impl Context {
         })
     }
 
-    /// What answers to an agent say of its quota.
-    pub(super) fn quota_headers(&self) -> Option<&QuotaHeaders> {
-        Some(self.site.as_ref()?.quota_headers(self.permit()?.tier()))
+    /// Writes the headers of an answer that are ours: the limits of an admitted agent, and the request's id.
+    pub(super) fn write_answer_headers(&self, lines: &mut impl Lines) {
+        if let Some((permit, site)) = self.permit().zip(self.site.as_ref()) {
+            site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
+        }
+        if let Some(id) = &self.request_id {
+            lines.set("X-Request-Id", id.as_str().as_bytes());
+        }
     }
 
     /// The permit, when an agent was admitted.

@@ -13,13 +13,16 @@ pub(crate) mod library;
 pub(crate) mod relay;
 pub(crate) mod site;
 pub(crate) mod table;
-pub(crate) mod upstreams;
+pub(crate) mod watch;
 
 mod context;
 mod corridor;
+mod counters;
 mod failure;
 mod observe;
 mod policy;
+mod refusals;
+mod upstreams;
 
 use std::sync::Arc;
 

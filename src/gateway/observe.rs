@@ -2,14 +2,15 @@
 //!
 //! Nothing that a client wrote reaches the log unescaped, and no query does.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use prometheus::{Histogram, IntCounter};
+use prometheus::Histogram;
 
 use crate::domain::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::path_of;
+use crate::gateway::counters::SiteCounters;
 use crate::gateway::policy::request_id::RequestId;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
@@ -59,20 +60,6 @@ pub(super) enum Ending {
     Failed,
 }
 
-/// The counters of one tenant, made when its first request comes: most of many tenants are asleep.
-pub(super) struct SiteCounters {
-    metrics: Metrics,
-    tenant: Arc<str>,
-    series: OnceLock<Series>,
-}
-
-struct Series {
-    forwarded: IntCounter,
-    refused: IntCounter,
-    failed: IntCounter,
-    abandoned: IntCounter,
-}
-
 /// A request that failed on an upstream, for the log.
 #[derive(Debug, thiserror::Error)]
 #[error("a request of tenant {tenant} failed at {upstream}: {kind} ({request_id})")]
@@ -88,25 +75,6 @@ struct UpstreamFault<'a> {
 #[error("no upstream of tenant {tenant} has an address: its names can't be looked up")]
 struct NoUpstream<'a> {
     tenant: &'a str,
-}
-
-impl SiteCounters {
-    pub(super) fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
-        Self { metrics: metrics.clone(), tenant: Arc::clone(tenant), series: OnceLock::new() }
-    }
-
-    fn series(&self) -> &Series {
-        self.series.get_or_init(|| {
-            let counter =
-                |outcome| self.metrics.gateway_requests.with_label_values(&[&*self.tenant, outcome]);
-            Series {
-                forwarded: counter("forwarded"),
-                refused: counter("refused"),
-                failed: counter("failed"),
-                abandoned: counter("abandoned"),
-            }
-        })
-    }
 }
 
 impl Observer {

@@ -9,7 +9,7 @@ use crate::wire::headers::{write_allowance, write_ietf};
 
 impl Gateway {
     /// The answer to a request that is refused, or has failed.
-    pub(in crate::gateway) fn answer_to(&self, cause: &ErrorCause, ctx: &mut Context) -> Answer {
+    pub(super) fn answer_to(&self, cause: &ErrorCause, ctx: &mut Context) -> Answer {
         let (error_type, mut answer) = cause.gateway_answer(self.clock.unix_millis());
         self.observer.refused(cause, error_type);
         ctx.error_type = Some(error_type);

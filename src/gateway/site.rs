@@ -14,7 +14,7 @@ use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{OnMismatch, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
 use crate::domain::upstream::{Upstream, UpstreamScheme};
-use crate::gateway::observe::SiteCounters;
+use crate::gateway::counters::SiteCounters;
 use crate::gateway::upstreams::state::UpstreamState;
 use crate::gateway::upstreams::{Member, Upstreams};
 use crate::pipeline::Access;

@@ -7,7 +7,7 @@ use pingora::proxy::Session;
 
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::gateway::policy::answers::{self, is_about_limits, is_of_one_hop};
+use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::http1::name::Name;
 use crate::wire::errors::ErrorCause;
 use crate::wire::headers::contract_spelling;
@@ -67,7 +67,7 @@ pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<()
         return Ok(());
     }
     let mut ours = HeaderMap::new();
-    answers::write(ctx, &mut ours);
+    ctx.write_answer_headers(&mut ours);
     for (name, value) in &ours {
         match contract_spelling(name) {
             Some(spelling) => response.insert_header(spelling, value)?,

@@ -1,10 +1,8 @@
-//! The headers that a client sees instead of the upstream's.
+//! The headers of an upstream's answer that its client does not see.
 
-use crate::gateway::context::Context;
 use crate::gateway::policy::requests::is_named_by_connection;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
-use crate::http1::writing::Lines;
 
 /// True if a header of an upstream's answer is for one hop only (RFC 9110, section 7.6.1). Headers that frame the answer
 /// stay, even if `Connection` names them.
@@ -21,16 +19,6 @@ pub(in crate::gateway) fn is_about_limits(name: &[u8]) -> bool {
         Some(b'x' | b'X') => begins(b"x-ratelimit-") || begins(b"x-rate-limit-"),
         Some(b'r' | b'R') => begins(b"ratelimit"),
         _ => false,
-    }
-}
-
-/// Writes the limits of an admitted agent, and the request's id.
-pub(in crate::gateway) fn write(ctx: &Context, lines: &mut impl Lines) {
-    if let Some((permit, quota)) = ctx.permit().zip(ctx.quota_headers()) {
-        quota.write(permit.allowance().remaining, lines);
-    }
-    if let Some(id) = &ctx.request_id {
-        lines.set("X-Request-Id", id.as_str().as_bytes());
     }
 }
 

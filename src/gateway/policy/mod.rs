@@ -4,6 +4,5 @@
 pub(super) mod answers;
 pub(super) mod forwarded;
 pub(super) mod identity;
-pub(super) mod refusals;
 pub(super) mod request_id;
 pub(super) mod requests;

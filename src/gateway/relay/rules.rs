@@ -92,7 +92,7 @@ impl AnswerRules for Rules<'_> {
         if !fields.has(Name::Date) {
             out.set("Date", get_cached_date().as_bytes());
         }
-        answers::write(self.ctx, out);
+        self.ctx.write_answer_headers(out);
     }
 }
 

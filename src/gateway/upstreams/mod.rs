@@ -3,9 +3,8 @@
 //! An upstream is unusable while its checks fail, or for a while after several requests in a row failed on it. When all
 //! are unusable they are tried all the same: a request that might succeed is better than one that can't.
 
-pub(crate) mod attempt;
-pub(crate) mod state;
-pub(crate) mod watch;
+pub(super) mod attempt;
+pub(super) mod state;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

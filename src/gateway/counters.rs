@@ -1,0 +1,41 @@
+//! The counters of a tenant.
+
+use std::sync::{Arc, OnceLock};
+
+use prometheus::IntCounter;
+
+use crate::telemetry::metrics::Metrics;
+
+/// The counters of one tenant, made when its first request comes: most of many tenants are asleep.
+pub(super) struct SiteCounters {
+    metrics: Metrics,
+    tenant: Arc<str>,
+    series: OnceLock<Series>,
+}
+
+/// What became of a tenant's requests.
+pub(super) struct Series {
+    pub(super) forwarded: IntCounter,
+    pub(super) refused: IntCounter,
+    pub(super) failed: IntCounter,
+    pub(super) abandoned: IntCounter,
+}
+
+impl SiteCounters {
+    pub(super) fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
+        Self { metrics: metrics.clone(), tenant: Arc::clone(tenant), series: OnceLock::new() }
+    }
+
+    pub(super) fn series(&self) -> &Series {
+        self.series.get_or_init(|| {
+            let counter =
+                |outcome| self.metrics.gateway_requests.with_label_values(&[&*self.tenant, outcome]);
+            Series {
+                forwarded: counter("forwarded"),
+                refused: counter("refused"),
+                failed: counter("failed"),
+                abandoned: counter("abandoned"),
+            }
+        })
+    }
+}
