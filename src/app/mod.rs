@@ -38,11 +38,10 @@ use crate::config::Settings;
 use crate::config::gateway::Http1;
 use crate::domain::eip712::SigningDomain;
 use crate::domain::tier::Tier;
-use crate::gateway::Gateway;
 use crate::gateway::library::door::LibraryDoor;
-use crate::gateway::relay::RelayDoor;
 use crate::gateway::relay::pool::{Pool, PoolKeeper};
 use crate::gateway::watch::Watch;
+use crate::gateway::{Gateway, GatewayDoor};
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};
@@ -293,7 +292,7 @@ impl App {
         let door = || {
             let pool = Arc::new(Pool::new(workers));
             pools.push(Arc::clone(&pool));
-            RelayDoor::new(Arc::clone(&gateway), Arc::clone(&library), is_off, pool)
+            GatewayDoor::new(Arc::clone(&gateway), Arc::clone(&library), is_off, pool)
         };
         let (addresses, tls) = (&settings.listen.gateway, Some(Protocols::Http1AndHttp2));
         self.open(door, &Listening { name: "gateway", addresses, workers, tls })?;

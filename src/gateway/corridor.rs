@@ -110,10 +110,7 @@ impl Gateway {
     }
 
     /// Finds the tenant's rule for a request.
-    pub(super) fn decide<F: Fields>(
-        request: &Incoming<'_, F>,
-        site: &Arc<Site>,
-    ) -> Result<Route, ErrorCause> {
+    pub(super) fn decide<F: Fields>(request: &Incoming<'_, F>, site: Arc<Site>) -> Result<Route, ErrorCause> {
         // CONNECT opens tunnels, and TRACE shows what only upstreams may see. A method in small letters is the same
         // method for some servers and another one for our rules.
         let is_capital = !request.method.bytes().any(|byte| byte.is_ascii_lowercase());
@@ -121,7 +118,7 @@ impl Gateway {
             return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED }); // 405
         }
         let decision = site.decide(request.method, request.path());
-        Ok(Route { site: Arc::clone(site), decision })
+        Ok(Route { site, decision })
     }
 
     /// Lets a routed request through, or refuses it.

@@ -1,13 +1,7 @@
-//! Door 2: a proxy in front of tenants' APIs that lets verified agents through.
+//! The gateway: a proxy in front of tenants' APIs that lets verified agents through.
 //!
-//! A request takes one corridor and one of two ways out:
-//!
-//! ```text
-//! client -> corridor (route, extract, admit) -> Passage -> relay    (HTTP/1 to plain HTTP/1)
-//!                                                       -> library  (HTTP/2, upgrades, TLS upstreams)
-//! ```
-//!
-//! `policy` has the rules about headers for both. Must not know chain or store.
+//! [`GatewayDoor`] shows the way of a request: one corridor, and one of two ways out. `policy` has the rules about headers
+//! for both. Must not know chain or store.
 
 pub(crate) mod library;
 pub(crate) mod relay;
@@ -27,22 +21,99 @@ mod upstreams;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use pingora::protocols::Stream;
+use pingora::server::ShutdownWatch;
 
 use crate::gateway::context::Context;
-use crate::gateway::corridor::Incoming;
+use crate::gateway::corridor::{Incoming, Passage, Route};
+use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
 use crate::gateway::policy::forwarded::{self, Arrival};
 use crate::gateway::policy::identity::IdentityHeaders;
 use crate::gateway::policy::request_id::RequestIds;
+use crate::gateway::relay::Relay;
+use crate::gateway::relay::pool::Pool;
+use crate::gateway::relay::rules::incoming;
 use crate::gateway::table::LiveTable;
 use crate::gateway::upstreams::state::micros;
 use crate::http1::fields::Fields;
+use crate::http1::head::RequestHead;
 use crate::http1::writing::Lines;
 use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
+use crate::serve::Door;
+use crate::serve::connection::Connection;
 use crate::telemetry::metrics::Metrics;
+use crate::wire::errors::ErrorCause;
 
-/// The gateway.
+/// The gateway's listener, of one worker.
+pub(crate) struct GatewayDoor {
+    gateway: Arc<Gateway>,
+    relay: Relay,
+    library: Arc<LibraryDoor>,
+    /// True if every request leaves by the library.
+    relay_is_off: bool,
+}
+
+impl Door for GatewayDoor {
+    const SPEAKS_HTTP2: bool = true;
+
+    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
+        if self.relay_is_off {
+            return self.by_library(connection, head).await;
+        }
+        let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
+        ctx.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
+        match self.corridor(&connection, &head, &mut ctx).await {
+            Ok(Some(passage)) => {
+                ctx.let_through(passage);
+                self.relay.forward(connection, &head, &mut ctx).await
+            }
+            Ok(None) => self.by_library(connection, head).await,
+            Err(cause) => self.relay.refuse(connection, &head, &mut ctx, &cause).await,
+        }
+    }
+
+    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
+        self.library.serve_http2(stream, shutdown).await;
+    }
+}
+
+impl GatewayDoor {
+    /// Route, extract, admit. `None`: the way out is the library, whose first phase is this corridor again.
+    async fn corridor(
+        &self,
+        connection: &Connection,
+        head: &RequestHead,
+        ctx: &mut Context,
+    ) -> Result<Option<Passage>, ErrorCause> {
+        let fields = connection.fields();
+        let request = incoming(connection, head, &fields)
+            .ok_or(ErrorCause::Malformed { problem: "its method is no text" })?;
+        let route = self.gateway.route(&request, ctx)?;
+        if !relay::takes(&route, head) {
+            return Ok(None);
+        }
+        self.gateway.admit(&request, &route).await.map(Some)
+    }
+
+    /// Hands a request to the library. Its future is large, and most requests don't need it.
+    async fn by_library(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
+        Box::pin(self.library.serve_http1(connection, head)).await
+    }
+
+    /// A worker's door to a gateway. `relay_is_off`: every request leaves by the library.
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        library: Arc<LibraryDoor>,
+        relay_is_off: bool,
+        pool: Arc<Pool>,
+    ) -> Self {
+        Self { relay: Relay::new(Arc::clone(&gateway), pool), gateway, library, relay_is_off }
+    }
+}
+
+/// What all workers share.
 pub(crate) struct Gateway {
     table: Arc<LiveTable>,
     pipeline: Arc<Pipeline>,
@@ -67,6 +138,13 @@ impl Gateway {
         let observer = Observer::new(metrics, &clock);
         let identity = IdentityHeaders::new();
         Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, identity, observer })
+    }
+
+    /// The tenant of a request, which the context keeps, and the tenant's rule for it.
+    fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, ErrorCause> {
+        let site = self.site_of(request)?;
+        ctx.site = Some(Arc::clone(&site));
+        Self::decide(request, site)
     }
 
     /// Writes the headers of a forwarded request that are ours: who calls, how the request came, and its id.

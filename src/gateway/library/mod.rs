@@ -50,9 +50,7 @@ impl LibraryProxy {
     async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, ErrorCause> {
         let peer = session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         let request = incoming(session.req_header(), peer.ok_or(ErrorCause::Internal)?);
-        let site = self.site_of(&request)?;
-        ctx.site = Some(Arc::clone(&site));
-        let route = Gateway::decide(&request, &site)?;
+        let route = self.route(&request, ctx)?;
         self.admit(&request, &route).await
     }
 

@@ -1,11 +1,11 @@
-//! HTTP/1 between clients and upstreams in the clear, without the HTTP library: one request at a time.
+//! One way out: HTTP/1 between clients and upstreams in the clear, without the HTTP library, one request at a time.
 //!
 //! `exchange` is the state machine, `transfer` a body in it, `driver` moves the bytes, `pool` keeps connections.
 
 mod driver;
 mod exchange;
 pub(crate) mod pool;
-mod rules;
+pub(super) mod rules;
 mod transfer;
 mod upstream;
 
@@ -15,90 +15,46 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora::protocols::Stream;
-use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
 
 use crate::domain::upstream::UpstreamScheme;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::gateway::corridor::{Passage, Route};
+use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
-use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::policy::requests::is_of_one_hop;
 use crate::gateway::relay::driver::{Driver, Limits, first_size};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::pool::Pool;
-use crate::gateway::relay::rules::{Rules, incoming};
+use crate::gateway::relay::rules::Rules;
 use crate::gateway::upstreams::Upstreams;
 use crate::http1::fields::Fields;
 use crate::http1::head::{Body, RequestHead};
 use crate::http1::name::Name;
+use crate::serve::WRITE_TIME_MAX;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
-use crate::serve::{Door, WRITE_TIME_MAX};
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 
 /// How long a client may pause in its body.
 const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The gateway's listener, of one worker: HTTP/1 by the relay, everything else by the library.
-pub(crate) struct RelayDoor {
+/// The relay of one worker.
+pub(super) struct Relay {
     gateway: Arc<Gateway>,
-    library: Arc<LibraryDoor>,
-    /// True if every request leaves by the library.
-    is_off: bool,
     pool: Arc<Pool>,
 }
 
-/// A verdict about a request.
-enum Verdict {
-    /// Its way out is the library: another protocol, or an upstream that the relay does not speak to.
-    Library,
-    /// It may go upstream.
-    Passed(Passage),
-    Refused(ErrorCause),
-}
-
-impl RelayDoor {
-    /// A worker's door to a gateway. `is_off`: every request leaves by the library.
-    pub(crate) fn new(
-        gateway: Arc<Gateway>,
-        library: Arc<LibraryDoor>,
-        is_off: bool,
-        pool: Arc<Pool>,
-    ) -> Self {
-        Self { gateway, library, is_off, pool }
-    }
-
-    /// Hands a request to the library. Its future is large, and most requests don't need it.
-    async fn by_library(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
-        Box::pin(self.library.serve_http1(connection, head)).await
-    }
-
-    async fn judge(&self, connection: &Connection, head: &RequestHead, ctx: &mut Context) -> Verdict {
-        let fields = connection.fields();
-        let Some(request) = incoming(connection, head, &fields) else {
-            return Verdict::Refused(ErrorCause::Malformed { problem: "its method is no text" });
-        };
-        let route = self.gateway.site_of(&request).and_then(|site| {
-            ctx.site = Some(Arc::clone(&site));
-            Gateway::decide(&request, &site)
-        });
-        match route {
-            Ok(route) if is_for_library(&route, head) => Verdict::Library,
-            Ok(route) => match self.gateway.admit(&request, &route).await {
-                Ok(passage) => Verdict::Passed(passage),
-                Err(cause) => Verdict::Refused(cause),
-            },
-            Err(cause) => Verdict::Refused(cause),
-        }
+impl Relay {
+    /// The relay of the worker that has this pool.
+    pub(super) const fn new(gateway: Arc<Gateway>, pool: Arc<Pool>) -> Self {
+        Self { gateway, pool }
     }
 
     /// Forwards a request that has its passage.
-    async fn forward(
+    pub(super) async fn forward(
         &self,
         mut connection: Box<Connection>,
         head: &RequestHead,
@@ -199,7 +155,7 @@ impl RelayDoor {
     }
 
     /// Answers a request that is refused. The connection is kept if the rest of the request is small.
-    async fn refuse(
+    pub(super) async fn refuse(
         &self,
         mut connection: Box<Connection>,
         head: &RequestHead,
@@ -293,39 +249,15 @@ impl Gateway {
     }
 }
 
-impl Door for RelayDoor {
-    const SPEAKS_HTTP2: bool = true;
-
-    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
-        if self.is_off {
-            return self.by_library(connection, head).await;
-        }
-        let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
-        ctx.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
-        match self.judge(&connection, &head, &mut ctx).await {
-            Verdict::Library => self.by_library(connection, head).await,
-            Verdict::Passed(passage) => {
-                ctx.let_through(passage);
-                self.forward(connection, &head, &mut ctx).await
-            }
-            Verdict::Refused(cause) => self.refuse(connection, &head, &mut ctx, &cause).await,
-        }
-    }
-
-    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        self.library.serve_http2(stream, shutdown).await;
-    }
-}
-
 fn method_of<'a>(connection: &'a Connection, head: &RequestHead) -> &'a str {
     let bytes = connection.head().get(head.method.clone()).unwrap_or_default();
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// True if a request leaves by the library: it may become another protocol, or an upstream of its route speaks TLS or
-/// HTTP/2.
-fn is_for_library(route: &Route, head: &RequestHead) -> bool {
-    (head.upgrades && route.upgrades()) || !is_plain(route.upstreams())
+/// True if a request may leave by the relay: it can't become another protocol, and all upstreams of its route speak HTTP/1 in
+/// the clear.
+pub(super) fn takes(route: &Route, head: &RequestHead) -> bool {
+    !(head.upgrades && route.upgrades()) && is_plain(route.upstreams())
 }
 
 fn is_plain(upstreams: &Upstreams) -> bool {

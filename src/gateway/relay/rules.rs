@@ -97,7 +97,7 @@ impl AnswerRules for Rules<'_> {
 }
 
 /// A request as the corridor reads it.
-pub(super) fn incoming<'a>(
+pub(in crate::gateway) fn incoming<'a>(
     connection: &'a Connection,
     head: &RequestHead,
     fields: &'a SpanFields<'a>,

@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::gateway::context::Context;
 use crate::gateway::failure::Failure;
-use crate::gateway::relay::RelayDoor;
+use crate::gateway::relay::Relay;
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::serve::timer::Timer;
 
@@ -21,7 +21,7 @@ pub(super) struct Upstream {
     pub(super) since: Instant,
 }
 
-impl RelayDoor {
+impl Relay {
     /// Connects to an upstream of the passage, or to another if that fails. `again`: a new connection to this address first.
     pub(super) async fn connect(
         &self,
