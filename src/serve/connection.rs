@@ -350,3 +350,43 @@ fn extent_of(request: &RequestHead) -> Extent {
         Body::ToClose => Extent::Rest,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use futures_util::FutureExt;
+    use pingora::protocols::{GetSocketDigest, SocketDigest, l4};
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::watch;
+
+    use super::{Connection, HEAD_BYTES_MAX};
+
+    #[tokio::test]
+    async fn an_idle_connection_gives_back_what_a_long_head_or_a_body_in_chunks_has_grown() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (client, ours) =
+            tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        let (mut client, (ours, peer)) = (client.unwrap(), ours.unwrap());
+        let digest = SocketDigest::from_raw_fd(ours.as_raw_fd());
+        digest.peer_addr.set(Some(peer.into())).unwrap();
+        let mut stream = l4::stream::Stream::from(ours);
+        stream.set_socket_digest(digest);
+        let (_stop, shutdown) = watch::channel(false);
+        let mut connection = Connection::new(Box::new(stream), &shutdown).unwrap();
+        let long = format!("X: {}\r\n", "x".repeat(HEAD_BYTES_MAX / 2));
+        for line in ["", &long, "", "Transfer-Encoding: chunked\r\n", ""] {
+            client.write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{line}\r\n").as_bytes()).await.unwrap();
+            let _ = connection.next_request().await.unwrap();
+            if line.starts_with('T') {
+                // The relay reads chunks into it.
+                connection.ahead.resize(HEAD_BYTES_MAX, b'x');
+                connection.ahead.clear();
+            }
+            assert!(connection.next_request().now_or_never().is_none(), "it is idle");
+            let kept = connection.head.capacity() + connection.ahead.capacity();
+            assert!(kept <= HEAD_BYTES_MAX / 4, "{kept} bytes are kept behind {:?}", line.get(..10));
+        }
+    }
+}

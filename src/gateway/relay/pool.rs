@@ -147,6 +147,21 @@ mod tests {
         (pool, address, theirs.unwrap().0)
     }
 
+    #[test]
+    fn buffers_that_a_large_exchange_has_grown_are_given_back() {
+        const MIB: usize = 1 << 20;
+        let pool = Pool::new(1);
+        let mut buffers = pool.buffers();
+        for outgoing in [&mut buffers.to_upstream, &mut buffers.to_client] {
+            outgoing.bytes.resize(MIB, 0);
+        }
+        pool.give_back(buffers);
+        let kept = pool.buffers();
+        let capacities = [&kept.to_upstream, &kept.to_client].map(|outgoing| outgoing.bytes.capacity());
+        assert!(capacities.iter().all(|bytes| (1..=MIB / 8).contains(bytes)), "{capacities:?}");
+        assert!(kept.to_upstream.is_empty() && kept.to_client.is_empty());
+    }
+
     #[tokio::test]
     async fn a_connection_is_used_again_once_and_not_after_its_time() {
         let (pool, address, _theirs) = filled().await;
