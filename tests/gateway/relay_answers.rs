@@ -113,16 +113,6 @@ fn an_answer_of_a_length_or_in_chunks_that_is_cut_off_is_never_whole(stage: &Sta
     }
 }
 
-/// Reads the whole request and closes without a word, so often; then answers.
-fn closes_first(times: usize) -> Script {
-    let left = AtomicUsize::new(times);
-    script(move |exchange| {
-        let is_over =
-            left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
-        if is_over { scripts::echo()(exchange) } else { exchange.read_body().map(|()| Then::Closes) }
-    })
-}
-
 fn a_bodyless_request_on_a_connection_that_was_closed_goes_to_another_once(stage: &Stage) {
     let site = Site::of(stage).tenant(|tenant| tenant.set("health.eject_after", 0)).agent(2).start();
     let mut charged = 0;
@@ -130,7 +120,7 @@ fn a_bodyless_request_on_a_connection_that_was_closed_goes_to_another_once(stage
         [("GET", 1, 200), ("HEAD", 1, 200), ("OPTIONS", 1, 200), ("GET", 2, 502), ("HEAD", 2, 502)]
     {
         let path = agents_path();
-        site.upstream.on(&path, closes_first(closed));
+        site.upstream.on(&path, scripts::closes_first(closed));
         let mut wire = site.gateway.connect();
         next_is_itself(&site, &mut wire);
         let answer = Request::new(method, ACME, &path).key(site.key()).ask_on(&mut wire);
@@ -147,7 +137,7 @@ fn a_bodyless_request_on_a_connection_that_was_closed_goes_to_another_once(stage
 
 fn a_request_that_may_do_something_twice_is_not_sent_again(stage: &Stage) {
     let site = patient(stage);
-    let silent = || closes_first(1);
+    let silent = || scripts::closes_first(1);
     let begins = || scripts::bytes("H", Then::Closes);
     let hints = || scripts::bytes("HTTP/1.1 103 Early Hints\r\n\r\n", Then::Closes);
     type Try = (&'static str, &'static [u8], fn() -> Script);
@@ -173,7 +163,7 @@ fn a_request_that_may_do_something_twice_is_not_sent_again(stage: &Stage) {
     // A connection that has carried no request before is not closed for being old.
     let path = public_path();
     site.upstream.hang_up();
-    site.upstream.on(&path, closes_first(2));
+    site.upstream.on(&path, scripts::closes_first(2));
     is_upstream_error(&site.gateway.ask(&Request::get(ACME, &path)));
     assert!(site.upstream.count_at(&path) <= 2);
 }

@@ -8,13 +8,16 @@ use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::upstream::{Then, Upstream};
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, until};
-use crate::support::wire::Request;
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     connections_to_the_upstream_are_used_again,
     a_failed_connection_is_tried_elsewhere,
     a_request_that_may_have_been_processed_is_not_sent_twice,
     a_stale_connection_costs_no_request,
+    a_retry_that_can_not_connect_is_its_upstreams_failure_and_goes_elsewhere,
+    a_request_that_was_sent_twice_fails_once_and_where_it_was,
+    a_retry_that_succeeds_is_no_failure,
 ];
 
 fn connections_to_the_upstream_are_used_again(stage: &Stage) {
@@ -102,4 +105,68 @@ fn a_stale_connection_costs_no_request(stage: &Stage) {
         assert_eq!(answer.status, 200, "{}", answer.text());
         site.upstream.only(&path);
     }
+}
+
+/// A site with two upstreams that take turns, ejected for good after so many failures.
+fn pair(stage: &Stage, eject_after: i64, connect_retries: i64) -> Site {
+    let site = Site::of(stage).upstreams(2).tenant(|tenant| {
+        let tenant = tenant.set("connect_retries", connect_retries).set("health.interval", "0s");
+        tenant.set("health.eject_after", eject_after).set("health.eject_for", "1h")
+    });
+    site.start()
+}
+
+/// A client's connection whose worker has a used connection to each upstream of a pair; the first is next.
+fn warm(site: &Site) -> Wire {
+    let mut wire = site.gateway.connect();
+    for upstream in site.upstreams::<2>() {
+        let path = public_path();
+        assert_eq!(Request::get(ACME, &path).ask_on(&mut wire).status, 200);
+        upstream.only(&path);
+    }
+    wire
+}
+
+fn a_retry_that_can_not_connect_is_its_upstreams_failure_and_goes_elsewhere(stage: &Stage) {
+    for (connect_retries, status, elsewhere) in [(1, 200, 1), (0, 502, 0)] {
+        let site = pair(stage, 1, connect_retries);
+        let [leaving, other] = site.upstreams();
+        let (mut wire, path) = (warm(&site), public_path());
+        leaving.on(&path, scripts::hang(""));
+        wire.send(&Request::get(ACME, &path).bytes());
+        until("the upstream has it", SOON, || (leaving.count_at(&path) == 1).then_some(()));
+        leaving.close();
+        assert_eq!((wire.answer().status, other.count_at(&path)), (status, elsewhere));
+        // It is ejected, so nobody else meets it.
+        (0..6).for_each(|_| assert_eq!(site.status(), 200));
+    }
+}
+
+fn a_request_that_was_sent_twice_fails_once_and_where_it_was(stage: &Stage) {
+    let site = pair(stage, 2, 1);
+    let [sick, other] = site.upstreams();
+    let mut wires = [warm(&site), warm(&site)];
+    for wire in &mut wires {
+        let path = public_path();
+        [sick, other].iter().for_each(|upstream| upstream.on(&path, scripts::closes_first(usize::MAX)));
+        is_upstream_error(&Request::get(ACME, &path).ask_on(wire));
+        assert!(sick.count_at(&path) > 0 && other.count_at(&path) == 0);
+        assert_eq!(site.status(), 200, "the other has its turn");
+    }
+    // Two failures eject it.
+    let passed_by = public_path();
+    (0..6).for_each(|_| assert_eq!(site.gateway.ask(&Request::get(ACME, &passed_by)).status, 200));
+    assert_eq!((sick.count_at(&passed_by), other.count_at(&passed_by)), (0, 6));
+}
+
+fn a_retry_that_succeeds_is_no_failure(stage: &Stage) {
+    let site = pair(stage, 1, 1);
+    let [first, other] = site.upstreams();
+    let (mut wire, path) = (warm(&site), public_path());
+    first.on(&path, scripts::closes_first(1));
+    assert_eq!(Request::get(ACME, &path).ask_on(&mut wire).status, 200);
+    assert_eq!((first.count_at(&path), other.count_at(&path)), (2, 0));
+    let both = public_path();
+    (0..6).for_each(|_| assert_eq!(site.gateway.ask(&Request::get(ACME, &both)).status, 200));
+    assert_eq!((first.count_at(&both), other.count_at(&both)), (3, 3));
 }

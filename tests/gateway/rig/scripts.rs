@@ -1,6 +1,7 @@
 //! How an upstream answers: orderly, slowly, or not as it should.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -55,6 +56,16 @@ pub(crate) fn hang(bytes: impl Into<Vec<u8>>) -> Script {
         exchange.write(&bytes)?;
         exchange.until_closed();
         Ok(Then::Closes)
+    })
+}
+
+/// Reads the whole request and closes without a word, so often; then answers.
+pub(crate) fn closes_first(times: usize) -> Script {
+    let left = AtomicUsize::new(times);
+    script(move |exchange| {
+        let is_over =
+            left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
+        if is_over { echo()(exchange) } else { exchange.read_body().map(|()| Then::Closes) }
     })
 }
 
