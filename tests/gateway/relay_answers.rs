@@ -1,9 +1,11 @@
 //! The relay of HTTP/1: where an upstream's answer ends, whose it is, and what is no answer.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::refusals::is_upstream_error;
@@ -11,6 +13,8 @@ use crate::rig::scripts::{self, script};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::upstream::{Script, Then};
+use crate::support::metrics::Samples;
+use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -23,6 +27,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_answer_that_two_readers_may_read_differently_is_502,
     answers_without_a_body_end_with_their_head_whatever_length_they_tell,
     a_flood_of_interim_answers_ends,
+    nothing_follows_an_interim_answer_that_was_begun,
 ];
 
 /// A site of its own, whose upstream is asked again however often it has failed.
@@ -287,4 +292,45 @@ fn a_flood_of_interim_answers_ends(stage: &Stage) {
         }
     }
     assert!(written.load(Ordering::SeqCst) < 1_000_000, "the upstream's connection is closed");
+}
+
+/// A client that takes less than 60 kB before it reads: its window is small, and so are its segments, by which the other side's
+/// buffer goes.
+fn narrow(server: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(2_048).unwrap();
+    socket.set_tcp_mss(536).unwrap();
+    socket.connect(&server.into()).unwrap();
+    socket.into()
+}
+
+fn nothing_follows_an_interim_answer_that_was_begun(stage: &Stage) {
+    let site =
+        Site::of(stage).tenant(|tenant| tenant.set("max_body_bytes", 1_000).set("timeouts.total", "1s"));
+    let site = site.start();
+    let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(60_000));
+    let too_long = [b"7d0\r\n", &[b'x'; 2_000][..]].concat();
+    for (rest, error) in [
+        (&too_long[..], "PAYLOAD_TOO_LARGE"),
+        (b"no chunk\r\n", "VALIDATION_ERROR"),
+        // Its time is over.
+        (b"", "UPSTREAM_TIMEOUT"),
+    ] {
+        let path = public_path();
+        site.upstream.on(&path, scripts::early(hints.clone()));
+        let stream = narrow(site.gateway.address);
+        let mut wire = Wire::over(stream.try_clone().unwrap()).unwrap();
+        wire.send(&Request::new("POST", ACME, &path).with("Transfer-Encoding", "chunked").bytes());
+        // The gateway writes as much as the client takes before it looks for more of the request.
+        stream.peek(&mut [0]).unwrap();
+        wire.send(rest);
+        // The client must not take the rest of the interim answer before that.
+        until(error, SOON, || {
+            let metrics = Samples::parse(&site.gateway.service.metrics());
+            (metrics.sum("tiergate_denials_total", &["\"gateway\"", error]) == 1.0).then_some(())
+        });
+        let got = String::from_utf8(wire.rest()).unwrap();
+        assert!(got.len() < hints.len(), "{error}: the client took all of it");
+        assert!(hints.starts_with(&got), "{error}: ...{:?}", got.split("xxx").last());
+    }
 }
