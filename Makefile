@@ -42,7 +42,7 @@ bench: ## Measure the pipeline beside a baseline of the same run
 peers: ## Measure beside nginx, haproxy and Envoy; ONLY=base for a part
 	@scripts/peers
 
-instructions: ## Count the instructions of a request; fails when they grew by more than 5 %
+instructions: ## Count the instructions and allocations of a request; fails when they grew by more than 5 %
 	@scripts/instructions
 
 contracts: ## Compile the Solidity registries again

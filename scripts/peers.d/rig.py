@@ -42,6 +42,8 @@ class Rig:
 
     def start(self, name, cores, argv, port, **environment):
         """Starts a program on these cores and waits until it listens."""
+        if not socket.socket().connect_ex(("127.0.0.1", port)):
+            raise RuntimeError(f"another program listens at port {port}")
         log = open(self.folder / f"{name}.log", "w")
         process = subprocess.Popen(
             ["taskset", "-c", cores, *map(str, argv)],
@@ -124,8 +126,30 @@ def idle_connections(port, request, count):
     return opened
 
 
+def callgrind_dump(rig, pid):
+    """What callgrind has counted of a process since this was asked last."""
+    subprocess.run(["callgrind_control", "-d", str(pid)], check=True, capture_output=True)
+    return max(rig.folder.glob(f"callgrind.{pid}.*"), key=lambda path: path.stat().st_mtime_ns).read_text()
+
+
+def instructions_in(dump):
+    """The user instructions in a dump."""
+    return int(re.search(r"^(?:summary|totals): (\d+)", dump, re.M)[1])
+
+
+def calls_in(dump, functions):
+    """How often these functions were called, by a dump. A name stands where its number is first used."""
+    names, callee, calls = {}, None, 0
+    for kind, number, name, count in re.findall(r"^(?:(c?fn)=\((\d+)\)(?: (.+))?|calls=(\d+).*)$", dump, re.M):
+        if name:
+            names[number] = name
+        if kind == "cfn":
+            callee = names[number]
+        elif count and callee in functions:
+            calls += int(count)
+    return calls
+
+
 def callgrind(rig, pid):
     """The user instructions of a process under callgrind since this was asked last."""
-    subprocess.run(["callgrind_control", "-d", str(pid)], check=True, capture_output=True)
-    newest = max(rig.folder.glob(f"callgrind.{pid}.*"), key=lambda path: path.stat().st_mtime_ns)
-    return int(re.search(r"^(?:summary|totals): (\d+)", newest.read_text(), re.M)[1])
+    return instructions_in(callgrind_dump(rig, pid))
