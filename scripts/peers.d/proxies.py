@@ -22,6 +22,8 @@ class Subject:
     """Something that answers requests, and where."""
 
     name: str
+    # The cores of what asks it.
+    load: str
     port: int
     path: str = "/private/small"
     process: object = None
