@@ -32,19 +32,20 @@ impl ApiKeyFormat {
     /// Reads a key, or nothing when the text does not have the format.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<ApiKey> {
-        self.is_key(text).then(|| ApiKey(Zeroizing::new(text.to_owned())))
+        self.is_key(text.as_bytes()).then(|| ApiKey(Zeroizing::new(text.to_owned())))
     }
 
     /// The digest of a key, without a copy of it; nothing when the text does not have the format.
     #[must_use]
-    pub fn digest(&self, text: &str) -> Option<KeyDigest> {
-        self.is_key(text).then(|| KeyDigest(Sha256::digest(text.as_bytes()).into()))
+    pub fn digest(&self, text: &[u8]) -> Option<KeyDigest> {
+        self.is_key(text).then(|| KeyDigest(Sha256::digest(text).into()))
     }
 
-    fn is_key(&self, text: &str) -> bool {
-        text.strip_prefix(self.prefix.as_str()).is_some_and(|secret| {
-            secret.len() == KEY_HEX_DIGITS
-                && secret.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    fn is_key(&self, text: &[u8]) -> bool {
+        text.strip_prefix(self.prefix.as_bytes()).is_some_and(|secret| {
+            // Without branches, so that it is compiled to vector instructions.
+            let is_hex = |is_hex, byte: &u8| is_hex & matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+            secret.len() == KEY_HEX_DIGITS && secret.iter().fold(true, is_hex)
         })
     }
 

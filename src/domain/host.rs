@@ -38,7 +38,7 @@ impl HostPattern {
         }
         if let Some(name) = text.strip_prefix("*.") {
             // Nothing lies below an address, so this can only be a mistake.
-            let is_usable = is_name(name) && name.parse::<Ipv4Addr>().is_err();
+            let is_usable = read_name(name).is_some() && name.parse::<Ipv4Addr>().is_err();
             return if is_usable { Ok(Self::Below(name.to_ascii_lowercase().into())) } else { Err(PHRASE) };
         }
         normal(text).map(|name| Self::Exact(name.into())).ok_or(PHRASE)
@@ -59,9 +59,11 @@ impl fmt::Display for HostPattern {
 /// Nothing when it is not a host. Borrows what is in normal form already.
 #[must_use]
 pub fn of_authority(authority: &str) -> Option<Cow<'_, str>> {
-    let (host, port) = match authority.rfind(']') {
+    // The text is short: a loop finds the place sooner than a search that is made for long ones.
+    let bytes = authority.as_bytes();
+    let (host, port) = match bytes.iter().rposition(|byte| *byte == b']') {
         Some(end) => authority.split_at_checked(end + 1)?,
-        None => match authority.find(':') {
+        None => match bytes.iter().position(|byte| *byte == b':') {
             Some(colon) => authority.split_at_checked(colon)?,
             None => (authority, ""),
         },
@@ -78,11 +80,8 @@ fn normal(host: &str) -> Option<Cow<'_, str>> {
         let address = address.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?;
         return Some(format!("[{address}]").into());
     }
-    if !is_name(host) {
-        return None;
-    }
-    let is_lower = !host.bytes().any(|byte| byte.is_ascii_uppercase());
-    Some(if is_lower { host.into() } else { host.to_ascii_lowercase().into() })
+    let has_capitals = read_name(host)?;
+    Some(if has_capitals { host.to_ascii_lowercase().into() } else { host.into() })
 }
 
 /// What follows a host: nothing, or a colon and a port, which may be empty (RFC 3986, section 3.2.3).
@@ -92,13 +91,21 @@ fn is_port(text: &str) -> bool {
     digits.is_empty() || (is_number && digits.parse::<u16>().is_ok())
 }
 
-/// Underscores are no part of host names, but names with them are in use.
-fn is_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=LABEL_BYTES_MAX).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    };
-    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label)
+/// True if a name has capitals; nothing if it is no host name. Underscores are no part of host names, but names with them are
+/// in use.
+fn read_name(name: &str) -> Option<bool> {
+    let (mut label_bytes, mut has_capitals) = (0, false);
+    for byte in name.bytes() {
+        has_capitals |= byte.is_ascii_uppercase();
+        label_bytes = match byte {
+            b'.' if label_bytes > 0 => 0,
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' if label_bytes < LABEL_BYTES_MAX => {
+                label_bytes + 1
+            }
+            _ => return None,
+        };
+    }
+    (label_bytes > 0 && name.len() <= NAME_BYTES_MAX).then_some(has_capitals)
 }
 
 #[cfg(test)]

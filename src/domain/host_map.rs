@@ -60,6 +60,9 @@ impl<T> HostMap<T> {
     }
 
     fn find_below(&self, host: &str) -> Option<&T> {
+        if self.below.is_empty() {
+            return None;
+        }
         let mut rest = host;
         while let Some((_, suffix)) = rest.split_once('.') {
             if suffix.len() <= self.below_bytes_max

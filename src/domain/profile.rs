@@ -1,6 +1,10 @@
 //! An agent's trust profile as read from the chain (contract, "Verification result").
 
+use std::sync::OnceLock;
+
 use alloy::primitives::{Address, I256, U256};
+
+use crate::domain::uint256::decimal;
 
 /// Everything that the registries say about one agent, from one block.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +21,47 @@ pub struct TrustProfile {
     pub metadata_uri: String,
     /// The organizations it belongs to, in the registry's order.
     pub organizations: Vec<Organization>,
+    /// Parts of it as text.
+    pub texts: Texts,
+}
+
+impl TrustProfile {
+    /// The owner with the checksum of EIP-55.
+    #[must_use]
+    pub fn owner_text(&self) -> &str {
+        self.written().get(..OWNER_BYTES).unwrap_or_default()
+    }
+
+    /// The stake in decimal.
+    #[must_use]
+    pub fn stake_text(&self) -> &str {
+        self.written().get(OWNER_BYTES..).unwrap_or_default()
+    }
+
+    /// How many bytes the texts take at most. A digit stands for more than three bits.
+    #[must_use]
+    pub fn texts_bytes_max(&self) -> usize {
+        OWNER_BYTES + self.stake.bit_len() / 3 + 1
+    }
+
+    fn written(&self) -> &str {
+        self.texts.0.get_or_init(|| (self.owner.to_checksum(None) + &decimal(self.stake)).into())
+    }
+}
+
+/// An address in hexadecimal, with 0x, in bytes.
+const OWNER_BYTES: usize = 42;
+
+/// Owner and stake as text. They are written when they are first asked for: a checksum is a hash, and long numbers are slow
+/// to write.
+#[derive(Debug, Clone, Default)]
+pub struct Texts(OnceLock<Box<str>>);
+
+/// They follow from the profile.
+impl PartialEq for Texts {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Feedback about an agent.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pingora::{Error, ErrorType};
+use tokio::time::Instant;
 
 use crate::gateway::corridor::Passage;
 use crate::gateway::policy::request_id::RequestId;
@@ -10,11 +11,14 @@ use crate::gateway::site::Site;
 use crate::gateway::upstreams::attempt::Attempt;
 use crate::http1::writing::Lines;
 use crate::pipeline::permit::Permit;
+use crate::serve::timer::Timer;
 
 /// The state of one request.
 pub(crate) struct Context {
     /// When its head had been read, in monotonic microseconds.
     pub(super) begun: u64,
+    /// The same as the runtime's time.
+    pub(super) begun_at: Instant,
     /// Its id in logs, here and at the upstream.
     pub(super) request_id: Option<RequestId>,
     /// Its tenant; `None` until it is routed, or when its host is unknown.
@@ -31,9 +35,10 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(super) const fn new(begun: u64) -> Self {
+    pub(super) fn new(begun: u64) -> Self {
         Self {
             begun,
+            begun_at: Timer::now(),
             request_id: None,
             site: None,
             awaits_body: false,

@@ -29,7 +29,7 @@ use crate::gateway::corridor::{Incoming, Passage, Route};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
 use crate::gateway::policy::forwarded::{self, Arrival};
-use crate::gateway::policy::identity::IdentityHeaders;
+use crate::gateway::policy::identity;
 use crate::gateway::policy::request_id::RequestIds;
 use crate::gateway::relay::Relay;
 use crate::gateway::relay::pool::Pool;
@@ -120,7 +120,6 @@ pub(crate) struct Gateway {
     trusted_proxies: Vec<IpNet>,
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
-    identity: IdentityHeaders,
     observer: Observer,
 }
 
@@ -136,8 +135,7 @@ impl Gateway {
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
-        let identity = IdentityHeaders::new();
-        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, identity, observer })
+        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, observer })
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.
@@ -150,15 +148,16 @@ impl Gateway {
     /// Writes the headers of a forwarded request that are ours: who calls, how the request came, and its id.
     fn write_ours<F: Fields>(
         &self,
-        request: &Incoming<'_, F>,
+        fields: &F,
+        authority: &[u8],
         ctx: &Context,
         arrival: &Arrival<'_>,
         lines: &mut impl Lines,
     ) {
         if let Some(permit) = ctx.permit() {
-            self.identity.write(permit, lines);
+            identity::write(permit, lines);
         }
-        forwarded::write(request.fields, arrival, request.authority.unwrap_or_default().as_bytes(), lines);
+        forwarded::write(fields, arrival, authority, lines);
         if let Some(id) = &ctx.request_id {
             lines.set("X-Request-Id", id.as_str().as_bytes());
         }

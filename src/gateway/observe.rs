@@ -39,7 +39,7 @@ pub(super) struct Observer {
 
 /// A request that is over.
 pub(super) struct Ended<'a> {
-    pub(super) method: &'a str,
+    pub(super) method: &'a [u8],
     /// Path and query.
     pub(super) target: &'a [u8],
     /// The status of its answer; 0: there was none.
@@ -160,7 +160,7 @@ fn write_access_line(ended: &Ended<'_>, ctx: &Context, micros: u64) {
         tenant = ctx.site.as_ref().map_or(NO_TENANT, |site| &*site.tenant.id),
         agent = ctx.permit().map(|permit| tracing::field::display(permit.agent())),
         tier = ctx.permit().map(|permit| permit.tier().number()),
-        method = ended.method,
+        method = %ended.method.escape_ascii(),
         path = %shown,
         status = ended.status,
         error_type = ctx.error_type,

@@ -1,6 +1,6 @@
 //! Header fields as rules read them, whether they are spans of a head's bytes or the HTTP library's map.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use http::HeaderMap;
 
@@ -45,18 +45,54 @@ pub struct Span {
     pub value: Range<usize>,
 }
 
+/// The fields of a head, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spans {
+    list: Vec<Span>,
+    /// A bit for each name that is there: most names that are looked for are not.
+    names: u32,
+}
+
+const _: () = assert!(Name::KNOWN.len() < u32::BITS as usize);
+
+impl Spans {
+    /// Empties it, and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.names = 0;
+    }
+
+    pub(super) fn push(&mut self, span: Span) {
+        self.names |= 1 << span.id as u32;
+        self.list.push(span);
+    }
+
+    /// The spans of this name, and maybe of others.
+    fn near(&self, name: Name) -> &[Span] {
+        if self.names >> name as u32 & 1 == 1 { &self.list } else { &[] }
+    }
+}
+
+impl Deref for Spans {
+    type Target = [Span];
+
+    fn deref(&self) -> &[Span] {
+        &self.list
+    }
+}
+
 /// The fields of a head as spans of its bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct SpanFields<'a> {
     /// The head's bytes.
     pub head: &'a [u8],
     /// Its fields.
-    pub spans: &'a [Span],
+    pub spans: &'a Spans,
 }
 
 impl Fields for SpanFields<'_> {
     fn values(&self, name: Name) -> impl DoubleEndedIterator<Item = &[u8]> {
-        let spans = self.spans.iter().filter(move |span| span.id == name);
+        let spans = self.spans.near(name).iter().filter(move |span| span.id == name);
         spans.map(|span| self.head.get(span.value.clone()).unwrap_or_default())
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::http1::fields::Span;
+use crate::http1::fields::Spans;
 use crate::http1::lines::{Lines, is_token};
 use crate::http1::name::Name;
 
@@ -71,7 +71,7 @@ const PROTECTED: [Name; 4] = [Name::Host, Name::ForwardedFor, Name::ForwardedHos
 /// # Errors
 ///
 /// The first problem.
-pub fn read_request(head: &[u8], fields: &mut Vec<Span>) -> Result<RequestHead, Problem> {
+pub fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHead, Problem> {
     fields.clear();
     let mut lines = Lines::of(head)?;
     let line = lines.request_line()?;
@@ -114,7 +114,7 @@ pub fn read_request(head: &[u8], fields: &mut Vec<Span>) -> Result<RequestHead, 
 /// # Errors
 ///
 /// The first problem.
-pub fn read_answer(head: &[u8], is_to_head: bool, fields: &mut Vec<Span>) -> Result<AnswerHead, Problem> {
+pub fn read_answer(head: &[u8], is_to_head: bool, fields: &mut Spans) -> Result<AnswerHead, Problem> {
     fields.clear();
     let mut lines = Lines::of(head)?;
     let line = lines.status_line()?;

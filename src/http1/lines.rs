@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::http1::fields::Span;
+use crate::http1::fields::{Span, Spans};
 use crate::http1::head::{FIELDS_MAX, Problem, TOO_MANY_FIELDS};
 use crate::http1::name::Name;
 
@@ -134,7 +134,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Adds the next field, and says its name and value; `None` at the empty line.
-    pub(super) fn field(&mut self, fields: &mut Vec<Span>) -> Result<Option<(Name, &'a [u8])>, Problem> {
+    pub(super) fn field(&mut self, fields: &mut Spans) -> Result<Option<(Name, &'a [u8])>, Problem> {
         let line = self.rest;
         let behind_name = after_token(line);
         let name = self.range(line, behind_name);

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -15,10 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
 use crate::http1::chunked::Decoder;
-use crate::http1::fields::{Fields, Span, SpanFields};
+use crate::http1::fields::{Fields, SpanFields, Spans};
 use crate::http1::head::{self, Body, Problem, RequestHead};
 use crate::http1::name::Name;
 use crate::serve::bounded::{Bounded, Extent};
+use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
 use crate::serve::{IDLE_TIME_MAX, LINGER, WRITE_TIME_MAX, as_text};
 use crate::wire::answers::Answer;
@@ -42,7 +43,7 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// The size of most requests: a head, and a small body that came with it.
-const USUAL_HEAD_BYTES: usize = 2 * 1024;
+pub(super) const USUAL_HEAD_BYTES: usize = 2 * 1024;
 
 /// The longest head whose memory an idle connection keeps, in bytes.
 const KEPT_BYTES_MAX: usize = 2 * 1024;
@@ -89,18 +90,18 @@ impl Stop {
 
 /// A connection, between two requests or during one.
 pub(crate) struct Connection {
-    pub(crate) stream: Stream,
+    pub(crate) stream: ClientStream,
     /// Bytes behind the request's head: of its body, or of the next request.
     pub(crate) ahead: BytesMut,
     pub(crate) timer: Timer,
     /// The client's address.
-    pub(crate) peer: IpAddr,
+    pub(crate) peer: SocketAddr,
     /// The same as text; an IPv4 address is written as such, however it came.
     pub(crate) peer_text: Box<str>,
     /// The request's head.
     pub(super) head: Vec<u8>,
     /// The fields of the request's head.
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Spans,
     /// True if the request has chunks, which are read into `ahead` and may have made it large.
     has_chunks: bool,
     stop: Stop,
@@ -120,21 +121,24 @@ pub(super) enum NoHead {
 }
 
 impl Connection {
-    /// In a box, because it goes from hand to hand with each request. `None` if the stream has no IP address.
-    pub(crate) fn new(stream: Stream, shutdown: &ShutdownWatch) -> Option<Box<Self>> {
-        let digest = stream.get_socket_digest()?;
-        let peer = digest.peer_addr()?.as_inet()?.ip();
-        Some(Box::new(Self {
+    /// A connection of which `ahead` was read. In a box, because it goes from hand to hand with each request.
+    pub(crate) fn new(
+        stream: ClientStream,
+        ahead: BytesMut,
+        peer: SocketAddr,
+        shutdown: &ShutdownWatch,
+    ) -> Box<Self> {
+        Box::new(Self {
             stream,
-            ahead: BytesMut::new(),
+            ahead,
             timer: Timer::new(),
             peer,
-            peer_text: peer.to_canonical().to_string().into(),
+            peer_text: peer.ip().to_canonical().to_string().into(),
             head: Vec::new(),
-            spans: Vec::new(),
+            spans: Spans::default(),
             has_chunks: false,
             stop: Stop::new(shutdown),
-        }))
+        })
     }
 
     /// The bytes of the request's head.
@@ -149,7 +153,7 @@ impl Connection {
 
     /// True if the client speaks TLS.
     pub(crate) fn is_tls(&self) -> bool {
-        self.stream.get_ssl_digest().is_some()
+        self.stream.is_tls()
     }
 
     /// True if the service is to end: then each answer says that it is the connection's last.
@@ -196,7 +200,7 @@ impl Connection {
         if is_large && self.ahead.is_empty() {
             self.ahead = BytesMut::new();
             self.head = Vec::new();
-            self.spans = Vec::new();
+            self.spans = Spans::default();
         }
     }
 
@@ -306,7 +310,7 @@ impl Connection {
     /// Gives the connection to the HTTP library for one request, whose bytes alone it sees.
     pub(crate) fn lend(self, request: &RequestHead) -> (ServerSession, Lent) {
         let Self { stream, ahead, timer, peer, peer_text, head, spans, stop, .. } = self;
-        let bounded = Bounded::new(stream, ahead, extent_of(request));
+        let bounded = Bounded::new(stream.into_library(peer), ahead, extent_of(request));
         let mut session = ServerSession::new_http1(Box::new(bounded));
         session.set_write_timeout(Some(WRITE_TIME_MAX));
         session.set_pipelined_prefix(BytesMut::from(&head[..]));
@@ -317,10 +321,10 @@ impl Connection {
 /// The rest of a connection whose stream the HTTP library has.
 pub(crate) struct Lent {
     timer: Timer,
-    peer: IpAddr,
+    peer: SocketAddr,
     peer_text: Box<str>,
     head: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Spans,
     stop: Stop,
 }
 
@@ -334,7 +338,7 @@ impl Lent {
     pub(crate) fn take_back(self, stream: Stream) -> Option<Box<Connection>> {
         let (stream, ahead) = Bounded::unwrap(stream)?;
         let Self { timer, peer, peer_text, head, spans, stop } = self;
-        let has_chunks = false;
+        let (stream, has_chunks) = (ClientStream::Library(stream), false);
         let connection = Connection { stream, ahead, timer, peer, peer_text, head, spans, has_chunks, stop };
         Some(Box::new(connection))
     }
@@ -353,15 +357,12 @@ fn extent_of(request: &RequestHead) -> Extent {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
-
     use futures_util::FutureExt;
-    use pingora::protocols::{GetSocketDigest, SocketDigest, l4};
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::watch;
 
-    use super::{Connection, HEAD_BYTES_MAX};
+    use super::{BytesMut, ClientStream, Connection, HEAD_BYTES_MAX};
 
     #[tokio::test]
     async fn an_idle_connection_gives_back_what_a_long_head_or_a_body_in_chunks_has_grown() {
@@ -369,12 +370,9 @@ mod tests {
         let (client, ours) =
             tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
         let (mut client, (ours, peer)) = (client.unwrap(), ours.unwrap());
-        let digest = SocketDigest::from_raw_fd(ours.as_raw_fd());
-        digest.peer_addr.set(Some(peer.into())).unwrap();
-        let mut stream = l4::stream::Stream::from(ours);
-        stream.set_socket_digest(digest);
         let (_stop, shutdown) = watch::channel(false);
-        let mut connection = Connection::new(Box::new(stream), &shutdown).unwrap();
+        let stream = ClientStream::Plain(ours);
+        let mut connection = Connection::new(stream, BytesMut::new(), peer, &shutdown);
         let long = format!("X: {}\r\n", "x".repeat(HEAD_BYTES_MAX / 2));
         for line in ["", &long, "", "Transfer-Encoding: chunked\r\n", ""] {
             client.write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{line}\r\n").as_bytes()).await.unwrap();

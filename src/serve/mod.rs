@@ -7,10 +7,12 @@ pub(crate) mod whole;
 
 mod bounded;
 pub(crate) mod connection;
+mod preface;
+pub(crate) mod stream;
 pub(crate) mod timer;
 pub(crate) mod worker;
 
-use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,21 +20,23 @@ use bytes::BytesMut;
 use http::{Method, Version};
 use pingora::http::RequestHeader;
 use pingora::listeners::tls::Acceptor;
+use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
-use pingora::protocols::{ALPN, Stream, l4};
 use pingora::server::ShutdownWatch;
 use prometheus::IntCounter;
 use rustls::ServerConfig;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::http1::head::RequestHead;
 use crate::http1::writing::Lines;
 use crate::ports::clock::Clock;
 use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::connection::{Connection, NoHead};
+use crate::serve::stream::{ClientStream, described};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -50,15 +54,6 @@ pub(crate) const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// How long what begins an HTTP/2 connection may take to arrive.
-const PREFACE_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// How an HTTP/2 connection begins (RFC 9113, section 3.4).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// The beginning by which a preface is told from any method of HTTP/1.
-const PREFACE_START: [u8; 3] = *b"PRI";
 
 /// A protocol handler behind the shell.
 pub(crate) trait Door: Send + Sync + 'static {
@@ -133,25 +128,28 @@ impl<D: Door> Door for Arc<D> {
 
 impl<D: Door> HttpShell<D> {
     /// Serves a connection to its end.
-    async fn serve(&self, stream: Stream, shutdown: &ShutdownWatch) {
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, shutdown: &ShutdownWatch) {
         let Ok(_place) = self.limits.connections.try_acquire() else {
             self.limits.turned_away.inc();
             return;
         };
-        self.serve_requests(stream, shutdown).await;
+        self.serve_requests(stream, peer, shutdown).await;
     }
 
-    async fn serve_requests(&self, stream: Stream, shutdown: &ShutdownWatch) -> Option<()> {
-        let mut stream = self.secured(stream).await?;
-        if D::SPEAKS_HTTP2 {
-            let is_http2;
-            (stream, is_http2) = begin(stream, shutdown).await?;
-            if is_http2 {
-                self.door.serve_http2(stream, shutdown).await;
-                return None;
-            }
+    async fn serve_requests(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        shutdown: &ShutdownWatch,
+    ) -> Option<()> {
+        let mut stream = self.secured(stream, peer).await?;
+        let mut ahead = BytesMut::new();
+        if D::SPEAKS_HTTP2 && preface::is_http2(&mut stream, &mut ahead, shutdown).await? {
+            let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Rest);
+            self.door.serve_http2(Box::new(stream), shutdown).await;
+            return None;
         }
-        let mut connection = Connection::new(stream, shutdown)?;
+        let mut connection = Connection::new(stream, ahead, peer, shutdown);
         loop {
             match connection.next_request().await {
                 Ok(head) if is_readable(&head, &connection) => {
@@ -173,11 +171,11 @@ impl<D: Door> HttpShell<D> {
 
     /// The connection as TLS, where TLS is spoken. Done here and not by the listener, so that it counts against the cap
     /// on connections, takes a bounded time, and strangers' failures fill no log.
-    async fn secured(&self, stream: Stream) -> Option<Stream> {
-        let Some(acceptor) = &self.tls else { return Some(stream) };
-        let plain = stream.into_any().downcast::<l4::stream::Stream>().ok()?;
-        match timeout(HANDSHAKE_TIME_MAX, Box::pin(acceptor.tls_handshake(*plain))).await {
-            Ok(Ok(secured)) => Some(Box::new(secured)),
+    async fn secured(&self, stream: TcpStream, peer: SocketAddr) -> Option<ClientStream> {
+        let Some(acceptor) = &self.tls else { return Some(ClientStream::Plain(stream)) };
+        let handshake = acceptor.tls_handshake(described(stream, peer));
+        match timeout(HANDSHAKE_TIME_MAX, Box::pin(handshake)).await {
+            Ok(Ok(secured)) => Some(ClientStream::Library(Box::new(secured))),
             Ok(Err(error)) => {
                 tracing::debug!(kind = error.etype().as_str(), "a TLS handshake failed");
                 self.limits.tls_failures.inc();
@@ -191,7 +189,7 @@ impl<D: Door> HttpShell<D> {
     }
 
     /// Answers a client that sent something, but no request that can be read.
-    async fn refuse(&self, mut stream: Stream, why: &NoHead) {
+    async fn refuse(&self, mut stream: ClientStream, why: &NoHead) {
         let cause = match why {
             NoHead::Gone => return,
             NoHead::TooSlow => ErrorCause::TooSlow,
@@ -207,52 +205,6 @@ impl<D: Door> HttpShell<D> {
         if !matches!(timeout(WRITE_TIME_MAX, write).await, Ok(Ok(()))) {
             tracing::debug!("a refused client did not take its answer");
         }
-    }
-}
-
-/// True if the client begins to speak HTTP/2; nothing when it is gone before it speaks, or says something else than it
-/// has agreed on.
-async fn begin(mut stream: Stream, shutdown: &ShutdownWatch) -> Option<(Stream, bool)> {
-    if stream.get_ssl_digest().is_some() {
-        let is_agreed = matches!(stream.selected_alpn_proto(), Some(ALPN::H2));
-        return if is_agreed { Some((with_preface(stream).await?, true)) } else { Some((stream, false)) };
-    }
-    let mut start = [0; 1];
-    await_request(stream.try_peek(&mut start), shutdown).await?;
-    // No request of HTTP/1 is shorter than what is peeked at here.
-    if !PREFACE_START.starts_with(&start) {
-        return Some((stream, false));
-    }
-    let mut start = PREFACE_START;
-    timeout(PREFACE_TIME_MAX, stream.try_peek(&mut start)).await.ok()?.ok()?;
-    if start != PREFACE_START {
-        return Some((stream, false));
-    }
-    let mut preface = [0; PREFACE.len()];
-    timeout(PREFACE_TIME_MAX, stream.try_peek(&mut preface)).await.ok()?.ok()?;
-    Some((stream, preface == *PREFACE))
-}
-
-/// Reads what a connection of HTTP/2 begins with off a stream that can't be peeked into, and puts it back: the HTTP
-/// library would wait for it for ever.
-async fn with_preface(mut stream: Stream) -> Option<Stream> {
-    let mut preface = [0; PREFACE.len()];
-    timeout(PREFACE_TIME_MAX, stream.read_exact(&mut preface)).await.ok()?.ok()?;
-    let ahead = BytesMut::from(&preface[..]);
-    (preface == *PREFACE).then(|| Box::new(Bounded::new(stream, ahead, Extent::Rest)) as Stream)
-}
-
-/// Waits until the first bytes of a request are there; nothing when none come.
-async fn await_request<T>(first: impl Future<Output = io::Result<T>>, shutdown: &ShutdownWatch) -> Option<T> {
-    let mut stopping = shutdown.clone();
-    let end = async {
-        // Whoever could say so is gone: the end as well.
-        let _ = stopping.wait_for(|stopping| *stopping).await;
-        sleep(LINGER).await;
-    };
-    tokio::select! {
-        begun = timeout(IDLE_TIME_MAX, first) => begun.ok()?.ok(),
-        () = end => None,
     }
 }
 

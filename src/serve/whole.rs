@@ -18,6 +18,7 @@ use crate::http1::head::{Body, RequestHead};
 use crate::ports::clock::Clock;
 use crate::serve::Door;
 use crate::serve::connection::Connection;
+use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -92,7 +93,7 @@ impl<S> WholeAnswers<S> {
 
 /// The body of a request, on its way.
 struct Upload<'a> {
-    stream: &'a mut Stream,
+    stream: &'a mut ClientStream,
     ahead: &'a mut BytesMut,
     timer: &'a mut Timer,
     /// When the request's head was there.
@@ -131,7 +132,7 @@ impl<S: WholeService> WholeAnswers<S> {
         let begun = Timer::now();
         let Connection { stream, ahead, timer, peer, head: text, spans, .. } = connection;
         let fields = SpanFields { head: text, spans };
-        let request = Request::new(head, fields, *peer);
+        let request = Request::new(head, fields, peer.ip());
         // A client of HTTP/1.0 does not know interim answers (RFC 9110, section 10.1.1).
         let expects = !head.is_http_1_0 && fields.expects_continue();
         let mut upload = Upload { stream, ahead, timer, begun, expects, left: head.body };
@@ -217,7 +218,7 @@ impl Upload<'_> {
 }
 
 async fn read_length(
-    stream: &mut Stream,
+    stream: &mut ClientStream,
     ahead: &mut BytesMut,
     bytes: usize,
     body: &mut Vec<u8>,
@@ -236,7 +237,7 @@ async fn read_length(
 }
 
 async fn read_chunks(
-    stream: &mut Stream,
+    stream: &mut ClientStream,
     ahead: &mut BytesMut,
     bytes_max: usize,
     body: &mut Vec<u8>,

@@ -5,17 +5,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use pingora::protocols::l4::stream::Stream;
-use pingora::protocols::{GetSocketDigest, SocketDigest};
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::sleep;
 
 use crate::serve::{Door, HttpShell};
@@ -103,8 +100,9 @@ async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, mut sh
             Ok((stream, peer)) => {
                 is_failing = false;
                 let (shell, shutdown) = (Arc::clone(&shell), shutdown.clone());
-                let stream = described(stream, peer);
-                tokio::spawn(async move { shell.serve(Box::new(stream), &shutdown).await });
+                // Without it small answers may wait for the acknowledgement of the one before.
+                let _ = stream.set_nodelay(true);
+                tokio::spawn(async move { shell.serve(stream, peer, &shutdown).await });
             }
             Err(error) => {
                 if !std::mem::replace(&mut is_failing, true) {
@@ -114,17 +112,6 @@ async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, mut sh
             }
         }
     }
-}
-
-/// A connection as the library knows it, which asks it for the client's address.
-fn described(stream: TcpStream, peer: SocketAddr) -> Stream {
-    // Without it small answers may wait for the acknowledgement of the one before.
-    let _ = stream.set_nodelay(true);
-    let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
-    let _ = digest.peer_addr.set(Some(peer.into()));
-    let mut stream = Stream::from(stream);
-    stream.set_socket_digest(digest);
-    stream
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 pub mod meters;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
+use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 /// A map whose keys bring their hash along.
@@ -59,7 +60,7 @@ impl<T: Default, const COUNT: usize> Shards<T, COUNT> {
     pub fn new() -> Self {
         // A mask picks the shard.
         const { assert!(COUNT.is_power_of_two()) };
-        Self { shards: (0..COUNT).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+        Self { shards: (0..COUNT).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
     }
 }
 

@@ -85,7 +85,7 @@ impl VerifyBody {
         let fields = Fields::parse(body)?;
         let api_key = Field { name: "apiKey", raw: fields.api_key, holds_secret: true };
         let digest = format
-            .digest(&api_key.text()?)
+            .digest(api_key.text()?.as_bytes())
             .ok_or_else(|| api_key.invalid("is not an API key of this service"))?;
         let agent_id = Field::plain("agentId", fields.agent_id);
         let agent = agent_id.optional(|field| field.agent())?;

@@ -112,17 +112,15 @@ fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDige
     } else {
         value
     };
-    if bare.contains(&b',') {
-        return Err(REPEATED);
-    }
-    // A value that is no text is no key.
-    let bare = std::str::from_utf8(bare).unwrap_or_default();
-    let digest = format.digest(bare).ok_or_else(|| Invalid {
-        field: "apiKey",
-        received: Value::String(echo_text(bare, true)),
-        problem: "is not an API key of this service".into(),
-    })?;
-    Ok(digest)
+    format.digest(bare).ok_or_else(|| {
+        if bare.contains(&b',') {
+            return REPEATED;
+        }
+        // A value that is no text is shown as an empty one.
+        let text = std::str::from_utf8(bare).unwrap_or_default();
+        let received = Value::String(echo_text(text, true));
+        Invalid { field: "apiKey", received, problem: "is not an API key of this service".into() }.into()
+    })
 }
 
 fn signed_request(fields: &impl Fields) -> Result<SignedRequest, ErrorCause> {

@@ -11,7 +11,6 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::profile::TrustProfile;
 use crate::domain::tier::Tier;
-use crate::domain::uint256::decimal;
 use crate::http1::writing::write_decimal;
 use crate::pipeline::permit::Permit;
 use crate::wire::answers::{Answer, json_text};
@@ -48,9 +47,9 @@ struct Written {
 struct Before<'a> {
     valid: bool,
     agent_id: String,
-    owner: Checksummed,
+    owner: &'a str,
     trust_tier: u8,
-    staked_amount: String,
+    staked_amount: &'a str,
     reputation: ReputationPart,
     validation: ValidationPart<'a>,
     #[serde(rename = "metadataURI")]
@@ -132,9 +131,9 @@ impl Written {
         let before = Before {
             valid: true,
             agent_id: agent.to_string(),
-            owner: Checksummed(profile.owner),
+            owner: profile.owner_text(),
             trust_tier: tier.number(),
-            staked_amount: decimal(profile.stake),
+            staked_amount: profile.stake_text(),
             reputation: ReputationPart {
                 total_score: profile.reputation.total_score.to_string(),
                 feedback_count: profile.reputation.feedback_count,
@@ -185,7 +184,9 @@ mod tests {
     use super::VerificationResults;
     use crate::domain::agent_id::AgentId;
     use crate::domain::freshness::UnixSeconds;
-    use crate::domain::profile::{LatestValidation, Organization, Reputation, TrustProfile, Validation};
+    use crate::domain::profile::{
+        LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
+    };
     use crate::domain::tier::Tier;
 
     fn profile(uri: &str) -> Arc<TrustProfile> {
@@ -204,6 +205,7 @@ mod tests {
                 name: "Guild".to_owned(),
                 verified: false,
             }],
+            texts: Texts::default(),
         })
     }
 

@@ -13,7 +13,7 @@ use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::registries::Registries;
 use crate::chain::registries::logs::{Drops, Events};
 use crate::domain::agent_id::AgentId;
-use crate::domain::profile::{LatestValidation, Organization, Reputation, TrustProfile, Validation};
+use crate::domain::profile::{LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation};
 
 sol! {
     /// Identity registry (ERC-721).
@@ -141,6 +141,7 @@ impl Registries {
             reputation: self.reputation.map(|_| reputation(results)).transpose()?.unwrap_or_default(),
             validation: self.validation.map(|_| validation(results)).transpose()?.unwrap_or_default(),
             organizations: self.organization.map(|_| organizations(results)).transpose()?.unwrap_or_default(),
+            texts: Texts::default(),
         }))
     }
 

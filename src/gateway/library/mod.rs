@@ -62,14 +62,18 @@ impl LibraryProxy {
 
 /// A request of the library's, as the corridor reads it.
 fn incoming(request: &RequestHeader, peer: IpAddr) -> Incoming<'_, HeaderMap> {
-    let named = request.headers.get(http::header::HOST).map(|host| host.to_str().unwrap_or_default());
     Incoming {
         method: request.method.as_str(),
         target: request.raw_path(),
-        authority: named.or_else(|| request.uri.authority().map(http::uri::Authority::as_str)),
+        authority: authority_of(request),
         fields: &request.headers,
         peer,
     }
+}
+
+fn authority_of(request: &RequestHeader) -> Option<&str> {
+    let named = request.headers.get(http::header::HOST).map(|host| host.to_str().unwrap_or_default());
+    named.or_else(|| request.uri.authority().map(http::uri::Authority::as_str))
 }
 
 #[async_trait]
@@ -276,7 +280,7 @@ impl ProxyHttp for LibraryProxy {
             tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
         }
         let ended = Ended {
-            method: request.method.as_str(),
+            method: request.method.as_str().as_bytes(),
             target: request.raw_path(),
             status: session.response_written().map_or(0, |response| response.status.as_u16()),
             sent: session.body_bytes_sent() as u64,

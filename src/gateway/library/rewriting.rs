@@ -9,7 +9,7 @@ use crate::domain::tenant::HostHeader;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::library::answering::names_that;
-use crate::gateway::library::incoming;
+use crate::gateway::library::authority_of;
 use crate::gateway::policy::forwarded::Arrival;
 use crate::gateway::policy::requests::is_kept;
 use crate::wire::client_ip::is_trusted;
@@ -42,7 +42,8 @@ impl Gateway {
         let peer_text = peer.to_canonical().to_string();
         let peer_is_trusted = is_trusted(peer, &self.trusted_proxies);
         let arrival = Arrival { peer: &peer_text, peer_is_trusted, is_tls };
-        self.write_ours(&incoming(downstream, peer), ctx, &arrival, headers);
+        let authority = authority_of(downstream).unwrap_or_default().as_bytes();
+        self.write_ours(&downstream.headers, authority, ctx, &arrival, headers);
         if ctx.site()?.tenant.proxy.host_header == HostHeader::Upstream
             && let Some(member) = passage.upstreams().current(ctx.attempt)
         {

@@ -2,22 +2,13 @@
 //!
 //! Names are compared in a normal form, because many servers take `X_Agent_Id` and `X-Agent-Id` for one header.
 
-use std::sync::Arc;
-
-use alloy::primitives::{Address, U256};
-use quick_cache::sync::Cache;
-
-use crate::domain::agent_id::AgentId;
 use crate::domain::tier::Tier;
 use crate::domain::uint256::decimal;
-use crate::http1::writing::Lines;
+use crate::http1::writing::{Lines, write_decimal};
 use crate::pipeline::permit::Permit;
 
 /// The beginning of our headers' names, in normal form.
 const OURS: &[u8] = b"x-agent-";
-
-/// How many agents are remembered as text.
-const AGENTS_REMEMBERED: usize = 4_096;
 
 /// Headers that we set or read. Other spellings of them are stripped.
 const SPELLED_ONCE: [&[u8]; 6] = [
@@ -29,55 +20,18 @@ const SPELLED_ONCE: [&[u8]; 6] = [
     b"x-api-key",
 ];
 
-/// Writes identity headers.
-pub(in crate::gateway) struct IdentityHeaders {
-    /// Agents as text: a checksum is a hash, and long numbers are slow to write.
-    agents: Cache<AgentId, Arc<Written>>,
-}
-
-/// An agent as it was written last.
-struct Written {
-    owner: Address,
-    stake: U256,
-    id_text: String,
-    owner_text: String,
-    stake_text: String,
-}
-
-impl IdentityHeaders {
-    pub(in crate::gateway) fn new() -> Self {
-        Self { agents: Cache::new(AGENTS_REMEMBERED) }
-    }
-
-    /// Tells the upstream who is calling.
-    pub(in crate::gateway) fn write(&self, permit: &Permit, lines: &mut impl Lines) {
-        let written = self.written(permit);
-        let mismatch: &[u8] = if permit.endpoint_mismatch() { b"true" } else { b"false" };
-        lines.set("X-Agent-Id", written.id_text.as_bytes());
-        lines.set("X-Agent-Owner", written.owner_text.as_bytes());
-        lines.set("X-Agent-Tier", digit(permit.tier()));
-        lines.set("X-Agent-Staked-Amount", written.stake_text.as_bytes());
-        lines.set("X-Agent-Endpoint-Mismatch", mismatch);
-    }
-
-    fn written(&self, permit: &Permit) -> Arc<Written> {
-        let (agent, profile) = (permit.agent(), permit.profile());
-        let known = self.agents.get(&agent);
-        if let Some(known) =
-            known.filter(|known| known.owner == profile.owner && known.stake == profile.stake)
-        {
-            return known;
-        }
-        let written = Arc::new(Written {
-            owner: profile.owner,
-            stake: profile.stake,
-            id_text: decimal(agent.token_id()),
-            owner_text: profile.owner.to_checksum(None),
-            stake_text: decimal(profile.stake),
-        });
-        self.agents.insert(agent, Arc::clone(&written));
-        written
-    }
+/// Tells the upstream who is calling.
+pub(in crate::gateway) fn write(permit: &Permit, lines: &mut impl Lines) {
+    let (id, profile) = (permit.agent().token_id(), permit.profile());
+    let mismatch: &[u8] = if permit.endpoint_mismatch() { b"true" } else { b"false" };
+    lines.line("X-Agent-Id", |out| match u64::try_from(id) {
+        Ok(id) => write_decimal(id, out),
+        Err(_) => out.extend_from_slice(decimal(id).as_bytes()),
+    });
+    lines.set("X-Agent-Owner", profile.owner_text().as_bytes());
+    lines.set("X-Agent-Tier", digit(permit.tier()));
+    lines.set("X-Agent-Staked-Amount", profile.stake_text().as_bytes());
+    lines.set("X-Agent-Endpoint-Mismatch", mismatch);
 }
 
 const fn digit(tier: Tier) -> &'static [u8] {

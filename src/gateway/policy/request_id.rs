@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use alloy::hex;
+
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::ports::clock::{Entropy, NoEntropy};
@@ -21,15 +23,16 @@ impl RequestId {
 
 /// Makes ids: unique across processes by chance, and within one by counting. They are no secrets.
 pub(in crate::gateway) struct RequestIds {
-    process: u64,
+    /// The first half of each id.
+    process: String,
     next: AtomicU64,
 }
 
 impl RequestIds {
     pub(in crate::gateway) fn new(entropy: &dyn Entropy) -> Result<Self, NoEntropy> {
         let random = entropy.key_bytes()?;
-        let (process, _) = random.split_first_chunk().unwrap_or((&[0; 8], &[]));
-        Ok(Self { process: u64::from_be_bytes(*process), next: AtomicU64::new(0) })
+        let (process, _) = random.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+        Ok(Self { process: hex::encode(process), next: AtomicU64::new(0) })
     }
 
     /// The request's own id, or a new one.
@@ -42,16 +45,10 @@ impl RequestIds {
     fn new_id(&self) -> RequestId {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut text = String::with_capacity(32);
-        for part in [self.process, number] {
-            text.extend((0..16).rev().map(|at| digit(part >> (at * 4))));
-        }
+        text.push_str(&self.process);
+        text.push_str(hex::Buffer::<8>::new().format(&number.to_be_bytes()));
         RequestId(text)
     }
-}
-
-/// The hexadecimal digit of the lowest four bits.
-fn digit(bits: u64) -> char {
-    char::from_digit((bits & 0xf) as u32, 16).unwrap_or('0')
 }
 
 fn is_harmless(id: &[u8]) -> bool {

@@ -58,6 +58,9 @@ pub(in crate::gateway) fn is_trailer_kept(id: Name, name: &[u8]) -> bool {
 
 /// True if `Connection` names a header.
 pub(super) fn is_named_by_connection(fields: &impl Fields, name: &[u8]) -> bool {
+    if !fields.has(Name::Connection) {
+        return false;
+    }
     let mut options = fields.values(Name::Connection).flat_map(|line| line.split(|byte| *byte == b','));
     options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
 }

@@ -70,28 +70,36 @@ impl<R: AnswerRules> Driver<'_, R> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let awaited_continue = self.exchange.awaits_continue;
+        let (mut has_uploaded, mut has_moved) = (false, false);
         loop {
-            let awaited_continue = self.exchange.awaits_continue;
             let uploaded = self.move_request(context)?;
             let downloaded = self.move_answer(context)?;
-            if uploaded || downloaded {
-                let now = Timer::now();
-                // The upstream's time begins when it has the whole request.
-                self.downloaded = now;
-                // The client's time begins when it may send its body.
-                if uploaded || awaited_continue != self.exchange.awaits_continue {
-                    self.uploaded = now;
-                }
-            }
             if self.exchange.is_answered() && self.buffers.to_client.is_empty() && !self.needs_flush {
                 return Poll::Ready(Ok(()));
             }
-            if !uploaded && !downloaded {
+            (has_uploaded, has_moved) = (has_uploaded | uploaded, has_moved | uploaded | downloaded);
+            // The request's last bytes leave no room that anything waits for.
+            if !downloaded && (!uploaded || self.is_sent()) {
                 break;
+            }
+        }
+        if has_moved {
+            let now = Timer::now();
+            // The upstream's time begins when it has the whole request.
+            self.downloaded = now;
+            // The client's time begins when it may send its body.
+            if has_uploaded || awaited_continue != self.exchange.awaits_continue {
+                self.uploaded = now;
             }
         }
         let (deadline, failure) = self.deadline();
         self.client.timer.poll_until(deadline, context).map(|()| Err(failure))
+    }
+
+    /// True if the whole request was written.
+    fn is_sent(&self) -> bool {
+        self.exchange.upload.is_over() && self.buffers.to_upstream.is_empty()
     }
 
     /// Client to upstream. True if anything was moved.

@@ -7,7 +7,7 @@ use crate::gateway::failure::Failure;
 use crate::gateway::policy::answers::is_about_limits;
 use crate::gateway::policy::requests::is_trailer_kept;
 use crate::gateway::relay::transfer::Transfer;
-use crate::http1::fields::{Fields, Span, SpanFields};
+use crate::http1::fields::{Fields, SpanFields, Spans};
 use crate::http1::head::{AnswerHead, Body, RequestHead, end_of_head, read_answer};
 use crate::http1::name::Name;
 use crate::http1::writing::{Lines, write_decimal};
@@ -37,7 +37,7 @@ pub(super) struct Buffers {
     pub(super) to_client: Outgoing,
     /// Bytes of the upstream that were not taken yet.
     pub(super) incoming: BytesMut,
-    spans: Vec<Span>,
+    spans: Spans,
 }
 
 /// Bytes that wait to be written.

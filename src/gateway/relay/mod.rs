@@ -15,8 +15,6 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::domain::upstream::UpstreamScheme;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
@@ -61,7 +59,7 @@ impl Relay {
         ctx: &mut Context,
     ) -> Option<Box<Connection>> {
         let mut buffers = self.pool.buffers();
-        let is_to_head = method_of(&connection, head) == "HEAD";
+        let is_to_head = method_of(&connection, head) == b"HEAD";
         let fields = connection.fields();
         let expects = fields.expects_continue()
             && !head.is_http_1_0
@@ -97,11 +95,10 @@ impl Relay {
         exchange: &mut Exchange,
         buffers: &mut Buffers,
     ) -> Result<(), Failure> {
-        let begun = Timer::now();
-        let limits = self.limits(ctx, begun)?;
-        let is_repeatable =
-            head.body == Body::Length(0) && matches!(method_of(connection, head), "GET" | "HEAD" | "OPTIONS");
-        let mut upstream = self.connect(ctx, begun, None).await?;
+        let limits = limits(ctx)?;
+        let is_repeatable = head.body == Body::Length(0)
+            && matches!(method_of(connection, head), b"GET" | b"HEAD" | b"OPTIONS");
+        let mut upstream = self.connect(ctx, ctx.begun_at, None).await?;
         loop {
             self.gateway.write_request(connection, head, ctx, &mut buffers.to_upstream.bytes)?;
             let rules = Rules { ctx };
@@ -120,8 +117,7 @@ impl Relay {
             };
             match driver.run().await {
                 Ok(()) => {
-                    let now = driver.downloaded;
-                    self.keep(upstream, exchange, buffers, now, ctx);
+                    self.keep(upstream, exchange, buffers, ctx);
                     return Ok(());
                 }
                 // The upstream closed an unused connection while the request was on its way: nothing was processed.
@@ -140,18 +136,6 @@ impl Relay {
                 }
             }
         }
-    }
-
-    fn limits(&self, ctx: &Context, now: Instant) -> Result<Limits, Failure> {
-        let timeouts = ctx.site.as_ref().ok_or(Failure::Internal)?.tenant.proxy.timeouts;
-        let spent = || Duration::from_micros(self.gateway.clock.monotonic_micros().saturating_sub(ctx.begun));
-        Ok(Limits {
-            client_read: BODY_READ_TIME_MAX.min(timeouts.read),
-            client_write: WRITE_TIME_MAX,
-            upstream_read: timeouts.read,
-            upstream_write: timeouts.write,
-            end: timeouts.total.map(|total| now + total.saturating_sub(spent())),
-        })
     }
 
     /// Answers a request that is refused. The connection is kept if the rest of the request is small.
@@ -211,7 +195,7 @@ impl Relay {
         answer: &Answer,
         is_last: bool,
     ) -> bool {
-        let is_to_head = method_of(connection, head) == "HEAD";
+        let is_to_head = method_of(connection, head) == b"HEAD";
         let is_taken = connection.answer(answer, is_to_head, is_last).await.is_ok();
         let sent = if is_to_head { 0 } else { answer.body().len() as u64 };
         let ending = if is_taken { Ending::Whole } else { Ending::ClientLeft };
@@ -249,9 +233,19 @@ impl Gateway {
     }
 }
 
-fn method_of<'a>(connection: &'a Connection, head: &RequestHead) -> &'a str {
-    let bytes = connection.head().get(head.method.clone()).unwrap_or_default();
-    std::str::from_utf8(bytes).unwrap_or_default()
+fn limits(ctx: &Context) -> Result<Limits, Failure> {
+    let timeouts = ctx.site.as_ref().ok_or(Failure::Internal)?.tenant.proxy.timeouts;
+    Ok(Limits {
+        client_read: BODY_READ_TIME_MAX.min(timeouts.read),
+        client_write: WRITE_TIME_MAX,
+        upstream_read: timeouts.read,
+        upstream_write: timeouts.write,
+        end: timeouts.total.map(|total| ctx.begun_at + total),
+    })
+}
+
+fn method_of<'a>(connection: &'a Connection, head: &RequestHead) -> &'a [u8] {
+    connection.head().get(head.method.clone()).unwrap_or_default()
 }
 
 /// True if a request may leave by the relay: it can't become another protocol, and all upstreams of its route speak HTTP/1 in

@@ -1,5 +1,7 @@
 //! The heads that the relay writes: the client's for the upstream, the upstream's for the client.
 
+use std::ops::Range;
+
 use pingora::protocols::http::date::get_cached_date;
 
 use crate::domain::tenant::HostHeader;
@@ -28,17 +30,17 @@ impl Gateway {
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         let fields = connection.fields();
-        let request = incoming(connection, head, &fields).ok_or(Failure::Internal)?;
+        let text = |range: &Range<usize>| fields.head.get(range.clone()).unwrap_or_default();
         let site = ctx.site.as_ref().ok_or(Failure::Internal)?;
         let member = ctx.passage().ok().and_then(|passage| passage.upstreams().current(ctx.attempt));
         let host = member.filter(|_| site.tenant.proxy.host_header == HostHeader::Upstream);
-        out.extend_from_slice(request.method.as_bytes());
+        out.extend_from_slice(text(&head.method));
         out.push(b' ');
-        out.extend_from_slice(request.target);
+        out.extend_from_slice(text(&head.target));
         out.extend_from_slice(b" HTTP/1.1\r\n");
         let keys = self.pipeline.key_format();
-        for span in fields.spans {
-            let name = fields.head.get(span.name.clone()).unwrap_or_default();
+        for span in &**fields.spans {
+            let name = text(&span.name);
             let is_own_host = span.id == Name::Host && host.is_some();
             // HTTP/1.0 has no interim answers (RFC 9110, section 10.1.1).
             let is_unknown = head.is_http_1_0 && span.id == Name::Expect;
@@ -59,10 +61,11 @@ impl Gateway {
         }
         let arrival = Arrival {
             peer: &connection.peer_text,
-            peer_is_trusted: is_trusted(connection.peer, &self.trusted_proxies),
+            peer_is_trusted: is_trusted(connection.peer.ip(), &self.trusted_proxies),
             is_tls: connection.is_tls(),
         };
-        self.write_ours(&request, ctx, &arrival, out);
+        let authority = fields.values(Name::Host).next().unwrap_or_default();
+        self.write_ours(&fields, authority, ctx, &arrival, out);
         out.extend_from_slice(b"\r\n");
         Ok(())
     }
@@ -75,7 +78,7 @@ pub(super) struct Rules<'a> {
 
 impl AnswerRules for Rules<'_> {
     fn write_kept(&self, status: u16, fields: &SpanFields<'_>, out: &mut Vec<u8>) {
-        for span in fields.spans {
+        for span in &**fields.spans {
             let name = fields.head.get(span.name.clone()).unwrap_or_default();
             let is_framing = matches!(span.id, Name::Connection | Name::TransferEncoding);
             // Neither has a body, whatever it says of its length (RFC 9110, section 8.6).
@@ -108,12 +111,12 @@ pub(in crate::gateway) fn incoming<'a>(
         target: fields.head.get(head.target.clone())?,
         authority: authority.map(|host| std::str::from_utf8(host).unwrap_or_default()),
         fields,
-        peer: connection.peer,
+        peer: connection.peer.ip(),
     })
 }
 
 /// Copies a header line as it was written, without the blanks behind its value.
-fn copy_line(fields: &SpanFields<'_>, line: std::ops::Range<usize>, out: &mut Vec<u8>) {
+fn copy_line(fields: &SpanFields<'_>, line: Range<usize>, out: &mut Vec<u8>) {
     out.extend_from_slice(fields.head.get(line).unwrap_or_default());
     out.extend_from_slice(b"\r\n");
 }

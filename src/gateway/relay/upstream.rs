@@ -53,9 +53,9 @@ impl Relay {
 
     /// The next address to try.
     fn choose(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
-        let mut attempt = ctx.attempt;
+        let (mut attempt, now) = (ctx.attempt, ctx.begun);
         let passage = ctx.passage().map_err(|_| Failure::Internal)?;
-        let chosen = passage.upstreams().choose(&mut attempt, self.gateway.clock.monotonic_micros());
+        let chosen = passage.upstreams().choose(&mut attempt, now);
         let chosen = chosen.map(|(_, address)| address);
         ctx.attempt = attempt;
         chosen.ok_or_else(|| {
@@ -77,16 +77,9 @@ impl Relay {
     }
 
     /// Keeps the connection for the next request, if the answer leaves it in order.
-    pub(super) fn keep(
-        &self,
-        upstream: Upstream,
-        exchange: &Exchange,
-        buffers: &Buffers,
-        now: Instant,
-        ctx: &Context,
-    ) {
+    pub(super) fn keep(&self, upstream: Upstream, exchange: &Exchange, buffers: &Buffers, ctx: &Context) {
         let Some(site) = ctx.site.as_ref().filter(|_| exchange.upstream_goes_on(buffers)) else { return };
-        self.pool.put(upstream.address, upstream.stream, now, site.tenant.proxy.timeouts.idle);
+        self.pool.put(upstream.address, upstream.stream, Timer::now(), site.tenant.proxy.timeouts.idle);
     }
 }
 

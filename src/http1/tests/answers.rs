@@ -1,11 +1,11 @@
 //! Answer heads.
 
-use crate::http1::fields::Span;
+use crate::http1::fields::Spans;
 use crate::http1::head::{AnswerHead, Body, FIELDS_MAX, Problem, TOO_MANY_FIELDS, read_answer};
 use crate::http1::tests::heads;
 
-fn read(head: &str) -> Result<(AnswerHead, Vec<Span>), Problem> {
-    let mut fields = Vec::new();
+fn read(head: &str) -> Result<(AnswerHead, Spans), Problem> {
+    let mut fields = Spans::default();
     read_answer(head.as_bytes(), false, &mut fields).map(|read| (read, fields))
 }
 
@@ -99,7 +99,7 @@ fn a_body_ends_as_its_framing_the_status_and_the_method_say() {
     ] {
         let head = format!("HTTP/1.1 {status} X\r\n{fields}\r\n");
         assert_eq!(read(&head).unwrap().0.body, body, "{head:?}");
-        let mut spans = Vec::new();
+        let mut spans = Spans::default();
         let to_head = read_answer(head.as_bytes(), true, &mut spans).unwrap();
         assert_eq!((to_head.body, to_head.closes), (Body::Length(0), false), "{head:?}");
         assert_eq!(spans.len(), fields.lines().count(), "the fields stay");

@@ -4,13 +4,13 @@ use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use proptest::sample::{Index, select};
 
-use crate::http1::fields::Span;
+use crate::http1::fields::Spans;
 use crate::http1::head::{FIELDS_MAX, read_answer, read_request};
 use crate::http1::tests::heads;
 
 type Texts<'a> = Vec<(&'a [u8], &'a [u8])>;
 
-fn fields_of<'a>(head: &'a [u8], spans: &'a [Span]) -> Texts<'a> {
+fn fields_of<'a>(head: &'a [u8], spans: &'a Spans) -> Texts<'a> {
     spans.iter().map(|span| (&head[span.name.clone()], &head[span.value.clone()])).collect()
 }
 
@@ -19,7 +19,7 @@ fn fields_there<'a>(headers: &[httparse::Header<'a>]) -> Texts<'a> {
 }
 
 fn request_is_read_alike(head: &[u8]) {
-    let mut spans = Vec::new();
+    let mut spans = Spans::default();
     let Ok(ours) = read_request(head, &mut spans) else { return };
     let mut headers = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut theirs = httparse::Request::new(&mut headers);
@@ -35,7 +35,7 @@ fn request_is_read_alike(head: &[u8]) {
 }
 
 fn answer_is_read_alike(head: &[u8]) {
-    let mut spans = Vec::new();
+    let mut spans = Spans::default();
     let Ok(ours) = read_answer(head, false, &mut spans) else { return };
     let mut headers = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut theirs = httparse::Response::new(&mut headers);
@@ -109,7 +109,7 @@ proptest! {
     #[test]
     fn a_well_written_head_is_read(name in "[a-z]{1,9}", value in "[!-~]([ -~]{0,20}[!-~])?") {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\nx-{name}: {value}\r\n\r\n");
-        let mut spans = Vec::new();
+        let mut spans = Spans::default();
         read_request(head.as_bytes(), &mut spans).unwrap();
         prop_assert_eq!(&head[spans[1].name.clone()], format!("x-{name}"));
         prop_assert_eq!(&head[spans[1].value.clone()], value);

@@ -28,7 +28,7 @@ use crate::domain::eip712::SigningDomain;
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::{Nonce, NonceClaim};
-use crate::domain::profile::{Reputation, TrustProfile, Validation};
+use crate::domain::profile::{Reputation, Texts, TrustProfile, Validation};
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureBytes;
 use crate::domain::tier::{PerTier, Tier};
@@ -220,6 +220,7 @@ fn profile(owner: Address, stake: u64) -> TrustProfile {
         validation: Validation::default(),
         metadata_uri: String::new(),
         organizations: Vec::new(),
+        texts: Texts::default(),
     }
 }
 

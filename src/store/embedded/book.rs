@@ -1,7 +1,12 @@
 //! The embedded store in memory: each agent's key and windows, and the agent that a digest belongs to.
 //!
-//! An agent's slot is the one place where its current key is decided; the index by digest only says where to look.
-//! Everything is sharded, so that no lock is shared by all requests. Must not know the file.
+//! An agent's slot is the one place where its current key is decided; the index by digest leads to the slot. A slot with a
+//! key is never removed. Everything is sharded, so that no lock is shared by all requests; a slot is locked after the
+//! shard that leads to it. Must not know the file.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
@@ -17,15 +22,18 @@ pub(super) const SHARDS: usize = 256;
 /// The agents that have a key or a window that matters.
 #[derive(Debug)]
 pub(super) struct Book {
-    slots: Shards<Table<Hashed<AgentId>, Box<Slot>>, SHARDS>,
-    index: Shards<Table<HalfDigest, AgentId>, SHARDS>,
+    slots: Shards<Table<Hashed<AgentId>, SharedSlot>, SHARDS>,
+    index: Shards<Table<HalfDigest, SharedSlot>, SHARDS>,
 }
 
 /// The first half of a digest, by its own hash: enough to find the slot, where the whole digest is compared.
 type HalfDigest = Hashed<u64>;
 
-#[derive(Debug, Default)]
+type SharedSlot = Arc<Mutex<Slot>>;
+
+#[derive(Debug)]
 struct Slot {
+    agent: AgentId,
     key: Option<CurrentKey>,
     windows: Vec<ScopeWindow>,
 }
@@ -66,19 +74,18 @@ impl Book {
     /// The owner of the key with this digest, if it is current.
     pub(super) fn find(&self, digest: &KeyDigest) -> Option<KeyOwner> {
         let half = half(digest);
-        let agent = *self.index.of(&half).lock().get(&half)?;
-        let slot = self.slots.hashed(agent);
-        let shard = self.slots.of(&slot).lock();
-        let key = shard.get(&slot)?.key.as_ref()?;
-        (key.digest == *digest).then(|| KeyOwner { agent, declared_origin: key.origin.clone() })
+        let shard = self.index.of(&half).lock();
+        let slot = shard.get(&half)?.lock();
+        let key = slot.key.as_ref().filter(|key| key.digest == *digest)?;
+        Some(KeyOwner { agent: slot.agent, declared_origin: key.origin.clone() })
     }
 
     pub(super) fn has_key(&self, agent: AgentId) -> bool {
         let agent = self.slots.hashed(agent);
-        self.slots.of(&agent).lock().get(&agent).is_some_and(|slot| slot.key.is_some())
+        self.slots.of(&agent).lock().get(&agent).is_some_and(|slot| slot.lock().key.is_some())
     }
 
-    /// Admits on the strength of a key: one lock, and nothing is made for an agent that is not known.
+    /// Admits on the strength of a key. Nothing is made for a key that is not known.
     pub(super) fn admit_by_key(
         &self,
         agent: AgentId,
@@ -87,10 +94,11 @@ impl Book {
         digest: &KeyDigest,
         now_micros: u64,
     ) -> Admission {
-        let agent = self.slots.hashed(agent);
-        let mut shard = self.slots.of(&agent).lock();
-        let Some(slot) = shard.get_mut(&agent) else { return Admission::KeyRevoked };
-        if slot.key.as_ref().map(|key| &key.digest) != Some(digest) {
+        let half = half(digest);
+        let shard = self.index.of(&half).lock();
+        let Some(mut slot) = shard.get(&half).map(|slot| slot.lock()) else { return Admission::KeyRevoked };
+        let is_current = slot.key.as_ref().is_some_and(|key| key.digest == *digest);
+        if !is_current || slot.agent != agent {
             return Admission::KeyRevoked;
         }
         slot.window(scope, quota).admit(quota, now_micros).into()
@@ -104,9 +112,10 @@ impl Book {
         quota: Quota,
         now_micros: u64,
     ) -> (Verdict, u64) {
-        let slot = self.slots.hashed(agent);
-        let mut shard = self.slots.of(&slot).lock();
-        let window = shard.entry(slot).or_default().window(scope, quota);
+        let hashed = self.slots.hashed(agent);
+        let mut shard = self.slots.of(&hashed).lock();
+        let mut slot = shard.entry(hashed).or_insert_with(|| Slot::of(agent)).lock();
+        let window = slot.window(scope, quota);
         let at_micros = window.clamp(now_micros);
         (window.admit(quota, now_micros), at_micros)
     }
@@ -114,8 +123,8 @@ impl Book {
     /// Gives back a place that was taken at `at_micros`. The sweep removes a window that is left empty.
     pub(super) fn withdraw(&self, agent: AgentId, scope: &Scope, at_micros: u64) {
         let agent = self.slots.hashed(agent);
-        let mut shard = self.slots.of(&agent).lock();
-        let Some(slot) = shard.get_mut(&agent) else { return };
+        let shard = self.slots.of(&agent).lock();
+        let Some(mut slot) = shard.get(&agent).map(|slot| slot.lock()) else { return };
         if let Some(counted) = slot.windows.iter_mut().find(|counted| counted.scope == *scope) {
             counted.window.withdraw(at_micros);
         }
@@ -127,23 +136,24 @@ impl Book {
         let hashed = self.slots.hashed(agent);
         let added = key.as_ref().map(|key| half(&key.digest));
         let mut shard = self.slots.of(&hashed).lock();
-        let slot = shard.entry(hashed).or_default();
+        let shared = Arc::clone(shard.entry(hashed).or_insert_with(|| Slot::of(agent)));
+        let mut slot = shared.lock();
         let replaced = std::mem::replace(&mut slot.key, key).map(|key| half(&key.digest));
         if slot.is_vacant() {
             shard.remove(&hashed);
         }
-        drop(shard);
+        drop((slot, shard));
         if added == replaced {
             return;
         }
         if let Some(replaced) = replaced {
             let mut index = self.index.of(&replaced).lock();
-            if index.get(&replaced) == Some(&agent) {
+            if index.get(&replaced).is_some_and(|other| Arc::ptr_eq(other, &shared)) {
                 index.remove(&replaced);
             }
         }
         if let Some(added) = added {
-            self.index.of(&added).lock().insert(added, agent);
+            self.index.of(&added).lock().insert(added, shared);
         }
     }
 
@@ -152,6 +162,7 @@ impl Book {
         let Some(shard) = self.slots.iter().nth(shard) else { return };
         let mut shard = shard.lock();
         shard.retain(|_, slot| {
+            let mut slot = slot.lock();
             slot.windows.retain(|counted| !counted.window.is_idle(counted.width_micros, now_micros));
             slot.windows.shrink_to_fit();
             !slot.is_vacant()
@@ -168,6 +179,10 @@ impl Book {
 }
 
 impl Slot {
+    fn of(agent: AgentId) -> SharedSlot {
+        Arc::new(Mutex::new(Self { agent, key: None, windows: Vec::new() }))
+    }
+
     #[expect(clippy::indexing_slicing, reason = "the place was found or made one line above")]
     fn window(&mut self, scope: &Scope, quota: Quota) -> &mut Window {
         let place = self.windows.iter().position(|counted| counted.scope == *scope).unwrap_or_else(|| {
@@ -194,7 +209,7 @@ fn half(digest: &KeyDigest) -> HalfDigest {
 
 #[cfg(test)]
 mod tests {
-    use super::{Book, Slot, Table};
+    use super::{Book, Mutex, Slot, Table};
 
     impl Book {
         /// How many agents have a slot, and how many digests are listed.
@@ -210,7 +225,7 @@ mod tests {
             }
             let slots = self.slots.iter().map(|shard| {
                 let shard = shard.lock();
-                table(&shard) + shard.len() * size_of::<Slot>()
+                table(&shard) + shard.len() * (size_of::<Mutex<Slot>>() + 2 * size_of::<usize>())
             });
             let index = self.index.iter().map(|shard| table(&shard.lock()));
             slots.sum::<usize>() + index.sum::<usize>()

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::BytesMut;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
@@ -22,8 +23,10 @@ use crate::gateway::failure::Failure;
 use crate::gateway::relay::driver::{Driver, Limits, first_size};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::tests::exchange::Rules;
+use crate::http1::fields::Spans;
 use crate::http1::head::read_request;
 use crate::serve::connection::Connection;
+use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
 
 /// A client that sends nothing, and whose bytes are all taken into a buffer.
@@ -122,9 +125,10 @@ async fn run(
     }
     tokio::time::pause();
     let (_stop, shutdown) = watch::channel(false);
-    let client = Stuck { socket: upstream.as_raw_fd(), flushes };
-    let mut client = Connection::new(Box::new(client), &shutdown).unwrap();
-    let request = read_request(head.as_bytes(), &mut Vec::new()).unwrap();
+    let (client, peer) = (Stuck { socket: upstream.as_raw_fd(), flushes }, upstream.peer_addr().unwrap());
+    let client = ClientStream::Library(Box::new(client));
+    let mut client = Connection::new(client, BytesMut::new(), peer, &shutdown);
+    let request = read_request(head.as_bytes(), &mut Spans::default()).unwrap();
     let begun = Timer::now();
     let mut driver = Driver {
         client: &mut client,

@@ -8,7 +8,7 @@ use proptest::sample::Index;
 
 use crate::gateway::failure::Failure;
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
-use crate::http1::fields::SpanFields;
+use crate::http1::fields::{SpanFields, Spans};
 use crate::http1::head::read_request;
 use crate::http1::name::Name;
 
@@ -17,7 +17,7 @@ pub(super) struct Rules;
 
 impl AnswerRules for Rules {
     fn write_kept(&self, _: u16, fields: &SpanFields<'_>, out: &mut Vec<u8>) {
-        for span in fields.spans {
+        for span in &**fields.spans {
             if !matches!(span.id, Name::Connection | Name::TransferEncoding) {
                 out.extend_from_slice(&fields.head[span.name.start..span.value.end]);
                 out.extend_from_slice(b"\r\n");
@@ -64,7 +64,7 @@ fn run(
     closes: bool,
     cuts: &[Vec<Index>; 2],
 ) -> Outcome {
-    let mut spans = Vec::new();
+    let mut spans = Spans::default();
     let request = read_request(head.as_bytes(), &mut spans).unwrap();
     let mut exchange = Exchange::new(&request, method == "HEAD", false, true, None);
     let (mut buffers, mut ahead) = (Buffers::default(), BytesMut::new());

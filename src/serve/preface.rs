@@ -1,0 +1,62 @@
+//! What a connection begins with: a request of HTTP/1, or the preface of HTTP/2 (RFC 9113, section 3.4).
+
+use std::io;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use pingora::protocols::ALPN;
+use pingora::server::ShutdownWatch;
+use tokio::io::AsyncReadExt;
+use tokio::time::{sleep, timeout};
+
+use crate::serve::connection::USUAL_HEAD_BYTES;
+use crate::serve::stream::ClientStream;
+use crate::serve::{IDLE_TIME_MAX, LINGER};
+
+/// How long the preface may take to arrive.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// True if the client begins to speak HTTP/2. The bytes that were read are in `ahead`. Nothing when it is gone before it
+/// speaks, or says something else than it has agreed on.
+pub(super) async fn is_http2(
+    stream: &mut ClientStream,
+    ahead: &mut BytesMut,
+    shutdown: &ShutdownWatch,
+) -> Option<bool> {
+    let is_agreed = match stream {
+        ClientStream::Plain(stream) => {
+            // A connection that is silent has no buffer yet.
+            await_request(stream.readable(), shutdown).await?;
+            false
+        }
+        ClientStream::Library(stream) if stream.selected_alpn_proto() == Some(ALPN::H2) => true,
+        ClientStream::Library(_) => return Some(false),
+    };
+    ahead.reserve(USUAL_HEAD_BYTES);
+    let read = async {
+        while ahead.len() < PREFACE.len() && PREFACE.starts_with(ahead) {
+            if stream.read_buf(ahead).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        io::Result::Ok(ahead.starts_with(PREFACE))
+    };
+    let is_preface = timeout(TIME_MAX, read).await.ok()?.ok()?;
+    (is_preface || !is_agreed).then_some(is_preface)
+}
+
+/// Waits until the first bytes of a request are there; nothing when none come.
+async fn await_request(first: impl Future<Output = io::Result<()>>, shutdown: &ShutdownWatch) -> Option<()> {
+    let mut stopping = shutdown.clone();
+    let end = async {
+        // An error means that nobody is left to say so: the end as well.
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+        sleep(LINGER).await;
+    };
+    tokio::select! {
+        begun = timeout(IDLE_TIME_MAX, first) => begun.ok()?.ok(),
+        () = end => None,
+    }
+}
