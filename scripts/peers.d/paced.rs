@@ -1,21 +1,31 @@
 //! Asks at a fixed rate and says how long answers take: wrk has no rate, and h2load sends its connections' requests in
 //! bursts. `paced ADDRESS PATH CONNECTIONS RATE SECONDS AGENTS` prints requests/s, p50 and p99 in microseconds, failures.
 //!
-//! A thread for each connection sends one request after the other at the times that are due, each connection's times
-//! shifted against the others'. A request that has to wait for the answer before it counts from when it was due.
+//! One thread looks after all connections and never sleeps: it shares its core with the upstream, to which it yields
+//! between two looks, and a thread that has to be woken for each answer would measure its own waking. A request is sent on
+//! a connection that waits for nothing; if there is none when it is due, it counts from then.
 
-use std::io::{Read, Write};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::thread;
+use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 struct Plan {
     address: String,
     path: String,
-    connections: u32,
+    connections: usize,
     rate: f64,
     seconds: f64,
     agents: u32,
+}
+
+/// A connection, and since when it waits for an answer.
+struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    length: usize,
+    since: Instant,
 }
 
 fn main() {
@@ -27,72 +37,79 @@ fn main() {
     let plan = Plan {
         address: address.clone(),
         path: path.clone(),
-        connections: number(connections) as u32,
+        connections: number(connections) as usize,
         rate: number(rate),
         seconds: number(seconds),
         agents: number(agents) as u32,
     };
-    let begin = Instant::now() + Duration::from_millis(100);
-    let each: Vec<(Vec<u32>, u32)> = thread::scope(|scope| {
-        let started: Vec<_> = (0..plan.connections)
-            .map(|which| {
-                scope.spawn({
-                    let plan = &plan;
-                    move || ask(plan, which, begin)
-                })
-            })
-            .collect();
-        started.into_iter().map(|thread| thread.join().expect("a connection")).collect()
-    });
-    let failures: u32 = each.iter().map(|(_, failures)| failures).sum();
-    let mut micros: Vec<u32> = each.into_iter().flat_map(|(micros, _)| micros).collect();
+    let (mut micros, failures) = ask(&plan);
     micros.sort_unstable();
     let at = |share: usize| micros.get(micros.len() * share / 100).copied().unwrap_or(0);
     println!("{:.0} {} {} {failures}", micros.len() as f64 / plan.seconds, at(50), at(99));
 }
 
-/// One connection's requests: the latencies in microseconds, and how many answers were not 200.
-fn ask(plan: &Plan, which: u32, begin: Instant) -> (Vec<u32>, u32) {
-    let mut stream = TcpStream::connect(&plan.address).expect("it listens");
-    stream.set_nodelay(true).expect("a socket");
-    let period = f64::from(plan.connections) / plan.rate;
-    let (mut buffer, mut micros, mut failures) = (vec![0; 65_536], Vec::new(), 0);
-    for turn in 0_u32.. {
-        let after = period * (f64::from(turn) + f64::from(which) / f64::from(plan.connections));
-        if after > plan.seconds {
-            break;
+/// The latencies in microseconds, and how many answers were not 200.
+fn ask(plan: &Plan) -> (Vec<u32>, u32) {
+    let mut free: Vec<Connection> = (0..plan.connections).map(|_| connect(&plan.address)).collect();
+    let mut asked: VecDeque<Connection> = VecDeque::new();
+    let (mut micros, mut failures, mut turn, mut is_late) = (Vec::new(), 0, 0_u32, false);
+    let begin = Instant::now();
+    loop {
+        let due = begin + Duration::from_secs_f64(f64::from(turn) / plan.rate);
+        let is_over = (due - begin).as_secs_f64() > plan.seconds;
+        if is_over && asked.is_empty() {
+            return (micros, failures);
         }
-        let agent = (turn * plan.connections + which) % plan.agents + 1;
-        let request = format!(
-            "GET {} HTTP/1.1\r\nHost: measured.example\r\nX-API-Key: svc_live_v1_{agent:064x}\r\n\r\n",
-            plan.path
-        );
-        let due = begin + Duration::from_secs_f64(after);
-        let early = due.saturating_duration_since(Instant::now());
-        thread::sleep(early);
-        // Waking late is this program's doing; being busy with the request before is not.
-        let from = if early.is_zero() { due } else { Instant::now() };
-        stream.write_all(request.as_bytes()).expect("it takes requests");
-        failures += u32::from(!answer_is_good(&mut stream, &mut buffer));
-        micros.push(from.elapsed().as_micros() as u32);
+        let now = Instant::now();
+        let is_due = !is_over && now >= due;
+        is_late |= is_due && free.is_empty();
+        if is_due && let Some(mut connection) = free.pop() {
+            let agent = turn % plan.agents + 1;
+            let request = format!(
+                "GET {} HTTP/1.1\r\nHost: measured.example\r\nX-API-Key: svc_live_v1_{agent:064x}\r\n\r\n",
+                plan.path
+            );
+            connection.since = if std::mem::take(&mut is_late) { due } else { now };
+            connection.stream.write_all(request.as_bytes()).expect("it takes requests");
+            asked.push_back(connection);
+            turn += 1;
+        }
+        for _ in 0..asked.len() {
+            let Some(mut connection) = asked.pop_front() else { break };
+            match connection.answer() {
+                None => asked.push_back(connection),
+                Some(is_good) => {
+                    failures += u32::from(!is_good);
+                    micros.push(connection.since.elapsed().as_micros() as u32);
+                    connection.length = 0;
+                    free.push(connection);
+                }
+            }
+        }
+        yield_now();
     }
-    (micros, failures)
 }
 
-/// Reads one answer with a `Content-Length`.
-fn answer_is_good(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> bool {
-    let mut length = 0;
-    loop {
-        let read = stream.read(&mut buffer[length..]).expect("it answers");
-        assert_ne!(read, 0, "the connection was closed");
-        length += read;
-        let text = String::from_utf8_lossy(&buffer[..length]);
-        let Some(end) = text.find("\r\n\r\n") else { continue };
-        let head = text[..end].to_ascii_lowercase();
-        let body =
-            head.split("content-length:").nth(1).and_then(|rest| rest.lines().next()?.trim().parse().ok());
-        if length >= end + 4 + body.unwrap_or(0) {
-            return head.starts_with("http/1.1 200");
+fn connect(address: &str) -> Connection {
+    let stream = TcpStream::connect(address).expect("it listens");
+    stream.set_nodelay(true).expect("a socket");
+    stream.set_nonblocking(true).expect("a socket");
+    Connection { stream, buffer: vec![0; 65_536], length: 0, since: Instant::now() }
+}
+
+impl Connection {
+    /// True if the answer is 200; nothing while it is not there. It has a `Content-Length`.
+    fn answer(&mut self) -> Option<bool> {
+        match self.stream.read(&mut self.buffer[self.length..]) {
+            Ok(0) => panic!("the connection was closed"),
+            Ok(read) => self.length += read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+            Err(error) => panic!("it does not answer: {error}"),
         }
+        let text = std::str::from_utf8(&self.buffer[..self.length]).expect("text");
+        let end = text.find("\r\n\r\n")?;
+        let head = text[..end].to_ascii_lowercase();
+        let body: usize = head.split("content-length:").nth(1)?.lines().next()?.trim().parse().ok()?;
+        (self.length >= end + 4 + body).then(|| head.starts_with("http/1.1 200"))
     }
 }
