@@ -111,6 +111,9 @@ impl Buffers {
         self.incoming.clear();
         self.to_upstream.bytes.shrink_to(ROOM_BYTES);
         self.to_client.bytes.shrink_to(ROOM_BYTES);
+        if self.incoming.capacity() > ROOM_BYTES {
+            self.incoming = BytesMut::new();
+        }
     }
 }
 

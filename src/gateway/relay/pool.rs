@@ -155,10 +155,12 @@ mod tests {
         for outgoing in [&mut buffers.to_upstream, &mut buffers.to_client] {
             outgoing.bytes.resize(MIB, 0);
         }
+        buffers.incoming.resize(MIB, 0);
         pool.give_back(buffers);
         let kept = pool.buffers();
         let capacities = [&kept.to_upstream, &kept.to_client].map(|outgoing| outgoing.bytes.capacity());
         assert!(capacities.iter().all(|bytes| (1..=MIB / 8).contains(bytes)), "{capacities:?}");
+        assert!(kept.incoming.capacity() <= MIB / 8, "{}", kept.incoming.capacity());
         assert!(kept.to_upstream.is_empty() && kept.to_client.is_empty());
     }
 
