@@ -1,8 +1,9 @@
 //! The driver's time limits, in simulated time.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -15,6 +16,7 @@ use pingora::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
     UniqueID,
 };
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -39,6 +41,7 @@ struct Stuck {
 /// When the bytes get out of that buffer.
 #[derive(Debug)]
 enum Flushes {
+    AtOnce,
     Never,
     /// Counts the tries.
     AtTheThirdTry(Arc<AtomicUsize>),
@@ -57,6 +60,7 @@ impl AsyncWrite for Stuck {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.flushes {
+            Flushes::AtOnce => Poll::Ready(Ok(())),
             Flushes::Never => Poll::Pending,
             Flushes::AtTheThirdTry(tries) if tries.fetch_add(1, Ordering::Relaxed) < 2 => {
                 context.waker().wake_by_ref();
@@ -107,18 +111,22 @@ impl GetSocketDigest for Stuck {
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Runs an exchange with a client that reads so and an upstream that sends this, and falls silent; gives the outcome and the
-/// time that it took. Each side may take a second, but the client a minute to take its answer.
+/// What the upstream's connection takes before anything is read.
+const BUFFER_BYTES: usize = 200 * 1024;
+
+/// Runs an exchange with a client that reads so and an upstream that sends this, and falls silent; gives the outcome, the
+/// time that it took, and how often it was polled. Each side may take a second, but the client a minute to take its answer.
 async fn run(
     flushes: Flushes,
     head: &str,
     expects: bool,
     answer: &[u8],
     total: Option<Duration>,
-) -> (Result<(), Failure>, Duration) {
+) -> (Result<(), Failure>, Duration, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (ours, theirs) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
     let (mut upstream, mut theirs) = (ours.unwrap(), theirs.unwrap().0);
+    SockRef::from(&upstream).set_recv_buffer_size(BUFFER_BYTES).unwrap();
     if !answer.is_empty() {
         theirs.write_all(answer).await.unwrap();
         upstream.readable().await.unwrap();
@@ -149,8 +157,13 @@ async fn run(
         is_deaf: false,
         needs_flush: false,
     };
-    let outcome = tokio::time::timeout(2 * MINUTE, driver.run()).await.unwrap();
-    (outcome, Timer::now() - begun)
+    let (mut running, mut polls) = (pin!(driver.run()), 0);
+    let counted = poll_fn(|context| {
+        polls += 1;
+        running.as_mut().poll(context)
+    });
+    let outcome = tokio::time::timeout(2 * MINUTE, counted).await.unwrap();
+    (outcome, Timer::now() - begun, polls)
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -158,7 +171,7 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 #[tokio::test]
 async fn a_client_that_does_not_take_the_end_of_its_answer_is_left_in_time() {
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    let (outcome, waited) = run(Flushes::Never, GET, false, answer, None).await;
+    let (outcome, waited, _) = run(Flushes::Never, GET, false, answer, None).await;
     assert_eq!(outcome, Err(Failure::ClientGone));
     assert!(waited < MINUTE + SECOND, "{waited:?}");
 }
@@ -167,7 +180,7 @@ async fn a_client_that_does_not_take_the_end_of_its_answer_is_left_in_time() {
 async fn bytes_that_the_client_s_stream_holds_back_are_flushed_again_before_more_is_read() {
     let tries = Arc::new(AtomicUsize::new(0));
     let beginning = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no";
-    let (outcome, _) = run(Flushes::AtTheThirdTry(Arc::clone(&tries)), GET, false, beginning, None).await;
+    let (outcome, ..) = run(Flushes::AtTheThirdTry(Arc::clone(&tries)), GET, false, beginning, None).await;
     // The rest never comes, and that is the upstream's fault: the client has taken what there is.
     assert_eq!(outcome, Err(Failure::UpstreamSlow("ReadTimedout")));
     assert_eq!(tries.load(Ordering::Relaxed), 3);
@@ -176,14 +189,24 @@ async fn bytes_that_the_client_s_stream_holds_back_are_flushed_again_before_more
 #[tokio::test]
 async fn a_client_that_expects_to_be_told_to_continue_can_blame_no_upstream() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
-    let (outcome, waited) = run(Flushes::Never, head, true, b"", None).await;
+    let (outcome, waited, _) = run(Flushes::Never, head, true, b"", None).await;
     assert_eq!(outcome, Err(Failure::ClientSlow));
     assert!(waited >= 2 * SECOND, "the upstream has its time: {waited:?}");
 }
 
 #[tokio::test]
 async fn a_silent_upstream_is_to_blame_also_where_the_total_ends_first() {
-    let (outcome, waited) = run(Flushes::Never, GET, false, b"", Some(SECOND)).await;
+    let (outcome, waited, _) = run(Flushes::Never, GET, false, b"", Some(SECOND)).await;
     assert_eq!(outcome, Err(Failure::UpstreamSlow("ReadTimedout")));
     assert!(waited < 2 * SECOND, "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_never_has_to_wait_gives_others_their_turn() {
+    let body = vec![b'x'; BUFFER_BYTES];
+    let answer =
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {BUFFER_BYTES}\r\n\r\n").as_bytes(), &body].concat();
+    let (outcome, waited, polls) = run(Flushes::AtOnce, GET, false, &answer, None).await;
+    assert_eq!((outcome, waited), (Ok(()), Duration::ZERO));
+    assert!(polls > 1);
 }
