@@ -1,5 +1,9 @@
 //! The ways in which a forwarded request fails, and what its client is told.
 
+use std::io;
+
+use rustix::io::Errno;
+
 use crate::wire::errors::ErrorCause;
 
 /// The reason why a request that was let through got no whole answer.
@@ -21,6 +25,8 @@ pub(super) enum Failure {
     Upstream(&'static str),
     /// An upstream took too long.
     UpstreamSlow(&'static str),
+    /// The gateway is at one of its limits.
+    Overloaded,
     /// The fault is ours.
     Internal,
 }
@@ -36,6 +42,7 @@ impl Failure {
             | Self::TooLarge
             | Self::Overdue
             | Self::NoUpstream
+            | Self::Overloaded
             | Self::Internal => None,
         }
     }
@@ -49,7 +56,35 @@ impl Failure {
             Self::TooLarge => Some(ErrorCause::UploadTooLarge { bytes_max: bytes_max.unwrap_or_default() }),
             Self::NoUpstream | Self::Upstream(_) => Some(ErrorCause::Upstream),
             Self::Overdue | Self::UpstreamSlow(_) => Some(ErrorCause::UpstreamTimeout),
+            Self::Overloaded => Some(ErrorCause::Overloaded),
             Self::Internal => Some(ErrorCause::Internal),
+        }
+    }
+}
+
+/// True if a connection could not be made because this process or machine has no descriptor or port left: no upstream is to
+/// blame for that.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL].contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use rustix::io::Errno;
+
+    use super::is_out_of_descriptors;
+
+    #[test]
+    fn only_what_this_machine_lacks_is_no_fault_of_an_upstream() {
+        assert!(is_out_of_descriptors(&Errno::MFILE.into()) && is_out_of_descriptors(&Errno::NFILE.into()));
+        assert!(is_out_of_descriptors(&Errno::ADDRNOTAVAIL.into()));
+        for upstreams in
+            [Errno::CONNREFUSED.into(), Errno::HOSTUNREACH.into(), Error::from(ErrorKind::TimedOut)]
+        {
+            assert!(!is_out_of_descriptors(&upstreams), "{upstreams}");
         }
     }
 }

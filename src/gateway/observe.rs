@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use prometheus::Histogram;
+use prometheus::{Histogram, IntCounterVec};
 
 use crate::domain::upstream::Upstream;
 use crate::gateway::Gateway;
@@ -34,6 +34,7 @@ pub(super) struct Observer {
     verdicts: Verdicts,
     upstream_faults: FaultLog,
     duration: Histogram,
+    overload: IntCounterVec,
     strangers: SiteCounters,
 }
 
@@ -83,6 +84,7 @@ impl Observer {
             verdicts: Verdicts::new(DOOR, metrics, clock),
             upstream_faults: FaultLog::new("upstream", Arc::clone(clock)),
             duration: metrics.request_duration.with_label_values(&[DOOR, "all"]),
+            overload: metrics.overload.clone(),
             strangers: SiteCounters::new(metrics, &NO_TENANT.into()),
         }
     }
@@ -135,6 +137,13 @@ impl Gateway {
     pub(super) fn note_no_upstream(&self, ctx: &Context) {
         if let Ok(site) = ctx.site() {
             self.observer.upstream_faults.note(&NoUpstream { tenant: &site.tenant.id });
+        }
+    }
+
+    /// There was no room for a request under this limit.
+    pub(super) fn note_overload(&self, ctx: &Context, limit: &'static str) {
+        if let Ok(site) = ctx.site() {
+            self.observer.overload.with_label_values(&[&site.tenant.id, limit]).inc();
         }
     }
 

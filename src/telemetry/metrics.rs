@@ -18,6 +18,9 @@ const REQUEST_BUCKETS: &[f64] = &[
 const STORE_BUCKETS: &[f64] =
     &[0.000_001, 0.000_005, 0.000_025, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
 
+/// The values of the label `limit`.
+const OVERLOAD_LIMITS: [&str; 1] = ["descriptors"];
+
 /// Makes [`Metrics`] of rows: a metric's HELP, field, type, name and labels, and the values of its label that are shown
 /// before anything is counted.
 macro_rules! metrics {
@@ -93,6 +96,8 @@ metrics! {
     connections_turned_away: IntCounterVec = counter("connections_turned_away_total", &["door"]);
     /// Requests that came to the gateway.
     gateway_requests: IntCounterVec = counter("gateway_requests_total", &["tenant", "outcome"]);
+    /// Requests that the gateway had no room for.
+    overload: IntCounterVec = counter("overload_total", &["tenant", "limit"]);
     /// Times the tenants were read again.
     config_reloads: IntCounterVec =
         counter("config_reloads_total", &["result"]) from ["applied", "refused"];
@@ -150,6 +155,9 @@ impl Metrics {
             // There is none when no request of that outcome came.
             let _ = self.gateway_requests.remove_label_values(&[tenant, outcome]);
         }
+        for limit in OVERLOAD_LIMITS {
+            let _ = self.overload.remove_label_values(&[tenant, limit]);
+        }
     }
 }
 
@@ -179,13 +187,14 @@ mod tests {
     use super::Metrics;
 
     /// Every label of the product. Each takes its values from a closed set: nothing that a client or a chain chooses.
-    const LABELS: [&str; 15] = [
+    const LABELS: [&str; 16] = [
         "check",
         "decision",
         "door",
         "endpoint",
         "error_type",
         "kind",
+        "limit",
         "method",
         "outcome",
         "result",

@@ -81,6 +81,8 @@ pub enum ErrorCause {
     Upstream,
     /// An upstream took too long.
     UpstreamTimeout,
+    /// The gateway is at one of its limits; nothing was sent to an upstream.
+    Overloaded,
 }
 
 /// One row of the table.
@@ -224,6 +226,12 @@ impl ErrorCause {
                 "UPSTREAM_TIMEOUT",
                 "The service behind the gateway took too long",
             ),
+            Self::Overloaded => Row::bare(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "OVERLOADED",
+                "The gateway has no room for the request at the moment; try again later",
+            )
+            .with(RETRY_AFTER, HeaderValue::from_static("1")),
         }
     }
 }

@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::gateway::context::Context;
-use crate::gateway::failure::Failure;
+use crate::gateway::failure::{Failure, is_out_of_descriptors};
 use crate::gateway::relay::Relay;
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::serve::timer::Timer;
@@ -43,7 +43,7 @@ impl Relay {
                     if let Some(kind) = failure.of_upstream().filter(|_| !ctx.attempt.has_address_left()) {
                         self.gateway.note_upstream_failure(ctx, kind);
                     }
-                    if !self.gateway.may_try_another(ctx) {
+                    if failure == Failure::Overloaded || !self.gateway.may_try_another(ctx) {
                         return Err(failure);
                     }
                 }
@@ -68,9 +68,13 @@ impl Relay {
     pub(super) async fn open(&self, ctx: &Context, address: SocketAddr) -> Result<Upstream, Failure> {
         let longest = ctx.site.as_ref().ok_or(Failure::Internal)?.tenant.proxy.timeouts.connect;
         let connected = timeout(longest, TcpStream::connect(address)).await;
-        let stream = connected
-            .map_err(|_| Failure::UpstreamSlow("ConnectTimedout"))?
-            .map_err(|error| Failure::Upstream(kind_of(&error)))?;
+        let stream = connected.map_err(|_| Failure::UpstreamSlow("ConnectTimedout"))?.map_err(|error| {
+            if is_out_of_descriptors(&error) {
+                self.gateway.note_overload(ctx, "descriptors");
+                return Failure::Overloaded;
+            }
+            Failure::Upstream(kind_of(&error))
+        })?;
         // Without it small requests may wait for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
         Ok(Upstream { stream, address, is_used: false, since: Timer::now() })

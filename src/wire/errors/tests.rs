@@ -173,6 +173,7 @@ fn our_own_additions_have_the_same_body() {
         (ErrorCause::HeadTooLarge, 431, "REQUEST_HEADER_FIELDS_TOO_LARGE", Value::Null),
         (ErrorCause::Upstream, 502, "UPSTREAM_ERROR", Value::Null),
         (ErrorCause::UpstreamTimeout, 504, "UPSTREAM_TIMEOUT", Value::Null),
+        (ErrorCause::Overloaded, 503, "OVERLOADED", Value::Null),
         (unproven, 401, "INVALID_API_KEY", json!({ "agentId": null })),
         (mismatch, 403, "ENDPOINT_MISMATCH", json!({ "agentId": "7" })),
     ]);
@@ -193,6 +194,7 @@ fn each_row_carries_its_headers_in_their_order() {
         (ErrorCause::Forbidden, vec![], vec![]),
         (ErrorCause::MethodNotAllowed { allow: "GET, HEAD" }, vec![("allow", "GET, HEAD")], vec![]),
         (denied(forgotten(9)), vec![("retry-after", "5")], vec![]),
+        (ErrorCause::Overloaded, vec![("retry-after", "1")], vec![]),
         (
             denied(Denial::RateLimited { agent, tier: Some(Tier::Silver), limit: 16, retry_after }),
             vec![("x-ratelimit-limit", "16"), ("x-ratelimit-remaining", "0"), ("retry-after", "42")],
