@@ -83,6 +83,15 @@ fn check_lists_every_problem_at_once_and_exits_with_2() {
 }
 
 #[test]
+fn with_too_few_descriptors_the_service_does_not_start_and_says_so() {
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
+    let script = format!("ulimit -n 100; exec {PROGRAM} run --config {shipped}");
+    let output = Command::new("sh").args(["-c", &script]).env_remove("TIERGATE_CONFIG").output().unwrap();
+    let text = failure(&output, 1);
+    assert!(text.contains("may open 100 files") && text.contains("LimitNOFILE"), "{text}");
+}
+
+#[test]
 fn check_reads_the_certificates_that_are_named() {
     let shipped =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml")).unwrap();

@@ -7,18 +7,18 @@ pub(crate) mod store_files;
 pub(crate) mod tenants;
 
 mod chain;
+mod descriptors;
 #[cfg(feature = "dev-chain")]
 mod own_node;
 mod store;
 mod supervision;
+mod sweeper;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
 use pingora::server::configuration::ServerConf;
-use pingora::server::{RunArgs, Server, ShutdownWatch};
+use pingora::server::{RunArgs, Server};
 #[cfg(feature = "dev-chain")]
 use pingora::services::ServiceHandle;
 use pingora::services::background::{BackgroundService, background_service};
@@ -27,11 +27,13 @@ use tokio::net::TcpSocket;
 use crate::admin::Admin;
 use crate::api::Api;
 use crate::app::chain::Follow;
+use crate::app::descriptors::{ADMIN_CONNECTIONS, Descriptors, Needs, TooFew, raised_limit};
 #[cfg(feature = "dev-chain")]
 use crate::app::own_node::Listens;
 use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
 use crate::app::store::StoreError;
+use crate::app::sweeper::Sweeper;
 use crate::app::tenants::Tenants;
 use crate::chain::reader::ChainReader;
 use crate::config::Settings;
@@ -64,14 +66,8 @@ const GRACE_SECS: u64 = 5;
 #[cfg(feature = "dev-chain")]
 const DEV_CONNECTIONS_MAX: usize = 4_096;
 
-/// How many unused connections to upstreams are kept, of all tenants together.
-const UPSTREAM_POOL_SIZE: usize = 1_024;
-
 /// How often another upstream may be tried. Tenants set a lower limit of their own.
 const TRIES_MAX: usize = 64;
-
-/// How often memory that no longer matters is given back.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// Why the service can't start.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +80,9 @@ pub(crate) enum StartError {
         /// What the operating system says.
         cause: std::io::Error,
     },
+    /// Too few file descriptors.
+    #[error(transparent)]
+    Descriptors(#[from] TooFew),
     /// The store can't be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -111,7 +110,7 @@ pub(crate) struct App {
     metrics: Metrics,
     readiness: Arc<Readiness>,
     tenants: Arc<Tenants>,
-    connections_max: usize,
+    descriptors: Descriptors,
     /// What asks nodes by itself.
     #[cfg(feature = "dev-chain")]
     chain_users: Vec<ServiceHandle>,
@@ -121,6 +120,7 @@ pub(crate) struct App {
 struct Listening<'a> {
     name: &'a str,
     addresses: &'a [SocketAddr],
+    connections_max: usize,
     /// How many workers take connections, each with a thread and an accept queue of its own.
     workers: usize,
     /// What is offered over TLS; nothing: the door listens in the clear.
@@ -135,6 +135,8 @@ impl App {
         source: Source,
         early_hangup: EarlyHangup,
     ) -> Result<Self, StartError> {
+        let descriptors = Descriptors::of(raised_limit(), &Needs::of(settings, processors()))?;
+        descriptors.announce();
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
@@ -154,12 +156,12 @@ impl App {
         metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients)?;
 
         let mut app = Self {
-            server: Server::new_with_opt_and_conf(None, server_conf()),
+            server: Server::new_with_opt_and_conf(None, server_conf(descriptors.idle)),
             clock,
             metrics,
             readiness,
             tenants: Arc::new(tenants),
-            connections_max: settings.listen.max_connections as usize,
+            descriptors,
             #[cfg(feature = "dev-chain")]
             chain_users: Vec::new(),
         };
@@ -169,7 +171,7 @@ impl App {
         app.serve_api(settings, Arc::clone(&pipeline))?;
         app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings)?;
-        app.server.add_service(background_service("sweeper", Sweeper { pipeline }));
+        app.server.add_service(background_service("sweeper", Sweeper(pipeline)));
         app.add_chain_user("follower", follow);
         Ok(app)
     }
@@ -212,9 +214,10 @@ impl App {
         service: impl WholeService,
     ) -> Result<(), StartError> {
         let service = Arc::new(WholeAnswers::new(service, Arc::clone(&self.clock)));
+        let connections_max = self.descriptors.api;
         self.open(
             || Arc::clone(&service),
-            &Listening { name: door, addresses: &[address], workers, tls: None },
+            &Listening { name: door, addresses: &[address], connections_max, workers, tls: None },
         )
     }
 
@@ -226,7 +229,7 @@ impl App {
     ) -> Result<(), StartError> {
         let certificates = self.tenants.certificates();
         let tls = listening.tls.zip(certificates).map(|(protocols, store)| server_config(store, protocols));
-        let limits = Limits::new(listening.name, self.connections_max, &self.metrics);
+        let limits = Limits::new(listening.name, listening.connections_max, &self.metrics);
         let mut sockets: Vec<Vec<TcpSocket>> = (0..listening.workers).map(|_| Vec::new()).collect();
         for address in listening.addresses {
             let of_workers = bind(*address, listening.workers)?;
@@ -260,8 +263,14 @@ impl App {
             &self.metrics,
         );
         let api = Arc::new(WholeAnswers::new(api, Arc::clone(&self.clock)));
-        let (addresses, workers, tls) = ([settings.listen.api], processors(), Some(Protocols::Http1));
-        self.open(|| Arc::clone(&api), &Listening { name: "api", addresses: &addresses, workers, tls })
+        let listening = Listening {
+            name: "api",
+            addresses: &[settings.listen.api],
+            connections_max: self.descriptors.api,
+            workers: processors(),
+            tls: Some(Protocols::Http1),
+        };
+        self.open(|| Arc::clone(&api), &listening)
     }
 
     /// The gateway, and a look after its upstreams.
@@ -289,13 +298,20 @@ impl App {
         let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), &self.server.configuration));
         let is_off = settings.gateway.http1 == Http1::Library;
         let (mut pools, workers) = (Vec::new(), processors());
+        let idle_max = self.descriptors.idle / workers;
         let door = || {
-            let pool = Arc::new(Pool::new(workers));
+            let pool = Arc::new(Pool::new(idle_max));
             pools.push(Arc::clone(&pool));
             GatewayDoor::new(Arc::clone(&gateway), Arc::clone(&library), is_off, pool)
         };
-        let (addresses, tls) = (&settings.listen.gateway, Some(Protocols::Http1AndHttp2));
-        self.open(door, &Listening { name: "gateway", addresses, workers, tls })?;
+        let listening = Listening {
+            name: "gateway",
+            addresses: &settings.listen.gateway,
+            connections_max: self.descriptors.gateway,
+            workers,
+            tls: Some(Protocols::Http1AndHttp2),
+        };
+        self.open(door, &listening)?;
         self.server.add_service(background_service("upstream-connections", PoolKeeper(pools)));
         Ok(())
     }
@@ -303,11 +319,9 @@ impl App {
     fn serve_admin(&mut self, settings: &Settings) -> Result<(), StartError> {
         let admin = Admin::new(self.metrics.clone(), Arc::clone(&self.readiness));
         let admin = Arc::new(WholeAnswers::new(admin, Arc::clone(&self.clock)));
-        let addresses = [settings.listen.admin];
-        self.open(
-            || Arc::clone(&admin),
-            &Listening { name: "admin", addresses: &addresses, workers: 1, tls: None },
-        )
+        let (addresses, connections_max) = (&[settings.listen.admin], ADMIN_CONNECTIONS);
+        let listening = Listening { name: "admin", addresses, connections_max, workers: 1, tls: None };
+        self.open(|| Arc::clone(&admin), &listening)
     }
 }
 
@@ -318,7 +332,7 @@ pub(crate) fn run_door(
     address: SocketAddr,
     service: impl WholeService,
 ) -> Result<(), StartError> {
-    let mut server = Server::new_with_opt_and_conf(None, server_conf());
+    let mut server = Server::new_with_opt_and_conf(None, server_conf(0));
     server.bootstrap();
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
     let service = WholeAnswers::new(service, Arc::clone(&clock));
@@ -327,23 +341,6 @@ pub(crate) fn run_door(
     server.add_service(Worker::new(door, bind(address, 1)?, shell));
     server.run(RunArgs::default());
     Ok(())
-}
-
-/// Gives memory back now and then.
-struct Sweeper {
-    pipeline: Arc<Pipeline>,
-}
-
-#[async_trait]
-impl BackgroundService for Sweeper {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(SWEEP_EVERY) => self.pipeline.sweep(),
-                _ = shutdown.changed() => return,
-            }
-        }
-    }
 }
 
 /// What owners sign, under these settings.
@@ -380,14 +377,14 @@ fn processors() -> usize {
 }
 
 /// Made in code: Pingora's own file and its silent defaults are not for our users.
-fn server_conf() -> ServerConf {
+fn server_conf(upstreams_idle_max: usize) -> ServerConf {
     ServerConf {
         // Each service has one thread; listeners have as many services as there are processors.
         threads: 1,
         work_stealing: false,
         grace_period_seconds: Some(GRACE_SECS),
         graceful_shutdown_timeout_seconds: Some(GRACE_SECS),
-        upstream_keepalive_pool_size: UPSTREAM_POOL_SIZE,
+        upstream_keepalive_pool_size: upstreams_idle_max,
         max_retries: TRIES_MAX,
         upgrade_sock: String::new(),
         pid_file: String::new(),

@@ -34,7 +34,7 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(10);
 const RESOLVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How many look-ups and checks are under way at once.
-const TASKS_MAX: usize = 64;
+pub(crate) const TASKS_MAX: usize = 64;
 
 /// How many addresses of one name are used.
 const ADDRESSES_MAX: usize = 16;

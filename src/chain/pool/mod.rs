@@ -6,7 +6,7 @@
 mod chain_id;
 mod health;
 mod node;
-mod places;
+pub(crate) mod places;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use crate::chain::fault::ReadError;
+use crate::chain::pool::places::IDLE_MAX;
 use crate::chain::pool::{PoolSettings, method_of};
 use crate::chain::redact::Secrets;
 use crate::domain::rpc_header::RpcHeader;
@@ -120,7 +121,7 @@ impl Node {
                 None => builder.no_proxy().build(),
             }
         };
-        let http = client(usize::MAX)?;
+        let http = client(IDLE_MAX)?;
         let ours = settings.headers.iter().filter(|header| header.origin == url.origin());
         let values = ours.clone().map(|header| header.value.reveal().to_owned());
         let authentications = [Some(url), settings.proxy]

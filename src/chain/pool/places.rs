@@ -5,7 +5,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::ports::chain::Asker;
 
 /// Calls under way at once, over all nodes.
-pub(super) const PLACES_MAX: usize = 128;
+pub(crate) const PLACES_MAX: usize = 128;
+
+/// The most connections to a node that wait unused for the next call.
+pub(crate) const IDLE_MAX: usize = 32;
 
 /// How many of these strangers may hold. The rest is never theirs.
 pub(super) const STRANGERS_MAX: usize = PLACES_MAX / 4;

@@ -19,9 +19,6 @@ use tokio::time::{Instant, sleep};
 use crate::gateway::relay::exchange::Buffers;
 use crate::serve::timer::Timer;
 
-/// The most unused connections of all workers, to all upstreams together.
-const CONNECTIONS_MAX: usize = 1_024;
-
 /// The most buffers that are kept for later exchanges.
 const BUFFERS_MAX: usize = 64;
 
@@ -49,9 +46,8 @@ struct Unused {
 }
 
 impl Pool {
-    /// The pool of one of so many workers.
-    pub(crate) fn new(workers: usize) -> Self {
-        let connections_max = CONNECTIONS_MAX / workers.max(1);
+    /// The pool of a worker, which keeps so many unused connections to all upstreams together.
+    pub(crate) fn new(connections_max: usize) -> Self {
         Self { connections_max, idle: Mutex::default(), buffers: Mutex::default() }
     }
 
