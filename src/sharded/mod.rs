@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of what is kept in them.
 
+pub mod counts;
 pub mod meters;
 
 use std::collections::HashMap;
