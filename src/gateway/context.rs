@@ -6,6 +6,7 @@ use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
 use crate::gateway::corridor::Passage;
+use crate::gateway::pace::Pace;
 use crate::gateway::policy::request_id::RequestId;
 use crate::gateway::site::Site;
 use crate::gateway::upstreams::attempt::Attempt;
@@ -31,7 +32,22 @@ pub(crate) struct Context {
     pub(super) attempt: Attempt,
     /// The `errorType` of its answer, if that is ours.
     pub(super) error_type: Option<&'static str>,
+    /// The pace of its bodies, where the library sets no limit.
+    pub(super) pace: Option<Pace>,
+    /// Notes the end of a request that is dropped half-way.
+    pub(super) on_drop: Option<OnDrop>,
     passage: Option<Passage>,
+}
+
+/// Runs when the context goes.
+type OnDrop = Box<dyn FnOnce(&Context) + Send + Sync>;
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if let Some(note) = self.on_drop.take() {
+            note(self);
+        }
+    }
 }
 
 impl Context {
@@ -45,6 +61,8 @@ impl Context {
             body_bytes: 0,
             attempt: Attempt::new(),
             error_type: None,
+            pace: None,
+            on_drop: None,
             passage: None,
         }
     }

@@ -14,6 +14,7 @@ mod corridor;
 mod counters;
 mod failure;
 mod observe;
+mod pace;
 mod policy;
 mod refusals;
 mod upstreams;

@@ -6,18 +6,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame};
+use crate::rig::frames::{
+    DATA, END_HEADERS, END_STREAM, End, Frames, HEADERS, PREFACE, SETTINGS, block, frame,
+};
+use crate::rig::h2c::{self, H2Upstream, Message};
 use crate::rig::scope::{Running, beside};
 use crate::rig::scripts::script;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
+use crate::rig::tenants::Tenant;
+use crate::rig::tunnels::Terminator;
 use crate::rig::upstream::Then;
+use crate::support::metrics::Samples;
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
+use crate::upstream_tls::{Trust, UP};
 
 pub(crate) const CASES: &[Case] = cases![
     an_answer_that_nobody_reads_ends_in_time,
     a_body_that_stops_arriving_is_given_up,
+    a_body_of_http_2_that_stalls_is_ended_after_read_toward_any_upstream,
+    a_body_of_http_2_that_goes_on_moving_is_not_ended,
+    streams_that_stalled_leave_their_room_to_others,
+    an_upload_by_the_library_is_given_up_after_read,
     heads_that_drip_end_in_time_and_hurt_nobody,
     prefaces_that_drip_end_in_time_and_hurt_nobody,
     bodies_that_drip_hurt_nobody,
@@ -258,4 +269,125 @@ fn a_body_that_stops_arriving_is_given_up(stage: &Stage) {
     assert!(outcomes.iter().all(Vec::is_empty), "the connections end here");
     let half = site.upstream.count(|seen| seen.path() == path && !seen.whole && seen.body_bytes == 5);
     assert_eq!((half, site.upstream.count_at(&path)), (3, 3));
+}
+
+/// How long the upstreams of [`AnyUpstream`] and their clients may be silent.
+const READ: Duration = Duration::from_millis(500);
+
+/// `CANCEL` (RFC 9113, section 7).
+const CANCEL: u32 = 8;
+
+/// A tenant for each protocol toward upstreams.
+struct AnyUpstream {
+    site: Site,
+    h2: H2Upstream,
+    _terminator: Terminator,
+    _trust: Trust,
+}
+
+/// Their hosts.
+const ANY_UPSTREAM: [&str; 3] = ["plain.test", "h2c.test", "https.test"];
+
+impl AnyUpstream {
+    fn start(stage: &Stage) -> Self {
+        let (trust, h2) = (Trust::new(), H2Upstream::start(H2Upstream::ok));
+        let terminator = Terminator::start(h2.address, &trust.authority.issue(UP), None, &["h2"]);
+        let site = Site::of(stage);
+        let plain = Tenant::new("plain", ANY_UPSTREAM[0], site.upstream().address);
+        let h2c = Tenant::of("h2c", &[ANY_UPSTREAM[1]], &[&format!("h2c://{}", h2.address)]);
+        let https = trust.tenant("https", ANY_UPSTREAM[2], &terminator);
+        let tenants =
+            [plain.public(), h2c.public(), https].map(|tenant| tenant.set("timeouts.read", "500ms"));
+        Self { site: site.only(tenants.to_vec()).start(), h2, _terminator: terminator, _trust: trust }
+    }
+
+    /// How many requests ended in this way, of the tenant at a host.
+    fn count(&self, host: &str, outcome: &str) -> f64 {
+        let samples = Samples::parse(&self.site.gateway.service.metrics());
+        let tenant = format!("tenant=\"{}\"", host.trim_end_matches(".test"));
+        samples.sum("tiergate_gateway_requests_total", &[&tenant, &format!("outcome=\"{outcome}\"")])
+    }
+}
+
+fn upload(host: &'static str, path: &str) -> Vec<u8> {
+    let fields = [(":method", "POST"), (":scheme", "http"), (":authority", host), (":path", path)];
+    block(&fields)
+}
+
+fn a_body_of_http_2_that_stalls_is_ended_after_read_toward_any_upstream(stage: &Stage) {
+    let any = AnyUpstream::start(stage);
+    for host in ANY_UPSTREAM {
+        let path = public_path();
+        let mut frames = Frames::open(any.site.gateway.address);
+        frames.write(&frame(HEADERS, END_HEADERS, 1, &upload(host, &path)));
+        let watch = Stopwatch::start();
+        frames.data(b"hello", false);
+        // A plain upstream is read from by itself, so that there is an answer to give.
+        let expected = if host == ANY_UPSTREAM[0] { End::Answered } else { End::Reset(CANCEL) };
+        assert_eq!(frames.end(), expected, "{host}");
+        assert!((READ..SOON).contains(&watch.elapsed()), "{host}: {:?}", watch.elapsed());
+        let outcome = if host == ANY_UPSTREAM[0] { "refused" } else { "abandoned" };
+        until("it is counted", SOON, || (any.count(host, outcome) == 1.0).then_some(()));
+    }
+}
+
+fn a_body_of_http_2_that_goes_on_moving_is_not_ended(stage: &Stage) {
+    let any = AnyUpstream::start(stage);
+    for host in ANY_UPSTREAM {
+        let path = public_path();
+        let mut wire = any.site.gateway.connect();
+        let head = frame(HEADERS, END_HEADERS, 1, &upload(host, &path));
+        wire.send(&[PREFACE, &frame(SETTINGS, 0, 0, &[]), &head].concat());
+        let watch = Stopwatch::start();
+        while watch.elapsed() < 3 * READ {
+            assert_ne!(listen_for_a_pause(&wire), Heard::End);
+            wire.send(&frame(DATA, 0, 1, b"x"));
+        }
+        wire.send(&frame(DATA, END_STREAM, 1, b"."));
+        until("the upstream has it whole", SOON, || {
+            let plain = any.site.upstream.count(|seen| seen.path() == path && seen.whole);
+            let h2 = any.h2.seen().iter().filter(|seen| seen.uri.path() == path).count();
+            (plain + h2 == 1).then_some(())
+        });
+        until("it is counted", SOON, || (any.count(host, "forwarded") == 1.0).then_some(()));
+    }
+}
+
+fn streams_that_stalled_leave_their_room_to_others(stage: &Stage) {
+    let any = AnyUpstream::start(stage);
+    let (host, address) = (ANY_UPSTREAM[1], any.site.gateway.address);
+    h2c::run(async {
+        let client = h2c::connect(address).await.unwrap();
+        // As many as a connection may have, and more than one to the upstream may.
+        let mut held = Vec::new();
+        for _ in 0..128 {
+            let mut client = client.clone().ready().await.unwrap();
+            let request = http::Request::post(format!("http://{host}{}", public_path())).body(()).unwrap();
+            let (answer, mut body) = client.send_request(request, false).unwrap();
+            body.send_data("hello".into(), false).unwrap();
+            held.push((answer, body));
+        }
+        let mut bodies = Vec::new();
+        for (answer, body) in held {
+            assert_eq!(answer.await.unwrap_err().reason(), Some(h2::Reason::CANCEL));
+            bodies.push(body);
+        }
+        for _ in 0..20 {
+            let request = Message::request(http::Method::POST, host, &public_path()).body(b"hello");
+            assert_eq!(h2c::exchange(client.clone(), &request).await.unwrap().status, 200);
+        }
+    });
+    until("each is counted", SOON, || (any.count(host, "abandoned") == 128.0).then_some(()));
+}
+
+fn an_upload_by_the_library_is_given_up_after_read(stage: &Stage) {
+    let any = AnyUpstream::start(stage);
+    for host in ANY_UPSTREAM {
+        let mut wire = any.site.gateway.connect();
+        let watch = Stopwatch::start();
+        wire.send(&Request::new("POST", host, &public_path()).with("Content-Length", "10").bytes());
+        wire.send(b"hello");
+        wire.answer().error(408, "REQUEST_TIMEOUT");
+        assert!((READ..SOON).contains(&watch.elapsed()), "{host}: {:?}", watch.elapsed());
+    }
 }

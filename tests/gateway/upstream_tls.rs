@@ -35,16 +35,16 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The name in the certificates of upstreams.
-const UP: &str = "up.test";
+pub(crate) const UP: &str = "up.test";
 
 /// An authority of upstreams, and where certificates are kept.
-struct Trust {
-    authority: Authority,
+pub(crate) struct Trust {
+    pub(crate) authority: Authority,
     files: Files,
 }
 
 impl Trust {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (authority, files) = (Authority::new("the upstreams' authority"), Files::new());
         files.put("ca.crt", &authority.pem());
         Self { authority, files }
@@ -56,7 +56,7 @@ impl Trust {
     }
 
     /// A tenant of this upstream that believes the authority.
-    fn tenant(&self, id: &str, host: &str, terminator: &Terminator) -> Tenant {
+    pub(crate) fn tenant(&self, id: &str, host: &str, terminator: &Terminator) -> Tenant {
         strange_tenant(id, host, terminator).set("upstream_tls.ca", self.files.path("ca.crt"))
     }
 

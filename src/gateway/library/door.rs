@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use pingora::apps::{HttpServerApp, HttpServerOptions, ServerApp};
+use async_trait::async_trait;
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::ShutdownWatch;
@@ -11,6 +13,7 @@ use pingora::server::configuration::ServerConf;
 
 use crate::gateway::Gateway;
 use crate::gateway::library::LibraryProxy;
+use crate::gateway::pace::Pace;
 use crate::http1::head::RequestHead;
 use crate::serve::connection::Connection;
 use crate::serve::{Door, IDLE_TIME_MAX};
@@ -35,7 +38,30 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The gateway as a door.
 pub(crate) struct LibraryDoor {
-    proxy: Arc<HttpProxy<LibraryProxy>>,
+    streams: Arc<Streams>,
+}
+
+/// The proxy, whose streams of HTTP/2 keep a pace.
+struct Streams(Arc<HttpProxy<LibraryProxy>>);
+
+#[async_trait]
+impl HttpServerApp for Streams {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        // A stream that is dropped is reset, toward its client and its upstream.
+        Pace::keep(self.0.process_new_http(session, shutdown)).await
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        self.0.h2_options()
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        self.0.server_options()
+    }
 }
 
 impl LibraryDoor {
@@ -49,7 +75,7 @@ impl LibraryDoor {
         options.h2_idle_timeout = Some(IDLE_TIME_MAX);
         proxy.server_options = Some(options);
         proxy.h2_options = Some(h2_options());
-        Self { proxy: Arc::new(proxy) }
+        Self { streams: Arc::new(Streams(Arc::new(proxy))) }
     }
 }
 
@@ -58,12 +84,12 @@ impl Door for LibraryDoor {
 
     async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
         let (http, rest) = connection.lend(&head);
-        let (stream, _settings) = self.proxy.process_new_http(http, rest.shutdown()).await?.consume();
+        let (stream, _settings) = self.streams.0.process_new_http(http, rest.shutdown()).await?.consume();
         rest.take_back(stream)
     }
 
     async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        self.proxy.process_new(stream, shutdown).await;
+        self.streams.process_new(stream, shutdown).await;
     }
 }
 

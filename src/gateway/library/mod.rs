@@ -12,6 +12,7 @@ mod patient;
 mod rewriting;
 
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Version};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
-use pingora::protocols::ALPN;
+use pingora::protocols::{ALPN, Digest};
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorSource};
@@ -29,6 +30,7 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage};
 use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::observe::{Ended, Ending};
+use crate::gateway::pace::Pace;
 use crate::serve::{WRITE_TIME_MAX, may_be_reused};
 use crate::wire::errors::ErrorCause;
 
@@ -54,9 +56,32 @@ impl LibraryProxy {
         self.admit(&request, &route).await
     }
 
+    /// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.
+    fn note_when_dropped(&self, session: &Session, ctx: &mut Context) {
+        let (gateway, head) = (Arc::clone(&self.0), session.req_header());
+        let (method, target) = (head.method.clone(), head.raw_path().to_vec());
+        ctx.on_drop = Some(Box::new(move |ctx| {
+            let method = method.as_str().as_bytes();
+            let ended = Ended { method, target: &target, status: 0, sent: 0, ending: Ending::ClientLeft };
+            gateway.observer.finished(&ended, ctx, gateway.clock.monotonic_micros());
+        }));
+    }
+
     /// Ends a transfer that takes too long, unless this is its end anyway.
     fn check_overdue(&self, ctx: &Context, is_last: bool) -> pingora::Result<()> {
         if !is_last && self.is_overdue(ctx) { Err(faults::overdue()) } else { Ok(()) }
+    }
+}
+
+/// Something of a request's bodies has moved: they have as long again, until the client's own is whole.
+fn keep_pace(session: &Session, ctx: &Context) {
+    let (Some(pace), Ok(site)) = (&ctx.pace, ctx.site()) else { return };
+    let read = site.tenant.proxy.timeouts.read;
+    match session.response_written() {
+        _ if !ctx.awaits_body => pace.over(),
+        None => pace.moved(read),
+        // A client may take so long for a piece of its answer.
+        Some(_) => pace.moved(read.max(WRITE_TIME_MAX)),
     }
 }
 
@@ -81,7 +106,9 @@ impl ProxyHttp for LibraryProxy {
     type CTX = Context;
 
     fn new_ctx(&self) -> Context {
-        Context::new(self.clock.monotonic_micros())
+        let mut ctx = Context::new(self.clock.monotonic_micros());
+        ctx.pace = Pace::of_task();
+        ctx
     }
 
     /// No compression.
@@ -102,10 +129,11 @@ impl ProxyHttp for LibraryProxy {
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
         match self.let_through(session, ctx).await {
             Ok(passage) => {
+                let read = ctx.site()?.tenant.proxy.timeouts.read;
                 // A WebSocket may be silent for as long as the tenant allows.
-                if passage.upgrades() && session.is_upgrade_req() {
-                    session.set_read_timeout(ctx.site.as_ref().map(|site| site.tenant.proxy.timeouts.read));
-                }
+                let is_upgrade = passage.upgrades() && session.is_upgrade_req();
+                let longest = if is_upgrade { read } else { faults::BODY_READ_TIME_MAX.min(read) };
+                session.set_read_timeout(Some(longest));
                 ctx.let_through(passage);
                 Ok(false)
             }
@@ -147,6 +175,25 @@ impl ProxyHttp for LibraryProxy {
         Ok(peer)
     }
 
+    /// The library bounds reads of this client, or those of this upstream, or the request keeps its own pace.
+    async fn connected_to_upstream(
+        &self,
+        session: &mut Session,
+        _reused: bool,
+        peer: &HttpPeer,
+        _fd: RawFd,
+        _digest: Option<&Digest>,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        if !ctx.awaits_body || peer.options.alpn == ALPN::H1 {
+            ctx.pace = None;
+        } else if ctx.pace.is_some() {
+            self.note_when_dropped(session, ctx);
+            keep_pace(session, ctx);
+        }
+        Ok(())
+    }
+
     async fn upstream_request_filter(
         &self,
         session: &mut Session,
@@ -165,6 +212,7 @@ impl ProxyHttp for LibraryProxy {
     ) -> pingora::Result<()> {
         self.check_overdue(ctx, end_of_stream)?;
         ctx.awaits_body &= !end_of_stream;
+        keep_pace(session, ctx);
         // An empty last piece would be written as the last chunk, and the last chunk once more behind it.
         if end_of_stream && body.as_ref().is_some_and(Bytes::is_empty) {
             *body = None;
@@ -221,12 +269,13 @@ impl ProxyHttp for LibraryProxy {
 
     fn response_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         _body: &mut Option<Bytes>,
         end_of_stream: bool,
         ctx: &mut Context,
     ) -> pingora::Result<Option<std::time::Duration>> {
         self.check_overdue(ctx, end_of_stream)?;
+        keep_pace(session, ctx);
         Ok(None)
     }
 
@@ -265,6 +314,9 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
+        if let Some(pace) = ctx.pace.take() {
+            pace.over();
+        }
         let longest = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
         let status = match faults::failure_of(error).cause(longest) {
             Some(cause) => self.answer_failure(session, ctx, &cause).await,
@@ -274,6 +326,7 @@ impl ProxyHttp for LibraryProxy {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
+        ctx.on_drop = None;
         note_upstream_success(ctx, error);
         let request = session.req_header();
         if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
