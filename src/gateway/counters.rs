@@ -1,9 +1,11 @@
-//! The counters of a tenant.
+//! The counters of a tenant, and the log of its faults.
 
 use std::sync::{Arc, OnceLock};
 
 use prometheus::IntCounter;
 
+use crate::ports::clock::Clock;
+use crate::telemetry::faults::FaultLog;
 use crate::telemetry::metrics::Metrics;
 
 /// The counters of one tenant, made when its first request comes: most of many tenants are asleep.
@@ -11,6 +13,8 @@ pub(super) struct SiteCounters {
     metrics: Metrics,
     tenant: Arc<str>,
     series: OnceLock<Series>,
+    /// Made when its first request fails.
+    faults: OnceLock<Box<FaultLog>>,
 }
 
 /// What became of a tenant's requests.
@@ -23,7 +27,17 @@ pub(super) struct Series {
 
 impl SiteCounters {
     pub(super) fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
-        Self { metrics: metrics.clone(), tenant: Arc::clone(tenant), series: OnceLock::new() }
+        Self {
+            metrics: metrics.clone(),
+            tenant: Arc::clone(tenant),
+            series: OnceLock::new(),
+            faults: OnceLock::new(),
+        }
+    }
+
+    /// The log of the tenant's faults. Each tenant has its own, so that a broken one hides no other.
+    pub(super) fn faults(&self, clock: &Arc<dyn Clock>) -> &FaultLog {
+        self.faults.get_or_init(|| Box::new(FaultLog::new("upstream", Arc::clone(clock))))
     }
 
     pub(super) fn series(&self) -> &Series {

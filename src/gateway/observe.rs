@@ -15,7 +15,6 @@ use crate::gateway::policy::request_id::RequestId;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
-use crate::telemetry::faults::FaultLog;
 use crate::telemetry::metrics::Metrics;
 use crate::verdicts::Verdicts;
 use crate::wire::errors::ErrorCause;
@@ -32,7 +31,6 @@ const PATH_BYTES_SHOWN: usize = 256;
 /// Counts and logs for the gateway.
 pub(super) struct Observer {
     verdicts: Verdicts,
-    upstream_faults: FaultLog,
     duration: Histogram,
     overload: IntCounterVec,
     strangers: SiteCounters,
@@ -82,7 +80,6 @@ impl Observer {
     pub(super) fn new(metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
         Self {
             verdicts: Verdicts::new(DOOR, metrics, clock),
-            upstream_faults: FaultLog::new("upstream", Arc::clone(clock)),
             duration: metrics.request_duration.with_label_values(&[DOOR, "all"]),
             overload: metrics.overload.clone(),
             strangers: SiteCounters::new(metrics, &NO_TENANT.into()),
@@ -122,7 +119,7 @@ impl Gateway {
         let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return };
         let Some(member) = passage.upstreams().current(ctx.attempt) else { return };
         let upstream = &member.state.upstream;
-        self.observer.upstream_faults.note(&UpstreamFault {
+        site.counters.faults(&self.clock).note(&UpstreamFault {
             tenant: &site.tenant.id,
             upstream,
             kind,
@@ -136,7 +133,7 @@ impl Gateway {
     /// None of a tenant's upstreams has an address.
     pub(super) fn note_no_upstream(&self, ctx: &Context) {
         if let Ok(site) = ctx.site() {
-            self.observer.upstream_faults.note(&NoUpstream { tenant: &site.tenant.id });
+            site.counters.faults(&self.clock).note(&NoUpstream { tenant: &site.tenant.id });
         }
     }
 

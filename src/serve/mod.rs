@@ -156,13 +156,14 @@ impl<D: Door> HttpShell<D> {
                     // In a box, so that an idle connection does not hold the memory of a request.
                     connection = Box::pin(self.door.serve_http1(connection, head)).await?;
                 }
-                Ok(_) => {
+                Ok(head) => {
                     let why = NoHead::Malformed("the request target holds bytes that no URL has");
-                    self.refuse(connection.stream, &why).await;
+                    let is_to_head = connection.head().get(head.method) == Some(b"HEAD".as_slice());
+                    self.refuse(connection.stream, &why, is_to_head).await;
                     return None;
                 }
                 Err(why) => {
-                    self.refuse(connection.stream, &why).await;
+                    self.refuse(connection.stream, &why, false).await;
                     return None;
                 }
             }
@@ -189,7 +190,7 @@ impl<D: Door> HttpShell<D> {
     }
 
     /// Answers a client that sent something, but no request that can be read.
-    async fn refuse(&self, mut stream: ClientStream, why: &NoHead) {
+    async fn refuse(&self, mut stream: ClientStream, why: &NoHead, is_to_head: bool) {
         let cause = match why {
             NoHead::Gone => return,
             NoHead::TooSlow => ErrorCause::TooSlow,
@@ -197,7 +198,7 @@ impl<D: Door> HttpShell<D> {
             NoHead::Malformed(problem) => ErrorCause::Malformed { problem },
         };
         self.limits.malformed.inc();
-        let text = as_text(&cause.answer(self.clock.unix_millis()).1, false, true);
+        let text = as_text(&cause.answer(self.clock.unix_millis()).1, is_to_head, true);
         let write = async {
             stream.write_all(&text).await?;
             AsyncWriteExt::shutdown(&mut stream).await

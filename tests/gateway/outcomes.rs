@@ -6,6 +6,7 @@ use crate::rig::gateway::Gateway;
 use crate::rig::refusals::is_upstream_error;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path, unique};
+use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
 use crate::support::metrics::Samples;
 use crate::support::time::{SOON, Stopwatch, until};
@@ -14,6 +15,7 @@ use crate::support::wire::Request;
 pub(crate) const CASES: &[Case] = cases![
     clients_that_leave_do_not_take_an_upstream_out,
     a_flood_of_failures_is_a_few_lines_and_counted_in_full,
+    one_broken_tenant_hides_no_other,
 ];
 
 /// The tenant's requests, by outcome.
@@ -82,4 +84,18 @@ fn a_flood_of_failures_is_a_few_lines_and_counted_in_full(stage: &Stage) {
     // One in each second that it took.
     let seconds = usize::try_from(watch.elapsed().as_secs()).unwrap();
     assert!((1..=seconds + 2).contains(&lines), "{lines} lines of {failures} failures:\n{log}");
+}
+
+fn one_broken_tenant_hides_no_other(stage: &Stage) {
+    let other = |upstream| Tenant::new("other", "other.test", upstream).public();
+    let site = site(stage, 1).also(other).each(|tenant| tenant.set("health.eject_after", 0)).start();
+    site.upstream.greet(Some(drop));
+    // Within the second after the first one's line.
+    for host in [ACME, ACME, "other.test"] {
+        is_upstream_error(&site.gateway.ask(&Request::get(host, &public_path())));
+    }
+    let log = site.gateway.service.log();
+    for tenant in ["t", "other"] {
+        assert!(log.contains(&format!("a request of tenant {tenant} failed at")), "{log}");
+    }
 }
