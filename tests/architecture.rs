@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["domain", "within", "sharded", "ports", "telemetry"]),
     ("tls", &["domain", "ports", "telemetry"]),
     ("wire", &["domain", "http1", "ports", "pipeline"]),
-    ("serve", &["sharded", "http1", "ports", "telemetry", "wire"]),
+    ("serve", &["domain", "sharded", "http1", "ports", "telemetry", "wire"]),
     ("verdicts", &["domain", "ports", "telemetry", "pipeline", "wire"]),
     ("api", &["domain", "http1", "ports", "telemetry", "pipeline", "wire", "serve", "verdicts"]),
     (

@@ -6,6 +6,8 @@ pub(crate) mod source;
 pub(crate) mod store_files;
 pub(crate) mod tenants;
 
+#[cfg(feature = "dev-chain")]
+pub(crate) mod alone;
 mod chain;
 mod descriptors;
 #[cfg(feature = "dev-chain")]
@@ -38,6 +40,7 @@ use crate::app::tenants::Tenants;
 use crate::chain::reader::ChainReader;
 use crate::config::Settings;
 use crate::config::gateway::Http1;
+use crate::config::listen::Listen;
 use crate::domain::eip712::SigningDomain;
 use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
@@ -50,6 +53,7 @@ use crate::pipeline::{Access, Pipeline, Ports, Rules};
 use crate::ports::chain::Chain;
 use crate::ports::clock::{Clock, NoEntropy};
 use crate::ports::store::{Scope, Store};
+use crate::serve::clients::ClientRules;
 use crate::serve::whole::WholeAnswers;
 #[cfg(feature = "dev-chain")]
 use crate::serve::whole::WholeService;
@@ -61,10 +65,6 @@ use crate::tls::listener::{Protocols, server_config};
 
 /// How long requests in flight may take after SIGTERM, in seconds.
 const GRACE_SECS: u64 = 5;
-
-/// How many connections the development chain holds open when it runs alone.
-#[cfg(feature = "dev-chain")]
-const DEV_CONNECTIONS_MAX: usize = 4_096;
 
 /// How often another upstream may be tried. Tenants set a lower limit of their own.
 const TRIES_MAX: usize = 64;
@@ -121,6 +121,7 @@ struct Listening<'a> {
     name: &'a str,
     addresses: &'a [SocketAddr],
     connections_max: usize,
+    rules: Option<ClientRules>,
     /// How many workers take connections, each with a thread and an accept queue of its own.
     workers: usize,
     /// What is offered over TLS; nothing: the door listens in the clear.
@@ -217,7 +218,7 @@ impl App {
         let connections_max = self.descriptors.api;
         self.open(
             || Arc::clone(&service),
-            &Listening { name: door, addresses: &[address], connections_max, workers, tls: None },
+            Listening { name: door, addresses: &[address], connections_max, rules: None, workers, tls: None },
         )
     }
 
@@ -225,11 +226,11 @@ impl App {
     fn open<D: Door>(
         &mut self,
         mut door: impl FnMut() -> D,
-        listening: &Listening<'_>,
+        listening: Listening<'_>,
     ) -> Result<(), StartError> {
         let certificates = self.tenants.certificates();
         let tls = listening.tls.zip(certificates).map(|(protocols, store)| server_config(store, protocols));
-        let limits = Limits::new(listening.name, listening.connections_max, &self.metrics);
+        let limits = Limits::new(listening.name, listening.connections_max, listening.rules, &self.metrics);
         let mut sockets: Vec<Vec<TcpSocket>> = (0..listening.workers).map(|_| Vec::new()).collect();
         for address in listening.addresses {
             let of_workers = bind(*address, listening.workers)?;
@@ -267,10 +268,11 @@ impl App {
             name: "api",
             addresses: &[settings.listen.api],
             connections_max: self.descriptors.api,
+            rules: Some(client_rules(&settings.listen)),
             workers: processors(),
             tls: Some(Protocols::Http1),
         };
-        self.open(|| Arc::clone(&api), &listening)
+        self.open(|| Arc::clone(&api), listening)
     }
 
     /// The gateway, and a look after its upstreams.
@@ -308,10 +310,11 @@ impl App {
             name: "gateway",
             addresses: &settings.listen.gateway,
             connections_max: self.descriptors.gateway,
+            rules: Some(client_rules(&settings.listen)),
             workers,
             tls: Some(Protocols::Http1AndHttp2),
         };
-        self.open(door, &listening)?;
+        self.open(door, listening)?;
         self.server.add_service(background_service("upstream-connections", PoolKeeper(pools)));
         Ok(())
     }
@@ -320,27 +323,10 @@ impl App {
         let admin = Admin::new(self.metrics.clone(), Arc::clone(&self.readiness));
         let admin = Arc::new(WholeAnswers::new(admin, Arc::clone(&self.clock)));
         let (addresses, connections_max) = (&[settings.listen.admin], ADMIN_CONNECTIONS);
-        let listening = Listening { name: "admin", addresses, connections_max, workers: 1, tls: None };
-        self.open(|| Arc::clone(&admin), &listening)
+        let listening =
+            Listening { name: "admin", addresses, connections_max, rules: None, workers: 1, tls: None };
+        self.open(|| Arc::clone(&admin), listening)
     }
-}
-
-/// Serves a single door, without the rest of the product.
-#[cfg(feature = "dev-chain")]
-pub(crate) fn run_door(
-    door: &str,
-    address: SocketAddr,
-    service: impl WholeService,
-) -> Result<(), StartError> {
-    let mut server = Server::new_with_opt_and_conf(None, server_conf(0));
-    server.bootstrap();
-    let clock: Arc<dyn Clock> = Arc::new(Os::new());
-    let service = WholeAnswers::new(service, Arc::clone(&clock));
-    let limits = Limits::new(door, DEV_CONNECTIONS_MAX, &Metrics::new()?);
-    let shell = HttpShell::new(service, None, clock, limits);
-    server.add_service(Worker::new(door, bind(address, 1)?, shell));
-    server.run(RunArgs::default());
-    Ok(())
 }
 
 /// What owners sign, under these settings.
@@ -362,6 +348,13 @@ fn rules(settings: &Settings) -> Rules {
         key_format: settings.keys.format.clone(),
         key_management: settings.keys.requests_per_hour,
         failures: settings.abuse.failures_per_minute,
+    }
+}
+
+fn client_rules(listen: &Listen) -> ClientRules {
+    ClientRules {
+        trusted_proxies: listen.trusted_proxies.clone(),
+        per_network_max: listen.max_connections_per_network as usize,
     }
 }
 

@@ -68,14 +68,16 @@ impl Dev {
         let early_hangup = EarlyHangup::listen().map_err(Failure::new)?;
         if self.only_upstream {
             let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
-            return app::run_door("sample-upstream", self.upstream, SampleUpstream).map_err(Failure::new);
+            return app::alone::run_door("sample-upstream", self.upstream, SampleUpstream)
+                .map_err(Failure::new);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
         let deployment = samples::deploy(&chain).map_err(Failure::new)?;
         let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)))?;
-            return app::run_door("dev-chain", self.chain, DevChainDoor::new(chain)).map_err(Failure::new);
+            return app::alone::run_door("dev-chain", self.chain, DevChainDoor::new(chain))
+                .map_err(Failure::new);
         }
         self.check_addresses()?;
         // Removed when this returns, with the store in it.

@@ -28,6 +28,8 @@ pub struct Listen {
     pub trusted_proxies: Vec<IpNet>,
     /// How many connections each listener holds; 1 to 1,000,000.
     pub max_connections: u32,
+    /// How many of them a network of clients may hold; up to 1,000,000, and 0 is no number of its own.
+    pub max_connections_per_network: u32,
     /// What API and gateway show to clients; nothing: they do not speak TLS.
     pub tls: Option<KeyPair>,
 }
@@ -40,6 +42,8 @@ impl Listen {
         let trusted_proxies =
             reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network);
         let max_connections = reader.integer("listen.max_connections", 4_096, &(1..=1_000_000));
+        let max_connections_per_network =
+            reader.integer("listen.max_connections_per_network", 0, &(0..=1_000_000));
         let tls = key_pair(reader, "listen.tls.cert", "listen.tls.key");
         refuse_overlaps(reader, api, gateway.as_deref().unwrap_or_default(), admin);
         Some(Self {
@@ -48,6 +52,7 @@ impl Listen {
             admin: admin?,
             trusted_proxies: trusted_proxies?,
             max_connections: max_connections?,
+            max_connections_per_network: max_connections_per_network?,
             tls: tls?,
         })
     }

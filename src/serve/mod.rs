@@ -6,6 +6,7 @@
 pub(crate) mod whole;
 
 mod bounded;
+pub(crate) mod clients;
 pub(crate) mod connection;
 mod preface;
 pub(crate) mod stream;
@@ -35,6 +36,7 @@ use crate::http1::head::RequestHead;
 use crate::http1::writing::Lines;
 use crate::ports::clock::Clock;
 use crate::serve::bounded::{Bounded, Extent};
+use crate::serve::clients::{ClientRules, Clients};
 use crate::serve::connection::{Connection, NoHead};
 use crate::serve::stream::{ClientStream, described};
 use crate::telemetry::metrics::Metrics;
@@ -83,20 +85,30 @@ pub(crate) struct HttpShell<D> {
 #[derive(Clone)]
 pub(crate) struct Limits {
     malformed: IntCounter,
-    turned_away: IntCounter,
     tls_failures: IntCounter,
     connections: Arc<Semaphore>,
+    turned_away: IntCounter,
+    clients: Option<Arc<Clients>>,
+    turned_away_by_network: IntCounter,
 }
 
 impl Limits {
-    /// For the listener of this name in metrics, which holds `connections_max` connections open: whoever comes then is
-    /// turned away at once.
-    pub(crate) fn new(name: &str, connections_max: usize, metrics: &Metrics) -> Self {
+    /// For the listener of this name in metrics, which holds `connections_max` connections open: further ones are turned
+    /// away at once. Without `rules` the networks of clients don't matter.
+    pub(crate) fn new(
+        name: &str,
+        connections_max: usize,
+        rules: Option<ClientRules>,
+        metrics: &Metrics,
+    ) -> Self {
+        let turned_away = |reason| metrics.connections_turned_away.with_label_values(&[name, reason]);
         Self {
             malformed: metrics.malformed.with_label_values(&[name]),
-            turned_away: metrics.connections_turned_away.with_label_values(&[name]),
             tls_failures: metrics.tls_failures.with_label_values(&[name]),
             connections: Arc::new(Semaphore::new(connections_max)),
+            turned_away: turned_away("listener"),
+            clients: rules.map(Clients::new).map(Arc::new),
+            turned_away_by_network: turned_away("network"),
         }
     }
 }
@@ -129,8 +141,15 @@ impl<D: Door> Door for Arc<D> {
 impl<D: Door> HttpShell<D> {
     /// Serves a connection to its end.
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, shutdown: &ShutdownWatch) {
-        let Ok(_place) = self.limits.connections.try_acquire() else {
-            self.limits.turned_away.inc();
+        let limits = &self.limits;
+        let Ok(_place) = limits.connections.try_acquire() else {
+            limits.turned_away.inc();
+            return;
+        };
+        let free = limits.connections.available_permits() + 1;
+        let of_network = limits.clients.as_ref().map(|clients| clients.place(peer, free)).transpose();
+        let Ok(_of_network) = of_network else {
+            limits.turned_away_by_network.inc();
             return;
         };
         self.serve_requests(stream, peer, shutdown).await;

@@ -92,8 +92,8 @@ metrics! {
     store_connects: IntCounterVec = counter("store_connects_total", &["result"]);
     /// 1 when the last check succeeded.
     ready: IntGaugeVec = gauge("ready", &["check"]);
-    /// Connections closed at once for lack of room.
-    connections_turned_away: IntCounterVec = counter("connections_turned_away_total", &["door"]);
+    /// Connections closed at once.
+    connections_turned_away: IntCounterVec = counter("connections_turned_away_total", &["door", "reason"]);
     /// Requests that came to the gateway.
     gateway_requests: IntCounterVec = counter("gateway_requests_total", &["tenant", "outcome"]);
     /// Requests that the gateway had no room for.
@@ -187,7 +187,7 @@ mod tests {
     use super::Metrics;
 
     /// Every label of the product. Each takes its values from a closed set: nothing that a client or a chain chooses.
-    const LABELS: [&str; 16] = [
+    const LABELS: [&str; 17] = [
         "check",
         "decision",
         "door",
@@ -197,6 +197,7 @@ mod tests {
         "limit",
         "method",
         "outcome",
+        "reason",
         "result",
         "state",
         "status",

@@ -1,5 +1,7 @@
 //! More connections than there is room for: those too many are turned away or wait, those held go on, and room comes back.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use http::Method;
 
 use crate::rig::case::{Case, cases};
@@ -7,11 +9,12 @@ use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, Message};
 use crate::rig::listeners::{LISTENER, ListenerTls};
 use crate::rig::refusals::is_unauthenticated;
-use crate::rig::site::Site;
+use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::support::agents::unknown_key;
 use crate::support::metrics::Samples;
+use crate::support::process::own_ip;
 use crate::support::signing::BOB;
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
@@ -19,15 +22,22 @@ use crate::support::wire::{Request, Wire};
 pub(crate) const CASES: &[Case] = cases![
     a_connection_too_many_is_turned_away_and_room_comes_back,
     streams_of_one_connection_are_no_connections,
+    one_network_takes_three_quarters_of_a_listener_at_most,
+    a_network_takes_no_more_connections_than_its_own_number,
+    stalled_handshakes_of_one_network_leave_room_for_another,
     stalled_handshakes_take_up_room_like_any_connection,
     without_descriptors_new_clients_wait_nothing_fails_open_and_room_comes_back,
     the_limit_of_descriptors_is_raised_and_an_idle_process_holds_less_than_its_reserve,
     without_descriptors_for_upstreams_requests_are_503_and_no_upstream_is_blamed,
 ];
 
-/// A site whose gateway holds few connections.
+/// A site whose gateway holds few connections. The test's own are not counted by network.
 fn small(stage: &Stage) -> Site {
-    Site::of(stage).set("listen.max_connections", i64::try_from(ROOM).unwrap()).start()
+    small_to_strangers(stage).set("listen.trusted_proxies", vec!["127.0.0.1"]).start()
+}
+
+fn small_to_strangers(stage: &Stage) -> SiteBuilder<'_> {
+    Site::of(stage).set("listen.max_connections", i64::try_from(ROOM).unwrap())
 }
 
 /// How many connections the gateway holds in the cases that follow.
@@ -43,13 +53,22 @@ fn is_full(site: &Site) {
 
 /// How many connections found no room.
 fn turned_away(site: &Site) -> f64 {
+    turned_away_by(site, "listener")
+}
+
+fn turned_away_by(site: &Site, reason: &str) -> f64 {
     let samples = Samples::parse(&site.gateway.service.metrics());
-    samples.get("tiergate_connections_turned_away_total{door=\"gateway\"}")
+    let series = "tiergate_connections_turned_away_total";
+    samples.get(&format!("{series}{{door=\"gateway\",reason=\"{reason}\"}}"))
 }
 
 fn until_there_is_room(site: &Site) -> Wire {
+    until_there_is_room_for(Ipv4Addr::LOCALHOST.into(), site)
+}
+
+fn until_there_is_room_for(client: IpAddr, site: &Site) -> Wire {
     until("there is room", SOON, || {
-        let mut wire = site.gateway.connect();
+        let mut wire = Wire::open_from(client, site.gateway.address);
         wire.write(&Request::get(ACME, &public_path()).bytes()).ok()?;
         wire.try_answer().is_ok_and(|answer| answer.status == 200).then_some(wire)
     })
@@ -108,7 +127,7 @@ fn streams_of_one_connection_are_no_connections(stage: &Stage) {
 }
 
 fn stalled_handshakes_take_up_room_like_any_connection(stage: &Stage) {
-    let site = Site::of(stage).set("listen.max_connections", i64::try_from(ROOM).unwrap());
+    let site = small_to_strangers(stage).set("listen.trusted_proxies", vec!["127.0.0.1"]);
     let tenant = Tenant::new("t", LISTENER, site.upstream().address).public();
     let site = site.only(vec![tenant]).tls(ListenerTls::new()).start();
     let before = turned_away(&site);
@@ -130,6 +149,45 @@ fn stalled_handshakes_take_up_room_like_any_connection(stage: &Stage) {
         wire.write(&request.bytes()).ok()?;
         wire.try_answer().is_ok_and(|answer| answer.status == 200).then_some(())
     });
+}
+
+fn one_network_takes_three_quarters_of_a_listener_at_most(stage: &Stage) {
+    let site = small_to_strangers(stage).start();
+    let mut greedy: Vec<Wire> = (0..ROOM * 3 / 4).map(|_| until_there_is_room(&site)).collect();
+    for _ in 0..20 {
+        is_full(&site);
+    }
+    assert!(turned_away_by(&site, "network") >= 20.0);
+    let other = own_ip();
+    let others: Vec<Wire> = (0..2).map(|_| until_there_is_room_for(other, &site)).collect();
+    for wire in &mut greedy {
+        assert_eq!(Request::get(ACME, &public_path()).ask_on(wire).status, 200, "those held go on");
+    }
+    drop((greedy, others));
+    drop((0..ROOM * 3 / 4).map(|_| until_there_is_room(&site)).collect::<Vec<_>>());
+}
+
+fn a_network_takes_no_more_connections_than_its_own_number(stage: &Stage) {
+    let site = Site::of(stage).set("listen.max_connections_per_network", 2).start();
+    let _held = [until_there_is_room(&site), until_there_is_room(&site)];
+    is_full(&site);
+    until_there_is_room_for(own_ip(), &site);
+}
+
+fn stalled_handshakes_of_one_network_leave_room_for_another(stage: &Stage) {
+    let site = small_to_strangers(stage);
+    let tenant = Tenant::new("t", LISTENER, site.upstream().address).public();
+    let site = site.only(vec![tenant]).tls(ListenerTls::new()).start();
+    let _stalled: Vec<Wire> = (0..2 * ROOM).map(|_| Wire::open(site.tls().address)).collect();
+    until("the network is full", SOON, || (turned_away_by(&site, "network") > 0.0).then_some(()));
+    let mut other = Wire::open_from(own_ip(), site.tls().address);
+    other.send(b"no greeting of TLS");
+    let failures = "tiergate_tls_handshake_failures_total{door=\"gateway\"}";
+    until("another client is heard", SOON, || {
+        let samples = Samples::parse(&site.gateway.service.metrics());
+        (samples.get(failures) > 0.0).then_some(())
+    });
+    assert_eq!(turned_away(&site), 0.0);
 }
 
 /// More connections than there are descriptors in the case that follows.

@@ -55,6 +55,7 @@ fn a_listener_is_an_ip_address_and_a_port_and_holds_1_to_a_million_connections()
         "'', '127.0.0.1', 'localhost:80', ':80', '127.0.0.1:65536', ' 127.0.0.1:80'",
     );
     check("listen.max_connections", "1, 1_000_000", "0, 1_000_001, -1, '4096'");
+    check("listen.max_connections_per_network", "0, 1_000_000", "1_000_001, -1, '64'");
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! The clients of a listener: how many connections a network may hold.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::domain::client::ClientNet;
+use crate::sharded::counts::{Counted, Counts};
+use crate::wire::client_ip::is_trusted;
+
+/// A network gets another connection only while it holds fewer than so many times as many as are free. One that takes all it
+/// can leaves a quarter to the others.
+const SHARE: usize = 3;
+
+/// The rules of a listener about its clients.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientRules {
+    /// Balancers. They speak for others, and hold as many connections as there are.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// The most connections of a network; 0 is no limit beside the share.
+    pub(crate) per_network_max: usize,
+}
+
+/// The clients of a listener.
+pub(super) struct Clients {
+    rules: ClientRules,
+    networks: Arc<Counts<ClientNet>>,
+}
+
+/// The network of a client holds as many connections as it may.
+#[derive(Debug)]
+pub(super) struct Full;
+
+impl Clients {
+    pub(super) fn new(rules: ClientRules) -> Self {
+        Self { rules, networks: Arc::default() }
+    }
+
+    /// A place among the connections of the client's network, in a listener that has so many free, this one included.
+    /// Those of balancers are not counted.
+    pub(super) fn place(&self, client: SocketAddr, free: usize) -> Result<Option<Counted<ClientNet>>, Full> {
+        if is_trusted(client.ip(), &self.rules.trusted_proxies) {
+            return Ok(None);
+        }
+        let own = if self.rules.per_network_max == 0 { usize::MAX } else { self.rules.per_network_max };
+        let max = u32::try_from(own.min(SHARE * free)).unwrap_or(u32::MAX);
+        self.networks.take(ClientNet::of(client.ip()), max).map(Some).ok_or(Full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{ClientRules, Clients};
+
+    fn clients(per_network_max: usize) -> Clients {
+        let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        Clients::new(ClientRules { trusted_proxies, per_network_max })
+    }
+
+    /// How many of these addresses get a place, one after the other, where there is room for so many.
+    fn served(clients: &Clients, room: usize, addresses: &[&str]) -> usize {
+        let mut held = Vec::new();
+        for address in addresses {
+            let address = format!("{address}:1").parse().unwrap();
+            if held.len() < room {
+                held.extend(clients.place(address, room - held.len()));
+            }
+        }
+        held.len()
+    }
+
+    #[test]
+    fn a_network_takes_three_quarters_at_most_and_another_its_share_of_the_rest() {
+        assert_eq!(served(&clients(0), 8, &["192.0.2.1"; 100]), 6);
+        assert_eq!(served(&clients(0), 4_096, &["192.0.2.1"; 5_000]), 3_072);
+        let both = [["192.0.2.1"; 100], ["192.0.2.2"; 100]].concat();
+        assert_eq!(served(&clients(0), 100, &both), 75 + 19);
+        assert_eq!(served(&clients(0), 1, &["192.0.2.1"; 2]), 1);
+        assert_eq!(served(&clients(5), 100, &both), 10);
+    }
+
+    #[test]
+    fn the_addresses_of_a_64_are_one_network_and_balancers_are_not_counted() {
+        let one = ["[2001:db8:1:2::1]", "[2001:db8:1:2::2]", "[2001:db8:1:2:ffff::]"];
+        assert_eq!(served(&clients(2), 100, &one), 2);
+        assert_eq!(
+            served(&clients(2), 100, &["[2001:db8:1:2::1]", "[2001:db8:1:3::1]", "[2001:db8:1:4::1]"]),
+            3
+        );
+        assert_eq!(served(&clients(2), 100, &["[::ffff:192.0.2.1]", "192.0.2.1", "192.0.2.1"]), 2);
+        assert_eq!(served(&clients(2), 100, &["10.1.2.3"; 200]), 100);
+    }
+
+    proptest! {
+        #[test]
+        fn somebody_who_holds_nothing_gets_a_place_while_one_is_free(
+            rounds in prop::collection::vec((0..5_u8, any::<bool>()), 0..300),
+            room in 1..40_usize,
+        ) {
+            let (clients, mut held) = (clients(0), Vec::new());
+            for (network, leaves) in rounds {
+                if leaves {
+                    held.pop();
+                } else if held.len() < room {
+                    held.extend(clients.place(([192, 0, 2, network], 1).into(), room - held.len()));
+                }
+                let stranger = clients.place(([198, 51, 100, 1], 1).into(), room - held.len());
+                prop_assert_eq!(stranger.is_ok(), held.len() < room);
+            }
+        }
+    }
+}
