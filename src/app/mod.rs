@@ -40,7 +40,7 @@ use crate::app::tenants::Tenants;
 use crate::chain::reader::ChainReader;
 use crate::config::Settings;
 use crate::config::gateway::Http1;
-use crate::config::listen::Listen;
+use crate::config::listen::{Listen, Listener};
 use crate::domain::eip712::SigningDomain;
 use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
@@ -268,7 +268,7 @@ impl App {
             name: "api",
             addresses: &[settings.listen.api],
             connections_max: self.descriptors.api,
-            rules: Some(client_rules(&settings.listen)),
+            rules: Some(client_rules(&settings.listen, Listener::Api)),
             workers: processors(),
             tls: Some(Protocols::Http1),
         };
@@ -310,7 +310,7 @@ impl App {
             name: "gateway",
             addresses: &settings.listen.gateway,
             connections_max: self.descriptors.gateway,
-            rules: Some(client_rules(&settings.listen)),
+            rules: Some(client_rules(&settings.listen, Listener::Gateway)),
             workers,
             tls: Some(Protocols::Http1AndHttp2),
         };
@@ -351,9 +351,10 @@ fn rules(settings: &Settings) -> Rules {
     }
 }
 
-fn client_rules(listen: &Listen) -> ClientRules {
+fn client_rules(listen: &Listen, listener: Listener) -> ClientRules {
     ClientRules {
         trusted_proxies: listen.trusted_proxies.clone(),
+        uses_proxy_protocol: listen.proxy_protocol.contains(&listener),
         per_network_max: listen.max_connections_per_network as usize,
     }
 }

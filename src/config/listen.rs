@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
+use crate::config::choice::choice;
 use crate::config::files::key_pair;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
@@ -14,6 +15,15 @@ const GATEWAYS_MAX: usize = 16;
 
 /// How many networks of trusted proxies there may be.
 const TRUSTED_PROXIES_MAX: usize = 1_024;
+
+/// A listener of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listener {
+    /// That of the verification API.
+    Api,
+    /// That of the gateway.
+    Gateway,
+}
 
 /// Addresses to listen on, and whom to believe about clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +36,8 @@ pub struct Listen {
     pub admin: SocketAddr,
     /// Networks of proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Listeners on which these proxies, and nobody else, speak the PROXY protocol.
+    pub proxy_protocol: Vec<Listener>,
     /// How many connections each listener holds; 1 to 1,000,000.
     pub max_connections: u32,
     /// How many of them a network of clients may hold; up to 1,000,000, and 0 is no number of its own.
@@ -41,6 +53,14 @@ impl Listen {
         let admin = reader.text("listen.admin", "127.0.0.1:9090", socket_address);
         let trusted_proxies =
             reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network);
+        let listeners = choice(&[("api", Listener::Api), ("gateway", Listener::Gateway)]);
+        let proxy_protocol = reader.texts("listen.proxy_protocol", &[], &(0..=2), listeners);
+        let is_given = proxy_protocol.as_ref().is_some_and(|listeners| !listeners.is_empty());
+        if is_given && trusted_proxies.as_ref().is_some_and(Vec::is_empty) {
+            let phrase =
+                "is spoken by listen.trusted_proxies alone, and there are none; write both or neither";
+            reader.report(&["listen.proxy_protocol", "listen.trusted_proxies"], phrase);
+        }
         let max_connections = reader.integer("listen.max_connections", 4_096, &(1..=1_000_000));
         let max_connections_per_network =
             reader.integer("listen.max_connections_per_network", 0, &(0..=1_000_000));
@@ -51,6 +71,7 @@ impl Listen {
             gateway: gateway?,
             admin: admin?,
             trusted_proxies: trusted_proxies?,
+            proxy_protocol: proxy_protocol?,
             max_connections: max_connections?,
             max_connections_per_network: max_connections_per_network?,
             tls: tls?,

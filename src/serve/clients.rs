@@ -1,11 +1,13 @@
-//! The clients of a listener: how many connections a network may hold.
+//! The clients of a listener: which address is behind a connection, and how many connections a network may hold.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use tokio::net::TcpStream;
 
 use crate::domain::client::ClientNet;
+use crate::serve::proxy_protocol;
 use crate::sharded::counts::{Counted, Counts};
 use crate::wire::client_ip::is_trusted;
 
@@ -18,6 +20,8 @@ const SHARE: usize = 3;
 pub(crate) struct ClientRules {
     /// Balancers. They speak for others, and hold as many connections as there are.
     pub(crate) trusted_proxies: Vec<IpNet>,
+    /// True if each connection comes from a balancer and begins with a header of the PROXY protocol.
+    pub(crate) uses_proxy_protocol: bool,
     /// The most connections of a network; 0 is no limit beside the share.
     pub(crate) per_network_max: usize,
 }
@@ -35,6 +39,19 @@ pub(super) struct Full;
 impl Clients {
     pub(super) fn new(rules: ClientRules) -> Self {
         Self { rules, networks: Arc::default() }
+    }
+
+    /// The address of the client: the peer's, or the one that a header of the PROXY protocol names. `None`: the connection
+    /// may not be used.
+    pub(super) async fn address(&self, stream: &mut TcpStream, peer: SocketAddr) -> Option<SocketAddr> {
+        if !self.rules.uses_proxy_protocol {
+            return Some(peer);
+        }
+        // Anybody else could name any client.
+        if !is_trusted(peer.ip(), &self.rules.trusted_proxies) {
+            return None;
+        }
+        proxy_protocol::client_of(stream, peer).await
     }
 
     /// A place among the connections of the client's network, in a listener that has so many free, this one included.
@@ -57,7 +74,7 @@ mod tests {
 
     fn clients(per_network_max: usize) -> Clients {
         let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
-        Clients::new(ClientRules { trusted_proxies, per_network_max })
+        Clients::new(ClientRules { trusted_proxies, uses_proxy_protocol: false, per_network_max })
     }
 
     /// How many of these addresses get a place, one after the other, where there is room for so many.

@@ -9,6 +9,7 @@ mod bounded;
 pub(crate) mod clients;
 pub(crate) mod connection;
 mod preface;
+mod proxy_protocol;
 pub(crate) mod stream;
 pub(crate) mod timer;
 pub(crate) mod worker;
@@ -32,6 +33,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::domain::client::ClientNet;
 use crate::http1::head::RequestHead;
 use crate::http1::writing::Lines;
 use crate::ports::clock::Clock;
@@ -39,6 +41,7 @@ use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::clients::{ClientRules, Clients};
 use crate::serve::connection::{Connection, NoHead};
 use crate::serve::stream::{ClientStream, described};
+use crate::sharded::counts::Counted;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -90,6 +93,7 @@ pub(crate) struct Limits {
     turned_away: IntCounter,
     clients: Option<Arc<Clients>>,
     turned_away_by_network: IntCounter,
+    turned_away_without_header: IntCounter,
 }
 
 impl Limits {
@@ -109,7 +113,27 @@ impl Limits {
             turned_away: turned_away("listener"),
             clients: rules.map(Clients::new).map(Arc::new),
             turned_away_by_network: turned_away("network"),
+            turned_away_without_header: turned_away("proxy_protocol"),
         }
+    }
+
+    /// The address of the client, and its place among the connections of its network. `None`: it is turned away.
+    async fn client_of(
+        &self,
+        stream: &mut TcpStream,
+        peer: SocketAddr,
+    ) -> Option<(SocketAddr, Option<Counted<ClientNet>>)> {
+        let Some(clients) = &self.clients else { return Some((peer, None)) };
+        let Some(client) = clients.address(stream, peer).await else {
+            self.turned_away_without_header.inc();
+            return None;
+        };
+        let free = self.connections.available_permits() + 1;
+        let Ok(place) = clients.place(client, free) else {
+            self.turned_away_by_network.inc();
+            return None;
+        };
+        Some((client, place))
     }
 }
 
@@ -140,19 +164,14 @@ impl<D: Door> Door for Arc<D> {
 
 impl<D: Door> HttpShell<D> {
     /// Serves a connection to its end.
-    async fn serve(&self, stream: TcpStream, peer: SocketAddr, shutdown: &ShutdownWatch) {
+    async fn serve(&self, mut stream: TcpStream, peer: SocketAddr, shutdown: &ShutdownWatch) {
         let limits = &self.limits;
         let Ok(_place) = limits.connections.try_acquire() else {
             limits.turned_away.inc();
             return;
         };
-        let free = limits.connections.available_permits() + 1;
-        let of_network = limits.clients.as_ref().map(|clients| clients.place(peer, free)).transpose();
-        let Ok(_of_network) = of_network else {
-            limits.turned_away_by_network.inc();
-            return;
-        };
-        self.serve_requests(stream, peer, shutdown).await;
+        let Some((client, _of_network)) = limits.client_of(&mut stream, peer).await else { return };
+        self.serve_requests(stream, client, shutdown).await;
     }
 
     async fn serve_requests(

@@ -31,6 +31,7 @@ mod operations;
 mod outcomes;
 mod parity;
 mod paths;
+mod proxy_protocol;
 mod redis_faults;
 mod relay;
 mod relay_answers;
@@ -75,6 +76,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("relay", ONCE, relay::CASES),
     ("relay", ONCE, relay_answers::CASES),
     ("identity", ONCE, identity::CASES),
+    ("proxy_protocol", ONCE, proxy_protocol::CASES),
     ("limits", STORES, limits::CASES),
     ("unknown_keys", ONCE, unknown_keys::CASES),
     ("endings", ONCE, endings::CASES),

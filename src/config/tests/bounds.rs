@@ -134,6 +134,19 @@ fn a_listener_has_both_a_certificate_and_its_key_or_neither() {
 }
 
 #[test]
+fn the_proxy_protocol_is_spoken_on_listeners_of_clients_by_proxies_that_are_trusted() {
+    check_with(
+        &[("listen.trusted_proxies", "['10.0.0.0/8']")],
+        "listen.proxy_protocol",
+        "[], ['api'], ['gateway'], ['gateway', 'api']",
+        "['admin'], true, 'api', ['']",
+    );
+    let phrase = "is spoken by listen.trusted_proxies alone, and there are none; write both or neither";
+    let found = problems(&minimal_with(&[("listen.proxy_protocol", "['api']")]), &[]);
+    assert_eq!(found, [format!("listen.proxy_protocol: {phrase}")]);
+}
+
+#[test]
 fn a_trusted_proxy_is_a_network_or_a_single_host() {
     let proxies = "['10.1.2.3/8', '192.0.2.1', '2001:db8::/32', '::1']";
     let nets = settings(&[("listen.trusted_proxies", proxies)]).listen.trusted_proxies;

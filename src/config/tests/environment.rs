@@ -34,6 +34,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("listen.gateway", "127.0.0.1:1,[::1]:2", r#"["127.0.0.1:1", "[::1]:2"]"#, "127.0.0.1:1, 127.0.0.1:8080"),
     ("listen.max_connections", "7", "7", "0"),
     ("listen.max_connections_per_network", "7", "7", "-1"),
+    ("listen.proxy_protocol", "gateway", "[\"gateway\"]", "admin"),
     ("listen.tls.cert", "a.pem", "\"a.pem\"", ""),
     ("listen.tls.key", "b.pem", "\"b.pem\"", ""),
     ("listen.trusted_proxies", "[\"::1\"]", "[\"::1\"]", "::1,"),
@@ -78,12 +79,14 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
         ("store.url", "\"rediss-sentinel://sentinel.example/service\""),
         ("store.sentinel_password", "\"first\""),
     ];
+    let trusted = [("listen.trusted_proxies", "[\"10.0.0.0/8\"]")];
+    let trusted = if path == "listen.proxy_protocol" { &trusted[..] } else { &[] };
     let of_redis = path.starts_with("store.") && !["store.kind", "store.path"].contains(&path);
     let of_sentinels = path.starts_with("store.sentinel_");
     // One of two ways to write the same password.
     let last = if path.ends_with("_file") { 1 } else { sentinels.len() };
     let sentinels = if of_sentinels { &sentinels[..last] } else { &[] };
-    minimal_with(&[&base[..], if of_redis { &redis } else { &[] }, sentinels, keys].concat())
+    minimal_with(&[&base[..], trusted, if of_redis { &redis } else { &[] }, sentinels, keys].concat())
 }
 
 fn variable(path: &str) -> String {

@@ -9,7 +9,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ALL_VERSIONS, ClientConfig, ServerConfig, SupportedProtocolVersion};
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
@@ -22,6 +22,8 @@ use crate::support::process::own_ip;
 /// How a client greets a server, and whom it believes.
 #[derive(Clone)]
 pub(crate) struct Greeting {
+    /// What stands in front of TLS.
+    first: Vec<u8>,
     config: ClientConfig,
     name: ServerName<'static>,
 }
@@ -44,7 +46,12 @@ impl Greeting {
         config.alpn_protocols = as_alpn(protocols);
         // Every handshake is a whole one, so that each shows a certificate.
         config.resumption = rustls::client::Resumption::disabled();
-        Self { config, name: ServerName::try_from(name.to_owned()).unwrap() }
+        Self { first: Vec::new(), config, name: ServerName::try_from(name.to_owned()).unwrap() }
+    }
+
+    /// Says this before it speaks TLS.
+    pub(crate) fn after(self, first: &[u8]) -> Self {
+        Self { first: first.to_vec(), ..self }
     }
 
     /// The name is expected in the certificate, and not said.
@@ -59,8 +66,9 @@ impl Greeting {
     }
 
     async fn open(&self, server: SocketAddr) -> io::Result<client::TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(server).await?;
+        let mut stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
+        stream.write_all(&self.first).await?;
         TlsConnector::from(Arc::new(self.config.clone())).connect(self.name.clone(), stream).await
     }
 }
