@@ -123,7 +123,7 @@ impl Pipeline {
         order: KeyOrder,
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
-        self.failures.check(order.client, Some(order.signed.agent))?;
+        self.check_budget(order.client, &order.signed)?;
         let outcome = self.walk_custody(order, change).await;
         self.failures.note(order.client, &outcome);
         outcome

@@ -1,11 +1,14 @@
-//! How many bad credentials one client may try (design: abuse limit). Protects signature checks, RPC calls and look-ups
-//! from whoever has nothing to show.
+//! How many bad credentials one client may try (design: abuse limit). Protects RPC calls, signature checks and look-ups
+//! from clients without a good one. A good credential passes, however many bad ones its client has sent: clients behind
+//! one address can't lock each other out.
 //!
 //! Counted per process, not in the shared store: it protects this process's own work, and must cost no round trip.
 //! Memory is bounded; when it is full the least used counts are forgotten.
 //! A request counts when it has been refused: those under way at once may exceed the budget by their number.
 
 use std::sync::Arc;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
@@ -19,10 +22,14 @@ use crate::sharded::meters::Meters;
 /// The most clients that are remembered.
 const CLIENTS_MAX: usize = 65_536;
 
+/// How many keys of clients over budget are looked up at once. Others wait in the order in which they came.
+pub(super) const LOOK_UPS_MAX: usize = 32;
+
 /// The budget of refused credentials per client.
 pub struct FailureBudget {
     limit: Option<Quota>,
     clients: Meters<ClientNet>,
+    look_ups: Semaphore,
     clock: Arc<dyn Clock>,
 }
 
@@ -31,7 +38,7 @@ impl FailureBudget {
     #[must_use]
     pub fn new(limit: Option<Quota>, clock: Arc<dyn Clock>) -> Self {
         let clients = Meters::new(CLIENTS_MAX);
-        Self { limit, clients, clock }
+        Self { limit, clients, look_ups: Semaphore::new(LOOK_UPS_MAX), clock }
     }
 
     /// Denies a client whose budget is used up.
@@ -46,6 +53,12 @@ impl FailureBudget {
                 retry_after: RetryAfter::from_micros(retry_after_micros),
             }),
         }
+    }
+
+    /// Waits for a place to look a key up, if the client's budget is used up.
+    pub(super) async fn look_up_place(&self, client: ClientNet) -> Option<SemaphorePermit<'_>> {
+        self.check(client, None).err()?;
+        self.look_ups.acquire().await.ok()
     }
 
     /// Counts an outcome that was a refused credential.

@@ -107,14 +107,13 @@ impl Pipeline {
     /// A [`Refusal`]: a denial that the client can act on, or a fault of ours. A refused request leaves nonce and
     /// window as they were.
     pub async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
-        self.failures.check(ask.client, ask.credential.named_agent())?;
         let outcome = self.walk(ask).await;
         self.failures.note(ask.client, &outcome);
         outcome
     }
 
     async fn walk(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
-        let principal = self.authenticate(&ask.credential).await?; // 400 timestamp, 401, 404, 503
+        let principal = self.authenticate(ask).await?; // 400 timestamp, 401, 404, 429, 503
         let standing = match self.stand(&principal, ask).await {
             Ok(standing) => standing,
             Err(refusal) => return Err(self.unless_revoked(&principal, ask, refusal).await), // 403, 404, 503

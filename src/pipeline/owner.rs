@@ -46,6 +46,16 @@ impl OwnerCheck {
         Self { domain, freshness }
     }
 
+    /// True if the request may be accepted by its age and was signed by an address that has been seen as the agent's
+    /// owner. Reads no node.
+    pub(super) fn is_vouched(&self, ports: &Ports, signed: &SignedRequest) -> bool {
+        let SignedRequest { agent, nonce, signed_at, signature } = *signed;
+        self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds()))
+            && signature
+                .recover(&self.domain.digest(agent, nonce, signed_at))
+                .is_some_and(|signer| ports.chain.was_owned_by(agent, signer))
+    }
+
     /// Timestamp, then owner, then signer: the cheap check first, and nothing is used up by any of them.
     pub(super) async fn prove(&self, ports: &Ports, signed: &SignedRequest) -> Result<OwnerProof, Refusal> {
         let SignedRequest { agent, nonce, signed_at, signature } = *signed;

@@ -1,15 +1,19 @@
-//! First step: who asks. 401 for keys; timestamp, owner and signer for signatures.
+//! First step: who asks. 401 for keys; timestamp, owner and signer for signatures. 429 for unknown ones of a client that
+//! has shown too many bad ones.
 
 use alloy::primitives::Address;
+use futures_util::future::Either;
 
 use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::KeyDigest;
+use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::endpoint::WebOrigin;
 use crate::pipeline::Pipeline;
-use crate::pipeline::credential::Credential;
+use crate::pipeline::credential::{Ask, Credential, SignedRequest};
 use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::store::Proof;
+use crate::ports::store::{KeyOwner, Proof, StoreFault};
 
 /// An agent that has shown a credential of its own. Whether the credential may still be spent is decided last.
 #[derive(Debug)]
@@ -47,14 +51,14 @@ impl Principal {
 }
 
 impl Pipeline {
-    pub(super) async fn authenticate(&self, credential: &Credential) -> Result<Principal, Refusal> {
-        match credential {
+    pub(super) async fn authenticate(&self, ask: &Ask<'_>) -> Result<Principal, Refusal> {
+        match &ask.credential {
             Credential::Key { digest, named } => {
-                let denied = Denial::InvalidApiKey { agent: *named };
-                let found = self.ports.store.find(digest).await?.ok_or_else(|| denied.clone())?;
-                if named.is_some_and(|named| named != found.agent) {
-                    return Err(denied.into());
-                }
+                let found = self.look_up(ask.client, digest).await?;
+                let Some(found) = found.filter(|found| named.is_none_or(|named| named == found.agent)) else {
+                    self.failures.check(ask.client, *named)?;
+                    return Err(Denial::InvalidApiKey { agent: *named }.into());
+                };
                 Ok(Principal {
                     agent: found.agent,
                     proof: Proof::Key(*digest),
@@ -64,6 +68,7 @@ impl Pipeline {
                 })
             }
             Credential::Signature(signed) => {
+                self.check_budget(ask.client, signed)?;
                 let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
                 let proof = self.owners.prove(&self.ports, signed).await?;
                 Ok(Principal {
@@ -75,5 +80,26 @@ impl Pipeline {
                 })
             }
         }
+    }
+
+    /// The owner of a key. Memory answers at once; where the store has to ask a server, clients over budget take turns.
+    async fn look_up(&self, client: ClientNet, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
+        match self.ports.store.find(digest) {
+            Either::Left(found) => found.into_inner(),
+            // Boxed: a key that is known here carries no room for the wait along.
+            Either::Right(found) => {
+                Box::pin(async {
+                    let _place = self.failures.look_up_place(client).await;
+                    found.await
+                })
+                .await
+            }
+        }
+    }
+
+    /// Denies a signature of a client over budget, unless it is by an address that has been seen as the agent's owner.
+    pub(super) fn check_budget(&self, client: ClientNet, signed: &SignedRequest) -> Result<(), Denial> {
+        let checked = self.failures.check(client, Some(signed.agent));
+        checked.or_else(|denial| self.owners.is_vouched(&self.ports, signed).then_some(()).ok_or(denial))
     }
 }

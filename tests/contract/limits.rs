@@ -261,11 +261,16 @@ fn refused_credentials_are_limited_per_client(world: &World) {
     };
     let watch = Stopwatch::start();
     bad("203.0.113.1");
-    let good = json!({ "apiKey": key });
-    let retry_after = from("203.0.113.1", "/verify", &good).is_limited(Value::Null, Value::Null, 4);
+    let unknown = json!({ "apiKey": crate::support::agents::unknown_key(2) });
+    let retry_after = from("203.0.113.1", "/verify", &unknown).is_limited(Value::Null, Value::Null, 4);
     is_rest_of(60, &watch, retry_after);
-    from("203.0.113.1", "/verify/signature", &agent.signed()).is_limited(json!(agent.text()), Value::Null, 4);
-    from("203.0.113.1", "/keys/rotate", &agent.signed()).is_limited(json!(agent.text()), Value::Null, 4);
+    let foreign = agent.draft().by(BOB).body();
+    from("203.0.113.1", "/verify/signature", &foreign).is_limited(json!(agent.text()), Value::Null, 4);
+    from("203.0.113.1", "/keys/rotate", &foreign).is_limited(json!(agent.text()), Value::Null, 4);
+    // A neighbour with a good credential is not refused.
+    let good = json!({ "apiKey": key });
+    from("203.0.113.1", "/verify", &good).success(200);
+    from("203.0.113.1", "/verify/signature", &agent.signed()).success(200);
     from("203.0.113.2", "/verify", &good).success(200);
     bad("203.0.113.2");
 }

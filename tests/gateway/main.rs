@@ -79,6 +79,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("proxy_protocol", ONCE, proxy_protocol::CASES),
     ("limits", STORES, limits::CASES),
     ("unknown_keys", ONCE, unknown_keys::CASES),
+    ("unknown_keys", STORES, unknown_keys::OF_A_NEIGHBOUR),
     ("endings", ONCE, endings::CASES),
     ("upgrades", ONCE, upgrades::CASES),
     ("smuggling", ONCE, smuggling::CASES),

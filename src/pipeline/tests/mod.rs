@@ -11,7 +11,7 @@ mod readiness;
 mod scripted;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use alloy::primitives::{Address, B256, U256};
 use alloy::signers::SignerSync;
@@ -87,6 +87,9 @@ impl Scene {
             inner,
             revokes_before_admit: AtomicBool::new(false),
             revoked_elsewhere: AtomicBool::new(false),
+            is_far: AtomicBool::new(false),
+            look_ups: AtomicUsize::new(0),
+            most_look_ups: AtomicUsize::new(0),
             broken: Mutex::new(None),
             calls: Mutex::default(),
         });

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::io::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use alloy::primitives::{Address, U256};
 use async_trait::async_trait;
@@ -119,6 +119,11 @@ pub(super) struct TamperedStore {
     pub(super) revokes_before_admit: AtomicBool,
     /// Another replica revoked the key, and this one still finds it.
     pub(super) revoked_elsewhere: AtomicBool,
+    /// Keys are looked up elsewhere, which takes a while.
+    pub(super) is_far: AtomicBool,
+    /// How many are being looked up, and how many were at once at most.
+    pub(super) look_ups: AtomicUsize,
+    pub(super) most_look_ups: AtomicUsize,
     /// The verb that fails.
     pub(super) broken: Mutex<Option<&'static str>>,
     pub(super) calls: Mutex<HashMap<&'static str, usize>>,
@@ -141,6 +146,17 @@ impl TamperedStore {
 #[async_trait]
 impl Store for TamperedStore {
     fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
+        if self.is_far.load(Ordering::SeqCst) {
+            return Either::Right(Box::pin(async {
+                let under_way = self.look_ups.fetch_add(1, Ordering::SeqCst) + 1;
+                self.most_look_ups.fetch_max(under_way, Ordering::SeqCst);
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                self.look_ups.fetch_sub(1, Ordering::SeqCst);
+                self.inner.find(digest).await
+            }));
+        }
         match self.enter("find") {
             Ok(()) => self.inner.find(digest),
             Err(fault) => Either::Left(ready(Err(fault))),
