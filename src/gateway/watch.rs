@@ -18,6 +18,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::gateway::failure::is_out_of_descriptors;
+use crate::gateway::library::faults::is_without_descriptors;
 use crate::gateway::site::Site;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::upstreams::Member;
@@ -142,10 +144,15 @@ impl Check {
             let answered = timeout(self.state.health.timeout, async {
                 match &self.state.health.path {
                     Some(path) => self.asks(*address, path, connector).await,
-                    None => TcpStream::connect(*address).await.is_ok(),
+                    None => match TcpStream::connect(*address).await {
+                        Err(error) if is_out_of_descriptors(&error) => None,
+                        connected => Some(connected.is_ok()),
+                    },
                 }
             });
-            is_healthy = answered.await.unwrap_or(false);
+            // A check that can't be made for lack of descriptors says nothing about the upstream.
+            let Some(answers) = answered.await.unwrap_or(Some(false)) else { return };
+            is_healthy = answers;
             if is_healthy {
                 break;
             }
@@ -160,8 +167,8 @@ impl Check {
         }
     }
 
-    /// Whether a GET is answered with success.
-    async fn asks(&self, address: SocketAddr, path: &str, connector: &Connector) -> bool {
+    /// True if a GET is answered with success; `None` if there is no descriptor for it.
+    async fn asks(&self, address: SocketAddr, path: &str, connector: &Connector) -> Option<bool> {
         let mut peer = self.peer.clone();
         peer._address = address.into();
         let asked = async {
@@ -176,7 +183,11 @@ impl Check {
             session.shutdown().await;
             Ok::<_, Box<pingora::Error>>(status)
         };
-        matches!(asked.await, Ok(Some(status)) if status.is_success() || status.is_redirection())
+        match asked.await {
+            Err(error) if is_without_descriptors(&error) => None,
+            Ok(Some(status)) => Some(status.is_success() || status.is_redirection()),
+            Ok(None) | Err(_) => Some(false),
+        }
     }
 }
 

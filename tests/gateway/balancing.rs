@@ -2,8 +2,10 @@
 //! would have served it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::rig::case::{Case, cases};
+use crate::rig::h2c::H2Upstream;
 use crate::rig::refusals::is_upstream_error;
 use crate::rig::scope::{Running, beside};
 use crate::rig::scripts;
@@ -13,7 +15,7 @@ use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Script, Then, Upstream};
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, Stopwatch, until};
-use crate::support::wire::Request;
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     an_upstream_that_was_ejected_comes_back_after_its_time_and_not_before,
@@ -33,6 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
     names_of_upstreams_are_resolved,
     a_name_that_leads_nowhere_costs_no_request_while_another_upstream_serves,
     checks_come_with_the_upstreams_name_and_no_identity,
+    without_descriptors_no_upstream_is_ejected_or_unhealthy,
 ];
 
 /// Where checks look.
@@ -330,4 +333,37 @@ fn checks_come_with_the_upstreams_name_and_no_identity(stage: &Stage) {
     let head = String::from_utf8_lossy(&seen.head).to_lowercase();
     assert!(!head.contains("x-agent-") && !head.contains("x-forwarded-"), "{head}");
     assert!(upstream.broken().is_empty(), "{:?}", upstream.broken());
+}
+
+fn without_descriptors_no_upstream_is_ejected_or_unhealthy(stage: &Stage) {
+    for path in [None, Some(CHECKED)] {
+        let upstreams = [H2Upstream::start(H2Upstream::ok), H2Upstream::start(H2Upstream::ok)];
+        let urls: Vec<String> = upstreams.iter().map(|one| format!("h2c://{}", one.address)).collect();
+        let site = Site::of(stage).tenant(ejecting(1, LONG)).tenant(|tenant| {
+            let tenant = tenant.set("upstreams", urls).set("health.interval", "10ms");
+            path.into_iter().fold(tenant, |tenant, path| tenant.set("health.path", path))
+        });
+        let site = site.set("listen.max_connections", 64).start();
+        let nowhere = Request::get("unknown.test", &public_path());
+        let mut held: Vec<Wire> = (0..6).map(|_| site.gateway.connect()).collect();
+        held.iter_mut().for_each(|wire| assert_eq!(nowhere.ask_on(wire).status, 404));
+        // Whatever is open stays open, and no new descriptor is below this.
+        site.gateway.limit("nofile", "3");
+        let mut idle = held.pop().unwrap();
+        for wire in &mut held {
+            let answer = Request::get(ACME, &public_path()).ask_on(wire);
+            assert_eq!((answer.status, &answer.json()["errorType"]), (503, &"OVERLOADED".into()));
+        }
+        // Many checks are due in the meantime.
+        let watch = Stopwatch::start();
+        while watch.elapsed() < Duration::from_millis(600) {
+            assert_eq!(nowhere.ask_on(&mut idle).status, 404);
+        }
+        site.gateway.limit("nofile", "1000");
+        (0..20).for_each(|_| assert_eq!(site.status(), 200));
+        let served = |one: &H2Upstream| one.seen().iter().filter(|seen| seen.uri.path() != CHECKED).count();
+        assert_eq!(upstreams.each_ref().map(served), [10, 10]);
+        let log = site.gateway.service.log();
+        assert!(!log.contains("fails its checks") && !log.contains("takes no requests"), "{log}");
+    }
 }

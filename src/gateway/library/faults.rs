@@ -1,10 +1,13 @@
 //! Errors of the HTTP library, as failures of the gateway.
 
+use std::error::Error as Cause;
+use std::io;
+use std::iter::successors;
 use std::time::Duration;
 
 use pingora::{Error, ErrorSource, ErrorType};
 
-use crate::gateway::failure::Failure;
+use crate::gateway::failure::{Failure, is_out_of_descriptors};
 use crate::gateway::site::Site;
 
 /// How long one read may wait while a request's body arrives.
@@ -21,6 +24,7 @@ const OVERDUE: ErrorType = ErrorType::Custom("overdue");
 const UPLOAD_TOO_LARGE: ErrorType = ErrorType::Custom("upload too large");
 const STALLED_UPLOAD: ErrorType = ErrorType::Custom("the client stopped sending its body");
 const NO_UPSTREAM: ErrorType = ErrorType::Custom("no upstream has an address");
+const OVERLOADED: ErrorType = ErrorType::Custom("no room");
 
 /// The request took longer than its tenant allows.
 pub(super) fn overdue() -> Box<Error> {
@@ -35,6 +39,18 @@ pub(super) fn upload_too_large() -> Box<Error> {
 /// There is no upstream to try.
 pub(super) fn no_upstream() -> Box<Error> {
     Error::new(NO_UPSTREAM)
+}
+
+/// The gateway is at one of its limits.
+pub(super) fn overloaded() -> Box<Error> {
+    Error::new(OVERLOADED)
+}
+
+/// True if a connection could not be made for lack of descriptors or ports of ours.
+pub(in crate::gateway) fn is_without_descriptors(error: &Error) -> bool {
+    let first: &(dyn Cause + 'static) = error.root_cause();
+    let mut causes = successors(Some(first), |&cause| cause.source());
+    causes.any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_out_of_descriptors))
 }
 
 /// An upstream switched to another protocol where nobody had asked for it.
@@ -71,6 +87,7 @@ pub(super) fn failure_of(error: &Error) -> Failure {
         (UPLOAD_TOO_LARGE, Failure::TooLarge),
         (STALLED_UPLOAD, Failure::ClientSlow),
         (NO_UPSTREAM, Failure::NoUpstream),
+        (OVERLOADED, Failure::Overloaded),
     ] {
         if *kind == ours {
             return failure;

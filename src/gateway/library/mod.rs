@@ -289,6 +289,10 @@ impl ProxyHttp for LibraryProxy {
     ) -> Box<Error> {
         if !ctx.attempt.has_address_left() {
             self.note_upstream_failure(ctx, error.etype().as_str());
+        if faults::is_without_descriptors(&error) {
+            self.note_overload(ctx, "descriptors");
+            return faults::overloaded();
+        }
         }
         error.set_retry(self.may_try_another(ctx));
         error
