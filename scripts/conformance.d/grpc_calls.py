@@ -229,6 +229,15 @@ def _refused(_world, channel):
     equal(error.code(), grpc.StatusCode.UNAUTHENTICATED, "status")
 
 
+@each("a refusal has its message and details")
+def _details(_world, channel):
+    error = error_of(lambda: channel.unary_unary("/agents.Test/Echo")(b"", timeout=10))
+    holds(error.details() and "key" in error.details().lower(), f"message: {error.details()}")
+    details = dict(error.trailing_metadata()).get("grpc-status-details-bin", b"")
+    for part in (b"type.googleapis.com/google.rpc.ErrorInfo", b"INVALID_API_KEY", b"tiergate"):
+        holds(part in details, f"{part} is not in {details}")
+
+
 @each("100 calls at once on one channel")
 def _many(_world, channel):
     calls = [channel.unary_unary("/open.Test/Echo").future(str(number).encode()) for number in range(100)]

@@ -28,6 +28,8 @@ pub(crate) struct Context {
     pub(super) awaits_body: bool,
     /// How much of its body has come, in bytes.
     pub(super) body_bytes: u64,
+    /// True if its client speaks gRPC.
+    pub(super) speaks_grpc: bool,
     /// The upstreams that were tried.
     pub(super) attempt: Attempt,
     /// The `errorType` of its answer, if that is ours.
@@ -59,6 +61,7 @@ impl Context {
             site: None,
             awaits_body: false,
             body_bytes: 0,
+            speaks_grpc: false,
             attempt: Attempt::new(),
             error_type: None,
             pace: None,

@@ -10,7 +10,11 @@ use crate::wire::headers::{write_allowance, write_ietf};
 impl Gateway {
     /// The answer to a request that is refused, or has failed.
     pub(super) fn answer_to(&self, cause: &ErrorCause, ctx: &mut Context) -> Answer {
-        let (error_type, mut answer) = cause.gateway_answer(self.clock.unix_millis());
+        let (error_type, mut answer) = if ctx.speaks_grpc {
+            cause.grpc_answer()
+        } else {
+            cause.gateway_answer(self.clock.unix_millis())
+        };
         self.observer.refused(cause, error_type);
         ctx.error_type = Some(error_type);
         let headers = answer.headers_mut();

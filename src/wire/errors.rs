@@ -2,7 +2,7 @@
 //! order. Every answer that is an error comes from here.
 
 use alloy::primitives::{Address, U256};
-use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ use crate::domain::quota::{Allowance, RetryAfter};
 use crate::pipeline::refusal::Refusal;
 use crate::wire::answers::{self, Answer, rfc3339};
 use crate::wire::bodies::{BODY_BYTES_MAX, Invalid};
-use crate::wire::headers::{write_allowance, write_ietf};
+use crate::wire::grpc;
+use crate::wire::headers::{NO_STORE, write_allowance, write_ietf};
 
 /// The credential that an unproven client may show at the gateway (RFC 9110, section 11.6.1).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
@@ -133,6 +134,18 @@ impl ErrorCause {
     pub fn gateway_answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
         let (error_type, mut answer, gateway_headers) = self.row().write(now_unix_millis);
         answer.headers_mut().extend(gateway_headers);
+        (error_type, answer)
+    }
+
+    /// The same for a client that speaks gRPC: without a body.
+    #[must_use]
+    pub fn grpc_answer(&self) -> (&'static str, Answer) {
+        let Row { status, error_type, message, details, mut headers, gateway_headers } = self.row();
+        headers.extend(gateway_headers);
+        grpc::write(status, error_type, &message, details.as_ref(), &mut headers);
+        headers.insert(CACHE_CONTROL, NO_STORE);
+        let mut answer = Answer::new(Vec::new());
+        *answer.headers_mut() = headers;
         (error_type, answer)
     }
 

@@ -7,6 +7,7 @@ pub mod bodies;
 pub mod client_ip;
 pub mod credentials;
 pub mod errors;
+pub mod grpc;
 pub mod headers;
 pub mod received;
 pub mod results;

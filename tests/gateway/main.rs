@@ -19,6 +19,7 @@ mod support;
 mod balancing;
 mod bodies;
 mod credentials;
+mod dialects;
 mod differential;
 mod endings;
 mod faults;
@@ -72,6 +73,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("streaming", ONCE, streaming::CASES),
     ("reload", ONCE, reload::CASES),
     ("differential", ONCE, differential::CASES),
+    ("dialects", ONCE, dialects::CASES),
     ("retries", ONCE, retries::CASES),
     ("relay", ONCE, relay::CASES),
     ("relay", ONCE, relay_answers::CASES),

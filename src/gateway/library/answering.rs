@@ -3,12 +3,14 @@
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use pingora::Error;
 use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::http1::name::Name;
+use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 use crate::wire::headers::contract_spelling;
 
@@ -21,14 +23,7 @@ impl Gateway {
         cause: &ErrorCause,
     ) -> pingora::Result<()> {
         let answer = self.answer_to(cause, ctx);
-        let head_only = session.req_header().method == Method::HEAD;
-        let (parts, body) = answer.into_parts();
-        let is_bare = head_only || body.is_empty();
-        session.write_response_header(Box::new(head_of(&parts)?), is_bare).await?;
-        if !is_bare {
-            session.write_response_body(Some(body.into()), true).await?;
-        }
-        Ok(())
+        write(session, answer).await
     }
 
     /// Answers a request that failed on its way; gives the status. An answer that had begun breaks off.
@@ -40,19 +35,31 @@ impl Gateway {
     ) -> u16 {
         let answer = self.answer_to(cause, ctx);
         let status = answer.status().as_u16();
-        let (parts, mut body) = answer.into_parts();
-        if session.req_header().method == Method::HEAD {
-            body.clear();
-        }
-        let written = match head_of(&parts) {
-            Ok(head) => session.write_error_response(head, body.into()).await,
-            Err(error) => Err(error),
-        };
+        session.set_keepalive(None);
+        let has_begun = session.response_written().is_some_and(|head| !head.status.is_informational());
+        let written = if has_begun { Ok(()) } else { write(session, answer).await };
         if written.is_err() {
             tracing::debug!("a client did not take its answer");
         }
         status
     }
+}
+
+/// Writes an answer of ours. One without a body ends with its head.
+async fn write(session: &mut Session, answer: Answer) -> pingora::Result<()> {
+    let (parts, body) = answer.into_parts();
+    let is_bare = body.is_empty() || session.req_header().method == Method::HEAD;
+    let head = Box::new(head_of(&parts)?);
+    if let ServerSession::H2(stream) = session.as_mut() {
+        // The library's own way would end the stream with a frame more.
+        stream.write_response_header(head, is_bare)?;
+    } else {
+        session.write_response_header(head, is_bare).await?;
+    }
+    if !is_bare {
+        session.write_response_body(Some(body.into()), true).await?;
+    }
+    Ok(())
 }
 
 /// Rewrites an upstream's answer for the client.

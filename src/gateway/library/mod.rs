@@ -33,6 +33,7 @@ use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::pace::Pace;
 use crate::serve::{WRITE_TIME_MAX, may_be_reused};
 use crate::wire::errors::ErrorCause;
+use crate::wire::grpc;
 
 /// Sets the connections of requests that may be upgraded apart from all others.
 const UPGRADES: u64 = 0x7570_6772_6164_6573;
@@ -120,6 +121,7 @@ impl ProxyHttp for LibraryProxy {
         session.set_write_timeout(Some(WRITE_TIME_MAX));
         session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
         let is_http2 = session.is_http2();
+        ctx.speaks_grpc = is_http2 && grpc::is_spoken(&session.req_header().headers);
         if !is_http2 && (!may_be_reused(session) || session.is_process_shutting_down()) {
             session.set_keepalive(None);
         }
@@ -287,12 +289,12 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        if !ctx.attempt.has_address_left() {
-            self.note_upstream_failure(ctx, error.etype().as_str());
         if faults::is_without_descriptors(&error) {
             self.note_overload(ctx, "descriptors");
             return faults::overloaded();
         }
+        if !ctx.attempt.has_address_left() {
+            self.note_upstream_failure(ctx, error.etype().as_str());
         }
         error.set_retry(self.may_try_another(ctx));
         error
