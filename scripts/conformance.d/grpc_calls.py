@@ -232,7 +232,7 @@ def _refused(_world, channel):
 @each("a refusal has its message and details")
 def _details(_world, channel):
     error = error_of(lambda: channel.unary_unary("/agents.Test/Echo")(b"", timeout=10))
-    holds(error.details() and "key" in error.details().lower(), f"message: {error.details()}")
+    holds("credential" in (error.details() or ""), f"message: {error.details()}")
     details = dict(error.trailing_metadata()).get("grpc-status-details-bin", b"")
     for part in (b"type.googleapis.com/google.rpc.ErrorInfo", b"INVALID_API_KEY", b"tiergate"):
         holds(part in details, f"{part} is not in {details}")

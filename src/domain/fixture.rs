@@ -34,5 +34,6 @@ pub(crate) fn tenant() -> Tenant {
             },
             upstream_tls: UpstreamTls::default(),
         },
+        cors: None,
     }
 }

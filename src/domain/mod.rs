@@ -5,6 +5,7 @@
 pub mod agent_id;
 pub mod api_key;
 pub mod client;
+pub mod cors;
 pub mod denial;
 pub mod eip712;
 pub mod endpoint;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::domain::cors::CorsRules;
 use crate::domain::host::HostPattern;
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
@@ -33,6 +34,8 @@ pub struct Tenant {
     pub tls: Option<KeyPair>,
     /// How requests are forwarded.
     pub proxy: ProxyRules,
+    /// Which pages of other origins may use it; nothing: its upstreams decide.
+    pub cors: Option<CorsRules>,
 }
 
 /// One rule of a tenant.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
+use crate::domain::cors::CorsRules;
 use crate::gateway::corridor::Passage;
 use crate::gateway::pace::Pace;
+use crate::gateway::policy::cors;
 use crate::gateway::policy::request_id::RequestId;
 use crate::gateway::site::Site;
 use crate::gateway::upstreams::attempt::Attempt;
@@ -24,6 +26,8 @@ pub(crate) struct Context {
     pub(super) request_id: Option<RequestId>,
     /// Its tenant; `None` until it is routed, or when its host is unknown.
     pub(super) site: Option<Arc<Site>>,
+    /// The origin of its page, if the tenant allows that.
+    pub(super) origin: Option<Box<[u8]>>,
     /// True if its body is still coming.
     pub(super) awaits_body: bool,
     /// How much of its body has come, in bytes.
@@ -59,6 +63,7 @@ impl Context {
             begun_at: Timer::now(),
             request_id: None,
             site: None,
+            origin: None,
             awaits_body: false,
             body_bytes: 0,
             speaks_grpc: false,
@@ -93,9 +98,22 @@ impl Context {
         if let Some((permit, site)) = self.permit().zip(self.site.as_ref()) {
             site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
         }
+        self.write_common_headers(lines);
+    }
+
+    /// Writes the headers of every answer: the request's id, and what lets a page read it.
+    pub(super) fn write_common_headers(&self, lines: &mut impl Lines) {
         if let Some(id) = &self.request_id {
             lines.set("X-Request-Id", id.as_str().as_bytes());
         }
+        if let Some(rules) = self.cors() {
+            cors::write(rules, self.origin.as_deref(), lines);
+        }
+    }
+
+    /// The rules for pages of other origins, where the tenant has any.
+    pub(super) fn cors(&self) -> Option<&CorsRules> {
+        self.site.as_ref()?.tenant.cors.as_ref()
     }
 
     /// The permit, when an agent was admitted.

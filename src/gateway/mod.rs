@@ -25,13 +25,16 @@ use ipnet::IpNet;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
+use crate::domain::tenant::RouteAccess;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
+use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::{self, Arrival};
 use crate::gateway::policy::identity;
 use crate::gateway::policy::request_id::RequestIds;
+use crate::gateway::refusals::End;
 use crate::gateway::relay::Relay;
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::incoming;
@@ -39,6 +42,7 @@ use crate::gateway::table::LiveTable;
 use crate::gateway::upstreams::state::micros;
 use crate::http1::fields::Fields;
 use crate::http1::head::RequestHead;
+use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
@@ -71,7 +75,7 @@ impl Door for GatewayDoor {
                 self.relay.forward(connection, &head, &mut ctx).await
             }
             Ok(None) => self.by_library(connection, head).await,
-            Err(cause) => self.relay.refuse(connection, &head, &mut ctx, &cause).await,
+            Err(end) => self.relay.refuse(connection, &head, &mut ctx, &end).await,
         }
     }
 
@@ -87,7 +91,7 @@ impl GatewayDoor {
         connection: &Connection,
         head: &RequestHead,
         ctx: &mut Context,
-    ) -> Result<Option<Passage>, ErrorCause> {
+    ) -> Result<Option<Passage>, End> {
         let fields = connection.fields();
         let request = incoming(connection, head, &fields)
             .ok_or(ErrorCause::Malformed { problem: "its method is no text" })?;
@@ -95,7 +99,7 @@ impl GatewayDoor {
         if !relay::takes(&route, head) {
             return Ok(None);
         }
-        self.gateway.admit(&request, &route).await.map(Some)
+        Ok(Some(self.gateway.admit(&request, &route).await?))
     }
 
     /// Hands a request to the library. Its future is large, and most requests don't need it.
@@ -140,10 +144,19 @@ impl Gateway {
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.
-    fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, ErrorCause> {
+    fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, End> {
         let site = self.site_of(request)?;
         ctx.site = Some(Arc::clone(&site));
-        Self::decide(request, site)
+        if let Some(rules) = &site.tenant.cors {
+            let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));
+            ctx.origin = origin.map(Into::into);
+            if let Some(method) = cors::preflight(request.method, request.fields) {
+                let is_denied = site.decide(method, request.path()).access == RouteAccess::Deny;
+                ctx.origin = ctx.origin.take().filter(|_| !is_denied);
+                return Err(End::Preflight);
+            }
+        }
+        Ok(Self::decide(request, site)?)
     }
 
     /// Writes the headers of a forwarded request that are ours: who calls, how the request came, and its id.

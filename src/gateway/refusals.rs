@@ -1,15 +1,40 @@
 //! Refusals and failures as answers: the error table's, with an admitted agent's limits and the request's id.
 
+use http::StatusCode;
+
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::http1::writing::Lines;
+use crate::gateway::policy::cors;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 use crate::wire::headers::{write_allowance, write_ietf};
 
+/// Why a request goes no further.
+pub(super) enum End {
+    /// It is refused, or has failed.
+    Error(ErrorCause),
+    /// It only asks what a page of another origin may do.
+    Preflight,
+}
+
+impl From<ErrorCause> for End {
+    fn from(cause: ErrorCause) -> Self {
+        Self::Error(cause)
+    }
+}
+
 impl Gateway {
-    /// The answer to a request that is refused, or has failed.
-    pub(super) fn answer_to(&self, cause: &ErrorCause, ctx: &mut Context) -> Answer {
+    /// The answer to a request that goes no further.
+    pub(super) fn answer_to(&self, end: &End, ctx: &mut Context) -> Answer {
+        let mut answer = match end {
+            End::Error(cause) => self.error(cause, ctx),
+            End::Preflight => preflight(ctx),
+        };
+        ctx.write_common_headers(answer.headers_mut());
+        answer
+    }
+
+    fn error(&self, cause: &ErrorCause, ctx: &mut Context) -> Answer {
         let (error_type, mut answer) = if ctx.speaks_grpc {
             cause.grpc_answer()
         } else {
@@ -22,9 +47,16 @@ impl Gateway {
             write_allowance(headers, permit.allowance());
             write_ietf(headers, permit.allowance(), None);
         }
-        if let Some(id) = &ctx.request_id {
-            headers.set("x-request-id", id.as_str().as_bytes());
-        }
         answer
     }
+}
+
+/// The answer to a preflight. It says nothing to a page that may not use the API.
+fn preflight(ctx: &Context) -> Answer {
+    let mut answer = Answer::new(Vec::new());
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    if let (Some(rules), Some(_)) = (ctx.cors(), &ctx.origin) {
+        cors::write_preflight(rules, answer.headers_mut());
+    }
+    answer
 }

@@ -4,9 +4,11 @@ use http::Method;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::h2c::{self, H2Upstream, Message};
+use crate::rig::scripts;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
+use crate::rig::upstream::Then;
 use crate::support::agents::unknown_key;
 use crate::support::process::{free_port, own_ip};
 use crate::support::wire::Request;
@@ -15,6 +17,8 @@ pub(crate) const CASES: &[Case] = cases![
     grpc_clients_are_refused_with_a_status_and_no_body,
     grpc_clients_are_told_of_upstreams_that_fail_in_one_frame,
     head_is_refused_without_a_body_by_every_way,
+    a_preflight_is_answered_without_credential_charge_or_upstream,
+    a_page_of_an_allowed_origin_reads_answers_and_refusals_and_no_other_does,
 ];
 
 /// A call of gRPC.
@@ -112,5 +116,140 @@ fn head_is_refused_without_a_body_by_every_way(stage: &Stage) {
                 h2c::ask(site.gateway.address, &Message::request(Method::HEAD, host, &path)).unwrap();
             assert_eq!((answer.status, answer.body.as_slice()), (status, b"".as_slice()), "{host} {path}");
         }
+    }
+}
+
+/// The origin of a page that may use the API, and of one that may not.
+const PAGE: &str = "https://app.example";
+const OTHER: &str = "https://evil.example";
+
+/// What a page is told: a status, and every header in small letters.
+struct Told {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Told {
+    fn all(&self, name: &str) -> Vec<&str> {
+        let named = self.headers.iter().filter(|(header, _)| header == name);
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// The headers about pages.
+    fn about_pages(&self) -> usize {
+        self.headers.iter().filter(|(name, _)| name.starts_with("access-control-")).count()
+    }
+}
+
+/// A site whose API pages may use: by the relay at [`ACME`], by the library at `h2c.test`.
+struct Pages {
+    site: Site,
+    h2: H2Upstream,
+}
+
+/// As upstreams answer that have rules of their own.
+const OWN_RULES: [(&str, &str); 3] =
+    [("Access-Control-Allow-Origin", "*"), ("Access-Control-Max-Age", "1"), ("Vary", "Accept")];
+
+fn with_own_rules(_: &Message) -> Message {
+    let answer = Message { status: 200, ..Message::default() }.body(b"ok");
+    OWN_RULES.iter().fold(answer, |answer, (name, value)| answer.with(name, value))
+}
+
+impl Pages {
+    fn start(stage: &Stage, origin: &str) -> Self {
+        let h2 = H2Upstream::start(with_own_rules);
+        let urls = vec![format!("h2c://{}", h2.address)];
+        let site = Site::of(stage)
+            .agent(1)
+            .also(|upstream| Tenant::new("h2c", "h2c.test", upstream).public().set("upstreams", urls));
+        let site = site.each(|tenant| {
+            let tenant = tenant.route("/denied/*", r#"access = "deny""#);
+            tenant.set("cors.origins", vec![origin]).set("cors.exposed_headers", vec!["X-Total"])
+        });
+        Self { site: site.start(), h2 }
+    }
+
+    /// What is told by each way: relay, library, HTTP/2.
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> [Told; 3] {
+        let address = self.site.gateway.address;
+        let by_http_1 = |host: &str| {
+            let request = headers
+                .iter()
+                .fold(Request::new(method, host, path), |request, (name, value)| request.with(name, value));
+            let answer = self.site.gateway.ask(&request);
+            let headers = answer.headers.iter().map(|(name, value)| (name.to_lowercase(), value.clone()));
+            Told { status: answer.status, headers: headers.collect(), body: answer.body.clone() }
+        };
+        let request = Message::request(method.parse().unwrap(), ACME, path);
+        let request = headers.iter().fold(request, |request, (name, value)| request.with(name, value));
+        let answer = h2c::ask(address, &request).unwrap();
+        let text = |value: &http::HeaderValue| value.to_str().unwrap().to_owned();
+        let headers = answer.headers.iter().map(|(name, value)| (name.to_string(), text(value)));
+        let by_http_2 = Told { status: answer.status, headers: headers.collect(), body: answer.body.clone() };
+        [by_http_1(ACME), by_http_1("h2c.test"), by_http_2]
+    }
+
+    fn preflight(&self, path: &str, origin: &str, method: &str) -> [Told; 3] {
+        let asked = ("Access-Control-Request-Method", method);
+        self.ask(
+            "OPTIONS",
+            path,
+            &[("Origin", origin), asked, ("Access-Control-Request-Headers", "x-api-key")],
+        )
+    }
+}
+
+fn a_preflight_is_answered_without_credential_charge_or_upstream(stage: &Stage) {
+    let pages = Pages::start(stage, PAGE);
+    let path = agents_path();
+    for told in pages.preflight(&path, PAGE, "PUT") {
+        assert_eq!((told.status, told.body.as_slice()), (204, b"".as_slice()));
+        assert_eq!(told.all("access-control-allow-origin"), [PAGE]);
+        assert_eq!(told.all("access-control-allow-methods"), ["GET, HEAD, POST, PUT, PATCH, DELETE"]);
+        assert!(told.all("access-control-allow-headers")[0].contains("X-API-Key"));
+        assert_eq!((told.all("access-control-max-age"), told.all("vary")), (vec!["600"], vec!["Origin"]));
+        assert_eq!(told.all("access-control-allow-credentials"), [""; 0]);
+    }
+    let denied = [pages.preflight(&path, OTHER, "PUT"), pages.preflight("/denied/x", PAGE, "PUT")];
+    for told in denied.into_iter().flatten() {
+        assert_eq!((told.status, told.about_pages(), told.all("vary")), (204, 0, vec!["Origin"]));
+    }
+    // An agent of one request a minute still has it, and other OPTIONS are requests like any.
+    for told in pages.ask("OPTIONS", &path, &[("Origin", PAGE)]) {
+        assert_eq!(told.status, 401);
+    }
+    let key = pages.site.key();
+    let told = pages.ask("GET", &agents_path(), &[("Origin", PAGE), ("X-API-Key", key)]);
+    // HTTP/2 comes first, and spends the same tenant's budget as the relay.
+    assert_eq!(told.map(|told| told.status), [429, 200, 200]);
+    pages.site.is_unseen(&path);
+    assert!(pages.h2.seen().iter().all(|seen| seen.uri.path() != path));
+}
+
+fn a_page_of_an_allowed_origin_reads_answers_and_refusals_and_no_other_does(stage: &Stage) {
+    let pages = Pages::start(stage, PAGE);
+    for (path, status) in [(public_path(), 200), (agents_path(), 401), ("/denied/x".to_owned(), 403)] {
+        let answer = scripts::answer("200 OK", &OWN_RULES, b"ok");
+        pages.site.upstream.on(&path, scripts::bytes(answer, Then::Goes));
+        for told in pages.ask("GET", &path, &[("Origin", PAGE)]) {
+            assert_eq!((told.status, told.all("access-control-allow-origin")), (status, vec![PAGE]));
+            let exposed = told.all("access-control-expose-headers");
+            assert!(exposed[0].contains("Retry-After") && exposed[0].contains("X-Total"), "{exposed:?}");
+            assert_eq!((told.all("vary").contains(&"Accept"), told.about_pages()), (status == 200, 2));
+            assert!(told.all("vary").contains(&"Origin"));
+        }
+        for headers in [&[("Origin", OTHER)][..], &[("Origin", "null")], &[]] {
+            for told in pages.ask("GET", &path, headers) {
+                assert_eq!((told.status, told.about_pages()), (status, 0), "{headers:?}");
+                assert!(told.all("vary").contains(&"Origin"));
+            }
+        }
+    }
+    let open = Pages::start(stage, "*");
+    for told in open.ask("GET", &agents_path(), &[("Origin", OTHER)]) {
+        assert_eq!((told.status, told.all("access-control-allow-origin")), (401, vec!["*"]));
+        assert_eq!(told.all("vary"), [""; 0]);
     }
 }

@@ -3,6 +3,7 @@
 //! The environment overrides none of it. Tenants are reloaded by loading the whole configuration again, so that a file
 //! that would not start a process does not change a running one either. Must not know the gateway.
 
+mod cors;
 mod folder;
 mod neighbours;
 mod proxy;

@@ -100,7 +100,7 @@ fn path(text: &str) -> Result<(String, PathPattern), String> {
 
 /// A token of RFC 9110, section 5.6.2, without lower-case letters: methods are compared byte by byte, and those in use
 /// are upper case.
-fn method(text: &str) -> Result<Box<str>, String> {
+pub(super) fn method(text: &str) -> Result<Box<str>, String> {
     let plain =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if (1..=METHOD_BYTES_MAX).contains(&text.len()) && text.bytes().all(plain) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::choice::choice;
 use crate::config::files::key_pair;
 use crate::config::reader::Reader;
+use crate::config::tenants::cors;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::proxy;
 use crate::config::tenants::route::{self, Taken};
@@ -39,6 +40,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     let requests_per_minute = requests_per_minute(reader);
     let on_endpoint_mismatch = reader.text("on_endpoint_mismatch", "allow", choice(&ON_MISMATCH));
     let proxy = proxy::read(reader);
+    let cors = cors::read(reader);
     let tls = key_pair(reader, "tls.cert", "tls.key");
     let mut taken = Taken::default();
     let routes = reader.tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken));
@@ -59,6 +61,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
         routes: routes?,
         tls: tls?,
         proxy: proxy?,
+        cors: cors?,
     }))
 }
 

@@ -9,20 +9,22 @@ use pingora::proxy::Session;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
+use crate::gateway::policy::cors;
+use crate::gateway::refusals::End;
 use crate::http1::name::Name;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 use crate::wire::headers::contract_spelling;
 
 impl Gateway {
-    /// Answers a request that is refused.
+    /// Answers a request that goes no further.
     pub(super) async fn refuse(
         &self,
         session: &mut Session,
         ctx: &mut Context,
-        cause: &ErrorCause,
+        end: &End,
     ) -> pingora::Result<()> {
-        let answer = self.answer_to(cause, ctx);
+        let answer = self.answer_to(end, ctx);
         write(session, answer).await
     }
 
@@ -31,9 +33,9 @@ impl Gateway {
         &self,
         session: &mut Session,
         ctx: &mut Context,
-        cause: &ErrorCause,
+        cause: ErrorCause,
     ) -> u16 {
-        let answer = self.answer_to(cause, ctx);
+        let answer = self.answer_to(&cause.into(), ctx);
         let status = answer.status().as_u16();
         session.set_keepalive(None);
         let has_begun = session.response_written().is_some_and(|head| !head.status.is_informational());
@@ -66,7 +68,8 @@ async fn write(session: &mut Session, answer: Answer) -> pingora::Result<()> {
 pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<(), Box<Error>> {
     let switches = response.status == StatusCode::SWITCHING_PROTOCOLS;
     for name in names_that(&response.headers, |id, name| {
-        is_about_limits(name) || (!switches && is_of_one_hop(&response.headers, id, name))
+        let is_about_pages = cors::is_ours(name) && ctx.cors().is_some();
+        is_about_pages || is_about_limits(name) || (!switches && is_of_one_hop(&response.headers, id, name))
     }) {
         response.remove_header(&name);
     }
@@ -76,6 +79,10 @@ pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<()
     let mut ours = HeaderMap::new();
     ctx.write_answer_headers(&mut ours);
     for (name, value) in &ours {
+        if name == http::header::VARY {
+            response.append_header(name, value)?;
+            continue;
+        }
         match contract_spelling(name) {
             Some(spelling) => response.insert_header(spelling, value)?,
             None => response.insert_header(name, value)?,

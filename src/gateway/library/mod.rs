@@ -31,6 +31,7 @@ use crate::gateway::corridor::{Incoming, Passage};
 use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::pace::Pace;
+use crate::gateway::refusals::End;
 use crate::serve::{WRITE_TIME_MAX, may_be_reused};
 use crate::wire::errors::ErrorCause;
 use crate::wire::grpc;
@@ -50,11 +51,11 @@ impl std::ops::Deref for LibraryProxy {
 }
 
 impl LibraryProxy {
-    async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, ErrorCause> {
+    async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, End> {
         let peer = session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         let request = incoming(session.req_header(), peer.ok_or(ErrorCause::Internal)?);
         let route = self.route(&request, ctx)?;
-        self.admit(&request, &route).await
+        Ok(self.admit(&request, &route).await?)
     }
 
     /// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.
@@ -139,8 +140,8 @@ impl ProxyHttp for LibraryProxy {
                 ctx.let_through(passage);
                 Ok(false)
             }
-            Err(cause) => {
-                self.refuse(session, ctx, &cause).await?;
+            Err(end) => {
+                self.refuse(session, ctx, &end).await?;
                 Ok(true)
             }
         }
@@ -325,7 +326,7 @@ impl ProxyHttp for LibraryProxy {
         }
         let longest = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
         let status = match faults::failure_of(error).cause(longest) {
-            Some(cause) => self.answer_failure(session, ctx, &cause).await,
+            Some(cause) => self.answer_failure(session, ctx, cause).await,
             None => 0,
         };
         FailToProxy { error_code: status, can_reuse_downstream: false }

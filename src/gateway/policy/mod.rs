@@ -2,6 +2,7 @@
 //! and [`Lines`](crate::http1::writing::Lines) that are written.
 
 pub(super) mod answers;
+pub(super) mod cors;
 pub(super) mod forwarded;
 pub(super) mod identity;
 pub(super) mod request_id;

@@ -22,6 +22,7 @@ use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::policy::requests::is_of_one_hop;
+use crate::gateway::refusals::End;
 use crate::gateway::relay::driver::{Driver, Limits, first_size};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::pool::Pool;
@@ -34,7 +35,6 @@ use crate::serve::WRITE_TIME_MAX;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
 use crate::wire::answers::Answer;
-use crate::wire::errors::ErrorCause;
 
 /// How long a client may pause in its body.
 const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
@@ -138,15 +138,15 @@ impl Relay {
         }
     }
 
-    /// Answers a request that is refused. The connection is kept if the rest of the request is small.
+    /// Answers a request that goes no further. The connection is kept if the rest of the request is small.
     pub(super) async fn refuse(
         &self,
         mut connection: Box<Connection>,
         head: &RequestHead,
         ctx: &mut Context,
-        cause: &ErrorCause,
+        end: &End,
     ) -> Option<Box<Connection>> {
-        let answer = self.gateway.answer_to(cause, ctx);
+        let answer = self.gateway.answer_to(end, ctx);
         let goes_on = connection.may_go_on(head);
         if !self.answer_alone(&mut connection, head, ctx, &answer, !goes_on).await {
             return None;
@@ -172,7 +172,7 @@ impl Relay {
             tracing::warn!("a request failed inside the gateway");
         }
         let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
-        let answer = failure.cause(limit).map(|cause| self.gateway.answer_to(&cause, ctx));
+        let answer = failure.cause(limit).map(|cause| self.gateway.answer_to(&cause.into(), ctx));
         let Some(answer) = answer.filter(|_| !has_begun) else {
             let is_clients =
                 matches!(failure, Failure::ClientGone | Failure::ClientSlow | Failure::Malformed);

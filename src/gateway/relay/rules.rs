@@ -10,6 +10,7 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::Incoming;
 use crate::gateway::failure::Failure;
 use crate::gateway::policy::answers::{self, is_about_limits};
+use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::Arrival;
 use crate::gateway::policy::requests::{is_kept, is_of_one_hop};
 use crate::gateway::relay::exchange::AnswerRules;
@@ -84,7 +85,9 @@ impl AnswerRules for Rules<'_> {
             // Neither has a body, whatever it says of its length (RFC 9110, section 8.6).
             let is_no_length = span.id == Name::ContentLength && (status < 200 || status == 204);
             let is_replaced = span.id == Name::RequestId && status >= 200;
-            let ends_here = is_framing || is_no_length || is_replaced || is_about_limits(name);
+            let is_about_pages = cors::is_ours(name) && self.ctx.cors().is_some();
+            let ends_here =
+                is_framing || is_no_length || is_replaced || is_about_pages || is_about_limits(name);
             if !ends_here && !answers::is_of_one_hop(fields, span.id, name) {
                 copy_line(fields, span.name.start..span.value.end, out);
             }

@@ -97,6 +97,28 @@ fn a_health_path_can_stand_in_a_request_line_and_the_path_of_a_route_is_a_patter
 }
 
 #[test]
+fn origins_are_as_browsers_write_them_or_a_star_alone() {
+    let many = |count: usize| list(count, |number| format!("https://h{number}.example"));
+    check(
+        "tenants[1].cors.origins",
+        &format!("[], ['*'], {}, ['http://localhost:3000', 'https://[::1]']", many(64)),
+        &format!(
+            "{}, ['null'], ['https://a.example/'], ['https://A.example'], ['https://a.example:443'], \
+             ['a.example'], ['*', 'https://a.example'], ['https://*.example'], '*'",
+            many(65)
+        ),
+    );
+    check("tenants[1].cors.methods", "[], ['GET', 'PUT']", "['get'], ['GET,PUT'], 'GET'");
+    check("tenants[1].cors.headers", "[], ['x-a', 'X-B']", "[''], ['x a'], ['x:a'], ['X, Y']");
+    check("tenants[1].cors.exposed_headers", "[], ['x-a']", "['x a']");
+    check("tenants[1].cors.credentials", "true, false", "'true', 1");
+    check("tenants[1].cors.max_age", "'0s', '24h'", "'24h 1ns', 5");
+    let both = tenant_with(&[("cors.origins", "['*']"), ("cors.credentials", "true")]);
+    let expected = "tenants[1].cors.credentials: can't be true for every origin; name the origins";
+    assert_eq!(problems(&file_of(vec![both]), &[]), [expected]);
+}
+
+#[test]
 fn a_server_name_is_one_host() {
     check(
         "tenants[1].upstream_tls.server_name",

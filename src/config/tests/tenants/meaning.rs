@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{read, route_with, tenant_with};
+use crate::domain::cors::CorsRules;
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
@@ -35,6 +36,12 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("health.timeout", "\"5s\""),
         ("health.eject_after", "0"),
         ("health.eject_for", "\"6s\""),
+        ("cors.origins", r#"["https://a.example", "http://localhost:3000"]"#),
+        ("cors.methods", r#"["GET", "PUT"]"#),
+        ("cors.headers", r#"["X-API-Key", "X-A"]"#),
+        ("cors.exposed_headers", r#"["X-B"]"#),
+        ("cors.credentials", "true"),
+        ("cors.max_age", "\"7s\""),
         ("tls.cert", "\"a.crt\""),
         ("tls.key", "\"../a.key\""),
         ("upstream_tls.ca", "\"ca.crt\""),
@@ -71,6 +78,28 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         },
     };
     assert_eq!(tenant.proxy, proxy);
+    let cors = CorsRules {
+        origins: Some(vec!["https://a.example".into(), "http://localhost:3000".into()]),
+        methods: "GET, PUT".into(),
+        headers: "X-API-Key, X-A".into(),
+        exposed: "RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, \
+                  X-RateLimit-Remaining, X-Request-Id, X-B"
+            .into(),
+        credentials: true,
+        max_age: Duration::from_secs(7),
+    };
+    assert_eq!(tenant.cors, Some(cors));
+}
+
+#[test]
+fn without_origins_there_are_no_rules_for_pages_and_a_star_stands_for_all() {
+    let cors = |origins: &str| read(tenant_with(&[("cors.origins", origins)])).cors.clone();
+    assert_eq!(cors("[]"), None);
+    let all = cors("['*']").unwrap();
+    assert!(all.origins.is_none() && all.allows(b"https://any.example"));
+    let some = cors("['https://a.example']").unwrap();
+    assert!(some.allows(b"https://a.example") && !some.allows(b"https://a.example:444"));
+    assert!(!some.allows(b"null") && !some.allows(b"https://a.example.org"));
 }
 
 fn pair(cert: &str, key: &str) -> KeyPair {

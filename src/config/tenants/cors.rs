@@ -1,0 +1,87 @@
+//! The keys of one tenant about pages of other origins.
+
+use std::time::Duration;
+
+use http::HeaderName;
+
+use crate::config::duration::DurationBounds;
+use crate::config::reader::Reader;
+use crate::config::tenants::route::method;
+use crate::config::written::quoted;
+use crate::domain::cors::CorsRules;
+use crate::domain::endpoint::WebOrigin;
+
+const UP_TO_A_DAY: DurationBounds =
+    DurationBounds { min: Duration::ZERO, max: Duration::from_secs(86_400), allowed: "of at most 24h" };
+
+/// How many items each list may have.
+const ITEMS_MAX: usize = 64;
+
+/// Stands for every origin.
+const ANY: &str = "*";
+
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+
+/// What agents show, and the type of what they send.
+const HEADERS: [&str; 7] = [
+    "Authorization",
+    "Content-Type",
+    "X-API-Key",
+    "X-Agent-Id",
+    "X-Agent-Nonce",
+    "X-Agent-Signature",
+    "X-Agent-Timestamp",
+];
+
+/// Headers of answers that are ours.
+const OURS: &str = "RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-Request-Id";
+
+/// Reads the rules; none without origins. The outer `None` is a problem.
+pub(super) fn read(reader: &mut Reader) -> Option<Option<CorsRules>> {
+    let count = 0..=ITEMS_MAX;
+    let origins = reader.texts("cors.origins", &[], &count, origin);
+    let methods = reader.texts("cors.methods", &METHODS, &count, method);
+    let headers = reader.texts("cors.headers", &HEADERS, &count, header);
+    let exposed = reader.texts("cors.exposed_headers", &[], &count, header);
+    let credentials = reader.boolean("cors.credentials", false);
+    let max_age = reader.duration("cors.max_age", "10m", &UP_TO_A_DAY);
+    let (origins, credentials) = (origins?, credentials?);
+    let is_any = origins.iter().any(|origin| &**origin == ANY);
+    if is_any && origins.len() > 1 {
+        reader.report(&["cors.origins"], "has \"*\" beside others; write it alone");
+        return None;
+    }
+    if is_any && credentials {
+        reader.report(&["cors.credentials"], "can't be true for every origin; name the origins");
+        return None;
+    }
+    let ours = std::iter::once(OURS.into());
+    let exposed: Vec<Box<str>> = ours.chain(exposed?).collect();
+    Some((!origins.is_empty()).then_some(CorsRules {
+        origins: (!is_any).then_some(origins),
+        methods: methods?.join(", ").into(),
+        headers: headers?.join(", ").into(),
+        exposed: exposed.join(", ").into(),
+        credentials,
+        max_age: max_age?,
+    }))
+}
+
+/// An origin as browsers write it, or any.
+fn origin(text: &str) -> Result<Box<str>, String> {
+    match WebOrigin::parse(text) {
+        Ok(origin) if origin.as_str() == text && !text.contains(ANY) => Ok(text.into()),
+        _ if text == ANY => Ok(text.into()),
+        _ => Err(format!(
+            "is {}; write an origin as browsers do, such as \"https://app.example\", or \"*\" for all",
+            quoted(text)
+        )),
+    }
+}
+
+fn header(text: &str) -> Result<Box<str>, String> {
+    match HeaderName::from_bytes(text.as_bytes()) {
+        Ok(_) => Ok(text.into()),
+        Err(_) => Err(format!("is {}; write a header name, such as \"X-Total-Count\"", quoted(text))),
+    }
+}
