@@ -16,8 +16,8 @@ use tiergate::domain::host_map::HostMap;
 use tiergate::domain::path::PathPattern;
 use tiergate::domain::routing::decide;
 use tiergate::domain::tenant::{
-    AcceptedCredentials, HealthRules, HostHeader, OnMismatch, ProxyRules, Route, RouteAccess, Tenant,
-    Timeouts, UpstreamTls,
+    AcceptedCredentials, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules, Route, RouteAccess,
+    Tenant, Timeouts, UpstreamTls,
 };
 use tiergate::domain::tier::Tier;
 use tiergate::domain::upstream::Upstream;
@@ -88,6 +88,14 @@ fn tenant(number: usize) -> Arc<Tenant> {
         routes: (0..ROUTES).map(route).collect(),
         tls: None,
         proxy: proxy_rules(),
+        in_flight: InFlight {
+            all: 1,
+            public: 1,
+            per_agent: 1,
+            streams_per_agent: 1,
+            queue_max: 0,
+            queue_time: Duration::from_secs(1),
+        },
     })
 }
 

@@ -65,7 +65,7 @@ impl Verdicts {
     }
 
     /// The tier gate or the limiter has decided about a verification.
-    pub(crate) fn decided(&self, outcome: &Result<Permit, Refusal>) {
+    pub(crate) fn decided(&self, outcome: Result<&Permit, &Refusal>) {
         let (tier, decision) = match outcome {
             Ok(permit) => {
                 if let Some(counter) = self.admitted.get(usize::from(permit.tier().number())) {

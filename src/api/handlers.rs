@@ -53,7 +53,7 @@ impl Api {
 
     async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let outcome = self.pipeline.admit(ask).await;
-        self.verdicts.decided(&outcome);
+        self.verdicts.decided(outcome.as_ref());
         outcome
     }
 

@@ -67,7 +67,7 @@ pub(super) struct Descriptors {
     /// Connections of the gateway's listener.
     pub(super) gateway: usize,
     /// Requests to upstreams under way. Each may hold a connection.
-    pub(super) requests: usize,
+    pub(super) requests: u32,
     /// Unused connections to upstreams in one of the pools.
     pub(super) idle: usize,
 }
@@ -121,7 +121,8 @@ impl Descriptors {
         let gateway = needs.connections_max.min(rest / 2);
         let upstreams = rest - api - gateway;
         let idle = POOL_MAX.min(upstreams / 10);
-        Ok(Self { limit, reserved, api, gateway, requests: upstreams - POOLS * idle, idle })
+        let requests = u32::try_from(upstreams - POOLS * idle).unwrap_or(u32::MAX);
+        Ok(Self { limit, reserved, api, gateway, requests, idle })
     }
 
     /// Says the figures.
@@ -169,7 +170,7 @@ mod tests {
                 return Ok(());
             };
             let Descriptors { api, gateway, requests, idle, .. } = caps;
-            prop_assert!(needs.reserve() + api + gateway + requests + POOLS * idle <= limit);
+            prop_assert!(needs.reserve() + api + gateway + requests as usize + POOLS * idle <= limit);
             prop_assert!((1..=needs.connections_max).contains(&api));
             let has_gateway = needs.gateways > 0;
             prop_assert_eq!([gateway > 0, requests > 0, idle > 0], [has_gateway; 3]);

@@ -295,6 +295,7 @@ impl App {
             Arc::clone(&self.clock),
             os,
             &self.metrics,
+            settings.gateway.in_flight_max.unwrap_or(u32::MAX).min(self.descriptors.requests),
         )?;
         let gateway = Arc::new(gateway);
         let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), &self.server.configuration));

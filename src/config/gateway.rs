@@ -8,6 +8,8 @@ use crate::config::reader::Reader;
 pub struct GatewaySettings {
     /// The way out of HTTP/1 requests to upstreams in the clear.
     pub http1: Http1,
+    /// How many requests may be under way; nothing: as many as there are file descriptors for.
+    pub in_flight_max: Option<u32>,
 }
 
 /// A way out of the gateway.
@@ -22,6 +24,8 @@ pub enum Http1 {
 impl GatewaySettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         let words = [("relay", Http1::Relay), ("library", Http1::Library)];
-        Some(Self { http1: reader.text("gateway.http1", "relay", choice(&words))? })
+        let http1 = reader.text("gateway.http1", "relay", choice(&words));
+        let in_flight_max: u32 = reader.integer("gateway.max_in_flight", 0, &(0..=1_000_000))?;
+        Some(Self { http1: http1?, in_flight_max: (in_flight_max > 0).then_some(in_flight_max) })
     }
 }

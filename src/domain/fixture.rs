@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::domain::tenant::{
-    AcceptedCredentials, HealthRules, HostHeader, OnMismatch, ProxyRules, Tenant, Timeouts, UpstreamTls,
+    AcceptedCredentials, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules, Tenant, Timeouts,
+    UpstreamTls,
 };
 use crate::domain::tier::Tier;
 
@@ -35,5 +36,13 @@ pub(crate) fn tenant() -> Tenant {
             upstream_tls: UpstreamTls::default(),
         },
         cors: None,
+        in_flight: InFlight {
+            all: 100,
+            public: 100,
+            per_agent: 100,
+            streams_per_agent: 100,
+            queue_max: 0,
+            queue_time: second,
+        },
     }
 }

@@ -36,6 +36,25 @@ pub struct Tenant {
     pub proxy: ProxyRules,
     /// Which pages of other origins may use it; nothing: its upstreams decide.
     pub cors: Option<CorsRules>,
+    /// How many requests may be under way.
+    pub in_flight: InFlight,
+}
+
+/// How many of a tenant's requests may be under way at once in one process, and how many may wait for a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlight {
+    /// All of them.
+    pub all: u32,
+    /// Those of strangers on public routes.
+    pub public: u32,
+    /// Those of one agent, but for streams.
+    pub per_agent: u32,
+    /// Those of one agent that ask for a stream.
+    pub streams_per_agent: u32,
+    /// How many may wait; strangers apart from agents.
+    pub queue_max: u32,
+    /// For how long.
+    pub queue_time: Duration,
 }
 
 /// One rule of a tenant.

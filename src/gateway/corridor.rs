@@ -1,12 +1,15 @@
-//! The corridor of the gateway: route, extract, admit. It alone makes a [`Passage`], without which no request goes
-//! upstream. It reads every protocol's requests through one view.
+//! The corridor of the gateway: route, extract, verify, find a place, charge. It alone makes a [`Passage`], without which no
+//! request goes upstream. It reads every protocol's requests through one view.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::domain::client::ClientNet;
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::Gateway;
+use crate::gateway::policy::requests::asks_for_stream;
+use crate::gateway::room::{Full, Guest, Place};
 use crate::gateway::site::Site;
 use crate::gateway::upstreams::Upstreams;
 use crate::http1::fields::Fields;
@@ -45,6 +48,8 @@ pub(super) struct Passage {
     upstreams: Arc<Upstreams>,
     upgrades: bool,
     peer: IpAddr,
+    /// Held for as long as the request is under way.
+    _place: Place,
 }
 
 /// The caller that was let through.
@@ -121,25 +126,26 @@ impl Gateway {
         Ok(Route { site, decision })
     }
 
-    /// Lets a routed request through, or refuses it.
+    /// Lets a routed request through, or refuses it. A request without a place is not charged.
     pub(super) async fn admit<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
         route: &Route,
     ) -> Result<Passage, ErrorCause> {
-        let caller = match route.decision.access {
-            RouteAccess::Deny => return Err(ErrorCause::Forbidden), // 403
-            RouteAccess::Public => {
-                check_length(request.fields, &route.site)?; // 413
-                Caller::Anyone
-            }
-            RouteAccess::Agents => {
-                check_length(request.fields, &route.site)?; // 413
-                Caller::Agent(self.ask(request, route).await?) // 400, 401, 403, 404, 429, 500, 503
-            }
+        if route.decision.access == RouteAccess::Deny {
+            return Err(ErrorCause::Forbidden); // 403
+        }
+        check_length(request.fields, &route.site)?; // 413
+        let client = client_of(request.peer, request.fields, &self.trusted_proxies);
+        let (caller, place) = if route.decision.access == RouteAccess::Public {
+            (Caller::Anyone, self.find_place(&route.site, Guest::Stranger(client)).await?) // 503
+        } else {
+            let (permit, place) = self.ask(request, route, client).await?; // 400, 401, 403, 404, 429, 500, 503
+            (Caller::Agent(permit), place)
         };
         let upstreams = Arc::clone(route.upstreams());
-        Ok(Passage { caller, upstreams, upgrades: route.decision.upgrades, peer: request.peer })
+        let upgrades = route.decision.upgrades;
+        Ok(Passage { caller, upstreams, upgrades, peer: request.peer, _place: place })
     }
 
     /// The very pipeline that the API asks.
@@ -147,15 +153,36 @@ impl Gateway {
         &self,
         request: &Incoming<'_, F>,
         route: &Route,
-    ) -> Result<Permit, ErrorCause> {
+        client: ClientNet,
+    ) -> Result<(Permit, Place), ErrorCause> {
         let (fields, site) = (request.fields, &route.site);
         let credential = credential_of(fields, self.pipeline.key_format(), site.tenant.credentials)?;
         let origin = origin_of(fields)?;
-        let client = client_of(request.peer, fields, &self.trusted_proxies);
         let access = site.access(route.decision.min_tier);
-        let outcome = self.pipeline.admit(&Ask { credential, client, origin, access }).await;
-        self.observer.decided(&outcome);
-        Ok(outcome?)
+        let ask = Ask { credential, client, origin, access };
+        let standing = self.pipeline.verify(&ask).await;
+        let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
+        let agent = standing.agent();
+        let is_stream = asks_for_stream(fields, route.upgrades());
+        let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
+        let place = self.find_place(site, guest).await?;
+        let outcome = self.pipeline.spend(standing, &ask).await;
+        self.observer.decided(outcome.as_ref());
+        Ok((outcome?, place))
+    }
+
+    /// A place at the tenant, or the answer of one that is full.
+    async fn find_place(&self, site: &Site, guest: Guest) -> Result<Place, ErrorCause> {
+        let found = self.room.enter(&site.room, &site.tenant.in_flight, guest).await;
+        found.map_err(|full| {
+            self.observer.overloaded(site, full.name());
+            match (full, guest) {
+                (Full::Agent { max } | Full::Streams { max }, Guest::Agent(agent) | Guest::Stream(agent)) => {
+                    ErrorCause::TooManyInFlight { agent, limit: max }
+                }
+                (_, _) => ErrorCause::Overloaded,
+            }
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod library;
 pub(crate) mod relay;
+pub(crate) mod room;
 pub(crate) mod site;
 pub(crate) mod table;
 pub(crate) mod watch;
@@ -38,6 +39,7 @@ use crate::gateway::refusals::End;
 use crate::gateway::relay::Relay;
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::incoming;
+use crate::gateway::room::Room;
 use crate::gateway::table::LiveTable;
 use crate::gateway::upstreams::state::micros;
 use crate::http1::fields::Fields;
@@ -126,10 +128,11 @@ pub(crate) struct Gateway {
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
     observer: Observer,
+    room: Arc<Room>,
 }
 
 impl Gateway {
-    /// The gateway to the tenants of this table.
+    /// The gateway to the tenants of this table, with room for so many requests at once.
     pub(crate) fn new(
         table: Arc<LiveTable>,
         pipeline: Arc<Pipeline>,
@@ -137,10 +140,12 @@ impl Gateway {
         clock: Arc<dyn Clock>,
         entropy: &dyn Entropy,
         metrics: &Metrics,
+        in_flight_max: u32,
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
-        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, observer })
+        let room = Arc::new(Room::new(in_flight_max));
+        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, observer, room })
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.

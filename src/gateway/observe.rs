@@ -12,6 +12,7 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::path_of;
 use crate::gateway::counters::SiteCounters;
 use crate::gateway::policy::request_id::RequestId;
+use crate::gateway::site::Site;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
@@ -86,12 +87,17 @@ impl Observer {
         }
     }
 
-    pub(super) fn decided(&self, outcome: &Result<Permit, Refusal>) {
+    pub(super) fn decided(&self, outcome: Result<&Permit, &Refusal>) {
         self.verdicts.decided(outcome);
     }
 
     pub(super) fn refused(&self, cause: &ErrorCause, error_type: &str) {
         self.verdicts.refused(cause, error_type);
+    }
+
+    /// There was no room for a request of this tenant under this limit.
+    pub(super) fn overloaded(&self, site: &Site, limit: &'static str) {
+        self.overload.with_label_values(&[&site.tenant.id, limit]).inc();
     }
 
     /// A request is over.
@@ -140,7 +146,7 @@ impl Gateway {
     /// There was no room for a request under this limit.
     pub(super) fn note_overload(&self, ctx: &Context, limit: &'static str) {
         if let Ok(site) = ctx.site() {
-            self.observer.overload.with_label_values(&[&site.tenant.id, limit]).inc();
+            self.observer.overloaded(site, limit);
         }
     }
 

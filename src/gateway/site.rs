@@ -15,6 +15,7 @@ use crate::domain::tenant::{OnMismatch, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
 use crate::domain::upstream::{Upstream, UpstreamScheme};
 use crate::gateway::counters::SiteCounters;
+use crate::gateway::room::TenantRoom;
 use crate::gateway::upstreams::state::UpstreamState;
 use crate::gateway::upstreams::{Member, Upstreams};
 use crate::pipeline::Access;
@@ -36,6 +37,7 @@ const H2_CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 pub(crate) struct Site {
     pub(super) tenant: Arc<Tenant>,
     pub(super) counters: SiteCounters,
+    pub(super) room: Arc<TenantRoom>,
     /// One for each lowest tier.
     accesses: [Access; PASSING_TIERS.len()],
     /// One for each tier.
@@ -54,7 +56,7 @@ pub(crate) struct Workshop<'a> {
 }
 
 impl Site {
-    /// Builds a tenant's site. What is known of its upstreams is taken over from the site that it replaces.
+    /// Builds a tenant's site. The site that it replaces passes on its places and what is known of its upstreams.
     pub(super) fn new(
         tenant: Arc<Tenant>,
         identity: &UpstreamIdentity,
@@ -79,7 +81,8 @@ impl Site {
         });
         let counters = SiteCounters::new(workshop.metrics, &tenant.id);
         let quota_headers = limits.map(QuotaHeaders::new);
-        Self { tenant, counters, accesses, quota_headers, upstreams, route_upstreams }
+        let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
+        Self { tenant, counters, room, accesses, quota_headers, upstreams, route_upstreams }
     }
 
     pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {

@@ -10,11 +10,11 @@ pub mod failures;
 pub mod permit;
 pub mod readiness;
 pub mod refusal;
+pub mod standing;
 
 mod owner;
 mod principal;
 mod read_time;
-mod standing;
 
 use std::sync::Arc;
 
@@ -30,6 +30,7 @@ use crate::pipeline::owner::OwnerCheck;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::principal::Principal;
 use crate::pipeline::refusal::Refusal;
+use crate::pipeline::standing::Standing;
 use crate::ports::chain::Chain;
 use crate::ports::clock::{Clock, Entropy};
 use crate::ports::store::{Proof, Scope, Store};
@@ -107,18 +108,34 @@ impl Pipeline {
     /// A [`Refusal`]: a denial that the client can act on, or a fault of ours. A refused request leaves nonce and
     /// window as they were.
     pub async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
-        let outcome = self.walk(ask).await;
+        let standing = self.verify(ask).await?;
+        self.spend(standing, ask).await
+    }
+
+    /// The first half of [`Self::admit`]: who asks, and how they stand. Uses up neither nonce nor window, so that a
+    /// listener may still refuse the request for reasons of its own.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Self::admit`].
+    pub async fn verify(&self, ask: &Ask<'_>) -> Result<Standing, Refusal> {
+        let outcome = match self.authenticate(ask).await {
+            Ok(principal) => self.stand(principal, ask).await, // 403, 404, 503
+            Err(refusal) => Err(refusal),                      // 400 timestamp, 401, 404, 429, 503
+        };
         self.failures.note(ask.client, &outcome);
         outcome
     }
 
-    async fn walk(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
-        let principal = self.authenticate(ask).await?; // 400 timestamp, 401, 404, 429, 503
-        let standing = match self.stand(&principal, ask).await {
-            Ok(standing) => standing,
-            Err(refusal) => return Err(self.unless_revoked(&principal, ask, refusal).await), // 403, 404, 503
-        };
-        self.meter(standing, ask).await // 401 revoked, 400 nonce, 429
+    /// The second half of [`Self::admit`]: whether the agent may pass now. Key and nonce are judged at this moment.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Self::admit`].
+    pub async fn spend(&self, standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+        let outcome = self.meter(standing, ask).await; // 401 revoked, 400 nonce, 429
+        self.failures.note(ask.client, &outcome);
+        outcome
     }
 
     /// Who asks comes before how they stand: a key that was replaced elsewhere learns nothing of the agent, though it may

@@ -58,7 +58,7 @@ impl Permit {
 
 impl Pipeline {
     /// One atomic step of the store: key still current or nonce unused, window, record.
-    pub(super) async fn meter(&self, standing: Standing<'_>, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+    pub(super) async fn meter(&self, standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
         let (principal, quota) = (standing.principal(), standing.quota());
         let agent = principal.agent();
         let admission = self.ports.store.admit(agent, &ask.access.scope, quota, principal.proof()).await?;
@@ -85,7 +85,7 @@ impl Pipeline {
     }
 }
 
-fn limited(standing: &Standing<'_>, retry_after: RetryAfter) -> Denial {
+fn limited(standing: &Standing, retry_after: RetryAfter) -> Denial {
     Denial::RateLimited {
         agent: Some(standing.principal().agent()),
         tier: Some(standing.tier()),

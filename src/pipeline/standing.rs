@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::Either;
 
+use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::endpoint;
 use crate::domain::profile::TrustProfile;
@@ -17,17 +18,23 @@ use crate::pipeline::refusal::Refusal;
 
 /// An agent whose tier suffices, with the quota that the tier gives it.
 #[derive(Debug)]
-pub(super) struct Standing<'a> {
-    principal: &'a Principal,
+pub struct Standing {
+    principal: Principal,
     profile: Arc<TrustProfile>,
     tier: Tier,
     quota: Quota,
     endpoint_mismatch: bool,
 }
 
-impl Standing<'_> {
+impl Standing {
+    /// The agent.
+    #[must_use]
+    pub const fn agent(&self) -> AgentId {
+        self.principal.agent()
+    }
+
     pub(super) const fn principal(&self) -> &Principal {
-        self.principal
+        &self.principal
     }
 
     pub(super) fn into_profile(self) -> Arc<TrustProfile> {
@@ -48,13 +55,27 @@ impl Standing<'_> {
 }
 
 impl Pipeline {
-    pub(super) async fn stand<'a>(
+    pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
+        let judged = match self.profile_of(&principal).await {
+            Ok(profile) => self.judge(&principal, &profile, ask).map(|judged| (profile, judged)),
+            Err(refusal) => Err(refusal),
+        };
+        match judged {
+            Ok((profile, (tier, quota, endpoint_mismatch))) => {
+                Ok(Standing { principal, profile, tier, quota, endpoint_mismatch })
+            }
+            Err(refusal) => Err(self.unless_revoked(&principal, ask, refusal).await),
+        }
+    }
+
+    /// Tier, quota, and whether the origin is another than the declared one.
+    fn judge(
         &self,
-        principal: &'a Principal,
+        principal: &Principal,
+        profile: &TrustProfile,
         ask: &Ask<'_>,
-    ) -> Result<Standing<'a>, Refusal> {
+    ) -> Result<(Tier, Quota, bool), Refusal> {
         let access = ask.access;
-        let profile = self.profile_of(principal).await?;
         let tier = self.stakes.tier_of(profile.stake);
         let Some(quota) = access.quotas.get(tier).filter(|_| tier >= access.min_tier) else {
             return Err(self.blocked(principal, tier, access.min_tier).into());
@@ -63,7 +84,7 @@ impl Pipeline {
         if endpoint_mismatch && access.denies_endpoint_mismatch {
             return Err(Denial::EndpointMismatch { agent: principal.agent() }.into());
         }
-        Ok(Standing { principal, profile, tier, quota, endpoint_mismatch })
+        Ok((tier, quota, endpoint_mismatch))
     }
 
     /// The agent's profile. A cached one that names another owner than the one who signed is older than the signature

@@ -84,6 +84,13 @@ pub enum ErrorCause {
     UpstreamTimeout,
     /// The gateway is at one of its limits; nothing was sent to an upstream.
     Overloaded,
+    /// The agent has as many requests under way as one may have; nothing was charged.
+    TooManyInFlight {
+        /// The agent.
+        agent: AgentId,
+        /// How many it may have.
+        limit: u32,
+    },
 }
 
 /// One row of the table.
@@ -245,6 +252,21 @@ impl ErrorCause {
                 "The gateway has no room for the request at the moment; try again later",
             )
             .with(RETRY_AFTER, HeaderValue::from_static("1")),
+            Self::TooManyInFlight { agent, limit } => {
+                let retry_after = RetryAfter::from_micros(1_000_000);
+                Row::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "RATE_LIMITED",
+                    format!("The agent has {limit} requests under way, as many as it may have at once"),
+                    json!({
+                        "agentId": agent.to_string(),
+                        "tier": null,
+                        "limit": limit,
+                        "retryAfter": retry_after.seconds(),
+                    }),
+                )
+                .limited(*limit, retry_after)
+            }
         }
     }
 }

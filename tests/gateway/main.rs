@@ -27,6 +27,7 @@ mod floods;
 mod forwarding;
 mod http2;
 mod identity;
+mod in_flight;
 mod limits;
 mod operations;
 mod outcomes;
@@ -77,6 +78,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("retries", ONCE, retries::CASES),
     ("relay", ONCE, relay::CASES),
     ("relay", ONCE, relay_answers::CASES),
+    ("in_flight", ONCE, in_flight::CASES),
     ("identity", ONCE, identity::CASES),
     ("proxy_protocol", ONCE, proxy_protocol::CASES),
     ("limits", STORES, limits::CASES),

@@ -5,6 +5,7 @@
 
 mod cors;
 mod folder;
+mod in_flight;
 mod neighbours;
 mod proxy;
 mod route;

@@ -7,9 +7,9 @@ use crate::config::files::key_pair;
 use crate::config::reader::Reader;
 use crate::config::tenants::cors;
 use crate::config::tenants::neighbours::Neighbours;
-use crate::config::tenants::proxy;
 use crate::config::tenants::route::{self, Taken};
 use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, tier, upstream};
+use crate::config::tenants::{in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
@@ -41,6 +41,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     let on_endpoint_mismatch = reader.text("on_endpoint_mismatch", "allow", choice(&ON_MISMATCH));
     let proxy = proxy::read(reader);
     let cors = cors::read(reader);
+    let in_flight = in_flight::read(reader);
     let tls = key_pair(reader, "tls.cert", "tls.key");
     let mut taken = Taken::default();
     let routes = reader.tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken));
@@ -62,6 +63,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
         tls: tls?,
         proxy: proxy?,
         cors: cors?,
+        in_flight: in_flight?,
     }))
 }
 

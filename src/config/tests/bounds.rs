@@ -253,6 +253,7 @@ fn limits_are_four_from_1_to_a_million_and_do_not_fall_and_0_failures_are_no_lim
         "[1, 2, 3], [1, 2, 3, 4, 5], [0, 1, 2, 3], [1, 2, 3, 1_000_001], [1, 3, 2, 4]",
     );
     check("keys.requests_per_hour", "1, 1_000_000", "0, 1_000_001, -1");
+    check("gateway.max_in_flight", "0, 1, 1_000_000", "-1, 1_000_001, '8'");
     check("abuse.failures_per_minute", "0, 1_000_000", "-1, 1_000_001");
     assert_eq!(settings(&[("abuse.failures_per_minute", "0")]).abuse.failures_per_minute, None);
 }

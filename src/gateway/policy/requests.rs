@@ -56,6 +56,19 @@ pub(in crate::gateway) fn is_trailer_kept(id: Name, name: &[u8]) -> bool {
     id == Name::Other && !is_ours(name) && !is_misspelled(name)
 }
 
+/// True if a request asks for an answer that lasts: another protocol where its route allows that, or server-sent events and
+/// nothing else. Clients that take events beside other types get them for a single answer.
+pub(in crate::gateway) fn asks_for_stream(fields: &impl Fields, upgrades: bool) -> bool {
+    let is_accept = |name: &[u8]| name.eq_ignore_ascii_case(b"accept");
+    let mut accepted = fields.all().filter(|(name, _)| is_accept(name)).map(|(_, value)| value);
+    let is_events = |value: &[u8]| {
+        let media_type = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        !value.contains(&b',') && media_type.eq_ignore_ascii_case(b"text/event-stream")
+    };
+    (upgrades && fields.has(Name::Upgrade))
+        || (accepted.next().is_some_and(is_events) && accepted.next().is_none())
+}
+
 /// True if `Connection` names a header.
 pub(super) fn is_named_by_connection(fields: &impl Fields, name: &[u8]) -> bool {
     if !fields.has(Name::Connection) {
@@ -70,7 +83,7 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
     use proptest::prelude::{prop_assert, proptest};
 
-    use super::{ApiKeyFormat, Name, is_kept, is_of_one_hop};
+    use super::{ApiKeyFormat, Name, asks_for_stream, is_kept, is_of_one_hop};
 
     fn map(lines: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -117,6 +130,20 @@ mod tests {
         ] {
             assert_eq!(is_of_one_hop(&headers, Name::of(name.as_bytes()), name.as_bytes()), ends, "{name}");
         }
+    }
+
+    #[test]
+    fn a_stream_is_an_upgrade_that_its_route_allows_or_events_and_nothing_else() {
+        let asks = |lines: &[(&str, &str)], upgrades| asks_for_stream(&map(lines), upgrades);
+        assert!(asks(&[("Upgrade", "websocket")], true) && !asks(&[("Upgrade", "websocket")], false));
+        for events in ["text/event-stream", "Text/Event-Stream;charset=utf-8", " text/event-stream ; q=1"] {
+            assert!(asks(&[("Accept", events)], false), "{events}");
+        }
+        for other in ["*/*", "application/json, text/event-stream", "text/event-streams", ""] {
+            assert!(!asks(&[("Accept", other)], true), "{other}");
+        }
+        assert!(!asks(&[("Accept", "text/event-stream"), ("Accept", "application/json")], true));
+        assert!(!asks(&[("X-Accept", "text/event-stream")], true) && !asks(&[], true));
     }
 
     proptest! {

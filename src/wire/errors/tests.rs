@@ -174,6 +174,12 @@ fn our_own_additions_have_the_same_body() {
         (ErrorCause::Upstream, 502, "UPSTREAM_ERROR", Value::Null),
         (ErrorCause::UpstreamTimeout, 504, "UPSTREAM_TIMEOUT", Value::Null),
         (ErrorCause::Overloaded, 503, "OVERLOADED", Value::Null),
+        (
+            ErrorCause::TooManyInFlight { agent: AgentId::new(U256::from(7)), limit: 128 },
+            429,
+            "RATE_LIMITED",
+            json!({ "agentId": "7", "tier": null, "limit": 128, "retryAfter": 1 }),
+        ),
         (unproven, 401, "INVALID_API_KEY", json!({ "agentId": null })),
         (mismatch, 403, "ENDPOINT_MISMATCH", json!({ "agentId": "7" })),
     ]);

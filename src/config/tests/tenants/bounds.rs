@@ -72,6 +72,16 @@ fn words_are_those_that_are_documented_and_counts_have_bounds() {
 }
 
 #[test]
+fn places_have_bounds() {
+    for key in ["max_in_flight", "max_in_flight_public", "max_in_flight_per_agent"] {
+        check(&format!("tenants[1].limits.{key}"), "1, 1_000_000", "0, 1_000_001, -1, '8'");
+    }
+    check("tenants[1].limits.max_streams_per_agent", "0, 1_000_000", "-1, 1_000_001");
+    check("tenants[1].limits.max_queued", "0, 10_000", "-1, 10_001");
+    check("tenants[1].limits.queue_timeout", "'1ms', '10s'", "'999us', '10001ms', '0s', 5");
+}
+
+#[test]
 fn times_are_more_than_0s_and_at_most_24h_and_no_total_and_no_interval_are_0s() {
     let times = ["timeouts.connect", "timeouts.read", "timeouts.write", "timeouts.idle", "health.timeout"];
     for key in times.into_iter().chain(["health.eject_for"]) {

@@ -8,8 +8,8 @@ use crate::domain::cors::CorsRules;
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
-    AcceptedCredentials, HealthRules, HostHeader, KeyPair, OnMismatch, ProxyRules, Route, RouteAccess,
-    Timeouts, UpstreamTls,
+    AcceptedCredentials, HealthRules, HostHeader, InFlight, KeyPair, OnMismatch, ProxyRules, Route,
+    RouteAccess, Timeouts, UpstreamTls,
 };
 use crate::domain::tier::{PerTier, Tier};
 use crate::domain::upstream::Upstream;
@@ -42,6 +42,12 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("cors.exposed_headers", r#"["X-B"]"#),
         ("cors.credentials", "true"),
         ("cors.max_age", "\"7s\""),
+        ("limits.max_in_flight", "7"),
+        ("limits.max_in_flight_public", "6"),
+        ("limits.max_in_flight_per_agent", "5"),
+        ("limits.max_streams_per_agent", "0"),
+        ("limits.max_queued", "3"),
+        ("limits.queue_timeout", "\"2ms\""),
         ("tls.cert", "\"a.crt\""),
         ("tls.key", "\"../a.key\""),
         ("upstream_tls.ca", "\"ca.crt\""),
@@ -78,6 +84,10 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         },
     };
     assert_eq!(tenant.proxy, proxy);
+    let queue_time = Duration::from_millis(2);
+    let in_flight =
+        InFlight { all: 7, public: 6, per_agent: 5, streams_per_agent: 0, queue_max: 3, queue_time };
+    assert_eq!(tenant.in_flight, in_flight);
     let cors = CorsRules {
         origins: Some(vec!["https://a.example".into(), "http://localhost:3000".into()]),
         methods: "GET, PUT".into(),

@@ -1,0 +1,253 @@
+//! Requests under way are bounded: in the process, of a tenant, and of each agent, and of strangers on public routes.
+//!
+//! One law holds at each level: a newcomer gets a place only while its owner holds fewer than [`SHARE`] times as many as are
+//! free. A tenant owns places of the process; an agent, or a stranger's network, places of a tenant. So one greedy owner ends
+//! at three quarters, whatever the caps are, and places are always left for others.
+//!
+//! A request that finds its tenant full waits for a short time in a line of bounded length, strangers in one of their own. It
+//! counts as its owner's meanwhile, so a greedy owner does not fill the line either.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use tokio::sync::{Mutex, Notify};
+use tokio::time::timeout;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::client::ClientNet;
+use crate::domain::tenant::InFlight;
+use crate::sharded::counts::{Counted, Counts};
+
+/// An owner gets places while it holds fewer than so many times as many as are free.
+const SHARE: u32 = 3;
+
+/// The places of the process.
+pub(crate) struct Room {
+    max: u32,
+    taken: AtomicU32,
+    owners: Arc<Counts<Owner>>,
+}
+
+/// The places of one tenant that are taken. Outlives reloads.
+#[derive(Default)]
+pub(super) struct TenantRoom {
+    taken: AtomicU32,
+    /// Those of them that strangers hold.
+    public: AtomicU32,
+    agents: Line,
+    strangers: Line,
+}
+
+/// The caller of a request, as places are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Guest {
+    /// An agent's request.
+    Agent(AgentId),
+    /// An agent's request for a stream: its answer lasts.
+    Stream(AgentId),
+    /// A request to a public route.
+    Stranger(ClientNet),
+}
+
+/// A place for one request, given back when it is dropped.
+pub(super) struct Place {
+    // Dropped in this order: a request that waits for the tenant's place finds the process's free.
+    _process: ProcessPlace,
+    _tenant: TenantPlace,
+    _owner: Counted<Owner>,
+}
+
+/// The limit that left no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Full {
+    /// The agent's own cap.
+    Agent { max: u32 },
+    /// The agent's own cap on streams.
+    Streams { max: u32 },
+    /// The share of an agent or a network, in a tenant that is almost full.
+    Share,
+    /// The tenant's cap on strangers.
+    Public,
+    /// The tenant's cap.
+    Tenant,
+    /// The process's cap, or the tenant's share of it.
+    Process,
+}
+
+/// A guest of one tenant. The address of its room tells tenants apart: a place keeps it in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Owner {
+    room: usize,
+    guest: Guest,
+}
+
+struct ProcessPlace(Arc<Room>);
+
+struct TenantPlace {
+    room: Arc<TenantRoom>,
+    is_public: bool,
+}
+
+/// Requests that wait for a place, in the order in which they came.
+#[derive(Default)]
+struct Line {
+    waiting: AtomicU32,
+    first: Mutex<()>,
+    freed: Notify,
+}
+
+/// One that waits, until it is dropped.
+struct Waiting<'a>(&'a Line);
+
+impl Full {
+    /// Its name in metrics.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Agent { .. } => "agent",
+            Self::Streams { .. } => "streams",
+            Self::Share => "share",
+            Self::Public => "public",
+            Self::Tenant => "tenant",
+            Self::Process => "process",
+        }
+    }
+}
+
+impl Room {
+    /// Room for so many requests.
+    pub(crate) fn new(max: u32) -> Self {
+        Self { max, taken: AtomicU32::new(0), owners: Arc::default() }
+    }
+
+    /// A place for a request of this guest at a tenant, with its limits.
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        tenant: &Arc<TenantRoom>,
+        limits: &InFlight,
+        guest: Guest,
+    ) -> Result<Place, Full> {
+        let owner = self.count(tenant, limits, guest)?;
+        let is_public = matches!(guest, Guest::Stranger(_));
+        let of_tenant = match tenant.take(limits, is_public) {
+            Some(place) => place,
+            // Boxed: a request that finds room carries none for the wait along.
+            None => Box::pin(tenant.wait(limits, is_public)).await?,
+        };
+        let of_tenants = tenant.taken.load(SeqCst);
+        let free = self.max.saturating_sub(self.taken.load(SeqCst));
+        // The tenant's own place is counted already.
+        if of_tenants > share_of(free) || !take(&self.taken, self.max) {
+            return Err(Full::Process);
+        }
+        Ok(Place { _process: ProcessPlace(Arc::clone(self)), _tenant: of_tenant, _owner: owner })
+    }
+
+    /// Counts one more request of its owner.
+    fn count(
+        &self,
+        tenant: &Arc<TenantRoom>,
+        limits: &InFlight,
+        guest: Guest,
+    ) -> Result<Counted<Owner>, Full> {
+        let left = |max: u32, taken: &AtomicU32| max.saturating_sub(taken.load(SeqCst));
+        let free = left(limits.all, &tenant.taken);
+        let (share, max, full) = match guest {
+            Guest::Agent(_) => (share_of(free), limits.per_agent, Full::Agent { max: limits.per_agent }),
+            Guest::Stream(_) => {
+                let max = limits.streams_per_agent;
+                (share_of(free), max, Full::Streams { max })
+            }
+            Guest::Stranger(_) => {
+                (share_of(free.min(left(limits.public, &tenant.public))), u32::MAX, Full::Share)
+            }
+        };
+        let owner = Owner { room: Arc::as_ptr(tenant).addr(), guest };
+        self.owners.take(owner, max.min(share)).ok_or(if share < max { Full::Share } else { full })
+    }
+}
+
+impl TenantRoom {
+    fn line(&self, is_public: bool) -> &Line {
+        if is_public { &self.strangers } else { &self.agents }
+    }
+
+    /// A place, if there is one and no earlier request waits for it.
+    fn take(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantPlace> {
+        let is_first = self.line(is_public).waiting.load(SeqCst) == 0;
+        if is_first { self.take_any(limits, is_public) } else { None }
+    }
+
+    fn take_any(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantPlace> {
+        if is_public && !take(&self.public, limits.public) {
+            return None;
+        }
+        if !take(&self.taken, limits.all) {
+            if is_public {
+                self.public.fetch_sub(1, SeqCst);
+            }
+            return None;
+        }
+        Some(TenantPlace { room: Arc::clone(self), is_public })
+    }
+
+    /// The place that comes free when it is this request's turn.
+    async fn wait(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Result<TenantPlace, Full> {
+        let line = self.line(is_public);
+        let full =
+            if is_public && self.public.load(SeqCst) >= limits.public { Full::Public } else { Full::Tenant };
+        if !take(&line.waiting, limits.queue_max) {
+            return Err(full);
+        }
+        let _waiting = Waiting(line);
+        let place = async {
+            let _first = line.first.lock().await;
+            loop {
+                if let Some(place) = self.take_any(limits, is_public) {
+                    return place;
+                }
+                line.freed.notified().await;
+            }
+        };
+        timeout(limits.queue_time, place).await.map_err(|_| full)
+    }
+}
+
+impl Drop for ProcessPlace {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Drop for TenantPlace {
+    fn drop(&mut self) {
+        let room = &self.room;
+        if self.is_public {
+            room.public.fetch_sub(1, SeqCst);
+        }
+        room.taken.fetch_sub(1, SeqCst);
+        for line in [&room.agents, &room.strangers] {
+            if line.waiting.load(SeqCst) > 0 {
+                line.freed.notify_one();
+            }
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, SeqCst);
+    }
+}
+
+/// The most that one owner may hold for a newcomer to get a place, where so many are free. Without any free one it may wait.
+const fn share_of(free: u32) -> u32 {
+    SHARE.saturating_mul(if free == 0 { 1 } else { free })
+}
+
+/// One more, unless there are `max`.
+fn take(count: &AtomicU32, max: u32) -> bool {
+    count.fetch_update(SeqCst, SeqCst, |taken| (taken < max).then_some(taken + 1)).is_ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Places against a small model, and the line of those that wait.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use alloy::primitives::U256;
+use futures_util::FutureExt;
+use proptest::prelude::{Strategy, prop_oneof, proptest};
+use tokio::time::{advance, pause};
+
+use super::{Full, Guest, Place, Room, SHARE, TenantRoom};
+use crate::domain::agent_id::AgentId;
+use crate::domain::client::ClientNet;
+use crate::domain::tenant::InFlight;
+
+const LIMITS: InFlight = InFlight {
+    all: 12,
+    public: 6,
+    per_agent: 5,
+    streams_per_agent: 2,
+    queue_max: 0,
+    queue_time: Duration::from_millis(500),
+};
+
+const PROCESS_MAX: u32 = 16;
+
+fn agent(id: u64) -> Guest {
+    Guest::Agent(AgentId::new(U256::from(id)))
+}
+
+fn stream(id: u64) -> Guest {
+    Guest::Stream(AgentId::new(U256::from(id)))
+}
+
+fn stranger(last: u8) -> Guest {
+    Guest::Stranger(ClientNet::of([192, 0, 2, last].into()))
+}
+
+fn guests() -> impl Strategy<Value = Guest> {
+    prop_oneof![(1..4_u64).prop_map(agent), (1..4_u64).prop_map(stream), (1..4_u8).prop_map(stranger)]
+}
+
+/// Enters without waiting.
+fn enter(room: &Arc<Room>, tenant: &Arc<TenantRoom>, limits: &InFlight, guest: Guest) -> Result<Place, Full> {
+    room.enter(tenant, limits, guest).now_or_never().expect("nobody waits without a line")
+}
+
+/// The places that are held, by tenant and guest.
+#[derive(Default)]
+struct Model(HashMap<(usize, Guest), u32>);
+
+impl Model {
+    fn held(&self, which: impl Fn(usize, Guest) -> bool) -> u32 {
+        self.0.iter().filter(|((tenant, guest), _)| which(*tenant, *guest)).map(|(_, held)| held).sum()
+    }
+
+    /// The law and the caps, in words of arithmetic.
+    fn has_room(&self, tenant: usize, guest: Guest) -> bool {
+        let is_public = |guest| matches!(guest, Guest::Stranger(_));
+        let mine = self.held(|at, one| at == tenant && one == guest);
+        let of_tenant = self.held(|at, _| at == tenant);
+        let public = self.held(|at, one| at == tenant && is_public(one));
+        let of_all = self.held(|_, _| true);
+        let (free, cap) = match guest {
+            Guest::Agent(_) => (LIMITS.all - of_tenant, LIMITS.per_agent),
+            Guest::Stream(_) => (LIMITS.all - of_tenant, LIMITS.streams_per_agent),
+            Guest::Stranger(_) => ((LIMITS.public - public).min(LIMITS.all - of_tenant), LIMITS.public),
+        };
+        free > 0
+            && mine < cap
+            && mine < SHARE * free
+            && of_all < PROCESS_MAX
+            && of_tenant < SHARE * (PROCESS_MAX - of_all)
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_place_is_given_exactly_while_its_owner_holds_less_than_its_share_and_its_cap(
+        steps in proptest::collection::vec((0..2_usize, guests(), 0..100_usize, 0..3_u8), 0..200),
+    ) {
+        let room = Arc::new(Room::new(PROCESS_MAX));
+        let tenants: [Arc<TenantRoom>; 2] = [Arc::default(), Arc::default()];
+        let (mut model, mut held) = (Model::default(), Vec::new());
+        for (tenant, guest, which, kind) in steps {
+            if kind == 0 && !held.is_empty() {
+                let (owner, place): ((usize, Guest), Place) = held.swap_remove(which % held.len());
+                drop(place);
+                *model.0.get_mut(&owner).unwrap() -= 1;
+                continue;
+            }
+            let has_room = model.has_room(tenant, guest);
+            let found = enter(&room, &tenants[tenant], &LIMITS, guest);
+            assert_eq!(found.is_ok(), has_room, "{tenant} {guest:?} {:?} {:?}", found.err(), model.0);
+            if let Ok(place) = found {
+                held.push(((tenant, guest), place));
+                *model.0.entry((tenant, guest)).or_default() += 1;
+            }
+        }
+        drop(held);
+        assert_eq!((room.taken.load(SeqCst), room.owners.len()), (0, 0), "all are given back");
+        assert!(tenants.iter().all(|tenant| tenant.taken.load(SeqCst) + tenant.public.load(SeqCst) == 0));
+    }
+}
+
+#[test]
+fn a_lone_owner_ends_at_three_quarters_and_each_limit_has_its_name() {
+    let room = Arc::new(Room::new(1_000));
+    let tenant = Arc::default();
+    let wide = InFlight { all: 100, public: 40, per_agent: 100, ..LIMITS };
+    let fill = |limits: &InFlight, guest| {
+        let mut places = Vec::new();
+        loop {
+            match enter(&room, &tenant, limits, guest) {
+                Ok(place) => places.push(place),
+                Err(full) => return (places.len(), full),
+            }
+        }
+    };
+    assert_eq!(fill(&wide, agent(1)), (75, Full::Share));
+    assert_eq!(fill(&wide, stranger(1)), (30, Full::Share));
+    assert_eq!(fill(&LIMITS, agent(1)), (5, Full::Agent { max: 5 }));
+    assert_eq!(fill(&LIMITS, stream(1)), (2, Full::Streams { max: 2 }));
+    assert_eq!(fill(&InFlight { streams_per_agent: 0, ..LIMITS }, stream(1)), (0, Full::Streams { max: 0 }));
+    let _strangers: Vec<_> = (0..40).map(|at| enter(&room, &tenant, &wide, stranger(at)).unwrap()).collect();
+    assert_eq!(fill(&wide, stranger(50)), (0, Full::Public));
+    let _agents: Vec<_> = (0..60).map(|at| enter(&room, &tenant, &wide, agent(at)).unwrap()).collect();
+    assert_eq!(fill(&wide, agent(100)), (0, Full::Tenant));
+    let other = Arc::default();
+    let narrow = Arc::new(Room::new(4));
+    let _three = [1, 2, 3].map(|id| enter(&narrow, &other, &LIMITS, agent(id)).unwrap());
+    assert_eq!(
+        enter(&narrow, &other, &LIMITS, agent(4)).err(),
+        Some(Full::Process),
+        "its share of the process"
+    );
+    let third = Arc::default();
+    let _fourth = enter(&narrow, &third, &LIMITS, agent(1)).unwrap();
+    assert_eq!(enter(&narrow, &third, &LIMITS, agent(1)).err(), Some(Full::Process));
+}
+
+#[tokio::test]
+async fn a_full_tenant_has_requests_wait_in_their_order_for_a_short_time_and_in_a_bounded_line() {
+    pause();
+    let (room, tenant) = (Arc::new(Room::new(1_000)), Arc::default());
+    let limits = InFlight { all: 2, public: 1, queue_max: 2, ..LIMITS };
+    let mut held = vec![
+        room.enter(&tenant, &limits, agent(1)).await.unwrap(),
+        room.enter(&tenant, &limits, stranger(1)).await.unwrap(),
+    ];
+    let mut first = pin!(room.enter(&tenant, &limits, agent(2)));
+    let mut second = pin!(room.enter(&tenant, &limits, agent(3)));
+    let mut strangers = pin!(room.enter(&tenant, &limits, stranger(2)));
+    assert!(first.as_mut().now_or_never().is_none());
+    assert!(second.as_mut().now_or_never().is_none());
+    assert!(strangers.as_mut().now_or_never().is_none(), "in a line of their own");
+    let beyond = room.enter(&tenant, &limits, agent(4)).now_or_never().unwrap();
+    assert_eq!(beyond.err(), Some(Full::Tenant), "the line is full");
+
+    drop(held.remove(0));
+    let newcomer = room.enter(&tenant, &limits, agent(5)).now_or_never().unwrap();
+    assert_eq!(newcomer.err(), Some(Full::Tenant), "nobody overtakes the line");
+    assert!(second.as_mut().now_or_never().is_none(), "nor is it overtaken inside");
+    let first = first.now_or_never().unwrap().unwrap();
+    assert!(strangers.as_mut().now_or_never().is_none());
+    drop(first);
+    assert!(second.as_mut().now_or_never().is_some_and(|found| found.is_ok()));
+
+    // The second's place came back at once, and a stranger may not have it: strangers are at their cap.
+    assert!(strangers.as_mut().now_or_never().is_none());
+    advance(Duration::from_millis(499)).await;
+    assert!(strangers.as_mut().now_or_never().is_none());
+    advance(Duration::from_millis(2)).await;
+    assert_eq!(strangers.now_or_never().unwrap().err(), Some(Full::Public));
+    drop(held);
+    assert_eq!((room.taken.load(SeqCst), room.owners.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn requests_that_wait_count_as_their_owners_and_those_that_leave_are_forgotten() {
+    let (room, tenant) = (Arc::new(Room::new(1_000)), Arc::default());
+    let limits = InFlight { all: 3, queue_max: 100, ..LIMITS };
+    let held: Vec<_> = (1..4).map(|id| enter(&room, &tenant, &limits, agent(id)).unwrap()).collect();
+    let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(room.enter(&tenant, &limits, agent(9)))).collect();
+    assert!(waiting.iter_mut().all(|one| one.as_mut().now_or_never().is_none()));
+    let fourth = room.enter(&tenant, &limits, agent(9)).now_or_never().unwrap();
+    assert_eq!(fourth.err(), Some(Full::Share), "a greedy owner does not fill the line");
+    assert!(room.enter(&tenant, &limits, agent(8)).now_or_never().is_none(), "and another may wait");
+    waiting.clear();
+    assert_eq!(tenant.agents.waiting.load(SeqCst), 0);
+    drop(held);
+    assert!(room.enter(&tenant, &limits, agent(9)).now_or_never().is_some_and(|found| found.is_ok()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_that_race_all_pass_and_no_cap_is_ever_exceeded() {
+    let (room, tenant) = (Arc::new(Room::new(8)), Arc::<TenantRoom>::default());
+    let limits =
+        InFlight { all: 4, public: 2, queue_max: 1_000, queue_time: Duration::from_secs(10), ..LIMITS };
+    let tasks: Vec<_> = (0..400_u16)
+        .map(|at| {
+            let (room, tenant) = (Arc::clone(&room), Arc::clone(&tenant));
+            tokio::spawn(async move {
+                let guest =
+                    if at % 2 == 0 { agent(at.into()) } else { stranger(u8::try_from(at / 2).unwrap()) };
+                let place = room.enter(&tenant, &limits, guest).await;
+                assert!(tenant.taken.load(SeqCst) <= 4 && tenant.public.load(SeqCst) <= 2);
+                tokio::task::yield_now().await;
+                place.map(drop)
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!((room.taken.load(SeqCst), tenant.taken.load(SeqCst), room.owners.len()), (0, 0, 0));
+}
