@@ -67,7 +67,7 @@ pub(super) struct Descriptors {
     /// Connections of the gateway's listener.
     pub(super) gateway: usize,
     /// Requests to upstreams under way. Each may hold a connection.
-    pub(super) requests: u32,
+    pub(super) requests: usize,
     /// Unused connections to upstreams in one of the pools.
     pub(super) idle: usize,
 }
@@ -121,8 +121,13 @@ impl Descriptors {
         let gateway = needs.connections_max.min(rest / 2);
         let upstreams = rest - api - gateway;
         let idle = POOL_MAX.min(upstreams / 10);
-        let requests = u32::try_from(upstreams - POOLS * idle).unwrap_or(u32::MAX);
-        Ok(Self { limit, reserved, api, gateway, requests, idle })
+        Ok(Self { limit, reserved, api, gateway, requests: upstreams - POOLS * idle, idle })
+    }
+
+    /// How many requests may be under way: as many as there are descriptors for, or fewer where the settings say so.
+    pub(super) fn requests_max(&self, configured: Option<u32>) -> u32 {
+        let requests = u32::try_from(self.requests).unwrap_or(u32::MAX);
+        configured.map_or(requests, |configured| configured.min(requests))
     }
 
     /// Says the figures.
@@ -170,7 +175,7 @@ mod tests {
                 return Ok(());
             };
             let Descriptors { api, gateway, requests, idle, .. } = caps;
-            prop_assert!(needs.reserve() + api + gateway + requests as usize + POOLS * idle <= limit);
+            prop_assert!(needs.reserve() + api + gateway + requests + POOLS * idle <= limit);
             prop_assert!((1..=needs.connections_max).contains(&api));
             let has_gateway = needs.gateways > 0;
             prop_assert_eq!([gateway > 0, requests > 0, idle > 0], [has_gateway; 3]);

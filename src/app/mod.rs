@@ -288,6 +288,7 @@ impl App {
         let table = Arc::clone(self.tenants.table());
         let watch = Watch::new(Arc::clone(&table), Arc::clone(&self.clock));
         self.server.add_service(background_service("upstreams", watch));
+        let in_flight_max = self.descriptors.requests_max(settings.gateway.in_flight_max);
         let gateway = Gateway::new(
             table,
             Arc::clone(pipeline),
@@ -295,7 +296,7 @@ impl App {
             Arc::clone(&self.clock),
             os,
             &self.metrics,
-            settings.gateway.in_flight_max.unwrap_or(u32::MAX).min(self.descriptors.requests),
+            in_flight_max,
         )?;
         let gateway = Arc::new(gateway);
         let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), &self.server.configuration));

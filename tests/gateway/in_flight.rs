@@ -249,8 +249,12 @@ fn a_place_comes_back_however_a_request_ends(stage: &Stage) {
         assert_eq!(over_http_2(&message).unwrap(), status, "{ending}, over HTTP/2");
         is_free_again(&site, ending);
     }
-    let longer = "12345678901";
+    // The client of a last answer keeps its side open.
     site.upstream.on(&path, scripts::echo());
+    let mut lingers = site.gateway.connect();
+    assert_eq!(request.clone().with("Connection", "close").ask_on(&mut lingers).status, 200);
+    assert_eq!(site.status(), 200, "at once");
+    let longer = "12345678901";
     assert_eq!(over_http_2(&message.clone().body(longer.as_bytes())).unwrap(), 413);
     is_free_again(&site, "a body that is too long");
     let mut wire = site.gateway.connect();

@@ -33,6 +33,7 @@ mod operations;
 mod outcomes;
 mod parity;
 mod paths;
+mod pressure;
 mod proxy_protocol;
 mod redis_faults;
 mod relay;
@@ -61,6 +62,7 @@ use crate::support::world::{CHAINS, Kind, ONCE, STORES};
 const TOPICS: &[Topic<Stage>] = &[
     ("slow", ONCE, slow::CASES),
     ("room", ONCE, room::CASES),
+    ("pressure", ONCE, pressure::CASES),
     ("tls", ONCE, tls::CASES),
     ("upstream_tls", ONCE, upstream_tls::CASES),
     ("faults", CHAINS, faults::OF_THE_CHAIN),

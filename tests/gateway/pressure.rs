@@ -1,0 +1,98 @@
+//! One client that takes all it can get: other clients, tenants and agents are served, and so are those who look at the
+//! service.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+
+use crate::rig::case::{Case, cases};
+use crate::rig::frames::{END_HEADERS, END_STREAM, Frames, HEADERS, block, frame};
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::tenants::Tenant;
+use crate::support::wire::{Request, Wire};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_stranger_whose_streams_hang_starves_nobody,
+    an_agent_of_tier_4_whose_streams_hang_starves_nobody,
+    a_network_that_opens_all_connections_it_can_and_says_nothing_starves_no_other,
+];
+
+/// A tenant whose upstream takes connections and never says a word.
+const HUNG: &str = "hung.test";
+
+/// How many descriptors the process may have.
+const DESCRIPTORS: &str = "ulimit -n 4096";
+
+/// The connections and streams of the greedy client.
+const CONNECTIONS: usize = 60;
+const STREAMS: u32 = 100;
+
+/// How often the others ask.
+const ROUNDS: usize = 20;
+
+/// Where the others come from.
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
+
+/// A site with few descriptors, and the upstream that hangs. It never takes a connection out of the kernel's hands.
+fn besieged(stage: &Stage) -> (Site, TcpListener) {
+    let hung = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = hung.local_addr().unwrap();
+    let site = Site::of(stage).unlimited().agent(4).also(|_| Tenant::new("hung", HUNG, address).public());
+    (site.under(DESCRIPTORS).start(), hung)
+}
+
+/// Another client's requests, public and an agent's, each on a new connection, and those of whoever looks after the service.
+#[track_caller]
+fn others_are_served(site: &Site) {
+    for round in 0..ROUNDS {
+        let by_key = Request::get(ACME, &agents_path()).key(site.key());
+        for request in [Request::get(ACME, &public_path()), by_key] {
+            let answer = request.ask_on(&mut Wire::open_from(ELSEWHERE, site.gateway.address));
+            assert_eq!(answer.status, 200, "round {round}: {}", answer.text());
+        }
+        for path in ["/livez", "/readyz"] {
+            assert_eq!(site.gateway.service.get(path).status, 200, "round {round}: {path}");
+        }
+        assert!(site.gateway.service.metrics().contains("tiergate_"), "round {round}");
+    }
+}
+
+/// Connections of HTTP/2 with as many requests to the tenant that hangs as one may have.
+fn hanging(site: &Site, key: Option<&str>) -> Vec<Frames> {
+    let (public, agents) = (public_path(), agents_path());
+    let path = if key.is_some() { &agents } else { &public };
+    let mut fields = vec![(":method", "GET"), (":scheme", "http"), (":authority", HUNG), (":path", path)];
+    fields.extend(key.map(|key| ("x-api-key", key)));
+    let headers = block(&fields);
+    let requests: Vec<u8> =
+        (0..STREAMS).flat_map(|at| frame(HEADERS, END_HEADERS | END_STREAM, 2 * at + 1, &headers)).collect();
+    let open = || {
+        let mut frames = Frames::open(site.gateway.address);
+        frames.write(&requests);
+        frames
+    };
+    (0..CONNECTIONS).map(|_| open()).collect()
+}
+
+fn a_stranger_whose_streams_hang_starves_nobody(stage: &Stage) {
+    let (site, _hung) = besieged(stage);
+    let _held = hanging(&site, None);
+    others_are_served(&site);
+}
+
+fn an_agent_of_tier_4_whose_streams_hang_starves_nobody(stage: &Stage) {
+    let (site, _hung) = besieged(stage);
+    let greedy = stage.world().agent(4);
+    let key = greedy.generate(&site.gateway.service);
+    let _held = hanging(&site, Some(&key));
+    others_are_served(&site);
+}
+
+fn a_network_that_opens_all_connections_it_can_and_says_nothing_starves_no_other(stage: &Stage) {
+    let (site, _hung) = besieged(stage);
+    // Each begins a request, and goes on by a byte from time to time.
+    let mut held: Vec<Wire> = (0..3_000).map(|_| site.gateway.connect()).collect();
+    held.iter_mut().for_each(|wire| drop(wire.write(b"GE")));
+    others_are_served(&site);
+    held.iter_mut().for_each(|wire| drop(wire.write(b"T")));
+    others_are_served(&site);
+}
