@@ -79,6 +79,11 @@ impl Context {
         self.passage = Some(passage);
     }
 
+    /// The request is over, and its place is free, though its connection may linger.
+    pub(super) fn finish(&mut self) {
+        self.passage = None;
+    }
+
     /// The proof that the request may go upstream. Without one nothing does.
     pub(super) fn passage(&self) -> pingora::Result<&Passage> {
         self.passage.as_ref().ok_or_else(|| {

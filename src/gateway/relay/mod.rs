@@ -82,6 +82,7 @@ impl Relay {
         if exchange.client_goes_on() {
             return Some(connection);
         }
+        ctx.finish();
         connection.close().await;
         None
     }
@@ -181,6 +182,7 @@ impl Relay {
             return None;
         };
         if self.answer_alone(&mut connection, head, ctx, &answer, true).await {
+            ctx.finish();
             connection.close().await;
         }
         None
