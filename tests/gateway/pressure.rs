@@ -1,13 +1,16 @@
 //! One client that takes all it can get: other clients, tenants and agents are served, and so are those who look at the
 //! service.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::frames::{END_HEADERS, END_STREAM, Frames, HEADERS, block, frame};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
+use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -33,9 +36,11 @@ const ROUNDS: usize = 20;
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
 /// A site with few descriptors, and the upstream that hangs. It never takes a connection out of the kernel's hands.
-fn besieged(stage: &Stage) -> (Site, TcpListener) {
-    let hung = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = hung.local_addr().unwrap();
+fn besieged(stage: &Stage) -> (Site, Socket) {
+    let hung = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    hung.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    hung.listen(4_096).unwrap();
+    let address = hung.local_addr().unwrap().as_socket().unwrap();
     let site = Site::of(stage).unlimited().agent(4).also(|_| Tenant::new("hung", HUNG, address).public());
     (site.under(DESCRIPTORS).start(), hung)
 }
@@ -73,9 +78,21 @@ fn hanging(site: &Site, key: Option<&str>) -> Vec<Frames> {
     (0..CONNECTIONS).map(|_| open()).collect()
 }
 
+/// Waits until the greedy client has all that it may have by this limit.
+#[track_caller]
+fn until_refused(site: &Site, limit: &str) {
+    let limit = format!("limit=\"{limit}\"");
+    until("it is refused", SOON, || {
+        let metrics = site.gateway.service.metrics();
+        let refused = |line: &str| line.starts_with("tiergate_overload_total") && line.contains(&limit);
+        metrics.lines().any(refused).then_some(())
+    });
+}
+
 fn a_stranger_whose_streams_hang_starves_nobody(stage: &Stage) {
     let (site, _hung) = besieged(stage);
     let _held = hanging(&site, None);
+    until_refused(&site, "share");
     others_are_served(&site);
 }
 
@@ -84,15 +101,13 @@ fn an_agent_of_tier_4_whose_streams_hang_starves_nobody(stage: &Stage) {
     let greedy = stage.world().agent(4);
     let key = greedy.generate(&site.gateway.service);
     let _held = hanging(&site, Some(&key));
+    until_refused(&site, "agent");
     others_are_served(&site);
 }
 
 fn a_network_that_opens_all_connections_it_can_and_says_nothing_starves_no_other(stage: &Stage) {
     let (site, _hung) = besieged(stage);
-    // Each begins a request, and goes on by a byte from time to time.
-    let mut held: Vec<Wire> = (0..3_000).map(|_| site.gateway.connect()).collect();
-    held.iter_mut().for_each(|wire| drop(wire.write(b"GE")));
-    others_are_served(&site);
-    held.iter_mut().for_each(|wire| drop(wire.write(b"T")));
+    // As many as the process may have descriptors. They may be idle for longer than the others wait.
+    let _held: Vec<Wire> = (0..4_200).map(|_| site.gateway.connect()).collect();
     others_are_served(&site);
 }
