@@ -137,7 +137,6 @@ impl App {
         early_hangup: EarlyHangup,
     ) -> Result<Self, StartError> {
         let descriptors = Descriptors::of(raised_limit(), &Needs::of(settings, processors()))?;
-        descriptors.announce();
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
@@ -174,6 +173,7 @@ impl App {
         app.serve_admin(settings)?;
         app.server.add_service(background_service("sweeper", Sweeper(pipeline)));
         app.add_chain_user("follower", follow);
+        app.descriptors.announce();
         Ok(app)
     }
 

@@ -156,6 +156,7 @@ impl ErrorCause {
         (error_type, answer)
     }
 
+    #[expect(clippy::too_many_lines, reason = "it is one table")]
     fn row(&self) -> Row {
         match self {
             Self::Invalid(Invalid { field, received, problem }) => Row::new(

@@ -122,7 +122,8 @@ fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
         assert!(!text.to_lowercase().contains(&secret.to_lowercase()), "{secret}");
     }
     let known = ["check", "decision", "door", "endpoint", "error_type", "kind", "le", "method", "outcome"];
-    let known = [known.as_slice(), &["result", "state", "status", "tier", "verb", "version"]].concat();
+    let known =
+        [known.as_slice(), &["reason", "result", "state", "status", "tier", "verb", "version"]].concat();
     let samples = Samples::parse(&text);
     assert!(samples.series().filter(|series| series.contains('{')).count() > 20, "{text}");
     for series in samples.series() {
