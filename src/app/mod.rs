@@ -357,7 +357,7 @@ fn client_rules(listen: &Listen, listener: Listener) -> ClientRules {
     ClientRules {
         trusted_proxies: listen.trusted_proxies.clone(),
         uses_proxy_protocol: listen.proxy_protocol.contains(&listener),
-        per_network_max: listen.max_connections_per_network as usize,
+        per_network_max: listen.max_connections_per_network,
     }
 }
 

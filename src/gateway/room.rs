@@ -16,10 +16,7 @@ use tokio::time::timeout;
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::tenant::InFlight;
-use crate::sharded::counts::{Counted, Counts};
-
-/// An owner gets places while it holds fewer than so many times as many as are free.
-const SHARE: u32 = 3;
+use crate::sharded::counts::{Counted, Counts, SHARE};
 
 /// The places of the process.
 pub(crate) struct Room {

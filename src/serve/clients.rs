@@ -8,12 +8,8 @@ use tokio::net::TcpStream;
 
 use crate::domain::client::ClientNet;
 use crate::serve::proxy_protocol;
-use crate::sharded::counts::{Counted, Counts};
+use crate::sharded::counts::{Counted, Counts, SHARE};
 use crate::wire::client_ip::is_trusted;
-
-/// A network gets another connection only while it holds fewer than so many times as many as are free. One that takes all it
-/// can leaves a quarter to the others.
-const SHARE: usize = 3;
 
 /// The rules of a listener about its clients.
 #[derive(Debug, Clone)]
@@ -23,7 +19,7 @@ pub(crate) struct ClientRules {
     /// True if each connection comes from a balancer and begins with a header of the PROXY protocol.
     pub(crate) uses_proxy_protocol: bool,
     /// The most connections of a network; 0 is no limit beside the share.
-    pub(crate) per_network_max: usize,
+    pub(crate) per_network_max: u32,
 }
 
 /// The clients of a listener.
@@ -60,9 +56,9 @@ impl Clients {
         if is_trusted(client.ip(), &self.rules.trusted_proxies) {
             return Ok(None);
         }
-        let own = if self.rules.per_network_max == 0 { usize::MAX } else { self.rules.per_network_max };
-        let max = u32::try_from(own.min(SHARE * free)).unwrap_or(u32::MAX);
-        self.networks.take(ClientNet::of(client.ip()), max).map(Some).ok_or(Full)
+        let own = if self.rules.per_network_max == 0 { u32::MAX } else { self.rules.per_network_max };
+        let share = u32::try_from(free).unwrap_or(u32::MAX).saturating_mul(SHARE);
+        self.networks.take(ClientNet::of(client.ip()), own.min(share)).map(Some).ok_or(Full)
     }
 }
 
@@ -72,7 +68,7 @@ mod tests {
 
     use super::{ClientRules, Clients};
 
-    fn clients(per_network_max: usize) -> Clients {
+    fn clients(per_network_max: u32) -> Clients {
         let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
         Clients::new(ClientRules { trusted_proxies, uses_proxy_protocol: false, per_network_max })
     }

@@ -6,6 +6,10 @@ use std::sync::Arc;
 
 use crate::sharded::{Hashed, Shards, Table};
 
+/// Where many share what there is, an owner gets one more only while it holds fewer than so many times as many as are free. One
+/// that takes all it can leaves a quarter to the others.
+pub const SHARE: u32 = 3;
+
 /// Many more than cores, so that two requests rarely meet.
 const SHARDS: usize = 64;
 
