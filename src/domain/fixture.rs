@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::domain::tenant::{
-    AcceptedCredentials, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules, Tenant, Timeouts,
-    UpstreamTls,
+    AcceptedCredentials, Balance, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules, Tenant,
+    Timeouts, UpstreamLimits, UpstreamTls,
 };
 use crate::domain::tier::Tier;
 
@@ -26,12 +26,15 @@ pub(crate) fn tenant() -> Tenant {
             connect_retries: 0,
             body_bytes_max: None,
             timeouts: Timeouts { connect: second, read: second, write: second, idle: second, total: None },
+            balance: Balance::RoundRobin,
+            upstream_limits: UpstreamLimits { in_flight_max: 1, pending_max: 0 },
             health: HealthRules {
                 path: None,
                 interval: None,
                 timeout: second,
                 eject_after: 0,
                 eject_for: second,
+                slow_start: None,
             },
             upstream_tls: UpstreamTls::default(),
         },

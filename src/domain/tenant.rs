@@ -123,10 +123,32 @@ pub struct ProxyRules {
     pub body_bytes_max: Option<u64>,
     /// Time limits.
     pub timeouts: Timeouts,
+    /// How upstreams are chosen.
+    pub balance: Balance,
+    /// How much an upstream is given.
+    pub upstream_limits: UpstreamLimits,
     /// How upstreams are watched.
     pub health: HealthRules,
     /// Certificates toward upstreams that speak TLS.
     pub upstream_tls: UpstreamTls,
+}
+
+/// How upstreams are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Balance {
+    /// In turn.
+    RoundRobin,
+    /// The less busy one of two.
+    LeastRequest,
+}
+
+/// How much each upstream is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UpstreamLimits {
+    /// How many requests may be under way at it.
+    pub in_flight_max: u32,
+    /// How many may wait for that.
+    pub pending_max: u32,
 }
 
 /// What the upstream sees as `Host`.
@@ -166,6 +188,8 @@ pub struct HealthRules {
     pub eject_after: u32,
     /// For how long.
     pub eject_for: Duration,
+    /// How long one that recovers gets less than its share; nothing: not at all.
+    pub slow_start: Option<Duration>,
 }
 
 /// Certificates toward upstreams that speak TLS.

@@ -13,7 +13,8 @@ pub enum UpstreamScheme {
     H2c,
 }
 
-/// One upstream: `host:port`, or with `http://`, `https://` or `h2c://` in front. The port is optional behind a scheme.
+/// One upstream: `host:port`, or with `http://`, `https://` or `h2c://` in front. The port is optional behind a scheme. It may
+/// end with ` weight=N`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Upstream {
     /// How it is spoken to.
@@ -22,7 +23,12 @@ pub struct Upstream {
     pub host: Box<str>,
     /// Its port.
     pub port: u16,
+    /// Its share beside others, 1 to [`WEIGHT_MAX`].
+    pub weight: u8,
 }
+
+/// The largest weight.
+pub const WEIGHT_MAX: u8 = 100;
 
 impl Upstream {
     /// Reads an upstream.
@@ -32,6 +38,13 @@ impl Upstream {
     /// What is wrong with it, as a phrase.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const PHRASE: &str = "is not an upstream";
+        let (text, weight) = match text.split_once(" weight=") {
+            Some((text, weight)) => (text, weight.parse().map_err(|_| PHRASE)?),
+            None => (text, 1),
+        };
+        if !(1..=WEIGHT_MAX).contains(&weight) {
+            return Err(PHRASE);
+        }
         let (scheme, rest, default_port) = if let Some(rest) = text.strip_prefix("http://") {
             (UpstreamScheme::Http, rest, Some(80))
         } else if let Some(rest) = text.strip_prefix("https://") {
@@ -49,7 +62,13 @@ impl Upstream {
         let port = port.filter(|port| *port != 0).ok_or(PHRASE)?;
         let host = crate::domain::host::of_authority(rest).ok_or(PHRASE)?;
         let host = host.trim_start_matches('[').trim_end_matches(']').into();
-        Ok(Self { scheme, host, port })
+        Ok(Self { scheme, host, port, weight })
+    }
+
+    /// The same wherever it stands, whatever its share there.
+    #[must_use]
+    pub fn alone(&self) -> Self {
+        Self { weight: 1, ..self.clone() }
     }
 }
 
@@ -61,10 +80,11 @@ impl fmt::Display for Upstream {
             UpstreamScheme::H2c => "h2c",
         };
         if self.host.contains(':') {
-            write!(out, "{scheme}://[{}]:{}", self.host, self.port)
+            write!(out, "{scheme}://[{}]:{}", self.host, self.port)?;
         } else {
-            write!(out, "{scheme}://{}:{}", self.host, self.port)
+            write!(out, "{scheme}://{}:{}", self.host, self.port)?;
         }
+        if self.weight == 1 { Ok(()) } else { write!(out, " weight={}", self.weight) }
     }
 }
 
@@ -86,8 +106,14 @@ mod tests {
             ("[::1]:9000", UpstreamScheme::Http, "::1", 9000),
             ("https://[2001:DB8::1]", UpstreamScheme::Https, "2001:db8::1", 443),
         ] {
-            assert_eq!(Upstream::parse(text), Ok(Upstream { scheme, host: host.into(), port }), "{text}");
+            assert_eq!(
+                Upstream::parse(text),
+                Ok(Upstream { scheme, host: host.into(), port, weight: 1 }),
+                "{text}"
+            );
         }
+        let heavy = Upstream::parse("h2c://backend weight=100").unwrap();
+        assert_eq!((heavy.weight, heavy.to_string().as_str()), (100, "h2c://backend:80 weight=100"));
     }
 
     #[test]
@@ -118,6 +144,11 @@ mod tests {
             "[::1]x:80",
             "[a]:80",
             "unix:/run/backend.sock",
+            "backend:80 weight=0",
+            "backend:80 weight=101",
+            "backend:80 weight=",
+            "backend:80 weight=2 weight=2",
+            "backend:80  weight=2",
         ] {
             assert!(Upstream::parse(text).is_err(), "{text}");
         }

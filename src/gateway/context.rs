@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pingora::{Error, ErrorType};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::domain::cors::CorsRules;
@@ -11,6 +12,7 @@ use crate::gateway::pace::Pace;
 use crate::gateway::policy::cors;
 use crate::gateway::policy::request_id::RequestId;
 use crate::gateway::site::Site;
+use crate::gateway::upstreams::Retrying;
 use crate::gateway::upstreams::attempt::Attempt;
 use crate::http1::writing::Lines;
 use crate::pipeline::permit::Permit;
@@ -36,6 +38,10 @@ pub(crate) struct Context {
     pub(super) speaks_grpc: bool,
     /// The upstreams that were tried.
     pub(super) attempt: Attempt,
+    /// Its place at the upstream.
+    pub(super) place: Option<OwnedSemaphorePermit>,
+    /// Its leave to look for another connection.
+    pub(super) retrying: Option<Retrying>,
     /// The `errorType` of its answer, if that is ours.
     pub(super) error_type: Option<&'static str>,
     /// The pace of its bodies, where the library sets no limit.
@@ -68,6 +74,8 @@ impl Context {
             body_bytes: 0,
             speaks_grpc: false,
             attempt: Attempt::new(),
+            place: None,
+            retrying: None,
             error_type: None,
             pace: None,
             on_drop: None,

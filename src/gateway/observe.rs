@@ -11,6 +11,7 @@ use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::path_of;
 use crate::gateway::counters::SiteCounters;
+use crate::gateway::failure::Failure;
 use crate::gateway::policy::request_id::RequestId;
 use crate::gateway::site::Site;
 use crate::pipeline::permit::Permit;
@@ -151,12 +152,34 @@ impl Gateway {
     }
 
     /// Whether a request that could not connect goes to another address or upstream.
-    pub(super) fn may_try_another(&self, ctx: &Context) -> bool {
+    pub(super) fn may_try_another(&self, ctx: &mut Context) -> bool {
         let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return false };
         ctx.attempt.count() <= u32::from(site.tenant.proxy.connect_retries)
             && passage.upstreams().has_another(ctx.attempt)
             && !self.is_overdue(ctx)
+            && may_retry(ctx)
     }
+
+    /// Takes a request's place at the upstream that it is at, and gives back the one that it had.
+    pub(super) async fn enter(&self, ctx: &mut Context) -> Result<(), Failure> {
+        ctx.place = None;
+        let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return Err(Failure::Internal) };
+        let Some(member) = passage.upstreams().current(ctx.attempt) else { return Err(Failure::Internal) };
+        ctx.place = member.state.enter(site.tenant.proxy.timeouts.connect).await;
+        if ctx.place.is_none() {
+            self.note_overload(ctx, "upstream");
+            return Err(Failure::Overloaded);
+        }
+        Ok(())
+    }
+}
+
+/// True if a request may look for another connection. It has leave until it has one.
+pub(super) fn may_retry(ctx: &mut Context) -> bool {
+    if ctx.retrying.is_none() {
+        ctx.retrying = ctx.passage().ok().and_then(|passage| passage.upstreams().retry());
+    }
+    ctx.retrying.is_some()
 }
 
 /// One line of the access log, when somebody has asked for it (`access=info`).

@@ -66,7 +66,7 @@ impl Site {
         let mut states = States::of(former, &tenant);
         let mut group = |list: &[Upstream]| {
             let members = list.iter().map(|upstream| member(upstream, &tenant, identity, &mut states));
-            Arc::new(Upstreams::new(members.collect()))
+            Arc::new(Upstreams::new(members.collect(), tenant.proxy.balance))
         };
         let upstreams = group(&tenant.upstreams);
         let mut own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
@@ -140,19 +140,21 @@ struct States(HashMap<Upstream, Arc<UpstreamState>>);
 impl States {
     /// What a former site knew; where it was watched otherwise, only where its upstreams are.
     fn of(former: Option<&Site>, tenant: &Tenant) -> Self {
-        let health = &tenant.proxy.health;
+        let (health, limits) = (&tenant.proxy.health, tenant.proxy.upstream_limits);
         let known = former.into_iter().flat_map(Site::members).map(|member| &member.state);
         let kept = known.map(|state| {
-            let is_same = state.health == *health;
+            let is_same = state.health == *health && state.limits == limits;
             let state =
-                if is_same { Arc::clone(state) } else { Arc::new(state.watched_otherwise(health.clone())) };
+                if is_same { Arc::clone(state) } else { Arc::new(state.with(health.clone(), limits)) };
             (state.upstream.clone(), state)
         });
         Self(kept.collect())
     }
 
     fn get(&mut self, upstream: &Upstream, tenant: &Tenant) -> Arc<UpstreamState> {
-        let new = || Arc::new(UpstreamState::new(upstream.clone(), tenant.proxy.health.clone()));
+        let (upstream, rules) = (upstream.alone(), &tenant.proxy);
+        let new =
+            || Arc::new(UpstreamState::new(upstream.clone(), rules.health.clone(), rules.upstream_limits));
         Arc::clone(self.0.entry(upstream.clone()).or_insert_with(new))
     }
 }
@@ -161,6 +163,7 @@ impl States {
 fn member(upstream: &Upstream, tenant: &Tenant, identity: &UpstreamIdentity, states: &mut States) -> Member {
     Member {
         state: states.get(upstream, tenant),
+        weight: upstream.weight,
         template: template(upstream, tenant, identity),
         host: HeaderValue::from_str(&authority(upstream)).unwrap_or(HeaderValue::from_static("")),
     }

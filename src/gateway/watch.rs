@@ -57,6 +57,7 @@ struct Check {
     tenant: Arc<str>,
     peer: HttpPeer,
     host: http::HeaderValue,
+    clock: Arc<dyn Clock>,
 }
 
 impl Watch {
@@ -102,6 +103,7 @@ impl Watch {
             tenant: Arc::clone(&site.tenant.id),
             peer: member.template.clone(),
             host: member.host.clone(),
+            clock: Arc::clone(&self.clock),
         };
         let connector = Arc::clone(connector);
         tokio::spawn(async move {
@@ -157,7 +159,7 @@ impl Check {
                 break;
             }
         }
-        if self.state.checked(is_healthy) {
+        if self.state.checked(is_healthy, self.clock.monotonic_micros()) {
             let (tenant, upstream) = (&*self.tenant, &self.state.upstream);
             if is_healthy {
                 tracing::info!(tenant, %upstream, "answers its checks again");

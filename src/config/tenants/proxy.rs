@@ -8,10 +8,15 @@ use crate::config::files::{file, key_pair};
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
-use crate::domain::tenant::{HealthRules, HostHeader, ProxyRules, Timeouts, UpstreamTls};
+use crate::domain::tenant::{
+    Balance, HealthRules, HostHeader, ProxyRules, Timeouts, UpstreamLimits, UpstreamTls,
+};
 
 const HOST_HEADER: [(&str, HostHeader); 2] =
     [("client", HostHeader::Client), ("upstream", HostHeader::Upstream)];
+
+const BALANCE: [(&str, Balance); 2] =
+    [("round_robin", Balance::RoundRobin), ("least_request", Balance::LeastRequest)];
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -36,6 +41,9 @@ pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
     let connect_retries = reader.integer("connect_retries", 2, &(0..=8));
     let body_bytes_max: Option<u64> = reader.integer("max_body_bytes", 0, &(0..=i64::MAX));
     let timeouts = timeouts(reader);
+    let balance = reader.text("balance", "round_robin", choice(&BALANCE));
+    let in_flight_max = reader.integer("upstream_limits.max_in_flight", 1_024, &(1..=100_000));
+    let pending_max = reader.integer("upstream_limits.max_pending", 64, &(0..=10_000));
     let health = health(reader);
     let upstream_tls = upstream_tls(reader);
     Some(ProxyRules {
@@ -43,6 +51,8 @@ pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
         connect_retries: connect_retries?,
         body_bytes_max: body_bytes_max.map(|bytes| (bytes > 0).then_some(bytes))?,
         timeouts: timeouts?,
+        balance: balance?,
+        upstream_limits: UpstreamLimits { in_flight_max: in_flight_max?, pending_max: pending_max? },
         health: health?,
         upstream_tls: upstream_tls?,
     })
@@ -63,12 +73,14 @@ fn health(reader: &mut Reader) -> Option<HealthRules> {
     let timeout = reader.duration("health.timeout", "2s", &UP_TO_A_DAY);
     let eject_after = reader.integer("health.eject_after", 3, &(0..=1_000));
     let eject_for = reader.duration("health.eject_for", "10s", &UP_TO_A_DAY);
+    let slow_start = reader.duration_or_none("health.slow_start", "10s", &UP_TO_A_DAY_OR_NONE);
     Some(HealthRules {
         path,
         interval: interval?,
         timeout: timeout?,
         eject_after: eject_after?,
         eject_for: eject_for?,
+        slow_start: slow_start?,
     })
 }
 

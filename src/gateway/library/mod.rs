@@ -175,6 +175,7 @@ impl ProxyHttp for LibraryProxy {
         }
         ctx.awaits_body = has_body;
         ctx.attempt = attempt;
+        self.enter(ctx).await.map_err(|_| faults::overloaded())?;
         Ok(peer)
     }
 
@@ -188,6 +189,7 @@ impl ProxyHttp for LibraryProxy {
         _digest: Option<&Digest>,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
+        ctx.retrying = None;
         if !ctx.awaits_body || peer.options.alpn == ALPN::H1 {
             ctx.pace = None;
         } else if ctx.pace.is_some() {

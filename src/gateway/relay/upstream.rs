@@ -32,13 +32,21 @@ impl Relay {
         loop {
             let (address, may_be_used) = match again.take() {
                 Some(address) => (address, false),
-                None => (self.choose(ctx)?, true),
+                None => {
+                    let address = self.choose(ctx)?;
+                    self.gateway.enter(ctx).await?;
+                    (address, true)
+                }
             };
             if may_be_used && let Some(stream) = self.pool.take(address, now) {
+                ctx.retrying = None;
                 return Ok(Upstream { stream, address, is_used: true, since: now });
             }
             match self.open(ctx, address).await {
-                Ok(upstream) => return Ok(upstream),
+                Ok(upstream) => {
+                    ctx.retrying = None;
+                    return Ok(upstream);
+                }
                 Err(failure) => {
                     if let Some(kind) = failure.of_upstream().filter(|_| !ctx.attempt.has_address_left()) {
                         self.gateway.note_upstream_failure(ctx, kind);

@@ -6,28 +6,43 @@
 pub(super) mod attempt;
 pub(super) mod state;
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use http::HeaderValue;
 use pingora::upstreams::peer::HttpPeer;
 
+use crate::domain::tenant::Balance;
 use crate::gateway::upstreams::attempt::Attempt;
 use crate::gateway::upstreams::state::UpstreamState;
 
 /// The most upstreams of one group that are used: a request remembers in as many bits which it has tried.
 const UPSTREAMS_MAX: usize = u64::BITS as usize;
 
+/// How many requests may look for another connection at one time, however few are under way.
+const RETRIES_MIN: u64 = 3;
+
 /// Some upstreams that requests are spread over.
 pub(crate) struct Upstreams {
     members: Vec<Member>,
+    balance: Balance,
+    /// Members by their turns: each has as many as its weight, spread out.
+    turns: Box<[u8]>,
     next: AtomicUsize,
+    /// How many requests are looking for another connection.
+    retrying: AtomicU64,
 }
+
+/// A request that is looking for another connection.
+pub(crate) struct Retrying(Arc<Upstreams>);
 
 /// An upstream, and how it is connected to.
 pub(crate) struct Member {
     pub(in crate::gateway) state: Arc<UpstreamState>,
+    /// Its share beside the others.
+    pub(in crate::gateway) weight: u8,
     /// Everything but the address.
     pub(in crate::gateway) template: HttpPeer,
     /// What stands in `Host` where the upstream is to see its own name.
@@ -36,9 +51,19 @@ pub(crate) struct Member {
 
 impl Upstreams {
     /// A group of at most [`UPSTREAMS_MAX`]; the configuration allows no more.
-    pub(in crate::gateway) fn new(mut members: Vec<Member>) -> Self {
+    pub(in crate::gateway) fn new(mut members: Vec<Member>, balance: Balance) -> Self {
         members.truncate(UPSTREAMS_MAX);
-        Self { members, next: AtomicUsize::new(0) }
+        let turns = turns(&members);
+        Self { members, balance, turns, next: AtomicUsize::new(0), retrying: AtomicU64::new(0) }
+    }
+
+    /// Leave for one request to look for another connection: for at most a tenth of those under way, or a few.
+    pub(in crate::gateway) fn retry(self: &Arc<Self>) -> Option<Retrying> {
+        let live: u64 = self.members.iter().map(|member| member.state.in_flight()).sum();
+        let most = (live / 10).max(RETRIES_MIN);
+        let one_more = |retrying| (retrying < most).then_some(retrying + 1);
+        let counted = self.retrying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.ok().map(|_| Retrying(Arc::clone(self)))
     }
 
     pub(in crate::gateway) fn members(&self) -> &[Member] {
@@ -56,12 +81,30 @@ impl Upstreams {
             return Some(next);
         }
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let count = self.members.len().max(1);
-        let in_turn = || (0..count).map(|step| turn.wrapping_add(step) % count);
-        let candidates = || in_turn().filter_map(|at| self.members.get(at).map(|member| (at, member)));
+        let count = self.turns.len().max(1);
+        let candidates = |from: usize| {
+            let turns = (0..count).filter_map(move |step| self.turns.get(from.wrapping_add(step) % count));
+            turns.filter_map(|at| self.members.get(usize::from(*at)).map(|member| (usize::from(*at), member)))
+        };
         let open = |at: usize, member: &Member| !attempt.has_tried(at) && member.state.has_address();
-        let usable = candidates().find(|(at, member)| open(*at, member) && member.state.is_usable(now));
-        let (at, member) = usable.or_else(|| candidates().find(|(at, member)| open(*at, member)))?;
+        let usable = |at: usize, member: &Member| open(at, member) && member.state.is_usable(now);
+        let ready = |at: usize, member: &Member| usable(at, member) && member.state.has_room();
+        let mixed = mixed(turn);
+        let warm =
+            |at: usize, member: &Member| ready(at, member) && (mixed >> 32) % 100 < member.state.percent(now);
+        let find = |from: usize, is: &dyn Fn(usize, &Member) -> bool| {
+            candidates(from).find(|(at, member)| is(*at, member))
+        };
+        let best = match self.balance {
+            Balance::RoundRobin => find(turn, &warm),
+            Balance::LeastRequest => find(turn, &ready).map(|one| {
+                let apart = turn.wrapping_add(1 + mixed as usize % count.saturating_sub(1).max(1));
+                let other = find(apart, &ready).unwrap_or(one);
+                if other.1.is_less_busy_than(one.1, now) { other } else { one }
+            }),
+        };
+        let best = best.or_else(|| find(turn, &ready)).or_else(|| find(turn, &usable));
+        let (at, member) = best.or_else(|| find(turn, &open))?;
         let addresses = member.state.addresses.load();
         // Each upstream's addresses in turn, whatever their numbers.
         let first = turn / count;
@@ -92,6 +135,54 @@ impl Upstreams {
     }
 }
 
+impl Member {
+    /// True if it has less to do for its share than another.
+    fn is_less_busy_than(&self, other: &Self, now: u64) -> bool {
+        let load = |member: &Self| member.state.in_flight().saturating_add(1);
+        let share = |member: &Self| u64::from(member.weight) * member.state.percent(now);
+        load(self).saturating_mul(share(other)) < load(other).saturating_mul(share(self))
+    }
+}
+
+impl Drop for Retrying {
+    fn drop(&mut self) {
+        self.0.retrying.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The turns of a round: in each the member that lags most behind its share.
+fn turns(members: &[Member]) -> Box<[u8]> {
+    let weights = members.iter().map(|member| i64::from(member.weight));
+    let divisor = weights.clone().fold(0, greatest_divisor).max(1);
+    let weights: Vec<i64> = weights.map(|weight| weight / divisor).collect();
+    let total: i64 = weights.iter().sum();
+    let mut due = vec![0; weights.len()];
+    let next = |_| {
+        due.iter_mut().zip(&weights).for_each(|(due, weight)| *due += weight);
+        // The first of those that are most due.
+        let most = due.iter_mut().enumerate().max_by_key(|(at, due)| (**due, Reverse(*at)))?;
+        *most.1 -= total;
+        u8::try_from(most.0).ok()
+    };
+    (0..total).filter_map(next).collect()
+}
+
+const fn greatest_divisor(one: i64, other: i64) -> i64 {
+    let (mut one, mut other) = (one, other);
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+/// The bits of a turn, mixed: neighbours have nothing in common (splitmix64).
+const fn mixed(turn: usize) -> u64 {
+    let bits = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -100,14 +191,15 @@ mod tests {
     use http::HeaderValue;
     use pingora::upstreams::peer::HttpPeer;
 
-    use super::{Arc, Attempt, Member, UpstreamState, Upstreams};
-    use crate::domain::tenant::HealthRules;
+    use super::{Arc, Attempt, Balance, Member, RETRIES_MIN, UpstreamState, Upstreams};
+    use crate::domain::tenant::{HealthRules, UpstreamLimits};
     use crate::domain::upstream::Upstream;
+    use crate::serve::timer::Timer;
 
     const EJECT_MICROS: u64 = 10_000_000;
 
-    fn group(count: usize) -> Upstreams {
-        let member = |at: usize| {
+    fn group_of(weights: &[u8], balance: Balance, slow_start: Option<u64>) -> Upstreams {
+        let member = |at: usize, weight: u8| {
             let upstream = Upstream::parse(&format!("127.0.0.1:{}", 9_000 + at)).unwrap();
             let health = HealthRules {
                 path: None,
@@ -115,14 +207,22 @@ mod tests {
                 timeout: Duration::from_secs(1),
                 eject_after: 3,
                 eject_for: Duration::from_micros(EJECT_MICROS),
+                slow_start: slow_start.map(Duration::from_micros),
             };
+            let limits = UpstreamLimits { in_flight_max: 50, pending_max: 1 };
             Member {
-                state: Arc::new(UpstreamState::new(upstream, health)),
+                weight,
+                state: Arc::new(UpstreamState::new(upstream, health, limits)),
                 template: HttpPeer::new("127.0.0.1:1", false, String::new()),
                 host: HeaderValue::from_static("a"),
             }
         };
-        Upstreams::new((0..count).map(member).collect())
+        let members = weights.iter().enumerate().map(|(at, weight)| member(at, *weight));
+        Upstreams::new(members.collect(), balance)
+    }
+
+    fn group(count: usize) -> Upstreams {
+        group_of(&vec![1; count], Balance::RoundRobin, None)
     }
 
     /// How often each port is chosen by new requests.
@@ -185,11 +285,98 @@ mod tests {
     fn an_upstream_whose_checks_fail_gets_nothing_unless_all_do() {
         let upstreams = group(2);
         let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members()[at].state));
-        assert!(one.checked(false) && !one.checked(false));
+        assert!(one.checked(false, 0) && !one.checked(false, 0));
         assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
-        other.checked(false);
+        other.checked(false, 0);
         assert_eq!(spread(&upstreams, 0).len(), 2);
-        assert!(one.checked(true));
+        assert!(one.checked(true, 0));
         assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_000, 300)]));
+    }
+
+    #[test]
+    fn weights_are_kept_exactly_and_turns_are_spread_out() {
+        let upstreams = group_of(&[2, 6, 4], Balance::RoundRobin, None);
+        assert_eq!(*upstreams.turns, [1, 2, 0, 1, 2, 1]);
+        assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_000, 50), (9_001, 150), (9_002, 100)]));
+        upstreams.members()[1].state.checked(false, 0);
+        let left = spread(&upstreams, 0);
+        assert_eq!(left.values().sum::<u32>(), 300);
+        assert!(left.len() == 2 && left[&9_002] > left[&9_000], "{left:?}");
+    }
+
+    #[test]
+    fn a_recovered_upstream_gets_a_tenth_of_its_share_at_first_and_more_with_time() {
+        let upstreams = group_of(&[1, 1], Balance::RoundRobin, Some(1_000));
+        let one = &upstreams.members()[0].state;
+        let share = |now| spread(&upstreams, now).get(&9_000).copied().unwrap_or_default();
+        assert_eq!(share(5), 150, "it was never away");
+        one.checked(false, 5);
+        one.checked(true, 10);
+        assert!((5..=30).contains(&share(10)), "{}", share(10));
+        assert!((60..=90).contains(&share(510)), "{}", share(510));
+        assert_eq!(share(1_010), 150);
+        (0..3).for_each(|_| _ = one.failed(2_000));
+        assert_eq!(share(2_000), 0);
+        let back = 2_000 + EJECT_MICROS;
+        assert!((5..=30).contains(&share(back)), "{}", share(back));
+        // Alone it has to take everything.
+        upstreams.members()[1].state.checked(false, back);
+        assert_eq!(share(back), 300);
+    }
+
+    #[tokio::test]
+    async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
+        let upstreams = group_of(&[1, 1], Balance::LeastRequest, None);
+        let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members()[at].state));
+        let mut places = vec![one.enter(Duration::ZERO).await.unwrap()];
+        assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
+        for _ in 0..50 {
+            places.push(other.enter(Duration::ZERO).await.unwrap());
+        }
+        assert!(other.enter(Duration::ZERO).await.is_none(), "it is full");
+        let in_turn = group_of(&[1, 1], Balance::RoundRobin, None);
+        let full = Arc::clone(&in_turn.members()[1].state);
+        for _ in 0..50 {
+            places.push(full.enter(Duration::ZERO).await.unwrap());
+        }
+        assert_eq!(spread(&in_turn, 0), BTreeMap::from([(9_000, 300)]));
+        drop(places);
+        assert_eq!(spread(&in_turn, 0).len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_as_allowed_wait_for_a_place_and_one_more_does_not() {
+        let upstreams = group(1);
+        let state = Arc::clone(&upstreams.members()[0].state);
+        let mut places = Vec::new();
+        for _ in 0..50 {
+            places.push(state.enter(Duration::ZERO).await.unwrap());
+        }
+        let waiting = tokio::spawn({
+            let state = Arc::clone(&state);
+            async move { state.enter(Duration::from_secs(5)).await.is_some() }
+        });
+        tokio::task::yield_now().await;
+        assert!(state.enter(Duration::from_secs(5)).await.is_none(), "one waits already");
+        assert!(!waiting.is_finished());
+        places.pop();
+        assert!(waiting.await.unwrap());
+        let begun = Timer::now();
+        places.push(state.enter(Duration::ZERO).await.unwrap());
+        assert!(state.enter(Duration::from_secs(5)).await.is_none(), "it waits in vain");
+        assert_eq!(Timer::now() - begun, Duration::from_secs(5));
+    }
+
+    #[tokio::test]
+    async fn retries_stay_below_a_tenth_of_the_requests_under_way() {
+        let upstreams = Arc::new(group(1));
+        let few: Vec<_> = std::iter::from_fn(|| upstreams.retry()).collect();
+        assert_eq!(few.len() as u64, RETRIES_MIN);
+        drop(few);
+        let mut places = Vec::new();
+        for _ in 0..50 {
+            places.push(upstreams.members()[0].state.enter(Duration::ZERO).await.unwrap());
+        }
+        assert_eq!(std::iter::from_fn(|| upstreams.retry()).take(100).collect::<Vec<_>>().len(), 5);
     }
 }

@@ -1,13 +1,19 @@
 //! The state of one upstream: where it is, and whether it is healthy.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
-use crate::domain::tenant::HealthRules;
+use crate::domain::tenant::{HealthRules, UpstreamLimits};
 use crate::domain::upstream::Upstream;
+
+/// How much of its share an upstream gets at least, in percent.
+const PERCENT_MIN: u64 = 10;
 
 /// The state of one upstream of a tenant: its addresses and health. It outlives a reload of the configuration.
 #[derive(Debug)]
@@ -18,6 +24,14 @@ pub(crate) struct UpstreamState {
     pub(in crate::gateway) health: HealthRules,
     /// Its addresses; empty while its name is not resolved.
     pub(in crate::gateway) addresses: ArcSwap<Vec<SocketAddr>>,
+    /// How much it is given.
+    pub(in crate::gateway) limits: UpstreamLimits,
+    /// Places for requests under way.
+    places: Arc<Semaphore>,
+    /// How many requests wait for a place.
+    pending: AtomicU32,
+    /// When it has come back last, in monotonic microseconds; 0: it was never away.
+    recovered_at: AtomicU64,
     /// The last health check's result.
     is_healthy: AtomicBool,
     /// Failed requests in a row.
@@ -36,12 +50,16 @@ pub(crate) struct UpstreamState {
 
 impl UpstreamState {
     /// An upstream of which nothing bad is known.
-    pub(in crate::gateway) fn new(upstream: Upstream, health: HealthRules) -> Self {
+    pub(in crate::gateway) fn new(upstream: Upstream, health: HealthRules, limits: UpstreamLimits) -> Self {
         let fixed = upstream.host.parse().map(|ip| SocketAddr::new(ip, upstream.port)).ok();
         Self {
             upstream,
             health,
             addresses: ArcSwap::from_pointee(fixed.into_iter().collect()),
+            limits,
+            places: Arc::new(Semaphore::new(limits.in_flight_max as usize)),
+            pending: AtomicU32::new(0),
+            recovered_at: AtomicU64::new(0),
             is_healthy: AtomicBool::new(true),
             failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
@@ -52,9 +70,9 @@ impl UpstreamState {
         }
     }
 
-    /// The same upstream, watched in another way: it is where it was.
-    pub(in crate::gateway) fn watched_otherwise(&self, health: HealthRules) -> Self {
-        let state = Self::new(self.upstream.clone(), health);
+    /// The same upstream under other rules: it is where it was.
+    pub(in crate::gateway) fn with(&self, health: HealthRules, limits: UpstreamLimits) -> Self {
+        let state = Self::new(self.upstream.clone(), health, limits);
         state.addresses.store(self.addresses.load_full());
         state
     }
@@ -66,6 +84,37 @@ impl UpstreamState {
 
     pub(super) fn is_usable(&self, now: u64) -> bool {
         self.is_healthy.load(Ordering::Relaxed) && now >= self.ejected_until.load(Ordering::Relaxed)
+    }
+
+    /// How much of its share it gets, in percent: less while it is slowly started.
+    pub(super) fn percent(&self, now: u64) -> u64 {
+        let Some(slow_start) = self.health.slow_start else { return 100 };
+        let ejection = self.ejected_until.load(Ordering::Relaxed);
+        let back_at = self.recovered_at.load(Ordering::Relaxed).max(ejection);
+        if back_at == 0 {
+            return 100;
+        }
+        let elapsed = now.saturating_sub(back_at).saturating_mul(100);
+        (elapsed / micros(slow_start).max(1)).clamp(PERCENT_MIN, 100)
+    }
+
+    /// True if a request gets a place at once.
+    pub(super) fn has_room(&self) -> bool {
+        self.places.available_permits() > 0
+    }
+
+    /// How many requests are under way at it.
+    pub(super) fn in_flight(&self) -> u64 {
+        u64::from(self.limits.in_flight_max).saturating_sub(self.places.available_permits() as u64)
+    }
+
+    /// A place for a request, which may have to wait for it; `None` if too many wait, or for too long.
+    pub(in crate::gateway) async fn enter(&self, longest: Duration) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(place);
+        }
+        let _waits = Pending::new(&self.pending, self.limits.pending_max)?;
+        timeout(longest, Arc::clone(&self.places).acquire_owned()).await.ok()?.ok()
     }
 
     pub(in crate::gateway) fn has_address(&self) -> bool {
@@ -92,12 +141,30 @@ impl UpstreamState {
     }
 
     /// A check has said how it is. True when that is new.
-    pub(in crate::gateway) fn checked(&self, is_healthy: bool) -> bool {
+    pub(in crate::gateway) fn checked(&self, is_healthy: bool, now: u64) -> bool {
         let was_healthy = self.is_healthy.swap(is_healthy, Ordering::Relaxed);
         if is_healthy && !was_healthy {
             self.ejected_until.store(0, Ordering::Relaxed);
+            self.recovered_at.store(now, Ordering::Relaxed);
         }
         was_healthy != is_healthy
+    }
+}
+
+/// One of those that wait.
+struct Pending<'a>(&'a AtomicU32);
+
+impl<'a> Pending<'a> {
+    fn new(pending: &'a AtomicU32, most: u32) -> Option<Self> {
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let one_more = |pending| (pending < most).then_some(pending + 1);
+        pending.fetch_update(set, fetch, one_more).ok().map(|_| Self(pending))
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -33,8 +33,11 @@ fn upstreams_are_1_to_64_of_a_tenant_and_of_a_route() {
     for place in ["tenants[1].upstreams", "tenants[1].routes[1].upstreams"] {
         check(
             place,
-            &format!("{}, {}, ['h2c://a.example', 'https://[::1]:8443']", many(1), many(64)),
-            &format!("[], {}, 'a.example:80', ['a.example'], ['ftp://a.example'], ['a:0']", many(65)),
+            &format!("{}, {}, ['h2c://a.example', 'https://[::1]:8443 weight=100']", many(1), many(64)),
+            &format!(
+                "[], {}, 'a.example:80', ['a.example'], ['ftp://a.example'], ['a:1 weight=101']",
+                many(65)
+            ),
         );
     }
 }
@@ -69,6 +72,9 @@ fn words_are_those_that_are_documented_and_counts_have_bounds() {
     check("tenants[1].connect_retries", "0, 8", "-1, 9, '2'");
     check("tenants[1].max_body_bytes", "0, 1, 9_223_372_036_854_775_807", "-1, '1MiB', 1.5");
     check("tenants[1].health.eject_after", "0, 1_000", "-1, 1_001");
+    check("tenants[1].balance", "'round_robin', 'least_request'", "'', 'random'");
+    check("tenants[1].upstream_limits.max_in_flight", "1, 100_000", "0, 100_001");
+    check("tenants[1].upstream_limits.max_pending", "0, 10_000", "-1, 10_001");
 }
 
 #[test]
@@ -88,6 +94,7 @@ fn times_are_more_than_0s_and_at_most_24h_and_no_total_and_no_interval_are_0s() 
         check(&format!("tenants[1].{key}"), "'1ns', '90s', '24h'", "'0s', '24h 1ns', '5', 5, '', '-1s'");
     }
     check("tenants[1].timeouts.total", "'0s', '1ns', '24h'", "'24h 1ns', '0', 0, 'none'");
+    check("tenants[1].health.slow_start", "'0s', '1ns', '24h'", "'24h 1ns', '0', 0");
     check("tenants[1].health.interval", "'0s', '10ms', '24h'", "'1ns', '9ms', '24h 1ns', '0', 0");
 }
 

@@ -8,8 +8,8 @@ use crate::domain::cors::CorsRules;
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{
-    AcceptedCredentials, HealthRules, HostHeader, InFlight, KeyPair, OnMismatch, ProxyRules, Route,
-    RouteAccess, Timeouts, UpstreamTls,
+    AcceptedCredentials, Balance, HealthRules, HostHeader, InFlight, KeyPair, OnMismatch, ProxyRules, Route,
+    RouteAccess, Timeouts, UpstreamLimits, UpstreamTls,
 };
 use crate::domain::tier::{PerTier, Tier};
 use crate::domain::upstream::Upstream;
@@ -18,7 +18,7 @@ use crate::domain::upstream::Upstream;
 fn every_key_of_a_tenant_ends_up_in_its_place() {
     let tenant = read(tenant_with(&[
         ("hosts", r#"["API.acme.example", "*.acme.dev", "*", "[::1]"]"#),
-        ("upstreams", r#"["https://a.example", "h2c://b.example:81"]"#),
+        ("upstreams", r#"["https://a.example", "h2c://b.example:81 weight=3"]"#),
         ("min_tier", "3"),
         ("credentials", "[\"signature\"]"),
         ("requests_per_minute", "[2, 2, 3, 4]"),
@@ -31,6 +31,10 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("timeouts.write", "\"3s\""),
         ("timeouts.idle", "\"4s\""),
         ("timeouts.total", "\"0s\""),
+        ("balance", "\"least_request\""),
+        ("upstream_limits.max_in_flight", "9"),
+        ("upstream_limits.max_pending", "0"),
+        ("health.slow_start", "\"0s\""),
         ("health.path", "\"/healthz?deep=1\""),
         ("health.interval", "\"0s\""),
         ("health.timeout", "\"5s\""),
@@ -58,7 +62,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
     let hosts: Vec<String> = tenant.hosts.iter().map(ToString::to_string).collect();
     assert_eq!(hosts, ["api.acme.example", "*.acme.dev", "*", "[::1]"]);
     let upstreams: Vec<String> = tenant.upstreams.iter().map(ToString::to_string).collect();
-    assert_eq!(upstreams, ["https://a.example:443", "h2c://b.example:81"]);
+    assert_eq!(upstreams, ["https://a.example:443", "h2c://b.example:81 weight=3"]);
     assert_eq!(tenant.min_tier, Tier::Gold);
     assert_eq!(tenant.credentials, AcceptedCredentials { api_key: false, signature: true });
     assert_eq!(tenant.requests_per_minute, Some(PerTier::from_array([2, 2, 3, 4].map(Quota::per_minute))));
@@ -70,12 +74,15 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         connect_retries: 0,
         body_bytes_max: Some(i64::MAX as u64),
         timeouts: Timeouts { connect, read, write, idle, total: None },
+        balance: Balance::LeastRequest,
+        upstream_limits: UpstreamLimits { in_flight_max: 9, pending_max: 0 },
         health: HealthRules {
             path: Some("/healthz?deep=1".into()),
             interval: None,
             timeout,
             eject_after: 0,
             eject_for,
+            slow_start: None,
         },
         upstream_tls: UpstreamTls {
             ca: Some("ca.crt".into()),
