@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use pingora::{Error, ErrorType};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::domain::cors::CorsRules;
@@ -14,6 +13,7 @@ use crate::gateway::policy::request_id::RequestId;
 use crate::gateway::site::Site;
 use crate::gateway::upstreams::Retrying;
 use crate::gateway::upstreams::attempt::Attempt;
+use crate::gateway::upstreams::state::UpstreamPlace;
 use crate::http1::writing::Lines;
 use crate::pipeline::permit::Permit;
 use crate::serve::timer::Timer;
@@ -39,7 +39,7 @@ pub(crate) struct Context {
     /// The upstreams that were tried.
     pub(super) attempt: Attempt,
     /// Its place at the upstream.
-    pub(super) place: Option<OwnedSemaphorePermit>,
+    pub(super) place: Option<UpstreamPlace>,
     /// Its leave to look for another connection.
     pub(super) retrying: Option<Retrying>,
     /// The `errorType` of its answer, if that is ours.

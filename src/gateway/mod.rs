@@ -14,6 +14,7 @@ mod context;
 mod corridor;
 mod counters;
 mod failure;
+mod line;
 mod observe;
 mod pace;
 mod policy;

@@ -10,12 +10,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use tokio::sync::{Mutex, Notify};
-use tokio::time::timeout;
-
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::tenant::InFlight;
+use crate::gateway::line::{Line, take_one};
 use crate::sharded::counts::{Counted, Counts, SHARE};
 
 /// The places of the process.
@@ -85,17 +83,6 @@ struct TenantPlace {
     is_public: bool,
 }
 
-/// Requests that wait for a place, in the order in which they came.
-#[derive(Default)]
-struct Line {
-    waiting: AtomicU32,
-    first: Mutex<()>,
-    freed: Notify,
-}
-
-/// One that waits, until it is dropped.
-struct Waiting<'a>(&'a Line);
-
 impl Full {
     /// Its name in metrics.
     pub(super) const fn name(self) -> &'static str {
@@ -133,7 +120,7 @@ impl Room {
         let of_tenants = tenant.taken.load(SeqCst);
         let free = self.max.saturating_sub(self.taken.load(SeqCst));
         // The tenant's own place is counted already.
-        if of_tenants > share_of(free) || !take(&self.taken, self.max) {
+        if of_tenants > share_of(free) || !take_one(&self.taken, self.max) {
             return Err(Full::Process);
         }
         Ok(Place { _process: ProcessPlace(Arc::clone(self)), _tenant: of_tenant, _owner: owner })
@@ -170,15 +157,15 @@ impl TenantRoom {
 
     /// A place, if there is one and no earlier request waits for it.
     fn take(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantPlace> {
-        let is_first = self.line(is_public).waiting.load(SeqCst) == 0;
+        let is_first = self.line(is_public).is_empty();
         if is_first { self.take_any(limits, is_public) } else { None }
     }
 
     fn take_any(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantPlace> {
-        if is_public && !take(&self.public, limits.public) {
+        if is_public && !take_one(&self.public, limits.public) {
             return None;
         }
-        if !take(&self.taken, limits.all) {
+        if !take_one(&self.taken, limits.all) {
             if is_public {
                 self.public.fetch_sub(1, SeqCst);
             }
@@ -192,20 +179,8 @@ impl TenantRoom {
         let line = self.line(is_public);
         let full =
             if is_public && self.public.load(SeqCst) >= limits.public { Full::Public } else { Full::Tenant };
-        if !take(&line.waiting, limits.queue_max) {
-            return Err(full);
-        }
-        let _waiting = Waiting(line);
-        let place = async {
-            let _first = line.first.lock().await;
-            loop {
-                if let Some(place) = self.take_any(limits, is_public) {
-                    return place;
-                }
-                line.freed.notified().await;
-            }
-        };
-        timeout(limits.queue_time, place).await.map_err(|_| full)
+        let place = line.wait(limits.queue_max, limits.queue_time, || self.take_any(limits, is_public));
+        place.await.ok_or(full)
     }
 }
 
@@ -223,27 +198,14 @@ impl Drop for TenantPlace {
         }
         room.taken.fetch_sub(1, SeqCst);
         for line in [&room.agents, &room.strangers] {
-            if line.waiting.load(SeqCst) > 0 {
-                line.freed.notify_one();
-            }
+            line.freed();
         }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, SeqCst);
     }
 }
 
 /// The most that one owner may hold for a newcomer to get a place, where so many are free. Without any free one it may wait.
 const fn share_of(free: u32) -> u32 {
     SHARE.saturating_mul(if free == 0 { 1 } else { free })
-}
-
-/// One more, unless there are `max`.
-fn take(count: &AtomicU32, max: u32) -> bool {
-    count.fetch_update(SeqCst, SeqCst, |taken| (taken < max).then_some(taken + 1)).is_ok()
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 
 use crate::domain::tenant::{HealthRules, UpstreamLimits};
 use crate::domain::upstream::Upstream;
+use crate::gateway::line::{Line, take_one};
 
 /// How much of its share an upstream gets at least, in percent.
 const PERCENT_MIN: u64 = 10;
@@ -26,10 +25,10 @@ pub(crate) struct UpstreamState {
     pub(in crate::gateway) addresses: ArcSwap<Vec<SocketAddr>>,
     /// How much it is given.
     pub(in crate::gateway) limits: UpstreamLimits,
-    /// Places for requests under way.
-    places: Arc<Semaphore>,
-    /// How many requests wait for a place.
-    pending: AtomicU32,
+    /// How many requests are under way at it.
+    taken: AtomicU32,
+    /// Requests that wait until there are fewer.
+    line: Line,
     /// When it has come back last, in monotonic microseconds; 0: it was never away.
     recovered_at: AtomicU64,
     /// The last health check's result.
@@ -48,6 +47,10 @@ pub(crate) struct UpstreamState {
     pub(in crate::gateway) is_in_resolution: AtomicBool,
 }
 
+/// The place of one request at an upstream, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct UpstreamPlace(Arc<UpstreamState>);
+
 impl UpstreamState {
     /// An upstream of which nothing bad is known.
     pub(in crate::gateway) fn new(upstream: Upstream, health: HealthRules, limits: UpstreamLimits) -> Self {
@@ -57,8 +60,8 @@ impl UpstreamState {
             health,
             addresses: ArcSwap::from_pointee(fixed.into_iter().collect()),
             limits,
-            places: Arc::new(Semaphore::new(limits.in_flight_max as usize)),
-            pending: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+            line: Line::default(),
             recovered_at: AtomicU64::new(0),
             is_healthy: AtomicBool::new(true),
             failures: AtomicU32::new(0),
@@ -100,21 +103,25 @@ impl UpstreamState {
 
     /// True if a request gets a place at once.
     pub(super) fn has_room(&self) -> bool {
-        self.places.available_permits() > 0
+        self.taken.load(Ordering::SeqCst) < self.limits.in_flight_max && self.line.is_empty()
     }
 
     /// How many requests are under way at it.
     pub(super) fn in_flight(&self) -> u64 {
-        u64::from(self.limits.in_flight_max).saturating_sub(self.places.available_permits() as u64)
+        self.taken.load(Ordering::Relaxed).into()
     }
 
     /// A place for a request, which may have to wait for it; `None` if too many wait, or for too long.
-    pub(in crate::gateway) async fn enter(&self, longest: Duration) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+    pub(in crate::gateway) async fn enter(self: &Arc<Self>, longest: Duration) -> Option<UpstreamPlace> {
+        let limits = self.limits;
+        let take = || take_one(&self.taken, limits.in_flight_max).then(|| UpstreamPlace(Arc::clone(self)));
+        if self.line.is_empty()
+            && let Some(place) = take()
+        {
             return Some(place);
         }
-        let _waits = Pending::new(&self.pending, self.limits.pending_max)?;
-        timeout(longest, Arc::clone(&self.places).acquire_owned()).await.ok()?.ok()
+        // Boxed: a request that finds room carries none for the wait along.
+        Box::pin(self.line.wait(limits.pending_max, longest, take)).await
     }
 
     pub(in crate::gateway) fn has_address(&self) -> bool {
@@ -151,20 +158,10 @@ impl UpstreamState {
     }
 }
 
-/// One of those that wait.
-struct Pending<'a>(&'a AtomicU32);
-
-impl<'a> Pending<'a> {
-    fn new(pending: &'a AtomicU32, most: u32) -> Option<Self> {
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let one_more = |pending| (pending < most).then_some(pending + 1);
-        pending.fetch_update(set, fetch, one_more).ok().map(|_| Self(pending))
-    }
-}
-
-impl Drop for Pending<'_> {
+impl Drop for UpstreamPlace {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.taken.fetch_sub(1, Ordering::SeqCst);
+        self.0.line.freed();
     }
 }
 
