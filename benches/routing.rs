@@ -16,8 +16,8 @@ use tiergate::domain::host_map::HostMap;
 use tiergate::domain::path::PathPattern;
 use tiergate::domain::routing::decide;
 use tiergate::domain::tenant::{
-    AcceptedCredentials, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules, Route, RouteAccess,
-    Tenant, Timeouts, UpstreamTls,
+    AcceptedCredentials, Balance, HealthRules, HostHeader, InFlight, OnMismatch, ProxyRules, Route,
+    RouteAccess, Tenant, Timeouts, UpstreamLimits, UpstreamTls,
 };
 use tiergate::domain::tier::Tier;
 use tiergate::domain::upstream::Upstream;
@@ -96,6 +96,7 @@ fn tenant(number: usize) -> Arc<Tenant> {
             queue_max: 0,
             queue_time: Duration::from_secs(1),
         },
+        cors: None,
     })
 }
 
@@ -117,12 +118,15 @@ fn proxy_rules() -> ProxyRules {
         connect_retries: 0,
         body_bytes_max: None,
         timeouts: Timeouts { connect: second, read: second, write: second, idle: second, total: None },
+        balance: Balance::RoundRobin,
+        upstream_limits: UpstreamLimits { in_flight_max: 1, pending_max: 0 },
         health: HealthRules {
             path: None,
             interval: None,
             timeout: second,
             eject_after: 0,
             eject_for: second,
+            slow_start: None,
         },
         upstream_tls: UpstreamTls::default(),
     }
