@@ -175,7 +175,7 @@ impl Gateway {
 }
 
 /// True if a request may look for another connection. It has leave until it has one.
-pub(super) fn may_retry(ctx: &mut Context) -> bool {
+fn may_retry(ctx: &mut Context) -> bool {
     if ctx.retrying.is_none() {
         ctx.retrying = ctx.passage().ok().and_then(|passage| passage.upstreams().retry());
     }

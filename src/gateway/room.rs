@@ -48,8 +48,8 @@ pub(super) enum Guest {
 pub(super) struct Place {
     // Dropped in this order: a request that waits for the tenant's place finds the process's free.
     _process: ProcessPlace,
-    _tenant: TenantPlace,
     _owner: Counted<Owner>,
+    _tenant: TenantPlace,
 }
 
 /// The limit that left no place.
@@ -168,6 +168,8 @@ impl TenantRoom {
         if !take_one(&self.taken, limits.all) {
             if is_public {
                 self.public.fetch_sub(1, SeqCst);
+                // A stranger in front may have found that place taken.
+                self.strangers.freed();
             }
             return None;
         }

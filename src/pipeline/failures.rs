@@ -1,5 +1,5 @@
-//! How many bad credentials one client may try (design: abuse limit). Protects RPC calls, signature checks and look-ups
-//! from clients without a good one. A good credential passes, however many bad ones its client has sent: clients behind
+//! How many bad credentials one client may try (design: abuse limit). Protects RPC calls and look-ups in a server from
+//! clients without a good one. A good credential passes, however many bad ones its client has sent: clients behind
 //! one address can't lock each other out.
 //!
 //! Counted per process, not in the shared store: it protects this process's own work, and must cost no round trip.

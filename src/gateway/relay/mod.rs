@@ -20,7 +20,7 @@ use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
-use crate::gateway::observe::{Ended, Ending, may_retry};
+use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::policy::requests::is_of_one_hop;
 use crate::gateway::refusals::End;
 use crate::gateway::relay::driver::{Driver, Limits, first_size};
@@ -69,7 +69,7 @@ impl Relay {
         let goes_on = !connection.is_stopping() && !head.upgrades;
         let mut exchange = Exchange::new(head, is_to_head, expects, goes_on, limit);
         let outcome = self.exchange(&mut connection, head, ctx, &mut exchange, &mut buffers).await;
-        ctx.place = None;
+        (ctx.place, ctx.retrying) = (None, None);
         let has_begun = exchange.download.is_some() || buffers.to_client.is_begun();
         self.pool.give_back(buffers);
         if let Err(failure) = outcome {
@@ -124,7 +124,7 @@ impl Relay {
                 }
                 // The upstream closed an unused connection while the request was on its way: nothing was processed.
                 Err(Failure::Upstream(_))
-                    if upstream.is_used && is_repeatable && exchange.is_unanswered() && may_retry(ctx) =>
+                    if upstream.is_used && is_repeatable && exchange.is_unanswered() =>
                 {
                     buffers.clear();
                     exchange.try_again();
