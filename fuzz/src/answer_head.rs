@@ -7,7 +7,7 @@ use crate::hyper_reads;
 pub fn check(input: &[u8]) {
     let Some((first, head)) = input.split_first() else { return };
     let is_to_head = first & 1 == 1;
-    let mut spans = Vec::new();
+    let mut spans = crate::http1::fields::Spans::default();
     let Ok(ours) = read_answer(head, is_to_head, &mut spans) else { return };
     assert_eq!(end_of_head(head, 0), Some(head.len()), "a head has no empty line but the last");
     let fields = crate::ours(head, &spans);

@@ -4,7 +4,7 @@ use crate::http1::head::{FIELDS_MAX, end_of_head, read_request};
 use crate::hyper_reads;
 
 pub fn check(input: &[u8]) {
-    let mut spans = Vec::new();
+    let mut spans = crate::http1::fields::Spans::default();
     let Ok(ours) = read_request(input, &mut spans) else { return };
     for searched in [0, 1, 2, 3, 4].map(|behind| behind * input.len() / 4).map(|at| at.min(input.len() - 1)) {
         assert_eq!(end_of_head(input, searched), Some(input.len()), "a head has no empty line but the last");
