@@ -51,6 +51,7 @@ use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
 use crate::serve::Door;
 use crate::serve::connection::Connection;
+use crate::serve::turns::Turn;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::errors::ErrorCause;
 
@@ -82,8 +83,8 @@ impl Door for GatewayDoor {
         }
     }
 
-    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        self.library.serve_http2(stream, shutdown).await;
+    async fn serve_http2(&self, stream: Stream, turn: Turn, shutdown: &ShutdownWatch) {
+        self.library.serve_http2(stream, turn, shutdown).await;
     }
 }
 

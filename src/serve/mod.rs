@@ -12,6 +12,7 @@ mod preface;
 mod proxy_protocol;
 pub(crate) mod stream;
 pub(crate) mod timer;
+pub(crate) mod turns;
 pub(crate) mod worker;
 
 use std::net::SocketAddr;
@@ -41,6 +42,7 @@ use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::clients::{ClientRules, Clients};
 use crate::serve::connection::{Connection, NoHead};
 use crate::serve::stream::{ClientStream, described};
+use crate::serve::turns::{Turn, Turns};
 use crate::sharded::counts::Counted;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
@@ -72,8 +74,13 @@ pub(crate) trait Door: Send + Sync + 'static {
         head: RequestHead,
     ) -> impl Future<Output = Option<Box<Connection>>> + Send;
 
-    /// Serves a connection of HTTP/2 to its end.
-    fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) -> impl Future<Output = ()> + Send;
+    /// Serves a connection of HTTP/2 to its end. Its streams take the turn of the client's network.
+    fn serve_http2(
+        &self,
+        stream: Stream,
+        turn: Turn,
+        shutdown: &ShutdownWatch,
+    ) -> impl Future<Output = ()> + Send;
 }
 
 /// A door in its shell.
@@ -82,6 +89,7 @@ pub(crate) struct HttpShell<D> {
     clock: Arc<dyn Clock>,
     limits: Limits,
     tls: Option<Acceptor>,
+    turns: Arc<Turns>,
 }
 
 /// The limits and counters that the workers of a listener share.
@@ -145,7 +153,8 @@ impl<D> HttpShell<D> {
         clock: Arc<dyn Clock>,
         limits: Limits,
     ) -> Self {
-        Self { door, clock, limits, tls: tls.map(Acceptor::from_server_config) }
+        let tls = tls.map(Acceptor::from_server_config);
+        Self { door, clock, limits, tls, turns: Turns::new() }
     }
 }
 
@@ -157,8 +166,8 @@ impl<D: Door> Door for Arc<D> {
         (**self).serve_http1(connection, head).await
     }
 
-    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        (**self).serve_http2(stream, shutdown).await;
+    async fn serve_http2(&self, stream: Stream, turn: Turn, shutdown: &ShutdownWatch) {
+        (**self).serve_http2(stream, turn, shutdown).await;
     }
 }
 
@@ -171,20 +180,22 @@ impl<D: Door> HttpShell<D> {
             return;
         };
         let Some((client, _of_network)) = limits.client_of(&mut stream, peer).await else { return };
-        self.serve_requests(stream, client, shutdown).await;
+        let turn = self.turns.of(ClientNet::of(client.ip()));
+        turn.keep(self.serve_requests(stream, client, &turn, shutdown)).await;
     }
 
     async fn serve_requests(
         &self,
         stream: TcpStream,
         peer: SocketAddr,
+        turn: &Turn,
         shutdown: &ShutdownWatch,
     ) -> Option<()> {
         let mut stream = self.secured(stream, peer).await?;
         let mut ahead = BytesMut::new();
         if D::SPEAKS_HTTP2 && preface::is_http2(&mut stream, &mut ahead, shutdown).await? {
             let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Rest);
-            self.door.serve_http2(Box::new(stream), shutdown).await;
+            self.door.serve_http2(Box::new(stream), turn.clone(), shutdown).await;
             return None;
         }
         let mut connection = Connection::new(stream, ahead, peer, shutdown);

@@ -20,6 +20,7 @@ use crate::serve::Door;
 use crate::serve::connection::Connection;
 use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
+use crate::serve::turns::Turn;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 
@@ -123,7 +124,7 @@ impl<S: WholeService> Door for WholeAnswers<S> {
         None
     }
 
-    async fn serve_http2(&self, _stream: Stream, _shutdown: &ShutdownWatch) {}
+    async fn serve_http2(&self, _stream: Stream, _turn: Turn, _shutdown: &ShutdownWatch) {}
 }
 
 impl<S: WholeService> WholeAnswers<S> {

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::sleep;
 
@@ -19,6 +20,10 @@ use crate::serve::{Door, HttpShell};
 
 /// How many connections wait to be accepted.
 const BACKLOG: u32 = 65_535;
+
+/// How much of an answer the kernel holds before it is sent, in bytes: a client that reads nothing costs no more. What is on its
+/// way to the client is not counted, so that a fast one is as fast.
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
 /// How long accepting pauses when it fails: most often there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -52,6 +57,9 @@ fn socket(address: SocketAddr, is_shared: bool) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(is_shared)?;
+    // Connections inherit both. Without the first, small answers may wait for the acknowledgement of the one before.
+    socket.set_nodelay(true)?;
+    SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.bind(address)?;
     Ok(socket)
 }
@@ -64,6 +72,8 @@ impl<D: Door> Service for Worker<D> {
         shutdown: ShutdownWatch,
         _listeners_per_fd: usize,
     ) {
+        let turns = Arc::clone(&self.shell.turns);
+        tokio::spawn(async move { turns.begin_rounds().await });
         let accepting = self.sockets.drain(..).map(|socket| {
             let (shell, shutdown) = (Arc::clone(&self.shell), shutdown.clone());
             async {
@@ -100,8 +110,6 @@ async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, mut sh
             Ok((stream, peer)) => {
                 is_failing = false;
                 let (shell, shutdown) = (Arc::clone(&shell), shutdown.clone());
-                // Without it small answers may wait for the acknowledgement of the one before.
-                let _ = stream.set_nodelay(true);
                 tokio::spawn(async move { shell.serve(stream, peer, &shutdown).await });
             }
             Err(error) => {
@@ -119,7 +127,7 @@ mod tests {
     use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream};
 
-    use super::bound;
+    use super::{SockRef, UNSENT_BYTES_MAX, bound};
 
     #[tokio::test]
     async fn an_address_is_taken_for_every_worker_without_taking_connections_and_by_nobody_else() {
@@ -132,5 +140,14 @@ mod tests {
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         let _listening = sockets.remove(0).listen(1).unwrap();
         assert_eq!(bound(address, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
+    }
+
+    #[tokio::test]
+    async fn an_accepted_connection_sends_small_answers_at_once_and_holds_few_unsent_bytes() {
+        let listener = bound("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0).listen(1).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        assert!(accepted.nodelay().unwrap());
+        assert_eq!(SockRef::from(&accepted).tcp_notsent_lowat().unwrap(), UNSENT_BYTES_MAX);
     }
 }

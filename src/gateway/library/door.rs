@@ -1,9 +1,6 @@
 //! The gateway behind the shell: HTTP/1 one request at a time, HTTP/2 a connection at a time.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
@@ -13,14 +10,13 @@ use pingora::protocols::http::v2::server::H2Options;
 use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::ShutdownWatch;
 use pingora::server::configuration::ServerConf;
-use tokio::sync::Semaphore;
-use tokio::task::yield_now;
 
 use crate::gateway::Gateway;
 use crate::gateway::library::LibraryProxy;
 use crate::gateway::pace::Pace;
 use crate::http1::head::RequestHead;
 use crate::serve::connection::Connection;
+use crate::serve::turns::Turn;
 use crate::serve::{Door, IDLE_TIME_MAX};
 
 /// The most streams of one HTTP/2 connection at a time.
@@ -46,10 +42,10 @@ pub(crate) struct LibraryDoor {
     proxy: Arc<HttpProxy<LibraryProxy>>,
 }
 
-/// The proxy for the streams of one connection of HTTP/2, which begin in turn and keep a pace.
+/// The proxy for the streams of one connection of HTTP/2, which take turns and keep a pace.
 struct Streams {
     proxy: Arc<HttpProxy<LibraryProxy>>,
-    turn: Semaphore,
+    turn: Turn,
 }
 
 #[async_trait]
@@ -60,7 +56,7 @@ impl HttpServerApp for Streams {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         // A stream that is dropped is reset, toward its client and its upstream.
-        begin_in_turn(&self.turn, Pace::keep(self.proxy.process_new_http(session, shutdown))).await
+        self.turn.keep(async { Pace::keep(self.proxy.process_new_http(session, shutdown)).await }).await
     }
 
     fn h2_options(&self) -> Option<H2Options> {
@@ -96,24 +92,10 @@ impl Door for LibraryDoor {
         rest.take_back(stream)
     }
 
-    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        let streams = Streams { proxy: Arc::clone(&self.proxy), turn: Semaphore::new(1) };
+    async fn serve_http2(&self, stream: Stream, turn: Turn, shutdown: &ShutdownWatch) {
+        let streams = Streams { proxy: Arc::clone(&self.proxy), turn };
         Arc::new(streams).process_new(stream, shutdown).await;
     }
-}
-
-/// Serves a stream, and lets it begin when those before it have begun. A hundred that come in one piece would keep the other
-/// connections of the worker waiting: so each has its turn among these.
-async fn begin_in_turn<T>(turn: &Semaphore, request: impl Future<Output = T>) -> T {
-    let mine = turn.acquire().await;
-    let mut request = pin!(request);
-    let begun = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
-    if let Poll::Ready(output) = begun {
-        return output;
-    }
-    yield_now().await;
-    drop(mine);
-    request.await
 }
 
 fn h2_options() -> H2Options {
@@ -127,39 +109,4 @@ fn h2_options() -> H2Options {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER_BYTES);
     options
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use futures_util::future::join_all;
-    use tokio::sync::Semaphore;
-
-    use super::{Arc, begin_in_turn, yield_now};
-
-    #[tokio::test]
-    async fn streams_that_come_at_once_let_others_have_their_turn_between_two_of_them() {
-        const STREAMS: usize = 50;
-        let (turn, seen) = (Arc::new(Semaphore::new(1)), Arc::new(Mutex::new(String::new())));
-        let says = async |seen: &Mutex<String>, letter| {
-            seen.lock().unwrap().push(letter);
-            yield_now().await;
-        };
-        let stream = |_| {
-            let (turn, seen) = (Arc::clone(&turn), Arc::clone(&seen));
-            tokio::spawn(async move { begin_in_turn(&turn, says(&seen, 's')).await })
-        };
-        let streams: Vec<_> = (0..STREAMS).map(stream).collect();
-        let shared = Arc::clone(&seen);
-        let others = tokio::spawn(async move {
-            for _ in 0..2 * STREAMS {
-                says(&shared, 'o').await;
-            }
-        });
-        let _ = (join_all(streams).await, others.await);
-        let seen = seen.lock().unwrap();
-        assert_eq!(seen.matches('s').count(), STREAMS);
-        assert!(!seen.contains("sss"), "{seen}");
-    }
 }

@@ -25,10 +25,6 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 /// How much of the client's next requests is read while an answer is awaited, in bytes.
 const AHEAD_BYTES_MAX: usize = 1_024;
 
-/// How many pieces are moved each way before other connections have their turn. Bodies that never have to wait would keep
-/// everybody else waiting.
-const PIECES_MAX: usize = 4;
-
 /// How much room there is for them at least.
 const AHEAD_BYTES_MIN: usize = 64;
 
@@ -75,24 +71,17 @@ impl<R: AnswerRules> Driver<'_, R> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let awaited_continue = self.exchange.awaits_continue;
-        let (mut has_uploaded, mut has_moved, mut has_more) = (false, false, true);
-        for _ in 0..PIECES_MAX {
-            let uploaded = self.move_request(context)?;
-            let downloaded = self.move_answer(context)?;
-            if self.exchange.is_answered() && self.buffers.to_client.is_empty() && !self.needs_flush {
-                return Poll::Ready(Ok(()));
-            }
-            (has_uploaded, has_moved) = (has_uploaded | uploaded, has_moved | uploaded | downloaded);
-            // The request's last bytes leave no room that anything waits for.
-            has_more = downloaded || (uploaded && !self.is_sent());
-            if !has_more {
-                break;
-            }
+        let has_uploaded = self.move_request(context)?;
+        let has_downloaded = self.move_answer(context)?;
+        if self.exchange.is_answered() && self.buffers.to_client.is_empty() && !self.needs_flush {
+            return Poll::Ready(Ok(()));
         }
-        if has_more {
+        // One piece each way at a time: a body that never has to wait would keep everybody else waiting. The request's last
+        // bytes leave no room that anything waits for.
+        if has_downloaded || (has_uploaded && !self.is_sent()) {
             context.waker().wake_by_ref();
         }
-        if has_moved {
+        if has_uploaded || has_downloaded {
             let now = Timer::now();
             // The upstream's time begins when it has the whole request.
             self.downloaded = now;
