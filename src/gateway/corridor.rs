@@ -2,7 +2,10 @@
 //! request goes upstream. It reads every protocol's requests through one view.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+
+use futures_util::FutureExt;
 
 use crate::domain::client::ClientNet;
 use crate::domain::routing::Decision;
@@ -160,7 +163,15 @@ impl Gateway {
         let origin = origin_of(fields)?;
         let access = site.access(route.decision.min_tier);
         let ask = Ask { credential, client, origin, access };
-        let standing = self.pipeline.verify(&ask).await;
+        let mut verified = pin!(self.pipeline.verify(&ask));
+        let standing = match verified.as_mut().now_or_never() {
+            Some(standing) => standing,
+            // A node or a server has to be asked.
+            None => {
+                let _asking = self.room.ask(client).map_err(|full| self.overloaded(site, full))?; // 503
+                verified.await
+            }
+        };
         let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
         let agent = standing.agent();
         let is_stream = asks_for_stream(fields, route.upgrades());
@@ -175,14 +186,19 @@ impl Gateway {
     async fn find_place(&self, site: &Site, guest: Guest) -> Result<Place, ErrorCause> {
         let found = self.room.enter(&site.room, &site.tenant.in_flight, guest).await;
         found.map_err(|full| {
-            self.observer.overloaded(site, full.name());
+            let overloaded = self.overloaded(site, full);
             match (full, guest) {
                 (Full::Agent { max } | Full::Streams { max }, Guest::Agent(agent) | Guest::Stream(agent)) => {
                     ErrorCause::TooManyInFlight { agent, limit: max }
                 }
-                (_, _) => ErrorCause::Overloaded,
+                (_, _) => overloaded,
             }
         })
+    }
+
+    fn overloaded(&self, site: &Site, full: Full) -> ErrorCause {
+        self.observer.overloaded(site, full.name());
+        ErrorCause::Overloaded
     }
 }
 

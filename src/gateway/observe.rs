@@ -151,7 +151,16 @@ impl Gateway {
         }
     }
 
-    /// Whether a request that could not connect goes to another address or upstream.
+    /// True if a request that its upstream has not processed goes to another upstream; without another one, to a new
+    /// connection, as long as it may try.
+    pub(super) fn may_repeat(&self, ctx: &mut Context) -> bool {
+        if ctx.passage().is_ok_and(|passage| !passage.upstreams().has_another(ctx.attempt)) {
+            ctx.attempt.begin_anew();
+        }
+        self.may_try_another(ctx)
+    }
+
+    /// True if a request that could not connect goes to another address or upstream.
     pub(super) fn may_try_another(&self, ctx: &mut Context) -> bool {
         let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return false };
         ctx.attempt.count() <= u32::from(site.tenant.proxy.connect_retries)

@@ -20,6 +20,8 @@ use crate::sharded::counts::{Counted, Counts, SHARE};
 pub(crate) struct Room {
     max: u32,
     taken: AtomicU32,
+    /// Requests whose credentials are being looked at elsewhere. They have no place yet.
+    asking: AtomicU32,
     owners: Arc<Counts<Owner>>,
 }
 
@@ -42,6 +44,12 @@ pub(super) enum Guest {
     Stream(AgentId),
     /// A request to a public route.
     Stranger(ClientNet),
+}
+
+/// Leave for a request to wait for what a node or a server says of its credential.
+pub(super) struct Asking {
+    room: Arc<Room>,
+    _owner: Counted<Owner>,
 }
 
 /// A place for one request, given back when it is dropped.
@@ -100,7 +108,20 @@ impl Full {
 impl Room {
     /// Room for so many requests.
     pub(crate) fn new(max: u32) -> Self {
-        Self { max, taken: AtomicU32::new(0), owners: Arc::default() }
+        Self { max, taken: AtomicU32::new(0), asking: AtomicU32::new(0), owners: Arc::default() }
+    }
+
+    /// Leave for a request of this network to wait until its credential has been looked at. As many may wait as there are
+    /// places, by the same law.
+    pub(super) fn ask(self: &Arc<Self>, network: ClientNet) -> Result<Asking, Full> {
+        let free = self.max.saturating_sub(self.asking.load(SeqCst));
+        // No tenant's: nothing is at this address.
+        let owner = Owner { room: 0, guest: Guest::Stranger(network) };
+        let owner = self.owners.take(owner, share_of(free)).ok_or(Full::Share)?;
+        if !take_one(&self.asking, self.max) {
+            return Err(Full::Process);
+        }
+        Ok(Asking { room: Arc::clone(self), _owner: owner })
     }
 
     /// A place for a request of this guest at a tenant, with its limits.
@@ -183,6 +204,12 @@ impl TenantRoom {
             if is_public && self.public.load(SeqCst) >= limits.public { Full::Public } else { Full::Tenant };
         let place = line.wait(limits.queue_max, limits.queue_time, || self.take_any(limits, is_public));
         place.await.ok_or(full)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.room.asking.fetch_sub(1, SeqCst);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::support::agents::{Agent, key_of, unknown_key};
 use crate::support::client::Answer;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::time::{SOON, until, wins};
-use crate::support::wire::Request;
+use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     a_rotated_or_revoked_key_is_refused_on_the_very_next_request,
@@ -28,6 +28,7 @@ pub(crate) const OF_THE_CHAIN: &[Case] = cases![
     a_chain_that_answers_anything_but_the_truth_lets_nobody_through,
     a_503_spends_neither_nonce_nor_budget,
     a_chain_that_hangs_delays_nobody_who_does_not_need_it,
+    requests_that_wait_for_a_chain_are_bounded_and_one_network_leaves_others_their_room,
 ];
 
 /// About the embedded store's file.
@@ -156,6 +157,32 @@ fn a_503_spends_neither_nonce_nor_budget(stage: &Stage) {
     }
     site.gateway.ask(&request).error(400, "REPLAY_DETECTED");
     by_key(&site).is_limited(json!(site.agent().text()), json!(1), 1);
+}
+
+fn requests_that_wait_for_a_chain_are_bounded_and_one_network_leaves_others_their_room(stage: &Stage) {
+    let relay = Relay::new(stage.world().chain().node);
+    let site = behind(stage, &relay).set("gateway.max_in_flight", 8).agent(4).start();
+    relay.behave(Behaviour::Hang);
+    let greedy = || Wire::open_from([127, 0, 0, 5].into(), site.gateway.address);
+    let mut wires: Vec<Wire> = (0..10).map(|_| greedy()).collect();
+    wires.iter_mut().for_each(|wire| wire.send(&site.by_signature().bytes()));
+    // Six of eight, and the first of them alone asks the node.
+    until("the network has its share", SOON, || {
+        let text = site.gateway.service.metrics();
+        text.contains("tiergate_overload_total{limit=\"share\",tenant=\"t\"} 4\n").then_some(())
+    });
+    let mut other = site.gateway.connect();
+    other.send(&site.by_signature().bytes());
+    public_goes_on(&site);
+    relay.behave(Behaviour::Close);
+    let mut errors: Vec<Value> =
+        wires.iter_mut().map(|wire| wire.answer().json()["errorType"].clone()).collect();
+    errors.sort_by_key(Value::to_string);
+    let [overloaded, unread] = [json!("OVERLOADED"), json!("RPC_ERROR")];
+    assert_eq!(errors, [vec![overloaded; 4], vec![unread.clone(); 6]].concat());
+    assert_eq!(other.answer().json()["errorType"], unread, "another network has waited too");
+    relay.behave(Behaviour::Honest);
+    assert_eq!(until_answered(|| by_signature(&site)).status, 200);
 }
 
 fn a_chain_that_hangs_delays_nobody_who_does_not_need_it(stage: &Stage) {

@@ -1,6 +1,8 @@
 //! Connections to upstreams: used again where that is safe, tried elsewhere where nothing was sent, and nothing sent twice.
 
 use crate::rig::case::{Case, cases};
+use crate::rig::frames::{GOAWAY, REFUSED, RST_STREAM, frame};
+use crate::rig::h2c::H2Upstream;
 use crate::rig::refusals::is_upstream_error;
 use crate::rig::scripts::{self, script};
 use crate::rig::site::{IMPATIENT, Site};
@@ -18,7 +20,56 @@ pub(crate) const CASES: &[Case] = cases![
     a_retry_that_can_not_connect_is_its_upstreams_failure_and_goes_elsewhere,
     a_request_that_was_sent_twice_fails_once_and_where_it_was,
     a_retry_that_succeeds_is_no_failure,
+    a_request_that_an_http_2_upstream_has_not_processed_is_sent_again,
+    a_request_that_an_http_2_upstream_may_have_processed_is_not_sent_again,
 ];
+
+/// A site with an upstream of HTTP/2 whose first connection says this at its first request.
+fn with_first_words<'a>(stage: &'a Stage, frames: Vec<u8>, retries: i64) -> (Site, H2Upstream) {
+    let upstream = H2Upstream::that_first_says(frames);
+    let url = vec![format!("h2c://{}", upstream.address)];
+    let site = Site::of(stage).impatient().tenant(|tenant| {
+        let tenant = tenant.set("upstreams", url).set("connect_retries", retries);
+        tenant.set("health.interval", "0s").set("health.eject_after", 1)
+    });
+    (site.start(), upstream)
+}
+
+/// A frame that refuses the first stream, or all streams.
+fn reset(code: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, 1, &code.to_be_bytes())
+}
+
+fn go_away(code: u32) -> Vec<u8> {
+    frame(GOAWAY, 0, 0, &[0_u32.to_be_bytes(), code.to_be_bytes()].concat())
+}
+
+fn a_request_that_an_http_2_upstream_has_not_processed_is_sent_again(stage: &Stage) {
+    for frames in [[reset(REFUSED), go_away(0)].concat(), go_away(0)] {
+        for method in ["GET", "POST"] {
+            let (site, upstream) = with_first_words(stage, frames.clone(), 1);
+            let path = public_path();
+            let answer = site.gateway.ask(&Request::new(method, ACME, &path).body(b"body"));
+            assert_eq!(answer.status, 200, "{answer:?}");
+            assert_eq!(upstream.only(&path).body, b"body");
+            assert_eq!(site.status(), 200, "it was not ejected");
+        }
+    }
+    let (site, upstream) = with_first_words(stage, go_away(0), 0);
+    let path = public_path();
+    is_upstream_error(&site.gateway.ask(&Request::get(ACME, &path)));
+    assert!(upstream.seen().is_empty());
+}
+
+fn a_request_that_an_http_2_upstream_may_have_processed_is_not_sent_again(stage: &Stage) {
+    // CANCEL, INTERNAL_ERROR, and a goodbye for a reason (RFC 9113, section 7).
+    for frames in [reset(8), reset(2), go_away(2)] {
+        let (site, upstream) = with_first_words(stage, frames, 2);
+        let path = public_path();
+        is_upstream_error(&site.gateway.ask(&Request::get(ACME, &path)));
+        assert!(upstream.seen().is_empty());
+    }
+}
 
 fn connections_to_the_upstream_are_used_again(stage: &Stage) {
     let site = Site::start(stage);

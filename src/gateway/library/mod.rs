@@ -303,15 +303,21 @@ impl ProxyHttp for LibraryProxy {
         error
     }
 
-    /// A request that may have been processed is not sent again.
+    /// A request that may have been processed is not sent again. One that its upstream has not looked at is, with the part
+    /// of its body that has come, as long as the library keeps that.
     fn error_while_proxy(
         &self,
         _peer: &HttpPeer,
-        _session: &mut Session,
+        session: &mut Session,
         mut error: Box<Error>,
         ctx: &mut Context,
         _client_reused: bool,
     ) -> Box<Error> {
+        let is_whole = session.response_written().is_none() && !session.as_ref().retry_buffer_truncated();
+        if is_whole && faults::is_unprocessed(&error) && self.may_repeat(ctx) {
+            ctx.body_bytes = 0;
+            return error;
+        }
         if faults::is_silence(&error) && ctx.awaits_body {
             // The upstream had nothing to answer yet: the client has stopped sending.
             error = faults::stalled_upload();

@@ -218,3 +218,18 @@ async fn of_many_that_race_all_pass_and_no_cap_is_ever_exceeded() {
     }
     assert_eq!((room.taken.load(SeqCst), tenant.taken.load(SeqCst), room.owners.len()), (0, 0, 0));
 }
+
+#[test]
+fn as_many_may_ask_as_there_are_places_and_one_network_ends_at_three_quarters() {
+    let room = Arc::new(Room::new(16));
+    let net = |last| ClientNet::of([192, 0, 2, last].into());
+    let asking: Vec<_> = (0..20).map_while(|_| room.ask(net(1)).ok()).collect();
+    assert_eq!(asking.len(), 12);
+    let others: Vec<_> = (2..20).map_while(|last| room.ask(net(last)).ok()).collect();
+    assert_eq!(others.len(), 4);
+    assert_eq!(room.ask(net(30)).err(), Some(Full::Process));
+    let tenant = Arc::default();
+    assert!(enter(&room, &tenant, &LIMITS, agent(1)).is_ok(), "places are apart");
+    drop((asking, others));
+    assert_eq!((room.asking.load(SeqCst), room.owners.len()), (0, 0));
+}

@@ -25,6 +25,11 @@ impl Attempt {
         self.addresses_left > 0
     }
 
+    /// Upstreams that were tried may be tried again. The number of tries stays.
+    pub(in crate::gateway) const fn begin_anew(&mut self) {
+        self.tried = 0;
+    }
+
     pub(super) const fn has_tried(self, at: usize) -> bool {
         self.tried >> at & 1 == 1
     }

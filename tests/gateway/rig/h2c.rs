@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
+use crate::rig::frames::{HEADERS, PREFACE, SETTINGS, frame};
 use crate::rig::upstream::lock;
 use crate::support::process::own_ip;
 
@@ -136,6 +138,10 @@ pub(crate) struct H2Upstream {
 impl H2Upstream {
     /// Answers every request, once it has come whole, with what `answer` makes of it.
     pub(crate) fn start(answer: fn(&Message) -> Message) -> Self {
+        Self::listen(answer, None)
+    }
+
+    fn listen(answer: fn(&Message) -> Message, mut first: Option<Vec<u8>>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind((own_ip(), 0))).unwrap();
@@ -144,10 +150,18 @@ impl H2Upstream {
         let shared = Arc::clone(&seen);
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(converse(stream, answer, Arc::clone(&shared)));
+                match first.take() {
+                    Some(frames) => drop(tokio::spawn(say(stream, frames))),
+                    None => drop(tokio::spawn(converse(stream, answer, Arc::clone(&shared)))),
+                }
             }
         });
         Self { address, seen, _runtime: runtime }
+    }
+
+    /// Says this to its first client, at the client's first request, and nothing else to it; answers others 200.
+    pub(crate) fn that_first_says(frames: Vec<u8>) -> Self {
+        Self::listen(Self::ok, Some(frames))
     }
 
     /// The plainest of answers.
@@ -177,6 +191,20 @@ async fn converse(stream: TcpStream, answer: fn(&Message) -> Message, seen: Arc<
             let _ = answer_one(request, respond, answer, &seen).await;
         });
     }
+}
+
+async fn say(mut stream: TcpStream, frames: Vec<u8>) -> std::io::Result<()> {
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+    stream.read_exact(&mut [0; PREFACE.len()]).await?;
+    let (mut head, mut rest) = ([0; 9], Vec::new());
+    while head[3] != HEADERS {
+        stream.read_exact(&mut head).await?;
+        rest.resize(u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize, 0);
+        stream.read_exact(&mut rest).await?;
+    }
+    stream.write_all(&frames).await?;
+    while stream.read_buf(&mut rest).await? > 0 {}
+    Ok(())
 }
 
 async fn answer_one(
