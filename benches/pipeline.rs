@@ -30,7 +30,7 @@ use tiergate::pipeline::Pipeline;
 use tiergate::pipeline::credential::Credential;
 use tiergate::ports::chain::{Asker, Chain, ChainFault, Reading};
 use tiergate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
 };
 
 use crate::scene::{Scene, access, ask, domain, ready, rules};
@@ -172,6 +172,10 @@ impl Store for YesStore {
 
     fn admit<'a>(&'a self, _: AgentId, _: &'a Scope, _: Quota, _: &'a Proof) -> Reply<'a, Admission> {
         Either::Left(future::ready(Ok(Admission::Admitted { remaining: 0 })))
+    }
+
+    fn pass<'a>(&'a self, _: ClientNet, _: &'a RouteScope, _: Quota) -> Reply<'a, Metered> {
+        Either::Left(future::ready(Ok(Metered::Counted { remaining: 0 })))
     }
 
     async fn change_key(&self, _: AgentId, _: NonceClaim, _: KeyChange) -> Result<KeyChanged, StoreFault> {

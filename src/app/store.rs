@@ -48,6 +48,7 @@ pub(super) fn open(
             let store = Arc::new(EmbeddedStore::open(options, clock)?);
             metrics.count_entries("agents", &store, EmbeddedStore::agents)?;
             metrics.count_entries("key_managers", &store, EmbeddedStore::key_managers)?;
+            metrics.count_entries("visitors", &store, EmbeddedStore::visitors)?;
             store
         }
         StoreSettings::Redis(redis) => {
@@ -55,6 +56,7 @@ pub(super) fn open(
             let store = Arc::new(RunningRedisStore::open(options, clock, metrics.clone())?);
             metrics.count_entries("known_keys", &store, RunningRedisStore::known_keys)?;
             metrics.count_entries("key_managers", &store, RunningRedisStore::key_managers)?;
+            metrics.count_entries("refused_visitors", &store, RunningRedisStore::refused_visitors)?;
             store
         }
     })

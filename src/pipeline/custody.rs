@@ -12,9 +12,10 @@ use crate::domain::denial::Denial;
 use crate::domain::endpoint::Endpoint;
 use crate::domain::quota::Allowance;
 use crate::pipeline::Pipeline;
+use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::refusal::Refusal;
-use crate::ports::store::{KeyChange, KeyChanged, Metered, NewKey};
+use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 
 /// A signed request to change an agent's key.
 #[derive(Debug, Clone, Copy)]
@@ -137,10 +138,10 @@ impl Pipeline {
         let KeyOrder { client, signed } = order;
         let store = &self.ports.store;
         let quota = self.key_management;
-        self.allowance(signed.agent, store.hit(client, signed.agent, quota).await?)?; // 429
+        allowance(quota, Some(signed.agent), store.hit(client, signed.agent, quota).await?)?; // 429
         let proof = self.owners.prove(&self.ports, &signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
-        let allowance = self.allowance(agent, store.charge(client, agent, quota).await?)?; // 429
+        let allowance = allowance(quota, Some(agent), store.charge(client, agent, quota).await?)?; // 429
         let (made, change) = change()?;
         match self.ports.store.change_key(agent, proof.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),
@@ -148,17 +149,6 @@ impl Pipeline {
             KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce: signed.nonce }.into()),
             KeyChanged::NonceForgotten { accepted_from, retry_after } => {
                 Err(Denial::NonceForgotten { agent, nonce: signed.nonce, accepted_from, retry_after }.into())
-            }
-        }
-    }
-
-    /// What is left of the client's hourly budget for the agent.
-    fn allowance(&self, agent: AgentId, metered: Metered) -> Result<Allowance, Refusal> {
-        let limit = self.key_management.limit;
-        match metered {
-            Metered::Counted { remaining } => Ok(Allowance { limit, remaining }),
-            Metered::Limited { retry_after } => {
-                Err(Denial::RateLimited { agent: Some(agent), tier: None, limit, retry_after }.into())
             }
         }
     }

@@ -4,6 +4,7 @@
 //! Must not know HTTP, JSON, configuration files, or what stands behind the ports. The order of checks is the order of
 //! the steps: `Credential → Principal → Standing → Permit`, each type made in one file, from the one before it.
 
+pub mod budget;
 pub mod credential;
 pub mod custody;
 pub mod failures;

@@ -30,6 +30,10 @@ pub enum Scope {
     Tenant(Arc<str>),
 }
 
+/// A public route with a limit: its tenant, path and methods, as one text. Its place among the tenant's routes may change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RouteScope(pub Arc<str>);
+
 /// The proof of an admission, checked in the same step as the window.
 #[derive(Debug, Clone, Copy)]
 pub enum Proof {
@@ -76,7 +80,7 @@ impl From<Verdict> for Admission {
     }
 }
 
-/// The answer of [`Store::hit`] and [`Store::charge`].
+/// The answer of [`Store::pass`], [`Store::hit`] and [`Store::charge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metered {
     /// Counted; so many more would be.
@@ -172,6 +176,10 @@ pub trait Store: Send + Sync {
         quota: Quota,
         proof: &'a Proof,
     ) -> Reply<'a, Admission>;
+
+    /// Counts a request of a client on a public route, whoever it may be from: exactly, over all processes that share the
+    /// store. Before this returns, or when the reply is awaited.
+    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered>;
 
     /// Uses up the nonce and changes the agent's key. A replaced key is refused everywhere once this has answered.
     async fn change_key(

@@ -16,7 +16,9 @@ use crate::domain::endpoint::Endpoint;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::quota::Quota;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, KeyOwner, Metered, NewKey, Proof, Scope, Store};
+use crate::ports::store::{
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, NewKey, Proof, RouteScope, Scope, Store,
+};
 
 /// How often a condition is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -77,6 +79,7 @@ macro_rules! store_contract {
             a_key_does_not_expire,
             of_a_thousand_twins_exactly_one_passes,
             ten_hits_an_hour_per_client_and_agent,
+            each_client_passes_each_public_route_exactly_so_often_a_minute,
         }
     };
     (@each_a_test $bench:expr, $($name:ident),* $(,)?) => {
@@ -346,4 +349,31 @@ pub(super) async fn ten_hits_an_hour_per_client_and_agent(bench: Bench) {
     assert_eq!(bench.store.left(client(1), agent(2), ten).await.unwrap(), 10);
     (bench.advance_secs)(3_000);
     assert_eq!(bench.store.hit(client(1), agent(1), ten).await.unwrap(), Metered::Counted { remaining: 0 });
+}
+
+pub(super) async fn each_client_passes_each_public_route_exactly_so_often_a_minute(bench: Bench) {
+    let [docs, feed] = ["acme/docs/* GET", "acme/feed "].map(|text| RouteScope(text.into()));
+    let [one, other] =
+        ["2001:db8:1:2::1", "2001:db8:1:3::1"].map(|text| ClientNet::of(text.parse().unwrap()));
+    let two = Quota::per_minute(2);
+    let pass = async |client, route, quota| bench.store.pass(client, route, quota).await.unwrap();
+    assert_eq!(pass(one, &docs, two).await, Metered::Counted { remaining: 1 });
+    (bench.advance_secs)(20);
+    assert_eq!(pass(one, &docs, two).await, Metered::Counted { remaining: 0 });
+    for (client, route) in [(one, &feed), (other, &docs)] {
+        assert_eq!(pass(client, route, two).await, Metered::Counted { remaining: 1 });
+    }
+    // Refused requests count nothing, however many they are.
+    for waited_secs in 0..40 {
+        let Metered::Limited { retry_after } = pass(one, &docs, two).await else {
+            panic!("limited after {waited_secs} s")
+        };
+        assert_eq!(retry_after.seconds(), 40 - waited_secs);
+        (bench.advance_secs)(1);
+    }
+    assert_eq!(pass(one, &docs, two).await, Metered::Counted { remaining: 0 });
+    assert!(matches!(pass(one, &docs, two).await, Metered::Limited { .. }));
+    // A limit that was changed counts at once.
+    assert!(matches!(pass(one, &docs, ONE).await, Metered::Limited { .. }));
+    assert_eq!(pass(one, &docs, Quota::per_minute(3)).await, Metered::Counted { remaining: 0 });
 }

@@ -17,7 +17,7 @@ use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
 };
 use crate::telemetry::metrics::Metrics;
 
@@ -49,7 +49,7 @@ macro_rules! verbs {
     };
 }
 
-verbs!(find, admit, change_key, has_key, hit, charge, left, probe);
+verbs!(find, admit, pass, change_key, has_key, hit, charge, left, probe);
 
 /// Counts an operation whose caller gave up before it was answered: a hung disk shows nowhere else.
 struct Unanswered<'a>(Option<&'a IntCounter>);
@@ -148,6 +148,10 @@ impl Store for MeteredStore {
         proof: &'a Proof,
     ) -> Reply<'a, Admission> {
         self.replied(&self.verbs.admit, self.inner.admit(agent, scope, quota, proof))
+    }
+
+    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
+        self.replied(&self.verbs.pass, self.inner.pass(client, route, quota))
     }
 
     async fn change_key(

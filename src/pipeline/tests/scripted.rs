@@ -23,7 +23,7 @@ use crate::domain::quota::Quota;
 use crate::ports::chain::{Asker, Chain, ChainFault, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
 };
 use crate::store::embedded::EmbeddedStore;
 
@@ -187,6 +187,10 @@ impl Store for TamperedStore {
             }
             self.inner.admit(agent, scope, quota, proof).await
         }))
+    }
+
+    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
+        self.inner.pass(client, route, quota)
     }
 
     async fn change_key(

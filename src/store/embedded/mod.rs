@@ -34,7 +34,7 @@ use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
 };
 use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
@@ -52,7 +52,8 @@ mod writer;
 /// How many steps may wait for the writer or be in one commit. Further callers wait for a place.
 const WAITING_STEPS_MAX: usize = 4_096;
 
-/// How many pairs of client and agent are counted at most. Beyond that the least used are forgotten.
+/// How many pairs of client and agent are counted at most, and how many of client and public route. Beyond that the least
+/// used are forgotten.
 const METERS_MAX: usize = 262_144;
 
 /// The store's settings.
@@ -95,6 +96,12 @@ impl EmbeddedStore {
     #[must_use]
     pub fn key_managers(&self) -> usize {
         self.shared.meters.len()
+    }
+
+    /// How many pairs of client and public route are counted.
+    #[must_use]
+    pub fn visitors(&self) -> usize {
+        self.shared.visitors.len()
     }
 
     fn on(disk: Box<dyn Disk>, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
@@ -152,6 +159,13 @@ impl Store for EmbeddedStore {
                 self.ask(verb, step).await
             })),
         }
+    }
+
+    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
+        Either::Left(ready(self.shared.check("count a request").map(|()| {
+            let now_micros = self.shared.clock.monotonic_micros();
+            self.shared.visitors.hit(&(client, route.clone()), quota, now_micros).into()
+        })))
     }
 
     async fn change_key(

@@ -12,7 +12,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::RetryAfter;
 use crate::ports::clock::Clock;
-use crate::ports::store::StoreFault;
+use crate::ports::store::{RouteScope, StoreFault};
 use crate::sharded::meters::Meters;
 use crate::store::embedded::book::Book;
 
@@ -25,6 +25,7 @@ pub(super) struct Closed;
 pub(super) struct Shared {
     pub(super) book: Book,
     pub(super) meters: Meters<(ClientNet, AgentId)>,
+    pub(super) visitors: Meters<(ClientNet, RouteScope)>,
     pub(super) clock: Arc<dyn Clock>,
     /// Nonces of signatures made before this may have been forgotten. Unix seconds; never falls.
     pub(super) forgotten_before: AtomicU64,
@@ -38,6 +39,7 @@ impl Shared {
         Self {
             book: Book::new(),
             meters: Meters::new(meters_max),
+            visitors: Meters::new(meters_max),
             clock,
             forgotten_before: AtomicU64::new(0),
             faulted: AtomicBool::new(false),

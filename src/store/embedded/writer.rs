@@ -16,7 +16,7 @@ use redb::Database;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::domain::agent_id::AgentId;
-use crate::domain::quota::WINDOW_MICROS_MAX;
+use crate::domain::quota::{MINUTE_MICROS, WINDOW_MICROS_MAX};
 use crate::store::embedded::Options;
 use crate::store::embedded::batch::{Batch, Step};
 use crate::store::embedded::book::SHARDS;
@@ -239,6 +239,7 @@ impl Writer {
         if self.next_shard == 0 {
             // Idle for the widest window is idle whatever the quota.
             self.shared.meters.sweep(WINDOW_MICROS_MAX, now_micros);
+            self.shared.visitors.sweep(MINUTE_MICROS, now_micros);
         }
     }
 }

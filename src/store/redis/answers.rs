@@ -5,7 +5,8 @@ use redis::Value;
 
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::RetryAfter;
-use crate::ports::store::{Admission, KeyChanged, Metered};
+use crate::domain::window::Verdict;
+use crate::ports::store::{Admission, KeyChanged};
 use crate::store::redis::error::RedisError;
 
 const ADMITTED: u64 = 0;
@@ -50,10 +51,10 @@ pub(super) fn key_change(value: &Value) -> Result<(KeyChanged, Vec<Vec<u8>>), Re
 }
 
 /// Reads the answer of `hit.lua` and `left.lua`.
-pub(super) fn metered(value: &Value) -> Result<Metered, RedisError> {
+pub(super) fn verdict(value: &Value) -> Result<Verdict, RedisError> {
     match parts(value)? {
-        (ADMITTED, [left]) => Ok(Metered::Counted { remaining: count(left)? }),
-        (LIMITED, [micros]) => Ok(Metered::Limited { retry_after: retry_after(micros)? }),
+        (ADMITTED, [left]) => Ok(Verdict::Admitted { remaining: count(left)? }),
+        (LIMITED, [wait]) => Ok(Verdict::Limited { retry_after_micros: micros(wait)? }),
         _ => Err(RedisError::Unreadable),
     }
 }
@@ -88,20 +89,25 @@ fn count(value: &Value) -> Result<u32, RedisError> {
     u32::try_from(number(value)?).map_err(|_| RedisError::Unreadable)
 }
 
-/// How long to wait, in microseconds. The shortest wait stands for a moment that has passed.
+/// How long to wait. The shortest wait stands for a moment that has passed.
 fn retry_after(value: &Value) -> Result<RetryAfter, RedisError> {
+    micros(value).map(RetryAfter::from_micros)
+}
+
+fn micros(value: &Value) -> Result<u64, RedisError> {
     let Value::Int(micros) = value else { return Err(RedisError::Unreadable) };
-    Ok(RetryAfter::from_micros(u64::try_from(*micros).unwrap_or_default()))
+    Ok(u64::try_from(*micros).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use redis::Value;
 
-    use super::{admission, key_change, metered};
+    use super::{admission, key_change, verdict};
     use crate::domain::freshness::UnixSeconds;
     use crate::domain::quota::RetryAfter;
-    use crate::ports::store::{Admission, KeyChanged, Metered};
+    use crate::domain::window::Verdict;
+    use crate::ports::store::{Admission, KeyChanged};
 
     fn ints(numbers: &[i64]) -> Value {
         Value::Array(numbers.iter().map(|number| Value::Int(*number)).collect())
@@ -131,8 +137,8 @@ mod tests {
         ] {
             assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, Vec::new()));
         }
-        assert_eq!(metered(&ints(&[0, 7])).unwrap(), Metered::Counted { remaining: 7 });
-        assert_eq!(metered(&ints(&[1, 9])).unwrap(), Metered::Limited { retry_after });
+        assert_eq!(verdict(&ints(&[0, 7])).unwrap(), Verdict::Admitted { remaining: 7 });
+        assert_eq!(verdict(&ints(&[1, 9])).unwrap(), Verdict::Limited { retry_after_micros: 9 });
     }
 
     #[test]
@@ -163,7 +169,7 @@ mod tests {
         ] {
             assert!(admission(&value).is_err(), "{value:?}");
             assert!(key_change(&value).is_err(), "{value:?}");
-            assert!(metered(&value).is_err(), "{value:?}");
+            assert!(verdict(&value).is_err(), "{value:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::domain::window::Verdict;
 use crate::ports::store::Metered;
 use crate::store::redis::answers;
 use crate::store::redis::error::RedisError;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::names::Name;
 use crate::store::redis::scripts::Script;
 use crate::store::redis::{RedisStore, with_quota};
 
@@ -33,12 +33,11 @@ impl RedisStore {
     pub(super) async fn metered(
         &self,
         script: &Script,
-        client: ClientNet,
-        agent: AgentId,
+        name: Name<'_>,
         quota: Quota,
-    ) -> Result<Metered, RedisError> {
-        let request = with_quota(script.on(&[names::meter(client, agent)]), quota);
-        answers::metered(&self.servers.ask(Shard::of_agent(agent), request).await?)
+    ) -> Result<Verdict, RedisError> {
+        let request = with_quota(script.on(&[name]), quota);
+        answers::verdict(&self.servers.ask(name.shard(), request).await?)
     }
 }
 

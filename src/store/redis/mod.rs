@@ -27,9 +27,10 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::{HOUR_MICROS, Quota};
 use crate::domain::redis_url::RedisLayout;
+use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
 };
 use crate::sharded::meters::Meters;
 use crate::store::redis::answers::{admission, bytes};
@@ -42,6 +43,7 @@ use crate::store::redis::scripts::{Request, Scripts};
 use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::server::{Address, Server};
 use crate::store::redis::servers::{Layout, Servers};
+use crate::store::redis::visitors::Refusals;
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
@@ -60,6 +62,7 @@ mod sentinels;
 mod server;
 mod servers;
 mod session;
+mod visitors;
 mod watch;
 
 /// How many keys' owners are remembered.
@@ -92,6 +95,8 @@ pub struct RedisStore {
     known: Cache<KeyDigest, KeyOwner>,
     /// Requests to manage keys that came to this process.
     meters: Meters<(ClientNet, AgentId)>,
+    /// Clients that are at the limit of a public route.
+    refusals: Refusals,
 }
 
 /// The store and the thread that its connections live in. They work from every runtime of the process and outlive all
@@ -144,7 +149,8 @@ impl RunningRedisStore {
         };
         let servers = Servers::new(Arc::clone(&shared), layout);
         let known = Cache::new(KNOWN_KEYS_MAX);
-        let store = Arc::new(RedisStore { shared, servers, known, meters: Meters::new(METERS_MAX) });
+        let (meters, refusals) = (Meters::new(METERS_MAX), Refusals::new());
+        let store = Arc::new(RedisStore { shared, servers, known, meters, refusals });
         runtime.spawn(tidy_now_and_then(Arc::clone(&store)));
         Ok(Self { store, runtime: Some(runtime) })
     }
@@ -161,6 +167,12 @@ impl RunningRedisStore {
     #[must_use]
     pub fn key_managers(&self) -> usize {
         self.store.meters.len()
+    }
+
+    /// How many refusals on public routes are remembered.
+    #[must_use]
+    pub fn refused_visitors(&self) -> usize {
+        self.store.refusals.len()
     }
 }
 
@@ -252,6 +264,15 @@ impl Store for RunningRedisStore {
         Either::Right(Box::pin(async move { admission.await.map_err(fault("admit")) }))
     }
 
+    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
+        match self.store.refused_here(client, route, quota) {
+            Some(refused) => Either::Left(ready(Ok(refused))),
+            None => Either::Right(Box::pin(async move {
+                self.store.count_visit(client, route, quota).await.map_err(fault("count a request"))
+            })),
+        }
+    }
+
     async fn change_key(
         &self,
         agent: AgentId,
@@ -272,13 +293,15 @@ impl Store for RunningRedisStore {
         if matches!(here, Metered::Limited { .. }) {
             return Ok(here);
         }
-        let left = self.store.metered(&self.store.shared.scripts.left, client, agent, quota).await;
-        Ok(meters::min(here, left.map_err(fault("look at a count"))?))
+        let meter = names::meter(client, agent);
+        let left = self.store.metered(&self.store.shared.scripts.left, meter, quota).await;
+        Ok(meters::min(here, left.map_err(fault("look at a count"))?.into()))
     }
 
     async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        let hit = self.store.metered(&self.store.shared.scripts.hit, client, agent, quota).await;
-        let everywhere = hit.map_err(fault("count a request"))?;
+        let meter = names::meter(client, agent);
+        let hit = self.store.metered(&self.store.shared.scripts.hit, meter, quota).await;
+        let everywhere = hit.map_err(fault("count a request"))?.into();
         Ok(meters::min(
             everywhere,
             Metered::Counted { remaining: self.store.left_here(client, agent, quota) },
@@ -286,10 +309,11 @@ impl Store for RunningRedisStore {
     }
 
     async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
-        let left = self.store.metered(&self.store.shared.scripts.left, client, agent, quota).await;
+        let meter = names::meter(client, agent);
+        let left = self.store.metered(&self.store.shared.scripts.left, meter, quota).await;
         Ok(match left.map_err(fault("look at a count"))? {
-            Metered::Counted { remaining } => remaining.min(self.store.left_here(client, agent, quota)),
-            Metered::Limited { .. } => 0,
+            Verdict::Admitted { remaining } => remaining.min(self.store.left_here(client, agent, quota)),
+            Verdict::Limited { .. } => 0,
         })
     }
 

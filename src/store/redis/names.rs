@@ -5,15 +5,16 @@
 //! the command that it is for.
 
 use std::fmt;
+use std::net::IpAddr;
 
-use alloy::primitives::B256;
+use alloy::primitives::{B256, U256};
 use redis::{RedisWrite, ToRedisArgs};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::nonce::Nonce;
-use crate::ports::store::Scope;
+use crate::ports::store::{RouteScope, Scope};
 
 /// The start of every name: the product and the version of the layout.
 const LAYOUT: &str = "tg2:";
@@ -32,9 +33,21 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(super) struct Shard(u16);
 
 impl Shard {
-    /// A hash of the agent's number: numbers that registries hand out have patterns of all kinds.
     pub(super) fn of_agent(agent: AgentId) -> Self {
-        let mixed = agent.token_id().into_limbs().into_iter().fold(0, |mixed: u64, limb| {
+        Self::of_number(agent.token_id())
+    }
+
+    pub(super) fn of_client(client: ClientNet) -> Self {
+        let bits = match client.address() {
+            IpAddr::V4(v4) => v4.to_bits().into(),
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        Self::of_number(U256::from(bits))
+    }
+
+    /// A hash of the number: those that registries and networks hand out have patterns of all kinds.
+    fn of_number(number: U256) -> Self {
+        let mixed = number.into_limbs().into_iter().fold(0, |mixed: u64, limb| {
             let mixed = (mixed ^ limb).wrapping_mul(MIX);
             mixed ^ (mixed >> 32)
         });
@@ -84,6 +97,7 @@ enum Of<'a> {
     Client(AgentId, ClientNet),
     Nonce(AgentId, Nonce),
     Digest(B256),
+    Route(ClientNet, &'a str),
 }
 
 impl fmt::Display for Name<'_> {
@@ -96,7 +110,14 @@ impl fmt::Display for Name<'_> {
             Of::Client(agent, client) => write!(out, ":{:x}:{}", agent.token_id(), client.address()),
             Of::Nonce(agent, nonce) => write!(out, ":{:x}:{:x}", agent.token_id(), nonce.value()),
             Of::Digest(digest) => write!(out, ":{digest:x}"),
+            Of::Route(client, route) => write!(out, ":{}:{route}", client.address()),
         }
+    }
+}
+
+impl Name<'_> {
+    pub(super) const fn shard(&self) -> Shard {
+        self.shard
     }
 }
 
@@ -128,6 +149,11 @@ pub(super) fn window(agent: AgentId, scope: &Scope) -> Name<'_> {
 /// A list: the counted requests of a client for an agent.
 pub(super) fn meter(client: ClientNet, agent: AgentId) -> Name<'static> {
     of_agent(agent, 'm', Of::Client(agent, client))
+}
+
+/// A list: the counted requests of a client on a public route.
+pub(super) fn visits(client: ClientNet, route: &RouteScope) -> Name<'_> {
+    Name { shard: Shard::of_client(client), kind: 'v', of: Of::Route(client, &route.0) }
 }
 
 /// A string that is there while the nonce is remembered.
@@ -176,12 +202,12 @@ mod tests {
 
     use alloy::primitives::U256;
 
-    use super::{Shard, crc16, entry, epoch, journal, meter, nonce, probe, record, replaced, window};
+    use super::{Shard, crc16, entry, epoch, journal, meter, nonce, probe, record, replaced, visits, window};
     use crate::domain::agent_id::AgentId;
     use crate::domain::api_key::KeyDigest;
     use crate::domain::client::ClientNet;
     use crate::domain::nonce::Nonce;
-    use crate::ports::store::Scope;
+    use crate::ports::store::{RouteScope, Scope};
 
     /// A change here makes everything unfindable that an earlier release has written.
     #[test]
@@ -201,6 +227,7 @@ mod tests {
             probe(Shard::of_agent(agent)),
             journal(),
             entry(&digest),
+            visits(client, &RouteScope("acme/docs/* GET".into())),
         ]
         .map(|name| name.to_string());
         let expected = [
@@ -214,6 +241,7 @@ mod tests {
             "tg2:{26f}p",
             "tg2:{0}j",
             &format!("tg2:{{3ab}}d:{}", "ab".repeat(32)),
+            "tg2:{3c}v:192.0.2.1:acme/docs/* GET",
         ];
         assert_eq!(names, expected);
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());

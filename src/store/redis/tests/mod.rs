@@ -43,6 +43,7 @@ mod sequences;
 mod server;
 mod sessions;
 mod steps;
+mod visitors;
 mod waiting;
 mod watched;
 
