@@ -107,6 +107,7 @@ fn route(number: usize) -> Route {
         access: RouteAccess::Agents,
         min_tier: Some(Tier::Silver),
         upstreams: Vec::new(),
+        requests_per_minute: None,
         upgrades: false,
     }
 }

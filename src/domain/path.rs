@@ -50,6 +50,12 @@ impl PathPattern {
         Ok(Self { text: text.into() })
     }
 
+    /// The pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
     /// Whether the pattern takes a path.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {

@@ -68,6 +68,8 @@ pub struct Route {
     pub access: RouteAccess,
     /// The lowest tier that passes; nothing: the tenant's.
     pub min_tier: Option<Tier>,
+    /// How many requests of one client a public route takes; nothing: no limit.
+    pub requests_per_minute: Option<Quota>,
     /// Where these requests go; empty: where the tenant's go.
     pub upstreams: Vec<Upstream>,
     /// Whether WebSocket upgrades are passed on.

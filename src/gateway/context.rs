@@ -106,10 +106,10 @@ impl Context {
         })
     }
 
-    /// Writes the headers of an answer that are ours: the limits of an admitted agent, and the request's id.
+    /// Writes the headers of an answer that are ours: the limit of an admitted caller, and the request's id.
     pub(super) fn write_answer_headers(&self, lines: &mut impl Lines) {
-        if let Some((permit, site)) = self.permit().zip(self.site.as_ref()) {
-            site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
+        if let Some((passage, site)) = self.passage.as_ref().zip(self.site.as_ref()) {
+            passage.write_quota(site, lines);
         }
         self.write_common_headers(lines);
     }

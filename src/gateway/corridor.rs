@@ -8,16 +8,18 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use crate::domain::client::ClientNet;
+use crate::domain::quota::Allowance;
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::Gateway;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
-use crate::gateway::site::Site;
+use crate::gateway::site::{Site, VisitorLimit};
 use crate::gateway::upstreams::Upstreams;
 use crate::http1::fields::Fields;
 use crate::http1::head::FIELDS_MAX;
 use crate::http1::name::Name;
+use crate::http1::writing::Lines;
 use crate::pipeline::credential::Ask;
 use crate::pipeline::permit::Permit;
 use crate::wire::client_ip::client_of;
@@ -61,6 +63,8 @@ enum Caller {
     Agent(Permit),
     /// Anybody: the route is public.
     Anyone,
+    /// Anybody, of a client that has so much left on the route.
+    Visitor(Arc<VisitorLimit>, Allowance),
 }
 
 impl<F> Incoming<'_, F> {
@@ -102,7 +106,18 @@ impl Passage {
     pub(super) const fn permit(&self) -> Option<&Permit> {
         match &self.caller {
             Caller::Agent(permit) => Some(permit),
-            Caller::Anyone => None,
+            Caller::Anyone | Caller::Visitor(..) => None,
+        }
+    }
+
+    /// Writes what is left of the caller's limit.
+    pub(super) fn write_quota(&self, site: &Site, lines: &mut impl Lines) {
+        match &self.caller {
+            Caller::Agent(permit) => {
+                site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
+            }
+            Caller::Visitor(limit, allowance) => limit.headers.write(allowance.remaining, lines),
+            Caller::Anyone => {}
         }
     }
 }
@@ -141,7 +156,15 @@ impl Gateway {
         check_length(request.fields, &route.site)?; // 413
         let client = client_of(request.peer, request.fields, &self.trusted_proxies);
         let (caller, place) = if route.decision.access == RouteAccess::Public {
-            (Caller::Anyone, self.find_place(&route.site, Guest::Stranger(client)).await?) // 503
+            let place = self.find_place(&route.site, Guest::Stranger(client)).await?; // 503
+            let caller = match route.site.visitor_limit(route.decision.route) {
+                Some(limit) => {
+                    let allowance = self.pipeline.pass(client, &limit.scope, limit.quota).await?; // 429, 500
+                    Caller::Visitor(Arc::clone(limit), allowance)
+                }
+                None => Caller::Anyone,
+            };
+            (caller, place)
         } else {
             let (permit, place) = self.ask(request, route, client).await?; // 400, 401, 403, 404, 429, 500, 503
             (Caller::Agent(permit), place)

@@ -7,7 +7,6 @@ use crate::gateway::context::Context;
 use crate::gateway::policy::cors;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
-use crate::wire::headers::{write_allowance, write_ietf};
 
 /// Why a request goes no further.
 pub(super) enum End {
@@ -30,23 +29,18 @@ impl Gateway {
             End::Error(cause) => self.error(cause, ctx),
             End::Preflight => preflight(ctx),
         };
-        ctx.write_common_headers(answer.headers_mut());
+        ctx.write_answer_headers(answer.headers_mut());
         answer
     }
 
     fn error(&self, cause: &ErrorCause, ctx: &mut Context) -> Answer {
-        let (error_type, mut answer) = if ctx.speaks_grpc {
+        let (error_type, answer) = if ctx.speaks_grpc {
             cause.grpc_answer()
         } else {
             cause.gateway_answer(self.clock.unix_millis())
         };
         self.observer.refused(cause, error_type);
         ctx.error_type = Some(error_type);
-        let headers = answer.headers_mut();
-        if let Some(permit) = ctx.permit() {
-            write_allowance(headers, permit.allowance());
-            write_ietf(headers, permit.allowance(), None);
-        }
         answer
     }
 }

@@ -11,7 +11,7 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use crate::domain::host::HostPattern;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
-use crate::domain::tenant::{OnMismatch, Tenant};
+use crate::domain::tenant::{OnMismatch, Route, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
 use crate::domain::upstream::{Upstream, UpstreamScheme};
 use crate::gateway::counters::SiteCounters;
@@ -19,10 +19,10 @@ use crate::gateway::room::TenantRoom;
 use crate::gateway::upstreams::state::UpstreamState;
 use crate::gateway::upstreams::{Member, Upstreams};
 use crate::pipeline::Access;
-use crate::ports::store::Scope;
+use crate::ports::store::{RouteScope, Scope};
 use crate::telemetry::metrics::Metrics;
 use crate::tls::upstream::UpstreamIdentity;
-use crate::wire::headers::QuotaHeaders;
+use crate::wire::headers::{LimitOf, QuotaHeaders};
 
 /// How many streams share one connection to an upstream that speaks HTTP/2.
 const H2_STREAMS_MAX: usize = 100;
@@ -45,6 +45,15 @@ pub(crate) struct Site {
     upstreams: Arc<Upstreams>,
     /// Those of routes that have their own.
     route_upstreams: Vec<Option<Arc<Upstreams>>>,
+    /// Those of public routes that have one.
+    visitor_limits: Vec<Option<Arc<VisitorLimit>>>,
+}
+
+/// The limit of a public route for each client.
+pub(super) struct VisitorLimit {
+    pub(super) scope: RouteScope,
+    pub(super) quota: Quota,
+    pub(super) headers: QuotaHeaders,
 }
 
 /// What sites are built with.
@@ -80,9 +89,10 @@ impl Site {
             denies_endpoint_mismatch: tenant.on_endpoint_mismatch == OnMismatch::Deny,
         });
         let counters = SiteCounters::new(workshop.metrics, &tenant.id);
-        let quota_headers = limits.map(QuotaHeaders::new);
+        let quota_headers = limits.map(|limit| QuotaHeaders::new(LimitOf::Agent, limit));
+        let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
-        Self { tenant, counters, room, accesses, quota_headers, upstreams, route_upstreams }
+        Self { tenant, counters, room, accesses, quota_headers, upstreams, route_upstreams, visitor_limits }
     }
 
     pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {
@@ -110,6 +120,11 @@ impl Site {
         own.unwrap_or(&self.upstreams)
     }
 
+    /// The limit of a route for each client.
+    pub(super) fn visitor_limit(&self, route: Option<usize>) -> Option<&Arc<VisitorLimit>> {
+        self.visitor_limits.get(route?)?.as_ref()
+    }
+
     /// Every upstream of the tenant, with how it is connected to.
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         let groups = std::iter::once(&self.upstreams).chain(self.route_upstreams.iter().flatten());
@@ -122,6 +137,15 @@ impl Site {
         let is_other = |member: &Member| first.is_some_and(|first| !Arc::ptr_eq(first, &member.state));
         self.tenant.proxy.health.path.is_some() || self.members().any(is_other)
     }
+}
+
+/// A route is known by what it takes: whatever else a reload changes, its clients' budgets stay.
+fn visitor_limit(tenant: &Tenant, route: &Route) -> Option<Arc<VisitorLimit>> {
+    let quota = route.requests_per_minute?;
+    let scope =
+        RouteScope(format!("{}{} {}", tenant.id, route.path.as_str(), route.methods.join(",")).into());
+    let headers = QuotaHeaders::new(LimitOf::Client, quota.limit);
+    Some(Arc::new(VisitorLimit { scope, quota, headers }))
 }
 
 /// The one of a tier; tier 0 never passes, and has what tier 1 has.

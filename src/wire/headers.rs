@@ -11,8 +11,14 @@ pub const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 /// Requests left in the current window.
 pub const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 
-/// The beginning of the IETF's field for the quota that is left (draft-ietf-httpapi-ratelimit-headers).
-const LEFT: &[u8] = b"\"agent\";r=";
+/// The owner of a limit, as the name of its policy in the IETF's fields (draft-ietf-httpapi-ratelimit-headers).
+#[derive(Debug, Clone, Copy)]
+pub enum LimitOf {
+    /// An agent.
+    Agent,
+    /// A client's network.
+    Client,
+}
 
 /// The window that the gateway's limits count, in seconds.
 const WINDOW_SECS: u64 = MINUTE_MICROS / 1_000_000;
@@ -45,22 +51,20 @@ pub fn write_allowance(headers: &mut HeaderMap, allowance: Allowance) {
     headers.insert(RATE_REMAINING, allowance.remaining.into());
 }
 
-/// Writes the IETF's fields beside the contract's. `retry_after` is when something is left again, if nothing is now.
-pub fn write_ietf(headers: &mut HeaderMap, allowance: Allowance, retry_after: Option<RetryAfter>) {
-    headers.set("ratelimit-policy", policy(allowance.limit).as_bytes());
+/// Writes the IETF's fields of a limit that is used up, beside the contract's.
+pub fn write_spent(headers: &mut HeaderMap, of: LimitOf, limit: u32, retry_after: RetryAfter) {
+    headers.set("ratelimit-policy", of.policy(limit).as_bytes());
     headers.line("ratelimit", |out| {
-        out.extend_from_slice(LEFT);
-        write_decimal(allowance.remaining.into(), out);
-        if let Some(retry_after) = retry_after {
-            out.extend_from_slice(b";t=");
-            write_decimal(retry_after.seconds(), out);
-        }
+        out.extend_from_slice(of.left());
+        out.extend_from_slice(b"0;t=");
+        write_decimal(retry_after.seconds(), out);
     });
 }
 
 /// The header values that answers give of one quota.
 #[derive(Debug, Clone)]
 pub struct QuotaHeaders {
+    of: LimitOf,
     limit: String,
     policy: String,
 }
@@ -68,8 +72,8 @@ pub struct QuotaHeaders {
 impl QuotaHeaders {
     /// For a quota of so many requests a minute.
     #[must_use]
-    pub fn new(limit: u32) -> Self {
-        Self { limit: limit.to_string(), policy: policy(limit) }
+    pub fn new(of: LimitOf, limit: u32) -> Self {
+        Self { of, limit: limit.to_string(), policy: of.policy(limit) }
     }
 
     /// Writes the headers of an admitted request, as the contract and the IETF spell them.
@@ -78,12 +82,26 @@ impl QuotaHeaders {
         lines.line("X-RateLimit-Remaining", |out| write_decimal(remaining.into(), out));
         lines.set("RateLimit-Policy", self.policy.as_bytes());
         lines.line("RateLimit", |out| {
-            out.extend_from_slice(LEFT);
+            out.extend_from_slice(self.of.left());
             write_decimal(remaining.into(), out);
         });
     }
 }
 
-fn policy(limit: u32) -> String {
-    format!("\"agent\";q={limit};w={WINDOW_SECS}")
+impl LimitOf {
+    /// The beginning of the field that says how much is left.
+    const fn left(self) -> &'static [u8] {
+        match self {
+            Self::Agent => b"\"agent\";r=",
+            Self::Client => b"\"client\";r=",
+        }
+    }
+
+    fn policy(self, limit: u32) -> String {
+        let name = match self {
+            Self::Agent => "agent",
+            Self::Client => "client",
+        };
+        format!("\"{name}\";q={limit};w={WINDOW_SECS}")
+    }
 }

@@ -51,6 +51,7 @@ mod trouble;
 mod unknown_keys;
 mod upgrades;
 mod upstream_tls;
+mod visitors;
 
 use std::process::ExitCode;
 
@@ -86,6 +87,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("limits", STORES, limits::CASES),
     ("unknown_keys", ONCE, unknown_keys::CASES),
     ("unknown_keys", STORES, unknown_keys::OF_A_NEIGHBOUR),
+    ("visitors", STORES, visitors::CASES),
+    ("visitors", &[Kind::Redis], visitors::OF_REDIS),
     ("endings", ONCE, endings::CASES),
     ("upgrades", ONCE, upgrades::CASES),
     ("smuggling", ONCE, smuggling::CASES),

@@ -5,8 +5,10 @@ use std::collections::{HashMap, HashSet};
 use crate::config::choice::choice;
 use crate::config::reader::Reader;
 use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, tier, upstream};
+use crate::config::tiers::REQUESTS_PER_MINUTE;
 use crate::config::written::quoted;
 use crate::domain::path::PathPattern;
+use crate::domain::quota::Quota;
 use crate::domain::tenant::{Route, RouteAccess};
 
 /// How many methods a route may name.
@@ -15,12 +17,15 @@ const METHODS_MAX: usize = 32;
 /// The longest method, in bytes.
 const METHOD_BYTES_MAX: usize = 32;
 
+const LIMIT: &str = "requests_per_minute";
+
 const ACCESS: [(&str, RouteAccess); 3] =
     [("agents", RouteAccess::Agents), ("public", RouteAccess::Public), ("deny", RouteAccess::Deny)];
 
 /// Reads one route; `taken` is what those before it take.
 pub(super) fn read(reader: &mut Reader, taken: &mut Taken) -> Option<Route> {
     let has_min_tier = reader.is_given("min_tier");
+    let has_limit = reader.is_given(LIMIT);
     let has_upstreams = reader.is_given("upstreams");
     let path = reader.required_text("path", path);
     let access = reader.text("access", "agents", choice(&ACCESS));
@@ -28,11 +33,17 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken) -> Option<Route> {
     let methods = reader
         .texts("methods", &[], &(0..=METHODS_MAX), method)
         .and_then(|methods| distinct(reader, "methods", methods));
+    let requests_per_minute = reader.optional_integer(LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute);
     let upstreams = reader.optional_texts("upstreams", UPSTREAMS_MAX, upstream);
     let upgrades = reader.boolean("upgrades", false);
 
     if has_min_tier && access.is_some_and(|access| access != RouteAccess::Agents) {
         reader.report(&["min_tier"], "has no meaning without agents; remove it, or write access \"agents\"");
+    }
+    if has_limit && access.is_some_and(|access| access != RouteAccess::Public) {
+        let phrase =
+            "has no meaning where agents have limits of their own; remove it, or write access \"public\"";
+        reader.report(&[LIMIT], phrase);
     }
     let is_denied = access == Some(RouteAccess::Deny);
     if has_upstreams && is_denied {
@@ -46,7 +57,15 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken) -> Option<Route> {
     if taken.take(&text, &methods) {
         reader.report_table("is never reached; routes before it take all of its paths and methods");
     }
-    Some(Route { path, methods, access: access?, min_tier, upstreams: upstreams?, upgrades: upgrades? })
+    Some(Route {
+        path,
+        methods,
+        access: access?,
+        min_tier,
+        requests_per_minute,
+        upstreams: upstreams?,
+        upgrades: upgrades?,
+    })
 }
 
 const DENIED: &str = "has no meaning with access \"deny\", which forwards nothing; remove it";

@@ -106,7 +106,7 @@ fn shipped_keys() -> Vec<(String, Value)> {
 }
 
 /// The shipped file with its optional keys and sections, and its example of a tenant, no longer commented out; without
-/// what goes together with a Redis only.
+/// what goes together with a Redis or with the public only.
 fn shipped_file() -> Table {
     shipped_file_for("tenants")
 }
@@ -117,6 +117,11 @@ fn shipped_file_for(path: &str) -> Table {
     let mut file = uncommented_file();
     if !path.starts_with("tenants") {
         file.remove("tenants");
+    } else if path == LIMIT_OF_THE_PUBLIC {
+        set(&mut file, "tenants[1].routes[1].access", "public".into());
+        remove(&mut file, "tenants[1].routes[1].min_tier");
+    } else {
+        remove(&mut file, LIMIT_OF_THE_PUBLIC);
     }
     if ["store.kind", "store.path"].contains(&path) || !path.starts_with("store.") {
         for optional in OPTIONAL_OF_REDIS {
@@ -134,6 +139,9 @@ fn shipped_file_for(path: &str) -> Table {
     }
     file
 }
+
+/// It does not go together with agents.
+const LIMIT_OF_THE_PUBLIC: &str = "tenants[1].routes[1].requests_per_minute";
 
 /// The keys of Redis that have no default.
 const OPTIONAL_OF_REDIS: [&str; 8] = [

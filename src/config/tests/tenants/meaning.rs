@@ -137,6 +137,7 @@ fn every_key_of_a_route_ends_up_in_its_place() {
         methods: vec!["GET".into(), "M-SEARCH".into()],
         access: RouteAccess::Agents,
         min_tier: Some(Tier::Diamond),
+        requests_per_minute: None,
         upstreams: vec![Upstream::parse("https://b.example").unwrap()],
         upgrades: true,
     };
@@ -144,5 +145,10 @@ fn every_key_of_a_route_ends_up_in_its_place() {
     for (word, access) in [("public", RouteAccess::Public), ("deny", RouteAccess::Deny)] {
         let tenant = read(route_with(&[("access", &format!("{word:?}"))]));
         assert_eq!(tenant.routes[0].access, access);
+    }
+    for limit in [1, 1_000_000] {
+        let text = limit.to_string();
+        let tenant = read(route_with(&[("access", "\"public\""), ("requests_per_minute", &text)]));
+        assert_eq!(tenant.routes[0].requests_per_minute, Some(Quota::per_minute(limit)));
     }
 }

@@ -168,7 +168,11 @@ fn a_certificate_of_a_tenant_needs_a_listener_with_tls() {
 fn what_has_no_meaning_for_a_route_is_refused() {
     let denied = "has no meaning with access \"deny\", which forwards nothing; remove it";
     let agents = "has no meaning without agents; remove it, or write access \"agents\"";
+    let public =
+        "has no meaning where agents have limits of their own; remove it, or write access \"public\"";
     for (access, path, literal, phrase) in [
+        ("agents", "requests_per_minute", "2", public),
+        ("deny", "requests_per_minute", "2", public),
         ("public", "min_tier", "2", agents),
         ("deny", "min_tier", "2", agents),
         ("deny", "upstreams", "[\"127.0.0.1:1\"]", denied),

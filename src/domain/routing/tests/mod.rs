@@ -14,7 +14,15 @@ fn tenant(min_tier: Tier, routes: Vec<Route>) -> Tenant {
 
 fn route(path: &str, access: RouteAccess) -> Route {
     let path = PathPattern::parse(path).unwrap();
-    Route { path, methods: Vec::new(), access, min_tier: None, upstreams: Vec::new(), upgrades: false }
+    Route {
+        path,
+        methods: Vec::new(),
+        access,
+        min_tier: None,
+        requests_per_minute: None,
+        upstreams: Vec::new(),
+        upgrades: false,
+    }
 }
 
 fn for_tier(path: &str, tier: Tier) -> Route {

@@ -151,7 +151,8 @@ fn any_route() -> impl Strategy<Value = Route> {
     let path = "(/[abc]|/[ab]?\\*[abc4]?|/a\\.\\*|/a@b|/\\*@\\*){1,3}/?\\*?";
     (path, access, tier, any::<bool>()).prop_filter_map("a pattern", |(path, access, min_tier, upgrades)| {
         let path = PathPattern::parse(&path).ok()?;
-        Some(Route { path, methods: Vec::new(), access, min_tier, upstreams: Vec::new(), upgrades })
+        let (methods, upstreams) = (Vec::new(), Vec::new());
+        Some(Route { path, methods, access, min_tier, requests_per_minute: None, upstreams, upgrades })
     })
 }
 

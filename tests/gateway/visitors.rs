@@ -1,0 +1,234 @@
+//! The limit of a public route for each client network: exact by every way, charged to nobody who is refused for another
+//! reason, and closed when the store fails.
+
+use std::sync::Arc;
+use std::thread;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::rig::case::{Case, cases};
+use crate::rig::gateway::Gateway;
+use crate::rig::h2c::{self, Message};
+use crate::rig::scripts::{self, Cue};
+use crate::rig::site::{Site, SiteBuilder};
+use crate::rig::stage::{ACME, Stage, TRUSTED, public_path, unique};
+use crate::rig::tenants::Tenant;
+use crate::rig::upstream::Then;
+use crate::support::client::Answer;
+use crate::support::metrics::Samples;
+use crate::support::redis::Redis;
+use crate::support::time::{SOON, until};
+use crate::support::wire::{Request, Wire};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_public_route_takes_exactly_its_limit_of_each_client_network,
+    relay_library_and_http_2_share_the_limit_and_say_what_is_left,
+    a_visitor_who_finds_no_place_or_no_route_is_charged_nothing,
+    a_budget_of_visitors_outlives_a_reload_that_leaves_its_route,
+];
+
+pub(crate) const OF_REDIS: &[Case] = cases![
+    two_replicas_share_the_limit_of_a_public_route_exactly,
+    a_redis_that_fails_lets_no_visitor_of_a_limited_route_pass,
+];
+
+/// How many requests a client may make on the limited route.
+const LIMIT: u32 = 6;
+
+/// A site whose tenant has that route beside one without a limit.
+fn limited(stage: &Stage) -> SiteBuilder<'_> {
+    let site = Site::of(stage).set("listen.trusted_proxies", vec![TRUSTED]);
+    site.tenant(|tenant| tenant.route("/limited/*", &rules(LIMIT)))
+}
+
+fn rules(limit: u32) -> String {
+    format!("access = \"public\"\nrequests_per_minute = {limit}")
+}
+
+/// A path of its own on that route.
+fn path() -> String {
+    format!("/limited/{}", unique())
+}
+
+/// A connection of a proxy that is believed.
+fn proxied(gateway: &Gateway) -> Wire {
+    Wire::open_from("127.0.0.2".parse().unwrap(), gateway.address)
+}
+
+fn of(client: &str, path: &str) -> Request {
+    Request::get(ACME, path).with("X-Forwarded-For", client)
+}
+
+/// One that passed, with so many left.
+#[track_caller]
+fn passed(answer: &Answer, left: u32) {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.allowance(), (LIMIT, left));
+    assert_eq!(answer.header("ratelimit-policy"), Some(format!("\"client\";q={LIMIT};w=60").as_str()));
+    assert_eq!(answer.header("ratelimit"), Some(format!("\"client\";r={left}").as_str()));
+}
+
+#[track_caller]
+fn refused(answer: &Answer) {
+    let seconds = answer.is_limited(Value::Null, Value::Null, LIMIT);
+    assert!(seconds <= 60, "{seconds}");
+    assert_eq!(answer.header("ratelimit"), Some(format!("\"client\";r=0;t={seconds}").as_str()));
+}
+
+/// Sends the requests of a client at once, in turn to these gateways, each from another address of its network; exactly
+/// the limit passes.
+fn exactly_the_limit(gateways: &[&Gateway], network: &str, path: &str) {
+    let answers: Vec<Answer> = thread::scope(|scope| {
+        let ask = |number: usize| {
+            let request = of(&format!("{network}{}", number + 1), path);
+            let mut wire = proxied(gateways[number % gateways.len()]);
+            scope.spawn(move || (0..4).map(|_| request.ask_on(&mut wire)).collect::<Vec<_>>())
+        };
+        let clients: Vec<_> = (0..8).map(ask).collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    let (passed, over): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 200);
+    let mut left: Vec<u32> = passed.iter().map(|answer| answer.allowance().1).collect();
+    left.sort_unstable();
+    assert_eq!(left, (0..LIMIT).collect::<Vec<_>>(), "each that passes counts once");
+    over.iter().for_each(refused);
+}
+
+fn a_public_route_takes_exactly_its_limit_of_each_client_network(stage: &Stage) {
+    let site = limited(stage).start();
+    let path = path();
+    for network in ["2001:db8:1:2::", "2001:db8:1:3:ffff::"] {
+        exactly_the_limit(&[&site.gateway], network, &path);
+    }
+    let mut wire = proxied(&site.gateway);
+    for (left, client) in [(LIMIT - 1, "192.0.2.1"), (LIMIT - 1, "192.0.2.2"), (LIMIT - 2, "192.0.2.1")] {
+        passed(&of(client, &path).ask_on(&mut wire), left);
+    }
+    assert_eq!(site.upstream.count_at(&path), usize::try_from(2 * LIMIT + 3).unwrap());
+    // The route beside it has no limit.
+    let answer = of("2001:db8:1:2::1", &public_path()).ask_on(&mut wire);
+    assert_eq!((answer.status, answer.header("x-ratelimit-limit")), (200, None));
+    let denials = "tiergate_denials_total{door=\"gateway\",error_type=\"RATE_LIMITED\"}";
+    let samples = Samples::parse(&site.gateway.service.metrics());
+    assert_eq!(samples.get(denials), 52.0);
+}
+
+fn relay_library_and_http_2_share_the_limit_and_say_what_is_left(stage: &Stage) {
+    let site = limited(stage).start();
+    let path = path();
+    let h2 = Message::request(Method::GET, ACME, &path);
+    let by_h2 = || h2c::ask(site.gateway.address, &h2).unwrap();
+    let by_library = site.gateway.twin(|settings| settings.set("gateway.http1", "library"));
+    let request = Request::get(ACME, &path);
+    passed(&site.gateway.ask(&request), LIMIT - 1);
+    let answer = by_h2();
+    assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some("4")));
+    // An answer of the upstream's own, and an upstream that fails.
+    site.upstream.on(&path, scripts::bytes(scripts::answer("404 Not Found", &[], b""), Then::Goes));
+    let answer = site.gateway.ask(&request);
+    assert_eq!((answer.status, answer.allowance()), (404, (LIMIT, 3)));
+    site.upstream.on(&path, scripts::bytes(b"nonsense\r\n\r\n".to_vec(), Then::Goes));
+    let answer = site.gateway.ask(&request);
+    assert_eq!((answer.status, answer.allowance()), (502, (LIMIT, 2)), "{}", answer.text());
+    assert_eq!(answer.header("ratelimit"), Some("\"client\";r=2"));
+    let answer = by_h2();
+    assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (502, Some("1")));
+    assert_eq!(by_h2().header("x-ratelimit-remaining"), Some("0"));
+    refused(&site.gateway.ask(&request));
+    let answer = by_h2();
+    assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (429, Some("0")));
+    assert!(answer.header("retry-after").is_some());
+    let call = Message::request(Method::POST, ACME, &path).with("content-type", "application/grpc");
+    let answer = h2c::ask(site.gateway.address, &call).unwrap();
+    assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("8")));
+    // In a process of its own, unless the store is shared.
+    let answer = by_library.ask(&request);
+    assert!(matches!(answer.status, 429 | 502), "{}", answer.text());
+    assert_eq!(answer.allowance(), (LIMIT, if answer.status == 429 { 0 } else { LIMIT - 1 }));
+}
+
+fn a_visitor_who_finds_no_place_or_no_route_is_charged_nothing(stage: &Stage) {
+    let full = |tenant: Tenant| tenant.set("limits.max_in_flight_public", 1).set("limits.max_queued", 0);
+    let preflights = |tenant: Tenant| tenant.set("cors.origins", vec!["https://page.example"]);
+    let site =
+        limited(stage).tenant(full).tenant(preflights).tenant(|tenant| tenant.set("max_body_bytes", 4));
+    let site = site.start();
+    let (path, cue) = (path(), Cue::new());
+    let asked = Arc::clone(&cue);
+    site.upstream.on(
+        &path,
+        scripts::script(move |exchange| {
+            asked.wait()?;
+            exchange.write(&scripts::answer("200 OK", &[], b""))?;
+            Ok(Then::Goes)
+        }),
+    );
+    let request = Request::get(ACME, &path);
+    let mut held = site.gateway.connect();
+    held.send(&request.bytes());
+    until("it is under way", SOON, || (site.upstream.count_at(&path) == 1).then_some(()));
+    for _ in 0..3 {
+        let answer = site.gateway.ask(&request);
+        assert_eq!((answer.status, &answer.json()["errorType"]), (503, &json!("OVERLOADED")));
+        assert_eq!(answer.header("x-ratelimit-limit"), None);
+    }
+    let preflight = Request::new("OPTIONS", ACME, &path).with("Origin", "https://page.example");
+    let preflight = preflight.with("Access-Control-Request-Method", "GET");
+    assert_eq!(site.gateway.ask(&preflight).status, 204);
+    assert_eq!(site.gateway.ask(&Request::new("POST", ACME, &path).body(b"12345")).status, 413);
+    assert_eq!(site.gateway.ask(&Request::get(ACME, "/limited/../x")).status, 401);
+    cue.give();
+    passed(&held.answer(), LIMIT - 1);
+    let next = until("there is room", SOON, || {
+        Some(site.gateway.ask(&request)).filter(|answer| answer.status != 503)
+    });
+    passed(&next, LIMIT - 2);
+}
+
+fn a_budget_of_visitors_outlives_a_reload_that_leaves_its_route(stage: &Stage) {
+    let site = limited(stage).in_files().start();
+    let request = Request::get(ACME, &path());
+    for left in (2..LIMIT).rev() {
+        passed(&site.gateway.ask(&request), left);
+    }
+    // Its place is another one, and so is its limit.
+    let tenant = Tenant::new("t", ACME, site.upstream.address).route("/first", "access = \"public\"");
+    let tenant = tenant.route("/limited/*", &rules(LIMIT - 1));
+    site.gateway.put("t.toml", &tenant.text());
+    until("the route is there", SOON, || {
+        (site.gateway.ask(&Request::get(ACME, "/first")).status == 200).then_some(())
+    });
+    assert_eq!(site.gateway.ask(&request).allowance(), (LIMIT - 1, 0));
+    site.gateway.ask(&request).is_limited(Value::Null, Value::Null, LIMIT - 1);
+    // Other methods are another route.
+    let tenant = Tenant::new("t", ACME, site.upstream.address);
+    let tenant = tenant.route("/limited/*", &format!("methods = [\"GET\"]\n{}", rules(LIMIT)));
+    site.gateway.put("t.toml", &tenant.text());
+    let answer = until("the route has changed", SOON, || {
+        Some(site.gateway.ask(&request)).filter(|answer| answer.status == 200)
+    });
+    passed(&answer, LIMIT - 1);
+}
+
+fn two_replicas_share_the_limit_of_a_public_route_exactly(stage: &Stage) {
+    let site = limited(stage).start();
+    let twin = site.gateway.twin(|settings| settings);
+    let path = path();
+    exactly_the_limit(&[&site.gateway, &twin], "2001:db8:1:2::", &path);
+    assert_eq!(site.upstream.count_at(&path), usize::try_from(LIMIT).unwrap());
+}
+
+fn a_redis_that_fails_lets_no_visitor_of_a_limited_route_pass(stage: &Stage) {
+    let redis = Redis::start(&[]);
+    let site = limited(stage).set("store.url", redis.database()).set("store.timeout", "500ms").start();
+    let request = Request::get(ACME, &path());
+    passed(&site.gateway.ask(&request), LIMIT - 1);
+    redis.freeze(true);
+    for _ in 0..3 {
+        site.gateway.ask(&request).is_error(500, "INTERNAL_ERROR", Value::Null);
+        assert_eq!(site.status(), 200, "a route without a limit needs no store");
+    }
+    redis.freeze(false);
+    until("visitors pass", SOON, || (site.gateway.ask(&request).status == 200).then_some(()));
+}
