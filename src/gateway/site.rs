@@ -22,7 +22,7 @@ use crate::pipeline::Access;
 use crate::ports::store::{RouteScope, Scope};
 use crate::telemetry::metrics::Metrics;
 use crate::tls::upstream::UpstreamIdentity;
-use crate::wire::headers::{LimitOf, QuotaHeaders};
+use crate::wire::headers::{OF_AGENT, OF_CLIENT, QuotaHeaders};
 
 /// How many streams share one connection to an upstream that speaks HTTP/2.
 const H2_STREAMS_MAX: usize = 100;
@@ -89,7 +89,7 @@ impl Site {
             denies_endpoint_mismatch: tenant.on_endpoint_mismatch == OnMismatch::Deny,
         });
         let counters = SiteCounters::new(workshop.metrics, &tenant.id);
-        let quota_headers = limits.map(|limit| QuotaHeaders::new(LimitOf::Agent, limit));
+        let quota_headers = limits.map(|limit| QuotaHeaders::new(OF_AGENT, limit));
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
         Self { tenant, counters, room, accesses, quota_headers, upstreams, route_upstreams, visitor_limits }
@@ -144,7 +144,7 @@ fn visitor_limit(tenant: &Tenant, route: &Route) -> Option<Arc<VisitorLimit>> {
     let quota = route.requests_per_minute?;
     let scope =
         RouteScope(format!("{}{} {}", tenant.id, route.path.as_str(), route.methods.join(",")).into());
-    let headers = QuotaHeaders::new(LimitOf::Client, quota.limit);
+    let headers = QuotaHeaders::new(OF_CLIENT, quota.limit);
     Some(Arc::new(VisitorLimit { scope, quota, headers }))
 }
 

@@ -14,7 +14,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::wire::answers::{self, Answer, rfc3339};
 use crate::wire::bodies::{BODY_BYTES_MAX, Invalid};
 use crate::wire::grpc;
-use crate::wire::headers::{LimitOf, NO_STORE, write_allowance, write_spent};
+use crate::wire::headers::{NO_STORE, OF_AGENT, OF_CLIENT, write_allowance, write_spent};
 
 /// The credential that an unproven client may show at the gateway (RFC 9110, section 11.6.1).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
@@ -266,7 +266,7 @@ impl ErrorCause {
                         "retryAfter": retry_after.seconds(),
                     }),
                 )
-                .limited(LimitOf::Agent, *limit, retry_after)
+                .limited(OF_AGENT, *limit, retry_after)
             }
         }
     }
@@ -294,7 +294,7 @@ impl Row {
     }
 
     /// With the headers of a limit that is used up.
-    fn limited(mut self, of: LimitOf, limit: u32, retry_after: RetryAfter) -> Self {
+    fn limited(mut self, of: &str, limit: u32, retry_after: RetryAfter) -> Self {
         write_allowance(&mut self.headers, Allowance { limit, remaining: 0 });
         write_spent(&mut self.gateway_headers, of, limit, retry_after);
         self.with(RETRY_AFTER, retry_after.seconds())
@@ -363,7 +363,7 @@ impl Row {
                     "retryAfter": retry_after.seconds(),
                 }),
             )
-            .limited(tier.map_or(LimitOf::Client, |_| LimitOf::Agent), *limit, *retry_after),
+            .limited(tier.map_or(OF_CLIENT, |_| OF_AGENT), *limit, *retry_after),
             Denial::TierBlocked { agent, current, required, required_stake } => Self::new(
                 StatusCode::FORBIDDEN,
                 "TIER_BLOCKED",

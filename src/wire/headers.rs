@@ -11,14 +11,11 @@ pub const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 /// Requests left in the current window.
 pub const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 
-/// The owner of a limit, as the name of its policy in the IETF's fields (draft-ietf-httpapi-ratelimit-headers).
-#[derive(Debug, Clone, Copy)]
-pub enum LimitOf {
-    /// An agent.
-    Agent,
-    /// A client's network.
-    Client,
-}
+/// The policy that limits an agent, in the IETF's fields (draft-ietf-httpapi-ratelimit-headers).
+pub const OF_AGENT: &str = "agent";
+
+/// The policy that limits a client network.
+pub const OF_CLIENT: &str = "client";
 
 /// The window that the gateway's limits count, in seconds.
 const WINDOW_SECS: u64 = MINUTE_MICROS / 1_000_000;
@@ -52,28 +49,25 @@ pub fn write_allowance(headers: &mut HeaderMap, allowance: Allowance) {
 }
 
 /// Writes the IETF's fields of a limit that is used up, beside the contract's.
-pub fn write_spent(headers: &mut HeaderMap, of: LimitOf, limit: u32, retry_after: RetryAfter) {
-    headers.set("ratelimit-policy", of.policy(limit).as_bytes());
-    headers.line("ratelimit", |out| {
-        out.extend_from_slice(of.left());
-        out.extend_from_slice(b"0;t=");
-        write_decimal(retry_after.seconds(), out);
-    });
+pub fn write_spent(headers: &mut HeaderMap, of: &str, limit: u32, retry_after: RetryAfter) {
+    headers.set("ratelimit-policy", policy(of, limit).as_bytes());
+    headers.set("ratelimit", format!("\"{of}\";r=0;t={}", retry_after.seconds()).as_bytes());
 }
 
 /// The header values that answers give of one quota.
 #[derive(Debug, Clone)]
 pub struct QuotaHeaders {
-    of: LimitOf,
     limit: String,
     policy: String,
+    /// The beginning of the field that says how much is left.
+    left: String,
 }
 
 impl QuotaHeaders {
-    /// For a quota of so many requests a minute.
+    /// For a policy of so many requests a minute.
     #[must_use]
-    pub fn new(of: LimitOf, limit: u32) -> Self {
-        Self { of, limit: limit.to_string(), policy: of.policy(limit) }
+    pub fn new(of: &str, limit: u32) -> Self {
+        Self { limit: limit.to_string(), policy: policy(of, limit), left: format!("\"{of}\";r=") }
     }
 
     /// Writes the headers of an admitted request, as the contract and the IETF spell them.
@@ -82,26 +76,12 @@ impl QuotaHeaders {
         lines.line("X-RateLimit-Remaining", |out| write_decimal(remaining.into(), out));
         lines.set("RateLimit-Policy", self.policy.as_bytes());
         lines.line("RateLimit", |out| {
-            out.extend_from_slice(self.of.left());
+            out.extend_from_slice(self.left.as_bytes());
             write_decimal(remaining.into(), out);
         });
     }
 }
 
-impl LimitOf {
-    /// The beginning of the field that says how much is left.
-    const fn left(self) -> &'static [u8] {
-        match self {
-            Self::Agent => b"\"agent\";r=",
-            Self::Client => b"\"client\";r=",
-        }
-    }
-
-    fn policy(self, limit: u32) -> String {
-        let name = match self {
-            Self::Agent => "agent",
-            Self::Client => "client",
-        };
-        format!("\"{name}\";q={limit};w={WINDOW_SECS}")
-    }
+fn policy(of: &str, limit: u32) -> String {
+    format!("\"{of}\";q={limit};w={WINDOW_SECS}")
 }
