@@ -24,6 +24,9 @@ use crate::http1::chunked::{BrokenChunks, Decoder, Piece};
 /// How much is read ahead to learn that a waiting client has gone, in bytes.
 const AHEAD_BYTES_MAX: usize = 1_024;
 
+/// How much of a connection of HTTP/2 is shown in one turn, in bytes. The library begins every request in it at once.
+const FRAMES_BYTES_MAX: usize = 1_024;
+
 /// How much of the connection belongs to the request.
 #[derive(Debug)]
 pub(super) enum Extent {
@@ -33,6 +36,8 @@ pub(super) enum Extent {
     Chunks(Decoder),
     /// Whatever comes: no request follows on this connection.
     Rest,
+    /// Frames of HTTP/2: the same, a piece in each turn.
+    Frames { rests: bool },
 }
 
 /// The connection during one request.
@@ -62,7 +67,7 @@ impl Bounded {
         match &self.extent {
             Extent::Bytes(left) => *left == 0,
             Extent::Chunks(chunks) => chunks.is_over(),
-            Extent::Rest => false,
+            Extent::Rest | Extent::Frames { .. } => false,
         }
     }
 
@@ -77,6 +82,10 @@ impl Bounded {
                 follow(chunks, bytes).map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))
             }
             Extent::Rest => Ok(bytes.len()),
+            Extent::Frames { rests } => {
+                *rests = bytes.len() == FRAMES_BYTES_MAX;
+                Ok(bytes.len())
+            }
         }
     }
 
@@ -113,7 +122,14 @@ impl AsyncRead for Bounded {
         if this.is_over() {
             return this.poll_gone(context);
         }
-        let most = match &this.extent {
+        let most = match &mut this.extent {
+            Extent::Frames { rests } => {
+                if std::mem::take(rests) {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                FRAMES_BYTES_MAX.min(buffer.remaining())
+            }
             Extent::Bytes(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.remaining()),
             Extent::Chunks(_) | Extent::Rest => buffer.remaining(),
         };

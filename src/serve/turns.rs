@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use tokio::task::yield_now;
 use tokio::time::Instant;
@@ -24,17 +25,26 @@ const QUEUES: usize = 1024;
 
 /// How long the tasks of a queue run in a round: a few requests, or a piece of a body. Time beyond it is taken from later
 /// rounds.
-const QUANTUM: Duration = Duration::from_micros(50);
+const QUANTUM_NANOS: u64 = 50_000;
 
-/// How long they run while no other network has asked for a second: rounds cost time too.
-const QUANTUM_ALONE: Duration = Duration::from_micros(400);
+/// After so many polls in a row a queue counts as alone.
+const POLLS_TO_BE_ALONE: u32 = 4_096;
+
+/// How often a queue that is alone runs in a round. Its time is not measured: clocks and rounds cost time too.
+const POLLS_ALONE: u32 = 16;
 
 /// A network that has less than this part of the worker's time never waits for a round.
-const SHARE_UNCOUNTED: u32 = 8;
+const PART_UNCOUNTED: u64 = 8;
 
 /// The turns on one worker.
 pub(crate) struct Turns {
-    state: Mutex<State>,
+    queues: Vec<Queue>,
+    next: Mutex<NextRound>,
+    /// The queue that ran last, and how often it has in a row.
+    current: AtomicUsize,
+    row: AtomicU32,
+    /// Times are nanoseconds since then.
+    begun: Instant,
     /// Seeded at random: nobody can choose whose queue they share.
     hasher: RandomState,
 }
@@ -46,39 +56,45 @@ pub(crate) struct Turn {
     queue: usize,
 }
 
-struct State {
-    queues: Vec<Queue>,
-    /// The queues that wait for another round.
-    spent: Vec<usize>,
-    /// Begins that round.
-    round: Option<Waker>,
-    /// The queue that ran last, and when it was another one for the last time.
-    current: usize,
-    changed: Instant,
-}
-
-/// The tasks of the networks that share a queue.
+/// The tasks of the networks that share a queue. One thread runs them all: atomics stand in for cells.
+#[derive(Default)]
 struct Queue {
     /// How long they have run beyond the part that is not counted, less a quantum for each round.
-    used: Duration,
-    /// The moment that this was true at.
-    counted: Instant,
-    /// True if it is among those that wait for another round.
-    is_spent: bool,
-    /// Tasks that wait.
+    used: AtomicU64,
+    /// When this was true.
+    counted: AtomicU64,
+    /// True if it waits for the next round.
+    is_spent: AtomicBool,
+    line: Mutex<Line>,
+}
+
+/// Tasks that wait.
+#[derive(Default)]
+struct Line {
     waiting: VecDeque<Waker>,
-    /// How many tasks have ever waited.
+    /// How many have ever waited.
     tickets: u64,
     /// How many of them were called.
     called: u64,
 }
 
+#[derive(Default)]
+struct NextRound {
+    /// The queues that wait for it.
+    spent: Vec<usize>,
+    begin: Option<Waker>,
+}
+
 impl Turns {
     pub(super) fn new() -> Arc<Self> {
-        let now = Timer::now();
-        let queues = std::iter::repeat_with(|| Queue::new(now)).take(QUEUES).collect();
-        let state = State { queues, spent: Vec::new(), round: None, current: 0, changed: now };
-        Arc::new(Self { state: Mutex::new(state), hasher: RandomState::new() })
+        Arc::new(Self {
+            queues: std::iter::repeat_with(Queue::default).take(QUEUES).collect(),
+            next: Mutex::default(),
+            current: AtomicUsize::new(0),
+            row: AtomicU32::new(0),
+            begun: Timer::now(),
+            hasher: RandomState::new(),
+        })
     }
 
     /// The turn of this network's tasks.
@@ -94,118 +110,140 @@ impl Turns {
             poll_fn(|context| self.is_awaited(context)).await;
             // Ready when nothing else is, and the runtime has looked for what has come meanwhile.
             yield_now().await;
-            let mut state = self.lock();
-            let quantum = state.quantum(Timer::now());
-            let State { queues, spent, .. } = &mut *state;
-            spent.retain(|&at| queues.get_mut(at).is_some_and(|queue| queue.begin_round(quantum)));
+            lock(&self.next).spent.retain(|&at| self.queues.get(at).is_some_and(Queue::begin_round));
         }
     }
 
-    /// Ready when a queue waits for another round.
+    /// Ready when a queue waits for the next round.
     fn is_awaited(&self, context: &Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
-        if !state.spent.is_empty() {
+        let mut next = lock(&self.next);
+        if !next.spent.is_empty() {
             return Poll::Ready(());
         }
-        state.round = Some(context.waker().clone());
+        next.begin = Some(context.waker().clone());
         Poll::Pending
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change is whole before it can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn now(&self) -> u64 {
+        let nanos = Timer::now().duration_since(self.begun).as_nanos();
+        u64::try_from(nanos).unwrap_or(u64::MAX)
+    }
+
+    /// Counts a poll, and says how many came from this queue in a row, if it is alone.
+    fn count(&self, queue: usize) -> Option<u32> {
+        let row = if self.current.swap(queue, Relaxed) == queue { self.row.load(Relaxed) } else { 0 };
+        self.row.store(row.saturating_add(1), Relaxed);
+        (row >= POLLS_TO_BE_ALONE).then_some(row)
     }
 }
 
 impl Turn {
     /// Runs a task so that each of its polls takes the turn of its network.
     pub(crate) async fn keep<T>(&self, task: impl Future<Output = T>) -> T {
+        let Some(queue) = self.turns.queues.get(self.queue) else { return task.await };
         let (mut task, mut ticket) = (pin!(task), None);
         poll_fn(|context| {
-            if !self.has_come(&mut ticket, context) {
+            if !queue.has_turn(&mut ticket, context) {
                 return Poll::Pending;
             }
-            let begun = Timer::now();
+            let Some(row) = self.turns.count(self.queue) else {
+                let begun = self.turns.now();
+                let output = task.as_mut().poll(context);
+                self.go_on(queue, queue.charge(begun, self.turns.now()));
+                return output;
+            };
             let output = task.as_mut().poll(context);
-            self.charge(begun);
+            self.go_on(queue, !row.is_multiple_of(POLLS_ALONE));
             output
         })
         .await
     }
 
-    /// True if a task may run now. Else it is called when it may.
-    fn has_come(&self, ticket: &mut Option<u64>, context: &Context<'_>) -> bool {
-        let State { queues, .. } = &mut *self.turns.lock();
-        let Some(queue) = queues.get_mut(self.queue) else { return true };
-        if let Some(number) = *ticket {
-            let is_called = number < queue.called;
-            if is_called {
-                *ticket = None;
-            }
-            return is_called;
-        }
-        if !queue.is_spent {
-            return true;
-        }
-        *ticket = Some(queue.tickets);
-        queue.tickets += 1;
-        queue.waiting.push_back(context.waker().clone());
-        false
-    }
-
-    /// Counts the time since a poll began as the network's.
-    fn charge(&self, begun: Instant) {
-        let (now, mut state) = (Timer::now(), self.turns.lock());
-        if state.current != self.queue {
-            (state.current, state.changed) = (self.queue, now);
-        }
-        let quantum = state.quantum(now);
-        let State { queues, spent, round, .. } = &mut *state;
-        let Some(queue) = queues.get_mut(self.queue) else { return };
-        let uncounted = now.duration_since(std::mem::replace(&mut queue.counted, now)) / SHARE_UNCOUNTED;
-        queue.used = (queue.used + now.duration_since(begun)).saturating_sub(uncounted);
-        if queue.used < quantum {
+    /// Lets the next task run that waits, or has the queue wait for the next round.
+    fn go_on(&self, queue: &Queue, has_time: bool) {
+        if has_time {
             queue.call();
-        } else if !std::mem::replace(&mut queue.is_spent, true) {
-            spent.push(self.queue);
-            if let Some(round) = round.take() {
-                round.wake();
+        } else if !queue.is_spent.load(Relaxed) {
+            queue.is_spent.store(true, Relaxed);
+            let mut next = lock(&self.turns.next);
+            next.spent.push(self.queue);
+            if let Some(begin) = next.begin.take() {
+                begin.wake();
             }
         }
-    }
-}
-
-impl State {
-    /// How long a queue may run in a round.
-    fn quantum(&self, now: Instant) -> Duration {
-        let is_alone = now.duration_since(self.changed) > Duration::from_secs(1);
-        if is_alone { QUANTUM_ALONE } else { QUANTUM }
     }
 }
 
 impl Queue {
-    const fn new(now: Instant) -> Self {
-        let waiting = VecDeque::new();
-        Self { used: Duration::ZERO, counted: now, is_spent: false, waiting, tickets: 0, called: 0 }
+    /// Counts the time of a poll. True if there is some left in this round.
+    fn charge(&self, begun: u64, now: u64) -> bool {
+        let uncounted = now.saturating_sub(self.counted.load(Relaxed)) / PART_UNCOUNTED;
+        self.counted.store(now, Relaxed);
+        let ran = now.saturating_sub(begun);
+        let used = self.used.load(Relaxed).saturating_add(ran).saturating_sub(uncounted);
+        self.used.store(used, Relaxed);
+        used < QUANTUM_NANOS
+    }
+
+    /// True if a task may run now. Else it is called when it may.
+    fn has_turn(&self, ticket: &mut Option<u64>, context: &Context<'_>) -> bool {
+        let is_spent = self.is_spent.load(Relaxed);
+        match *ticket {
+            None if !is_spent => true,
+            None => {
+                *ticket = Some(lock(&self.line).join(context));
+                false
+            }
+            Some(number) => {
+                let is_called = number < lock(&self.line).called;
+                if is_called {
+                    *ticket = None;
+                }
+                is_called
+            }
+        }
     }
 
     /// Begins a round. True if another is needed.
-    fn begin_round(&mut self, quantum: Duration) -> bool {
-        self.used = self.used.saturating_sub(quantum);
-        if self.used < quantum {
+    fn begin_round(&self) -> bool {
+        let used = self.used.load(Relaxed).saturating_sub(QUANTUM_NANOS);
+        self.used.store(used, Relaxed);
+        if used < QUANTUM_NANOS {
             self.call();
         }
-        self.is_spent = self.used >= quantum || !self.waiting.is_empty();
-        self.is_spent
+        let is_spent = used >= QUANTUM_NANOS || !lock(&self.line).waiting.is_empty();
+        self.is_spent.store(is_spent, Relaxed);
+        is_spent
     }
 
     /// Lets the task run that has waited longest.
+    fn call(&self) {
+        // Tasks wait only where the queue waits.
+        if self.is_spent.load(Relaxed) {
+            lock(&self.line).call();
+        }
+    }
+}
+
+impl Line {
+    /// The number of a task that joins.
+    fn join(&mut self, context: &Context<'_>) -> u64 {
+        self.waiting.push_back(context.waker().clone());
+        self.tickets += 1;
+        self.tickets - 1
+    }
+
     fn call(&mut self) {
         if let Some(task) = self.waiting.pop_front() {
             self.called += 1;
             task.wake();
         }
     }
+}
+
+/// Each change under these locks is whole before it can panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -218,7 +256,9 @@ mod tests {
     use tokio::task::{JoinHandle, yield_now};
     use tokio::time::advance;
 
-    use super::{ClientNet, QUANTUM, Turn, Turns};
+    use super::{ClientNet, POLLS_TO_BE_ALONE, QUANTUM_NANOS, Turn, Turns, lock};
+
+    const QUANTUM: Duration = Duration::from_nanos(QUANTUM_NANOS);
 
     /// The letters of the tasks, in the order in which they ran.
     type Seen = Arc<Mutex<String>>;
@@ -303,31 +343,41 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tasks_wait_for_few_rounds_while_their_network_is_alone_and_for_none_while_it_runs_little() {
+    async fn a_network_that_is_alone_runs_more_in_a_round_until_another_asks() {
+        let (turns, seen) = turns();
+        let (one, other) = (net(&turns, 1), net(&turns, 2));
+        let rounds = async || {
+            let rounds = seen.lock().unwrap().matches('r').count();
+            join_all(crowd(&one, &seen, 't', 64, (1, QUANTUM / 2))).await;
+            seen.lock().unwrap().matches('r').count() - rounds
+        };
+        let _watch = {
+            let seen = Arc::clone(&seen);
+            // Runs once in each round.
+            tokio::spawn(async move {
+                loop {
+                    seen.lock().unwrap().push('r');
+                    yield_now().await;
+                }
+            })
+        };
+        let beside_others = rounds().await;
+        join_all(crowd(&one, &seen, 't', 1, (POLLS_TO_BE_ALONE as usize, Duration::ZERO))).await;
+        let alone = rounds().await;
+        assert!(alone * 2 < beside_others, "{alone} {beside_others}");
+        join_all(crowd(&other, &seen, 'o', 1, (1, Duration::ZERO))).await;
+        assert!(rounds().await * 2 > beside_others);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_network_that_runs_for_less_than_its_part_of_the_time_never_waits() {
         let (turns, seen) = turns();
         let turn = net(&turns, 1);
-        let busy = QUANTUM / 2;
-        let rounds_of = async |pause: Duration| {
-            seen.lock().unwrap().clear();
-            let (turn, seen) = (turn.clone(), Arc::clone(&seen));
-            for _ in 0..64 {
-                let crowd = crowd(&turn, &seen, 't', 4, (1, busy));
-                join_all(crowd).await;
-                advance(pause).await;
-            }
-            // A task that had to wait has its ticket.
-            turns.lock().queues[turn.queue].tickets
-        };
-        let beside_others = {
-            let _ = join_all(crowd(&net(&turns, 2), &seen, 'o', 1, (1, busy))).await;
-            rounds_of(Duration::ZERO).await
-        };
-        advance(Duration::from_secs(2)).await;
-        let alone = rounds_of(Duration::ZERO).await - beside_others;
-        assert!(alone * 4 < beside_others, "{alone} {beside_others}");
-        let _ = join_all(crowd(&net(&turns, 2), &seen, 'o', 1, (1, busy))).await;
-        let while_it_runs_little = rounds_of(4 * 8 * busy).await - beside_others - alone;
-        assert!(while_it_runs_little * 8 < beside_others, "{while_it_runs_little} {beside_others}");
+        for _ in 0..100 {
+            advance(9 * QUANTUM).await;
+            join_all(crowd(&turn, &seen, 't', 2, (1, QUANTUM / 4))).await;
+        }
+        assert_eq!(lock(&turns.queues[turn.queue].line).tickets, 0, "a task had to wait");
     }
 
     #[tokio::test(start_paused = true)]
