@@ -22,6 +22,7 @@ use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 use crate::pipeline::credential::Ask;
 use crate::pipeline::permit::Permit;
+use crate::pipeline::standing::Standing;
 use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
 use crate::wire::errors::ErrorCause;
@@ -156,7 +157,7 @@ impl Gateway {
         check_length(request.fields, &route.site)?; // 413
         let client = client_of(request.peer, request.fields, &self.trusted_proxies);
         let (caller, place) = if route.decision.access == RouteAccess::Public {
-            let place = self.find_place(&route.site, Guest::Stranger(client)).await?; // 503
+            let place = self.find_place(&route.site, Guest::Stranger(client), None).await?; // 503
             let caller = match route.site.visitor_limit(route.decision.route) {
                 Some(limit) => {
                     let allowance = self.pipeline.pass(client, &limit.scope, limit.quota).await?; // 429, 500
@@ -199,20 +200,26 @@ impl Gateway {
         let agent = standing.agent();
         let is_stream = asks_for_stream(fields, route.upgrades());
         let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
-        let place = self.find_place(site, guest).await?;
+        let place = self.find_place(site, guest, Some(&standing)).await?;
         let outcome = self.pipeline.spend(standing, &ask).await;
         self.observer.decided(outcome.as_ref());
         Ok((outcome?, place))
     }
 
     /// A place at the tenant, or the answer of one that is full.
-    async fn find_place(&self, site: &Site, guest: Guest) -> Result<Place, ErrorCause> {
+    async fn find_place(
+        &self,
+        site: &Site,
+        guest: Guest,
+        standing: Option<&Standing>,
+    ) -> Result<Place, ErrorCause> {
         let found = self.room.enter(&site.room, &site.tenant.in_flight, guest).await;
         found.map_err(|full| {
             let overloaded = self.overloaded(site, full);
-            match (full, guest) {
-                (Full::Agent { max } | Full::Streams { max }, Guest::Agent(agent) | Guest::Stream(agent)) => {
-                    ErrorCause::TooManyInFlight { agent, limit: max }
+            match (full, standing) {
+                (Full::Agent { max } | Full::Streams { max }, Some(standing)) => {
+                    let (agent, tier, limit) = (standing.agent(), standing.tier(), standing.quota().limit);
+                    ErrorCause::TooManyInFlight { agent, tier, limit, max }
                 }
                 (_, _) => overloaded,
             }

@@ -41,11 +41,15 @@ impl Standing {
         self.profile
     }
 
-    pub(super) const fn tier(&self) -> Tier {
+    /// Its tier.
+    #[must_use]
+    pub const fn tier(&self) -> Tier {
         self.tier
     }
 
-    pub(super) const fn quota(&self) -> Quota {
+    /// Its quota at the door that was asked.
+    #[must_use]
+    pub const fn quota(&self) -> Quota {
         self.quota
     }
 

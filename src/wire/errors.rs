@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::quota::{Allowance, RetryAfter};
+use crate::domain::tier::Tier;
 use crate::pipeline::refusal::Refusal;
 use crate::wire::answers::{self, Answer, rfc3339};
 use crate::wire::bodies::{BODY_BYTES_MAX, Invalid};
@@ -88,8 +89,12 @@ pub enum ErrorCause {
     TooManyInFlight {
         /// The agent.
         agent: AgentId,
-        /// How many it may have.
+        /// Its tier.
+        tier: Tier,
+        /// Requests in a window, for that tier.
         limit: u32,
+        /// How many it may have under way.
+        max: u32,
     },
 }
 
@@ -253,15 +258,15 @@ impl ErrorCause {
                 "The gateway has no room for the request at the moment; try again later",
             )
             .with(RETRY_AFTER, HeaderValue::from_static("1")),
-            Self::TooManyInFlight { agent, limit } => {
+            Self::TooManyInFlight { agent, tier, limit, max } => {
                 let retry_after = RetryAfter::from_micros(1_000_000);
                 Row::new(
                     StatusCode::TOO_MANY_REQUESTS,
                     "RATE_LIMITED",
-                    format!("The agent has {limit} requests under way, as many as it may have at once"),
+                    format!("The agent has {max} requests under way, as many as it may have at once"),
                     json!({
                         "agentId": agent.to_string(),
-                        "tier": null,
+                        "tier": tier.number(),
                         "limit": limit,
                         "retryAfter": retry_after.seconds(),
                     }),

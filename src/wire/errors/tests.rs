@@ -160,7 +160,9 @@ fn each_cause_of_the_contract_has_its_row() {
 fn our_own_additions_have_the_same_body() {
     let malformed = ErrorCause::Malformed { problem: "there is no Host header" };
     let unproven = ErrorCause::Unproven { problem: "Show a key" };
-    let mismatch = denied(Denial::EndpointMismatch { agent: AgentId::new(U256::from(7)) });
+    let agent = AgentId::new(U256::from(7));
+    let mismatch = denied(Denial::EndpointMismatch { agent });
+    let too_many = ErrorCause::TooManyInFlight { agent, tier: Tier::Silver, limit: 16, max: 128 };
     check(vec![
         (ErrorCause::NotFound, 404, "NOT_FOUND", Value::Null),
         (ErrorCause::PayloadTooLarge, 413, "PAYLOAD_TOO_LARGE", Value::Null),
@@ -174,12 +176,7 @@ fn our_own_additions_have_the_same_body() {
         (ErrorCause::Upstream, 502, "UPSTREAM_ERROR", Value::Null),
         (ErrorCause::UpstreamTimeout, 504, "UPSTREAM_TIMEOUT", Value::Null),
         (ErrorCause::Overloaded, 503, "OVERLOADED", Value::Null),
-        (
-            ErrorCause::TooManyInFlight { agent: AgentId::new(U256::from(7)), limit: 128 },
-            429,
-            "RATE_LIMITED",
-            json!({ "agentId": "7", "tier": null, "limit": 128, "retryAfter": 1 }),
-        ),
+        (too_many, 429, "RATE_LIMITED", json!({ "agentId": "7", "tier": 2, "limit": 16, "retryAfter": 1 })),
         (unproven, 401, "INVALID_API_KEY", json!({ "agentId": null })),
         (mismatch, 403, "ENDPOINT_MISMATCH", json!({ "agentId": "7" })),
     ]);
