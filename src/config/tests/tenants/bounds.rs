@@ -79,10 +79,11 @@ fn words_are_those_that_are_documented_and_counts_have_bounds() {
 
 #[test]
 fn places_have_bounds() {
-    for key in ["max_in_flight", "max_in_flight_public", "max_in_flight_per_agent"] {
+    let counts =
+        ["max_in_flight", "max_in_flight_public", "max_in_flight_per_agent", "max_streams_per_agent"];
+    for key in counts {
         check(&format!("tenants[1].limits.{key}"), "1, 1_000_000", "0, 1_000_001, -1, '8'");
     }
-    check("tenants[1].limits.max_streams_per_agent", "0, 1_000_000", "-1, 1_000_001");
     check("tenants[1].limits.max_queued", "0, 10_000", "-1, 10_001");
     check("tenants[1].limits.queue_timeout", "'1ms', '10s'", "'999us', '10001ms', '0s', 5");
 }

@@ -49,7 +49,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("limits.max_in_flight", "7"),
         ("limits.max_in_flight_public", "6"),
         ("limits.max_in_flight_per_agent", "5"),
-        ("limits.max_streams_per_agent", "0"),
+        ("limits.max_streams_per_agent", "4"),
         ("limits.max_queued", "3"),
         ("limits.queue_timeout", "\"2ms\""),
         ("tls.cert", "\"a.crt\""),
@@ -93,7 +93,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
     assert_eq!(tenant.proxy, proxy);
     let queue_time = Duration::from_millis(2);
     let in_flight =
-        InFlight { all: 7, public: 6, per_agent: 5, streams_per_agent: 0, queue_max: 3, queue_time };
+        InFlight { all: 7, public: 6, per_agent: 5, streams_per_agent: 4, queue_max: 3, queue_time };
     assert_eq!(tenant.in_flight, in_flight);
     let cors = CorsRules {
         origins: Some(vec!["https://a.example".into(), "http://localhost:3000".into()]),
