@@ -1,6 +1,8 @@
 //! Errors as gRPC clients read them: status, message and details in the headers of an answer without a body ("PROTOCOL-HTTP2",
 //! Responses, Trailers-Only; `google/rpc/status.proto` and `error_details.proto`).
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD as STANDARD_NO_PAD;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
@@ -12,8 +14,6 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// The domain of our reasons, as `ErrorInfo` names it.
 const DOMAIN: &[u8] = b"tiergate";
-
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// True if the content type of a request is gRPC's. gRPC-Web is another protocol.
 pub fn is_spoken(headers: &HeaderMap) -> bool {
@@ -45,7 +45,7 @@ pub(super) fn write(
         bytes(1, &delay, &mut retry);
         bytes(3, &any(b"RetryInfo", &retry), &mut whole);
     }
-    headers.line("grpc-status-details-bin", |out| base64(&whole, out));
+    headers.set("grpc-status-details-bin", STANDARD_NO_PAD.encode(whole).as_bytes());
 }
 
 /// The `google.rpc.Code` of a status.
@@ -115,22 +115,12 @@ fn escape(message: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes base64 without padding.
-fn base64(bytes: &[u8], out: &mut Vec<u8>) {
-    for piece in bytes.chunks(3) {
-        let bits =
-            piece.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
-        let digits = (0..=piece.len()).map(|at| bits >> (18 - 6 * at) & 63);
-        out.extend(digits.filter_map(|digit| BASE64.get(digit as usize)));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, HeaderValue, StatusCode};
     use serde_json::json;
 
-    use super::{base64, is_spoken, write};
+    use super::{Engine, STANDARD_NO_PAD, is_spoken, write};
 
     #[test]
     fn grpc_is_told_by_its_content_type_and_its_sister_for_browsers_is_another() {
@@ -142,22 +132,6 @@ mod tests {
             !of("application/grpc-web") && !of("application/grpcx") && !of("application/json") && !of("")
         );
         assert!(!is_spoken(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn base64_is_that_of_the_rfc_without_its_padding() {
-        for (text, expected) in [
-            ("", ""),
-            ("f", "Zg"),
-            ("fo", "Zm8"),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg"),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            let mut out = Vec::new();
-            base64(text.as_bytes(), &mut out);
-            assert_eq!(out, expected.as_bytes());
-        }
     }
 
     #[test]
@@ -188,8 +162,6 @@ mod tests {
             &any("RetryInfo", b"\x0a\x03\x08\xac\x02"),
         ]
         .concat();
-        let mut text = Vec::new();
-        base64(&expected, &mut text);
-        assert_eq!(headers["grpc-status-details-bin"].as_bytes(), text);
+        assert_eq!(headers["grpc-status-details-bin"], STANDARD_NO_PAD.encode(expected));
     }
 }
