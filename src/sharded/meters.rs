@@ -72,7 +72,7 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     /// How many windows there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.shards.entries()
     }
 
     /// True when there are none.

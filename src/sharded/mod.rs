@@ -91,6 +91,13 @@ impl<T, const COUNT: usize> Shards<T, COUNT> {
     }
 }
 
+impl<K, V, const COUNT: usize> Shards<Table<K, V>, COUNT> {
+    /// How many entries there are.
+    pub fn entries(&self) -> usize {
+        self.iter().map(|shard| shard.lock().len()).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

@@ -174,7 +174,7 @@ impl Book {
 
     /// How many agents have a slot.
     pub(super) fn len(&self) -> usize {
-        self.slots.iter().map(|shard| shard.lock().len()).sum()
+        self.slots.entries()
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
     impl Book {
         /// How many agents have a slot, and how many digests are listed.
         pub(in crate::store::embedded) fn census(&self) -> (usize, usize) {
-            (self.len(), self.index.iter().map(|shard| shard.lock().len()).sum())
+            (self.len(), self.index.entries())
         }
 
         /// The bytes of the slots and the index, their tables' free places included, but not the windows and origins.
