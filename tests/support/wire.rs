@@ -174,9 +174,8 @@ impl Wire {
 
     fn line(&mut self) -> io::Result<String> {
         loop {
-            if let Some(end) = self.buffer.windows(2).position(|window| window == b"\r\n") {
-                let line: Vec<u8> = self.buffer.drain(..end + 2).take(end).collect();
-                return String::from_utf8(line).map_err(io::Error::other);
+            if let Some(line) = take_line(&mut self.buffer)? {
+                return Ok(line);
             }
             if !self.fill()? {
                 let cut = io::Error::new(io::ErrorKind::UnexpectedEof, format!("cut off: {}", self.shown()));
@@ -195,6 +194,13 @@ impl Wire {
     fn shown(&self) -> String {
         String::from_utf8_lossy(&self.buffer).into_owned()
     }
+}
+
+/// Takes the first line, if it is whole.
+pub(crate) fn take_line(buffer: &mut Vec<u8>) -> io::Result<Option<String>> {
+    let Some(end) = buffer.windows(2).position(|window| window == b"\r\n") else { return Ok(None) };
+    let line = buffer.drain(..end + 2).take(end).collect();
+    String::from_utf8(line).map(Some).map_err(io::Error::other)
 }
 
 /// Connects from this address of the loopback network.

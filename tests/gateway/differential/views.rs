@@ -6,7 +6,7 @@ use crate::differential::plan::{Dice, Plan, Reads};
 use crate::rig::scripts::script;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, public_path};
-use crate::support::wire::{Patient, Request, Wire};
+use crate::support::wire::{Patient, Request, Wire, take_line};
 
 /// The interim answer for which a client may wait.
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -273,9 +273,8 @@ impl Incoming {
 
     fn line(&mut self) -> io::Result<String> {
         loop {
-            if let Some(end) = self.buffer.windows(2).position(|window| window == b"\r\n") {
-                let line: Vec<u8> = self.buffer.drain(..end + 2).take(end).collect();
-                return String::from_utf8(line).map_err(io::Error::other);
+            if let Some(line) = take_line(&mut self.buffer)? {
+                return Ok(line);
             }
             if !self.fill()? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
