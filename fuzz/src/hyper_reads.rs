@@ -115,7 +115,7 @@ fn run(future: impl Future<Output = ()>) {
 struct Wire {
     bytes: Vec<u8>,
     at: usize,
-    /// Whether there is something to read: before its request an answer would be an error.
+    /// True once the bytes may be read. An answer before its request would be an error.
     is_open: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::ports::clock::Clock;
 use crate::telemetry::faults::FaultLog;
 use crate::telemetry::metrics::Metrics;
 
-/// The counters of one tenant, made when its first request comes: most of many tenants are asleep.
+/// The counters of one tenant, made at its first request: most of many tenants get none.
 pub(super) struct SiteCounters {
     metrics: Metrics,
     tenant: Arc<str>,
@@ -17,7 +17,7 @@ pub(super) struct SiteCounters {
     faults: OnceLock<Box<FaultLog>>,
 }
 
-/// What became of a tenant's requests.
+/// A tenant's requests by outcome.
 pub(super) struct Series {
     pub(super) forwarded: IntCounter,
     pub(super) refused: IntCounter,

@@ -122,7 +122,7 @@ impl GatewayDoor {
     }
 }
 
-/// What all workers share.
+/// The part of the gateway that all workers share.
 pub(crate) struct Gateway {
     table: Arc<LiveTable>,
     pipeline: Arc<Pipeline>,

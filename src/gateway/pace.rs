@@ -35,18 +35,18 @@ impl Pace {
         }
     }
 
-    /// Something has moved: the next piece has so long.
+    /// A piece has arrived. The next one must arrive within `longest`.
     pub(super) fn moved(&self, longest: Duration) {
         self.0.send_replace(Some(Timer::now() + longest));
     }
 
-    /// Nothing of the request is awaited any more.
+    /// The request has arrived whole: it has no deadline any more.
     pub(super) fn over(&self) {
         self.0.send_replace(None);
     }
 }
 
-/// Ready when a deadline has passed before anything moved.
+/// Ready when a deadline has passed before the next piece arrived.
 async fn stalled(mut deadline: Receiver<Option<Instant>>) {
     loop {
         let due = *deadline.borrow_and_update();

@@ -1,7 +1,7 @@
-//! The corridor: who asks, how they stand, whether they may pass now. Both doors call it, and nothing else lets an
-//! agent through.
+//! The corridor: authenticates a request, checks the agent's tier, and charges its window. API and gateway both call it; no
+//! other code admits an agent.
 //!
-//! Must not know HTTP, JSON, configuration files, or what stands behind the ports. The order of checks is the order of
+//! Must not know HTTP, JSON, configuration files, or the implementations of the ports. The order of checks is the order of
 //! the steps: `Credential → Principal → Standing → Permit`, each type made in one file, from the one before it.
 
 pub mod budget;
@@ -36,49 +36,49 @@ use crate::ports::chain::Chain;
 use crate::ports::clock::{Clock, Entropy};
 use crate::ports::store::{Proof, Scope, Store};
 
-/// What the pipeline stands on.
+/// The ports that the pipeline uses.
 pub struct Ports {
-    /// Where agents are read.
+    /// Reads agents.
     pub chain: Arc<dyn Chain>,
-    /// Where keys, nonces and windows are kept.
+    /// Keeps keys, nonces and windows.
     pub store: Arc<dyn Store>,
-    /// What time it is.
+    /// Tells the time.
     pub clock: Arc<dyn Clock>,
-    /// What keys are minted from.
+    /// The randomness of new keys.
     pub entropy: Arc<dyn Entropy>,
 }
 
 /// The rules that the whole service shares.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// What owners sign.
+    /// The EIP-712 domain of owners' signatures.
     pub signing_domain: SigningDomain,
     /// How old or how far ahead a signature may be.
     pub freshness: Freshness,
-    /// Which stake gives which tier.
+    /// The least stake of each tier.
     pub stakes: StakeThresholds,
-    /// What API keys look like.
+    /// The form of API keys.
     pub key_format: ApiKeyFormat,
     /// How often a client may manage an agent's key.
     pub key_management: Quota,
-    /// How many refused credentials a client may send; nothing: no limit.
+    /// How many refused credentials a client may send; `None`: no limit.
     pub failures: Option<Quota>,
 }
 
-/// Who may pass one door or route, and how often.
+/// The tier that the API or a route asks for, and the quotas there.
 #[derive(Debug, Clone)]
 pub struct Access {
-    /// Whose budget is spent.
+    /// The scope whose windows are charged.
     pub scope: Scope,
-    /// The lowest tier that passes. Tier 0 never does.
+    /// The lowest tier that is admitted. Tier 0 never is.
     pub min_tier: Tier,
-    /// How much each tier may ask for.
+    /// Each tier's quota.
     pub quotas: PerTier<Quota>,
-    /// Whether an agent is refused whose origin is not the one declared for its key.
+    /// True if an agent is refused whose origin is not the one declared for its key.
     pub denies_endpoint_mismatch: bool,
 }
 
-/// Admits requests and keeps the keys.
+/// Admits requests and manages keys.
 pub struct Pipeline {
     ports: Ports,
     owners: OwnerCheck,
@@ -102,7 +102,7 @@ impl Pipeline {
         }
     }
 
-    /// Admits one request: who asks, how they stand, whether they may pass now.
+    /// Admits one request: authenticates it, checks the agent's tier, charges its window.
     ///
     /// # Errors
     ///
@@ -113,8 +113,8 @@ impl Pipeline {
         self.spend(standing, ask).await
     }
 
-    /// The first half of [`Self::admit`]: who asks, and how they stand. Uses up neither nonce nor window, so that a
-    /// listener may still refuse the request for reasons of its own.
+    /// The first half of [`Self::admit`]: authenticates, and checks the tier. Uses up neither nonce nor window, so that a
+    /// caller may still refuse the request for reasons of its own.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Pipeline {
         outcome
     }
 
-    /// The second half of [`Self::admit`]: whether the agent may pass now. Key and nonce are judged at this moment.
+    /// The second half of [`Self::admit`]: charges the agent's window. Key and nonce are judged at this moment.
     ///
     /// # Errors
     ///
@@ -139,8 +139,8 @@ impl Pipeline {
         outcome
     }
 
-    /// Who asks comes before how they stand: a key that was replaced elsewhere learns nothing of the agent, though it may
-    /// still have been found.
+    /// A key that was replaced through another process may still have been found here. Its holder is told only that the key
+    /// is invalid, and learns nothing of the agent.
     async fn unless_revoked(&self, principal: &Principal, ask: &Ask<'_>, refusal: Refusal) -> Refusal {
         let Proof::Key(digest) = principal.proof() else { return refusal };
         match self.ports.store.is_current(principal.agent(), digest).await {
@@ -150,7 +150,7 @@ impl Pipeline {
         }
     }
 
-    /// Forgets what no longer matters of clients that sent bad credentials. To be called now and then.
+    /// Drops windows of refused credentials that are idle. To be called now and then.
     pub fn sweep(&self) {
         self.failures.sweep();
     }
@@ -161,7 +161,7 @@ impl Pipeline {
         self.failures.clients()
     }
 
-    /// What API keys look like here.
+    /// The form of API keys.
     #[must_use]
     pub fn key_format(&self) -> &ApiKeyFormat {
         &self.key_format

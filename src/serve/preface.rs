@@ -1,4 +1,4 @@
-//! What a connection begins with: a request of HTTP/1, or the preface of HTTP/2 (RFC 9113, section 3.4).
+//! Tells HTTP/1 from HTTP/2 by the first bytes of a connection: HTTP/2 begins with its preface (RFC 9113, section 3.4).
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The PROXY protocol, versions 1 and 2: what a balancer says in front of a connection about the client behind it.
+//! The PROXY protocol, versions 1 and 2: the header in which a balancer names the client of a connection.
 //!
 //! A header is read to its last byte and no further, so that TLS or HTTP finds its own first byte next.
 
@@ -43,12 +43,12 @@ pub(super) async fn client_of(stream: &mut TcpStream, balancer: SocketAddr) -> O
     timeout(TIME_MAX, header).await.ok()?
 }
 
-/// What bytes at the beginning of a connection are.
+/// The first bytes of a connection, classified.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
-    /// A header that goes on for so many bytes at least.
+    /// The beginning of a header. At least so many bytes of it are missing.
     More(usize),
-    /// A whole header, and the client that it names. `None`: the balancer speaks for itself.
+    /// A whole header, and the client that it names. `None`: the connection is the balancer's own.
     Whole(Option<SocketAddr>),
 }
 

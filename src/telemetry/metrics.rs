@@ -71,7 +71,7 @@ metrics! {
     rpc_node_healthy: IntGaugeVec = gauge("rpc_node_healthy", &["endpoint"]);
     /// Profile look-ups.
     profile_cache: IntCounterVec = counter("profile_cache_total", &["result"]);
-    /// What cached profiles were dropped for.
+    /// Cached profiles that were dropped, by cause.
     profile_drops: IntCounterVec = counter("profile_drops_total", &["kind"]);
     /// Polls for new blocks and logs.
     follower_polls: IntCounterVec = counter("follower_polls_total", &["result"]);

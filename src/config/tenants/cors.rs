@@ -22,7 +22,7 @@ const ANY: &str = "*";
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
-/// What agents show, and the type of what they send.
+/// Headers with agents' credentials, and the content type of their bodies.
 const HEADERS: [&str; 7] = [
     "Authorization",
     "Content-Type",

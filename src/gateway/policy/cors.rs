@@ -1,5 +1,5 @@
 //! Pages of other origins: preflights, and the headers that let a page read an answer (Fetch standard, "CORS protocol").
-//! Where a tenant has rules for them, its upstreams have none of their own.
+//! A tenant's rules replace those of its upstreams: upstreams' own CORS headers are dropped.
 
 use crate::domain::cors::CorsRules;
 use crate::http1::fields::Fields;

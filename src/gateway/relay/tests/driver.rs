@@ -111,7 +111,7 @@ impl GetSocketDigest for Stuck {
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What the upstream's connection takes before anything is read.
+/// Bytes that the connection to the upstream buffers before anything is read.
 const BUFFER_BYTES: usize = 200 * 1024;
 
 /// Runs an exchange with a client that reads so and an upstream that sends this, and falls silent; gives the outcome, the
