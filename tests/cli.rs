@@ -92,6 +92,21 @@ fn with_too_few_descriptors_the_service_does_not_start_and_says_so() {
 }
 
 #[test]
+fn check_says_how_the_descriptors_would_be_divided() {
+    let check = |limit: &str| {
+        let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
+        let script = format!("ulimit -n {limit}; exec {PROGRAM} check --config {shipped}");
+        let output = Command::new("sh").args(["-c", &script]).env_remove("TIERGATE_CONFIG").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = check("4000");
+    let caps = ["limit=4000", "reserved=", "api=", "gateway=", "requests=", "idle="];
+    assert!(text.contains("file descriptors ") && caps.iter().all(|cap| text.contains(cap)), "{text}");
+    assert!(check("100").contains("may open 100 files"));
+}
+
+#[test]
 fn check_reads_the_certificates_that_are_named() {
     let shipped =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml")).unwrap();

@@ -1,7 +1,9 @@
-//! File descriptors: how many the process may open, and who may hold how many of them.
+//! File descriptors: the process's limit, divided among listeners, upstreams and a reserve.
 //!
-//! Every descriptor that a client can cause is under a cap. Caps and reserve together never exceed the process's limit,
-//! so that accepting, store, nodes, checks and files always have theirs.
+//! Every descriptor that a client can cause is under a cap. Caps and reserve together never exceed the limit, so that
+//! accepting, store, nodes, checks and files always have theirs.
+
+use std::fmt;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -13,10 +15,10 @@ use crate::gateway::watch;
 /// Connections of the admin listener.
 pub(super) const ADMIN_CONNECTIONS: usize = 64;
 
-/// Standard streams, certificates, a reload, `/proc`, and whatever libraries open for a moment.
+/// Standard streams, certificates, a reload, `/proc`, and files that libraries open for a moment.
 const FILES: usize = 64;
 
-/// What the runtime of a thread holds.
+/// Descriptors of one thread's runtime.
 const OF_A_RUNTIME: usize = 8;
 
 /// Services with a thread of their own beside the workers of listeners.
@@ -34,8 +36,11 @@ const REDIS_SERVERS: usize = 16;
 /// Look-ups of names and checks of upstreams under way, those of a reload included. A look-up asks two servers.
 const CHECKS: usize = 4 * watch::TASKS_MAX;
 
-/// The least that clients need, connections to upstreams included.
+/// The least for clients and upstreams.
 const CLIENTS_MIN: usize = 64;
+
+/// The least for clients and upstreams of one worker of the gateway. Each of its pools can then keep a connection.
+const OF_A_GATEWAY_WORKER: usize = 16;
 
 /// The most unused connections to upstreams in a pool.
 const POOL_MAX: usize = 1_024;
@@ -43,23 +48,25 @@ const POOL_MAX: usize = 1_024;
 /// The pools: the relay's, and the library's two, for HTTP/1 and HTTP/2.
 const POOLS: usize = 3;
 
-/// What stands for no limit.
+/// The limit of a process that has none.
 const UNLIMITED: u64 = 1 << 20;
 
-/// What the process is to do, as far as it needs descriptors.
+/// The settings that decide how many descriptors are needed.
 #[derive(Debug, Clone)]
-pub(super) struct Needs {
+struct Needs {
     workers: usize,
     /// Addresses that the gateway listens on.
     gateways: usize,
     nodes: usize,
     uses_redis: bool,
     connections_max: usize,
+    /// `gateway.max_in_flight`.
+    in_flight_max: Option<u32>,
 }
 
 /// The caps.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Descriptors {
+pub(crate) struct Descriptors {
     limit: usize,
     reserved: usize,
     /// Connections of the API's listener.
@@ -67,7 +74,7 @@ pub(super) struct Descriptors {
     /// Connections of the gateway's listener.
     pub(super) gateway: usize,
     /// Requests to upstreams under way. Each may hold a connection.
-    pub(super) requests: usize,
+    pub(super) requests: u32,
     /// Unused connections to upstreams in one of the pools.
     pub(super) idle: usize,
 }
@@ -83,21 +90,30 @@ pub(crate) struct TooFew {
 }
 
 impl Needs {
-    /// What these settings need with so many workers for each listener.
-    pub(super) fn of(settings: &Settings, workers: usize) -> Self {
+    /// The needs of these settings with so many workers for each listener.
+    fn of(settings: &Settings, workers: usize) -> Self {
         Self {
             workers,
             gateways: settings.listen.gateway.len(),
             nodes: settings.chain.rpc_urls.len(),
             uses_redis: matches!(settings.store, StoreSettings::Redis(_)),
             connections_max: settings.listen.max_connections as usize,
+            in_flight_max: settings.gateway.in_flight_max,
         }
     }
 
-    /// What no client may take.
+    const fn gateway_workers(&self) -> usize {
+        if self.gateways == 0 { 0 } else { self.workers }
+    }
+
+    /// The least for clients and upstreams together.
+    const fn clients_min(&self) -> usize {
+        CLIENTS_MIN + OF_A_GATEWAY_WORKER * self.gateway_workers()
+    }
+
+    /// Descriptors that no client may take.
     fn reserve(&self) -> usize {
-        let gateway_workers = if self.gateways == 0 { 0 } else { self.workers };
-        let runtimes = self.workers + gateway_workers + BACKGROUND_RUNTIMES;
+        let runtimes = self.workers + self.gateway_workers() + BACKGROUND_RUNTIMES;
         let sockets = self.workers * (1 + self.gateways) + 1;
         let store = if self.uses_redis { REDIS + REDIS_SERVERS * runtimes } else { EMBEDDED_STORE };
         let nodes = PLACES_MAX + IDLE_MAX * self.nodes;
@@ -106,12 +122,17 @@ impl Needs {
 }
 
 impl Descriptors {
+    /// Raises the process's limit as far as it may, and divides it for these settings.
+    pub(crate) fn planned(settings: &Settings) -> Result<Self, TooFew> {
+        Self::of(raised_limit(), &Needs::of(settings, processors()))
+    }
+
     /// The caps under this limit of the process.
-    pub(super) fn of(limit: usize, needs: &Needs) -> Result<Self, TooFew> {
+    fn of(limit: usize, needs: &Needs) -> Result<Self, TooFew> {
         let reserved = needs.reserve();
         let rest = limit.saturating_sub(reserved);
-        if rest < CLIENTS_MIN {
-            return Err(TooFew { limit, needed: reserved + CLIENTS_MIN });
+        if rest < needs.clients_min() {
+            return Err(TooFew { limit, needed: reserved + needs.clients_min() });
         }
         if needs.gateways == 0 {
             let api = needs.connections_max.min(rest);
@@ -120,28 +141,31 @@ impl Descriptors {
         let api = needs.connections_max.min(rest / 8);
         let gateway = needs.connections_max.min(rest / 2);
         let upstreams = rest - api - gateway;
-        let idle = POOL_MAX.min(upstreams / 10);
-        Ok(Self { limit, reserved, api, gateway, requests: upstreams - POOLS * idle, idle })
-    }
-
-    /// How many requests may be under way: as many as there are descriptors for, or fewer where the settings say so.
-    pub(super) fn requests_max(&self, configured: Option<u32>) -> u32 {
-        let requests = u32::try_from(self.requests).unwrap_or(u32::MAX);
-        configured.map_or(requests, |configured| configured.min(requests))
-    }
-
-    /// Says the figures.
-    pub(super) fn announce(&self) {
-        let Self { limit, reserved, api, gateway, requests, idle } = self;
-        tracing::info!(limit, reserved, api, gateway, requests, idle, "file descriptors");
+        let idle = POOL_MAX.min(upstreams / 10).max(needs.workers);
+        let requests = u32::try_from(upstreams - POOLS * idle).unwrap_or(u32::MAX);
+        let requests = needs.in_flight_max.map_or(requests, |configured| configured.min(requests));
+        Ok(Self { limit, reserved, api, gateway, requests, idle })
     }
 }
 
-/// Raises the process's limit as far as it may, and tells it.
-pub(super) fn raised_limit() -> usize {
+impl fmt::Display for Descriptors {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, reserved, api, gateway, requests, idle } = self;
+        write!(out, "file descriptors limit={limit} reserved={reserved} ")?;
+        write!(out, "api={api} gateway={gateway} requests={requests} idle={idle}")
+    }
+}
+
+/// How many workers a listener has.
+pub(super) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The process's limit, raised as far as it may be.
+fn raised_limit() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where it can't be raised, the limit stays what it is.
+    // A limit that can't be raised stays as it is.
     let _ = setrlimit(Resource::Nofile, limit);
     let current = getrlimit(Resource::Nofile).current.unwrap_or(UNLIMITED);
     usize::try_from(current).unwrap_or(usize::MAX)
@@ -151,16 +175,19 @@ pub(super) fn raised_limit() -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{CLIENTS_MIN, Descriptors, Needs, POOLS};
+    use super::{Descriptors, Needs, POOLS};
 
     fn needs() -> impl Strategy<Value = Needs> {
-        let counts = (1..=128_usize, 0..=16_usize, 1..=16_usize, any::<bool>(), 1..=1_000_000_usize);
-        counts.prop_map(|(workers, gateways, nodes, uses_redis, connections_max)| Needs {
+        let counts = (1..=128_usize, 0..=16_usize, 1..=16_usize, 1..=1_000_000_usize);
+        let others = (any::<bool>(), proptest::option::of(1..=1_000_000_u32));
+        let all = (counts, others);
+        all.prop_map(|((workers, gateways, nodes, connections_max), (uses_redis, in_flight_max))| Needs {
             workers,
             gateways,
             nodes,
             uses_redis,
             connections_max,
+            in_flight_max,
         })
     }
 
@@ -171,21 +198,25 @@ mod tests {
             limit in 0..=2_000_000_usize,
         ) {
             let Ok(caps) = Descriptors::of(limit, &needs) else {
-                prop_assert!(limit < needs.reserve() + CLIENTS_MIN);
+                prop_assert!(limit < needs.reserve() + needs.clients_min());
                 return Ok(());
             };
             let Descriptors { api, gateway, requests, idle, .. } = caps;
-            prop_assert!(needs.reserve() + api + gateway + requests + POOLS * idle <= limit);
+            prop_assert!(needs.reserve() + api + gateway + requests as usize + POOLS * idle <= limit);
             prop_assert!((1..=needs.connections_max).contains(&api));
             let has_gateway = needs.gateways > 0;
-            prop_assert_eq!([gateway > 0, requests > 0, idle > 0], [has_gateway; 3]);
+            let keeps_one = idle / needs.workers > 0;
+            prop_assert_eq!([gateway > 0, requests > 0, keeps_one], [has_gateway; 3]);
             prop_assert!(gateway <= needs.connections_max);
+            prop_assert!(needs.in_flight_max.is_none_or(|max| requests <= max));
         }
     }
 
     #[test]
     fn with_enough_descriptors_no_cap_is_cut() {
-        let needs = Needs { workers: 4, gateways: 1, nodes: 2, uses_redis: true, connections_max: 4_096 };
+        let (connections_max, in_flight_max) = (4_096, None);
+        let needs =
+            Needs { workers: 4, gateways: 1, nodes: 2, uses_redis: true, connections_max, in_flight_max };
         let caps = Descriptors::of(65_536, &needs).unwrap();
         assert_eq!((caps.api, caps.gateway, caps.idle), (4_096, 4_096, 1_024));
     }

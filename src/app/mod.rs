@@ -9,7 +9,7 @@ pub(crate) mod tenants;
 #[cfg(feature = "dev-chain")]
 pub(crate) mod alone;
 mod chain;
-mod descriptors;
+pub(crate) mod descriptors;
 #[cfg(feature = "dev-chain")]
 mod own_node;
 mod store;
@@ -29,7 +29,7 @@ use tokio::net::TcpSocket;
 use crate::admin::Admin;
 use crate::api::Api;
 use crate::app::chain::Follow;
-use crate::app::descriptors::{ADMIN_CONNECTIONS, Descriptors, Needs, TooFew, raised_limit};
+use crate::app::descriptors::{ADMIN_CONNECTIONS, Descriptors, TooFew, processors};
 #[cfg(feature = "dev-chain")]
 use crate::app::own_node::Listens;
 use crate::app::reload::{EarlyHangup, Reloader};
@@ -136,7 +136,7 @@ impl App {
         source: Source,
         early_hangup: EarlyHangup,
     ) -> Result<Self, StartError> {
-        let descriptors = Descriptors::of(raised_limit(), &Needs::of(settings, processors()))?;
+        let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
@@ -173,7 +173,7 @@ impl App {
         app.serve_admin(settings)?;
         app.server.add_service(background_service("sweeper", Sweeper(pipeline)));
         app.add_chain_user("follower", follow);
-        app.descriptors.announce();
+        tracing::info!("{}", app.descriptors);
         Ok(app)
     }
 
@@ -288,7 +288,6 @@ impl App {
         let table = Arc::clone(self.tenants.table());
         let watch = Watch::new(Arc::clone(&table), Arc::clone(&self.clock));
         self.server.add_service(background_service("upstreams", watch));
-        let in_flight_max = self.descriptors.requests_max(settings.gateway.in_flight_max);
         let gateway = Gateway::new(
             table,
             Arc::clone(pipeline),
@@ -296,7 +295,7 @@ impl App {
             Arc::clone(&self.clock),
             os,
             &self.metrics,
-            in_flight_max,
+            self.descriptors.requests,
         )?;
         let gateway = Arc::new(gateway);
         let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), &self.server.configuration));
@@ -365,11 +364,6 @@ fn client_rules(listen: &Listen, listener: Listener) -> ClientRules {
 /// out before, it is a sentence.
 fn bind(address: SocketAddr, workers: usize) -> Result<Vec<TcpSocket>, StartError> {
     bound(address, workers).map_err(|cause| StartError::Listen { address, cause })
-}
-
-/// How many workers a listener has.
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Made in code: Pingora's own file and its silent defaults are not for our users.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::app::descriptors::Descriptors;
 use crate::app::nodes::header_problems;
 use crate::app::source::Source;
 use crate::app::store_files;
@@ -12,25 +13,29 @@ use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
 use crate::ports::clock::Clock;
 
-/// Checks the file, and the certificates, keys, passwords and headers in files that it names.
+/// Checks the file, and the certificates, keys, passwords and headers in files that it names. Also prints how a process with
+/// the limits of this one would divide its file descriptors.
 pub(super) fn check(config: &Path) -> Result<(), Failure> {
     let source = Source::at(config);
     let now = UnixSeconds(Os::new().unix_seconds());
-    let problems = match read(&source) {
+    let read = read(&source);
+    let problems = match &read {
         Ok(settings) => {
             let of_store = store_files::problems(&settings.store, now);
-            [certificate_problems(&settings, now), of_store, header_problems(&settings)].concat()
+            [certificate_problems(settings, now), of_store, header_problems(settings)].concat()
         }
         Err(problems) => {
             let store = source.load_store();
             let of_files = store.map(|store| store_files::problems(&store, now)).unwrap_or_default();
-            [problems, of_files].concat()
+            [problems.clone(), of_files].concat()
         }
     };
-    if problems.is_empty() {
-        return say(format_args!("{}: no problems", config.display()));
+    let (Ok(settings), true) = (read, problems.is_empty()) else { return Err(unusable(config, &problems)) };
+    say(format_args!("{}: no problems", config.display()))?;
+    match Descriptors::planned(&settings) {
+        Ok(descriptors) => say(format_args!("{descriptors}")),
+        Err(too_few) => say(format_args!("{too_few}")),
     }
-    Err(unusable(config, &problems))
 }
 
 /// Reads the file and the environment.

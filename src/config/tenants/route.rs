@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::config::choice::choice;
 use crate::config::reader::Reader;
-use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, tier, upstream};
+use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, distinct_upstreams, tier, upstream};
 use crate::config::tiers::REQUESTS_PER_MINUTE;
 use crate::config::written::quoted;
 use crate::domain::path::PathPattern;
@@ -34,7 +34,9 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken) -> Option<Route> {
         .texts("methods", &[], &(0..=METHODS_MAX), method)
         .and_then(|methods| distinct(reader, "methods", methods));
     let requests_per_minute = reader.optional_integer(LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute);
-    let upstreams = reader.optional_texts("upstreams", UPSTREAMS_MAX, upstream);
+    let upstreams = reader
+        .optional_texts("upstreams", UPSTREAMS_MAX, upstream)
+        .and_then(|upstreams| distinct_upstreams(reader, upstreams));
     let upgrades = reader.boolean("upgrades", false);
 
     if has_min_tier && access.is_some_and(|access| access != RouteAccess::Agents) {

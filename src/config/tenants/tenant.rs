@@ -8,7 +8,7 @@ use crate::config::reader::Reader;
 use crate::config::tenants::cors;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::route::{self, Taken};
-use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, tier, upstream};
+use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, distinct_upstreams, tier, upstream};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::quoted;
@@ -34,7 +34,9 @@ const ON_MISMATCH: [(&str, OnMismatch); 2] = [("allow", OnMismatch::Allow), ("de
 pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Arc<Tenant>> {
     let id = reader.required_text("id", id);
     let hosts = reader.required_texts("hosts", HOSTS_MAX, host);
-    let upstreams = reader.required_texts("upstreams", UPSTREAMS_MAX, upstream);
+    let upstreams = reader
+        .required_texts("upstreams", UPSTREAMS_MAX, upstream)
+        .and_then(|upstreams| distinct_upstreams(reader, upstreams));
     let min_tier = reader.integer("min_tier", 1, &TIERS).and_then(tier);
     let credentials = credentials(reader);
     let requests_per_minute = requests_per_minute(reader);

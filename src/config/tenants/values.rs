@@ -1,6 +1,6 @@
 //! Values that tenants and routes both have.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::hash::Hash;
 use std::ops::RangeInclusive;
@@ -27,6 +27,18 @@ pub(super) fn upstream(text: &str) -> Result<Upstream, String> {
 
 pub(super) fn tier(number: u8) -> Option<Tier> {
     PASSING_TIERS.into_iter().find(|tier| tier.number() == number)
+}
+
+/// The upstreams of a list, each of which stands there once, whatever its weight.
+pub(super) fn distinct_upstreams(reader: &mut Reader, items: Vec<Upstream>) -> Option<Vec<Upstream>> {
+    let mut seen: HashMap<Upstream, Upstream> = HashMap::new();
+    let checked = items.into_iter().map(|item| match seen.insert(item.alone(), item.clone()) {
+        Some(first) => {
+            Err(format!("is \"{item}\", the same upstream as \"{first}\"; write each once, with its weight"))
+        }
+        None => Ok(item),
+    });
+    reader.check_items("upstreams", checked)
 }
 
 /// The items of a list of which each stands there once.

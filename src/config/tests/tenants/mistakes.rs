@@ -110,6 +110,15 @@ fn tenants_routes_and_sections_that_are_something_else_are_refused() {
 }
 
 #[test]
+fn an_upstream_stands_in_its_list_once_whatever_its_weight() {
+    let list = r#"["a.example:80", "http://A.example weight=3", "https://a.example", "a.example:81"]"#;
+    let problem = r#"item 2 is "http://a.example:80 weight=3", the same upstream as "http://a.example:80"; write each once, with its weight"#;
+    assert_eq!(mistakes(&[("upstreams", list)]), [format!("tenants[1].upstreams: {problem}")]);
+    let of_route = problems(&file_of(vec![route_with(&[("upstreams", list)])]), &[]);
+    assert_eq!(of_route, [format!("tenants[1].routes[1].upstreams: {problem}")]);
+}
+
+#[test]
 fn no_two_tenants_share_an_id_or_a_host() {
     let hosts = ("hosts", r#"["a.example", "*.b.example", "b.example"]"#);
     let others = ("hosts", r#"["A.EXAMPLE", "c.example", "*.B.example", "C.example"]"#);
