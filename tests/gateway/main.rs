@@ -19,6 +19,7 @@ mod support;
 mod balancing;
 mod bodies;
 mod credentials;
+mod crowds;
 mod dialects;
 mod differential;
 mod endings;
@@ -64,6 +65,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("slow", ONCE, slow::CASES),
     ("room", ONCE, room::CASES),
     ("pressure", ONCE, pressure::CASES),
+    ("crowds", ONCE, crowds::CASES),
     ("tls", ONCE, tls::CASES),
     ("upstream_tls", ONCE, upstream_tls::CASES),
     ("faults", CHAINS, faults::OF_THE_CHAIN),
@@ -105,8 +107,11 @@ const TOPICS: &[Topic<Stage>] = &[
 ];
 
 /// Floods.
-const ALONE: &[Topic<Stage>] =
-    &[("unknown_keys", STORES, unknown_keys::FLOODS), ("floods", ONCE, floods::CASES)];
+const ALONE: &[Topic<Stage>] = &[
+    ("unknown_keys", STORES, unknown_keys::FLOODS),
+    ("crowds", STORES, crowds::OF_AGENTS),
+    ("floods", ONCE, floods::CASES),
+];
 
 fn main() -> ExitCode {
     harness::run(Stage::new, TOPICS, ALONE)

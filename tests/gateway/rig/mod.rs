@@ -5,6 +5,7 @@ pub(crate) mod beside;
 pub(crate) mod case;
 pub(crate) mod certificates;
 pub(crate) mod credentials;
+pub(crate) mod crowd;
 pub(crate) mod frames;
 pub(crate) mod framing;
 pub(crate) mod gateway;

@@ -11,6 +11,7 @@ use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
 use crate::support::agents::Agent;
+use crate::support::service::Service;
 use crate::support::settings::Settings;
 use crate::support::wire::Request;
 
@@ -122,6 +123,14 @@ impl SiteBuilder<'_> {
         self
     }
 
+    /// Leaves out the registries that may be: a profile is read in fewer steps.
+    pub(crate) fn few_registries(mut self) -> Self {
+        for name in ["reputation", "validation", "organization"] {
+            self.settings = self.settings.without(&format!("chain.contracts.{name}"));
+        }
+        self
+    }
+
     /// No agent reaches its limit.
     pub(crate) fn unlimited(self) -> Self {
         self.set("tiers.requests_per_minute", vec![1_000_000; 4]).set("keys.requests_per_hour", 1_000_000)
@@ -195,12 +204,18 @@ impl SiteBuilder<'_> {
         &self.upstreams[0]
     }
 
-    pub(crate) fn start(mut self) -> Site {
+    pub(crate) fn start(self) -> Site {
+        self.start_with(|_| ())
+    }
+
+    /// Starts it after something was done with its files.
+    pub(crate) fn start_with(mut self, before: impl FnOnce(&Service)) -> Site {
         if let Some(tls) = &self.tls {
             self.settings = tls.settings(self.settings);
         }
         let mut gateway = Gateway::prepare(self.settings, &self.tenants, &self.files);
         let tls = self.tls.map(|tls| tls.before(&mut gateway));
+        before(&gateway.service);
         gateway.launch(self.limits);
         if let Some(tls) = &tls {
             gateway.address = tls.http_1.address;
