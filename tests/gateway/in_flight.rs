@@ -1,7 +1,7 @@
 //! Requests under way are bounded, and a refusal for lack of room spends nothing.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use http::Method;
 use serde_json::json;
@@ -117,12 +117,16 @@ fn a_tenant_at_its_cap_has_requests_wait_and_then_503_with_retry_after(stage: &S
     site.upstream.on(&path, on_cue(&cue));
     let hanging = Request::get(ACME, &path);
     let _held = [1, 2].map(|last| hold_from(&site, from(last, &site), &hanging, &path));
-    let mut waits = site.gateway.connect();
-    waits.send(&site.by_key().bytes());
-    // One waits, whichever that is; the other is refused at once.
-    until("the line is full", SOON, || (site.gateway.ask(&site.by_key()).status == 503).then_some(()));
-    cue.give();
-    assert_eq!(waits.answer().status, 200, "it has waited for a place");
+    let (sender, statuses) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for sender in [sender.clone(), sender] {
+            let ask = || site.gateway.ask(&site.by_key()).status;
+            scope.spawn(move || sender.send(ask()));
+        }
+        assert_eq!(statuses.recv(), Ok(503), "the line is full");
+        cue.give();
+        assert_eq!(statuses.recv(), Ok(200), "the other one has waited for a place");
+    });
 
     let site = limited(stage, &limits).tenant(|tenant| tenant.set("limits.queue_timeout", "50ms")).start();
     site.upstream.on(&path, scripts::hang(b"".as_slice()));
