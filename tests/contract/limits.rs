@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     malformed_key_requests_do_not_count,
     forwarded_for_of_an_untrusted_peer_changes_nothing,
     forwarded_for_of_a_trusted_peer_names_the_client,
+    the_proxy_protocol_of_a_trusted_peer_names_the_client,
     refused_credentials_are_limited_per_client,
     a_clients_good_requests_are_not_counted_as_failures,
 ];
@@ -237,6 +238,31 @@ fn forwarded_for_of_a_trusted_peer_names_the_client(world: &World) {
     assert_eq!(via(&["2001:db8:0:1::1"]).allowance(), (10, 9));
     assert_eq!(via(&[]).allowance(), (10, 9), "the proxy itself");
     assert_eq!(via(&["203.0.113.1, garbage"]).allowance(), (10, 8), "what can't be read means the peer");
+}
+
+fn the_proxy_protocol_of_a_trusted_peer_names_the_client(world: &World) {
+    let settings = world.settings().set("listen.proxy_protocol", vec!["api"]);
+    let settings = settings.set("listen.trusted_proxies", vec!["127.0.0.0/8"]);
+    let service = Service::start_behind(b"PROXY TCP4 203.0.113.1 192.0.2.1 4711 80\r\n", settings);
+    let agent = world.agent(0);
+    for left in (0..10).rev() {
+        // The client is no trusted proxy.
+        assert_eq!(revoke_via(&service, &agent, &["198.51.100.1"]).allowance(), (10, left));
+    }
+    revoke_via(&service, &agent, &[]).is_limited(json!(agent.text()), Value::Null, 10);
+    let behind = |header: &[u8]| {
+        let body = agent.signed().to_string();
+        let mut connection = Connection::open(service.api).unwrap();
+        connection.write(header).unwrap();
+        connection.send("DELETE", "/keys", &[], Some(body.as_bytes()))
+    };
+    let other = behind(b"PROXY TCP6 2001:db8::1 2001:db8::2 4711 80\r\n").unwrap();
+    assert_eq!(other.allowance(), (10, 9), "another client");
+    let of_the_balancer = behind(b"PROXY UNKNOWN\r\n").unwrap();
+    assert_eq!(of_the_balancer.allowance(), (10, 9), "the balancer itself");
+    for no_header in [b"".as_slice(), b"PROXY TCP4 203.0.113.1 192.0.2.1 4711\r\n"] {
+        assert!(behind(no_header).is_err(), "closed without an answer");
+    }
 }
 
 fn refused_credentials_are_limited_per_client(world: &World) {

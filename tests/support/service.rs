@@ -1,9 +1,9 @@
 //! The service under test: `tiergate run` in a folder of its own, and how its endpoints are asked.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::{fs, io};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -21,12 +21,22 @@ pub(crate) struct Service {
     /// Where the configuration file is.
     pub(crate) folder: TempDir,
     pub(crate) process: Option<Process>,
+    /// Sent in front of every connection to the API.
+    preface: &'static [u8],
 }
 
 impl Service {
     /// Starts the service and waits until it is ready.
     pub(crate) fn start(settings: Settings) -> Self {
         let service = Self::start_unready(settings);
+        service.await_ready();
+        service
+    }
+
+    /// Starts the service behind a balancer that sends these bytes in front of each connection, and waits until it is ready.
+    pub(crate) fn start_behind(preface: &'static [u8], settings: Settings) -> Self {
+        let mut service = Self { preface, ..Self::prepare(settings) };
+        service.start_again("");
         service.await_ready();
         service
     }
@@ -47,7 +57,7 @@ impl Service {
             .set("listen.admin", admin.to_string())
             .embedded_in(&folder.path().join("data"));
         fs::write(folder.path().join("tiergate.toml"), settings.text()).unwrap();
-        Self { api, admin, folder, process: None }
+        Self { api, admin, folder, process: None, preface: b"" }
     }
 
     /// Starts a process on the same folder, and waits until it is alive and has its store. `limits` are shell commands in
@@ -64,7 +74,7 @@ impl Service {
         let process = Process::start(program(), &self.arguments(), &log, limits);
         self.process = Some(process);
         until("the service is alive", SOON, || {
-            let answer = Connection::open(self.api).and_then(|mut api| api.send("GET", "/livez", &[], None));
+            let answer = self.open().and_then(|mut api| api.send("GET", "/livez", &[], None));
             let alive = answer.is_ok_and(|answer| answer.status == 200);
             alive.then_some(()).or_else(|| {
                 let log = self.log();
@@ -111,7 +121,13 @@ impl Service {
     }
 
     pub(crate) fn connect(&self) -> Connection {
-        Connection::open(self.api).unwrap()
+        self.open().unwrap()
+    }
+
+    fn open(&self) -> io::Result<Connection> {
+        let mut connection = Connection::open(self.api)?;
+        connection.write(self.preface)?;
+        Ok(connection)
     }
 
     /// A request on a connection of its own.
