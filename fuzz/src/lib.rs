@@ -3,8 +3,12 @@
 #[path = "../../src/http1/mod.rs"]
 pub mod http1;
 
+#[path = "../../src/serve/proxy_header.rs"]
+mod proxy_header;
+
 pub mod answer_head;
 pub mod chunks;
+pub mod proxy_headers;
 pub mod request_head;
 
 mod hyper_reads;

@@ -9,6 +9,7 @@ mod bounded;
 pub(crate) mod clients;
 pub(crate) mod connection;
 mod preface;
+mod proxy_header;
 mod proxy_protocol;
 pub(crate) mod stream;
 pub(crate) mod timer;
