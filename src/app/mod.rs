@@ -46,7 +46,7 @@ use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::relay::pool::{Pool, PoolKeeper};
 use crate::gateway::watch::Watch;
-use crate::gateway::{Gateway, GatewayDoor};
+use crate::gateway::{Gateway, GatewayDoor, GatewayRules};
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};
@@ -288,15 +288,13 @@ impl App {
         let table = Arc::clone(self.tenants.table());
         let watch = Watch::new(Arc::clone(&table), Arc::clone(&self.clock));
         self.server.add_service(background_service("upstreams", watch));
-        let gateway = Gateway::new(
-            table,
-            Arc::clone(pipeline),
-            settings.listen.trusted_proxies.clone(),
-            Arc::clone(&self.clock),
-            os,
-            &self.metrics,
-            self.descriptors.requests,
-        )?;
+        let rules = GatewayRules {
+            trusted_proxies: settings.listen.trusted_proxies.clone(),
+            in_flight_max: self.descriptors.requests,
+            via: settings.gateway.via.clone(),
+        };
+        let gateway =
+            Gateway::new(table, Arc::clone(pipeline), rules, Arc::clone(&self.clock), os, &self.metrics)?;
         let gateway = Arc::new(gateway);
         let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), &self.server.configuration));
         let is_off = settings.gateway.http1 == Http1::Library;

@@ -1,15 +1,17 @@
 //! `[gateway]`: how requests are forwarded.
 
-use crate::config::choice::choice;
+use crate::config::choice::{choice, name};
 use crate::config::reader::Reader;
 
 /// How requests are forwarded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewaySettings {
     /// The way out of HTTP/1 requests to upstreams in the clear.
     pub http1: Http1,
     /// How many requests may be under way; nothing: as many as there are file descriptors for.
     pub in_flight_max: Option<u32>,
+    /// The name in `Via` that all replicas share; nothing: each process has its own.
+    pub via: Option<Box<str>>,
 }
 
 /// A way out of the gateway.
@@ -25,7 +27,9 @@ impl GatewaySettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         let words = [("relay", Http1::Relay), ("library", Http1::Library)];
         let http1 = reader.text("gateway.http1", "relay", choice(&words));
-        let in_flight_max: u32 = reader.integer("gateway.max_in_flight", 0, &(0..=1_000_000))?;
-        Some(Self { http1: http1?, in_flight_max: (in_flight_max > 0).then_some(in_flight_max) })
+        let in_flight_max: Option<u32> = reader.integer("gateway.max_in_flight", 0, &(0..=1_000_000));
+        let via = reader.optional_text("gateway.via", name);
+        let in_flight_max = in_flight_max?;
+        Some(Self { http1: http1?, in_flight_max: (in_flight_max > 0).then_some(in_flight_max), via })
     }
 }

@@ -124,9 +124,7 @@ impl Settings {
         let store = StoreSettings::read(reader);
         let abuse = AbuseSettings::read(reader);
         let gateway = GatewaySettings::read(reader);
-        // Of a listener that is wrong itself nothing follows.
-        let listener_has_tls = listen.as_ref().is_none_or(|listen| listen.tls.is_some());
-        let tenants = tenants::read(reader, listener_has_tls, path);
+        let tenants = tenants::read(reader, listen.as_ref(), path);
         Some(Self {
             listen: listen?,
             chain: chain?,

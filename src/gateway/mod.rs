@@ -36,6 +36,7 @@ use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::{self, Arrival};
 use crate::gateway::policy::identity;
 use crate::gateway::policy::request_id::RequestIds;
+use crate::gateway::policy::via::Via;
 use crate::gateway::refusals::End;
 use crate::gateway::relay::Relay;
 use crate::gateway::relay::pool::Pool;
@@ -122,6 +123,16 @@ impl GatewayDoor {
     }
 }
 
+/// How requests are forwarded, to whatever tenant.
+pub(crate) struct GatewayRules {
+    /// Networks of proxies that are believed.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// How many requests may be under way at once.
+    pub(crate) in_flight_max: u32,
+    /// The name in `Via`; `None`: one of its own.
+    pub(crate) via: Option<Box<str>>,
+}
+
 /// The part of the gateway that all workers share.
 pub(crate) struct Gateway {
     table: Arc<LiveTable>,
@@ -129,31 +140,36 @@ pub(crate) struct Gateway {
     trusted_proxies: Vec<IpNet>,
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
+    via: Via,
     observer: Observer,
     room: Arc<Room>,
 }
 
 impl Gateway {
-    /// The gateway to the tenants of this table, with room for so many requests at once.
+    /// The gateway to the tenants of this table.
     pub(crate) fn new(
         table: Arc<LiveTable>,
         pipeline: Arc<Pipeline>,
-        trusted_proxies: Vec<IpNet>,
+        rules: GatewayRules,
         clock: Arc<dyn Clock>,
         entropy: &dyn Entropy,
         metrics: &Metrics,
-        in_flight_max: u32,
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
+        let GatewayRules { trusted_proxies, in_flight_max, via } = rules;
+        let via = Via::new(via, &request_ids);
         let room = Arc::new(Room::new(in_flight_max));
-        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, observer, room })
+        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, via, observer, room })
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.
     fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, End> {
         let site = self.site_of(request)?;
         ctx.site = Some(Arc::clone(&site));
+        if self.via.has_passed(request.fields) {
+            return Err(ErrorCause::Loop.into()); // 508
+        }
         if let Some(rules) = &site.tenant.cors {
             let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));
             ctx.origin = origin.map(Into::into);
@@ -179,6 +195,7 @@ impl Gateway {
             identity::write(permit, lines);
         }
         forwarded::write(fields, arrival, authority, lines);
+        self.via.write(fields, arrival.version, lines);
         if let Some(id) = &ctx.request_id {
             lines.set("X-Request-Id", id.as_str().as_bytes());
         }

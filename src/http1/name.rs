@@ -42,6 +42,8 @@ pub enum Name {
     TransferEncoding,
     /// `Upgrade`
     Upgrade,
+    /// `Via`
+    Via,
     /// `X-Agent-Id`
     AgentId,
     /// `X-Agent-Nonce`
@@ -64,7 +66,7 @@ pub enum Name {
 
 impl Name {
     /// Every name but [`Name::Other`].
-    pub const KNOWN: [Self; 27] = [
+    pub const KNOWN: [Self; 28] = [
         Self::Authorization,
         Self::Connection,
         Self::ContentLength,
@@ -83,6 +85,7 @@ impl Name {
         Self::Trailer,
         Self::TransferEncoding,
         Self::Upgrade,
+        Self::Via,
         Self::AgentId,
         Self::AgentNonce,
         Self::AgentSignature,
@@ -117,6 +120,7 @@ impl Name {
             Self::Trailer => "trailer",
             Self::TransferEncoding => "transfer-encoding",
             Self::Upgrade => "upgrade",
+            Self::Via => "via",
             Self::AgentId => "x-agent-id",
             Self::AgentNonce => "x-agent-nonce",
             Self::AgentSignature => "x-agent-signature",
@@ -135,6 +139,7 @@ impl Name {
         // No two known names of the same length end with the same letter.
         let candidate = match (text.len(), text.last().map_or(0, u8::to_ascii_lowercase)) {
             (2, b'e') => Self::Te,
+            (3, b'a') => Self::Via,
             (4, b'e') => Self::Date,
             (4, b't') => Self::Host,
             (6, b'e') => Self::Cookie,

@@ -83,6 +83,8 @@ pub enum ErrorCause {
     Upstream,
     /// An upstream took too long.
     UpstreamTimeout,
+    /// The request has passed this gateway before.
+    Loop,
     /// The gateway is at one of its limits; nothing was sent to an upstream.
     Overloaded,
     /// The agent has as many requests under way as one may have; nothing was charged.
@@ -252,6 +254,9 @@ impl ErrorCause {
                 "UPSTREAM_TIMEOUT",
                 "The service behind the gateway took too long",
             ),
+            Self::Loop => {
+                Row::bare(StatusCode::LOOP_DETECTED, "LOOP_DETECTED", "The request has passed here before")
+            }
             Self::Overloaded => Row::bare(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "OVERLOADED",

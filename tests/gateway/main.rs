@@ -30,6 +30,7 @@ mod http2;
 mod identity;
 mod in_flight;
 mod limits;
+mod loops;
 mod operations;
 mod outcomes;
 mod parity;
@@ -85,6 +86,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("relay", ONCE, relay_answers::CASES),
     ("in_flight", ONCE, in_flight::CASES),
     ("identity", ONCE, identity::CASES),
+    ("loops", ONCE, loops::CASES),
     ("proxy_protocol", ONCE, proxy_protocol::CASES),
     ("limits", STORES, limits::CASES),
     ("unknown_keys", ONCE, unknown_keys::CASES),

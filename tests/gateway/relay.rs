@@ -30,7 +30,7 @@ pub(crate) const CASES: &[Case] = cases![
 /// Whether a header is the gateway's own.
 fn is_ours(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let begins = ["x-agent-", "x-forwarded-", "x-request-id", "forwarded"];
+    let begins = ["x-agent-", "x-forwarded-", "x-request-id", "forwarded", "via"];
     begins.iter().any(|begin| name.starts_with(begin))
 }
 

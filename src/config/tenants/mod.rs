@@ -15,6 +15,7 @@ mod values;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::config::listen::Listen;
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::domain::tenant::Tenant;
@@ -34,10 +35,10 @@ pub fn watched_files(path: &Path) -> Vec<PathBuf> {
 /// The tenants of the file that is being read, then those of the folder beside it if it stands at a path.
 pub(super) fn read(
     reader: &mut Reader,
-    listener_has_tls: bool,
+    listen: Option<&Listen>,
     path: Option<&Path>,
 ) -> Option<Vec<Arc<Tenant>>> {
-    let mut neighbours = Neighbours::new(listener_has_tls);
+    let mut neighbours = Neighbours::new(listen);
     let mut read_one = |reader: &mut Reader| tenant::read(reader, &mut neighbours);
     let in_file = reader.tables("tenants", TENANTS_MAX, &mut read_one);
     let room = TENANTS_MAX.saturating_sub(in_file.as_ref().map_or(0, Vec::len));
@@ -54,8 +55,8 @@ pub(super) fn read(
 #[cfg(test)]
 pub(super) fn known() -> [Vec<&'static str>; 2] {
     let reader = || Reader::new(toml::Table::new(), std::iter::empty());
-    let (mut of_tenant, mut of_route) = (reader(), reader());
-    let _ = tenant::read(&mut of_tenant, &mut Neighbours::new(true));
-    let _ = route::read(&mut of_route, &mut route::Taken::default());
+    let (mut of_tenant, mut of_route, mut neighbours) = (reader(), reader(), Neighbours::new(None));
+    let _ = tenant::read(&mut of_tenant, &mut neighbours);
+    let _ = route::read(&mut of_route, &mut route::Taken::default(), &neighbours);
     [of_tenant, of_route].map(|reader| reader.known().to_vec())
 }

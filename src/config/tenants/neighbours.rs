@@ -1,16 +1,21 @@
 //! What a tenant must fit in with: the listener, and all tenants that were read before it.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::config::listen::{Listen, reaches};
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::KeyPair;
+use crate::domain::upstream::Upstream;
 
 /// The listener and the tenants so far.
 pub(super) struct Neighbours {
     listener_has_tls: bool,
+    /// Where the gateway listens.
+    gateway: Vec<SocketAddr>,
     /// Whose each id is, as the place of its tenant.
     ids: HashMap<Arc<str>, Arc<str>>,
     /// Whose each host is.
@@ -18,8 +23,14 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    pub(super) fn new(listener_has_tls: bool) -> Self {
-        Self { listener_has_tls, ids: HashMap::new(), hosts: HashMap::new() }
+    /// Nothing follows from a listener that is wrong itself.
+    pub(super) fn new(listen: Option<&Listen>) -> Self {
+        Self {
+            listener_has_tls: listen.is_none_or(|listen| listen.tls.is_some()),
+            gateway: listen.map(|listen| listen.gateway.clone()).unwrap_or_default(),
+            ids: HashMap::new(),
+            hosts: HashMap::new(),
+        }
     }
 
     /// Ids are unique.
@@ -46,6 +57,19 @@ impl Neighbours {
             }
         });
         reader.check_items("hosts", checked);
+    }
+
+    /// The gateway does not forward to itself.
+    pub(super) fn check_upstreams(&self, reader: &mut Reader, upstreams: &[Upstream]) {
+        let checked = upstreams.iter().map(|upstream| {
+            match self.gateway.iter().find(|listener| reaches(upstream, **listener)) {
+                Some(listener) => Err(format!(
+                    "is {upstream}, where this gateway itself listens ({listener}); write the service behind it"
+                )),
+                None => Ok(()),
+            }
+        });
+        reader.check_items("upstreams", checked);
     }
 
     /// Which certificate is shown depends on the host that a client asks for while it opens a TLS connection.

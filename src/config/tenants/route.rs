@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::config::choice::choice;
 use crate::config::reader::Reader;
+use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, distinct_upstreams, tier, upstream};
 use crate::config::tiers::REQUESTS_PER_MINUTE;
 use crate::config::written::quoted;
@@ -23,7 +24,7 @@ const ACCESS: [(&str, RouteAccess); 3] =
     [("agents", RouteAccess::Agents), ("public", RouteAccess::Public), ("deny", RouteAccess::Deny)];
 
 /// Reads one route; `taken` is what those before it take.
-pub(super) fn read(reader: &mut Reader, taken: &mut Taken) -> Option<Route> {
+pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbours) -> Option<Route> {
     let has_min_tier = reader.is_given("min_tier");
     let has_limit = reader.is_given(LIMIT);
     let has_upstreams = reader.is_given("upstreams");
@@ -38,6 +39,7 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken) -> Option<Route> {
         .optional_texts("upstreams", UPSTREAMS_MAX, upstream)
         .and_then(|upstreams| distinct_upstreams(reader, upstreams));
     let upgrades = reader.boolean("upgrades", false);
+    neighbours.check_upstreams(reader, upstreams.as_deref().unwrap_or_default());
 
     if has_min_tier && access.is_some_and(|access| access != RouteAccess::Agents) {
         reader.report(&["min_tier"], "has no meaning without agents; remove it, or write access \"agents\"");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::choice::choice;
+use crate::config::choice::{choice, name};
 use crate::config::files::key_pair;
 use crate::config::reader::Reader;
 use crate::config::tenants::cors;
@@ -17,9 +17,6 @@ use crate::domain::quota::Quota;
 use crate::domain::tenant::{AcceptedCredentials, OnMismatch, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier};
 
-/// The longest id, in bytes.
-const ID_BYTES_MAX: usize = 64;
-
 /// How many hosts a tenant may have.
 const HOSTS_MAX: usize = 256;
 
@@ -32,7 +29,7 @@ const ON_MISMATCH: [(&str, OnMismatch); 2] = [("allow", OnMismatch::Allow), ("de
 
 /// Reads one tenant.
 pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Arc<Tenant>> {
-    let id = reader.required_text("id", id);
+    let id: Option<Arc<str>> = reader.required_text("id", name);
     let hosts = reader.required_texts("hosts", HOSTS_MAX, host);
     let upstreams = reader
         .required_texts("upstreams", UPSTREAMS_MAX, upstream)
@@ -46,12 +43,13 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     let in_flight = in_flight::read(reader);
     let tls = key_pair(reader, "tls.cert", "tls.key");
     let mut taken = Taken::default();
-    let routes = reader.tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken));
+    let routes = reader.tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, neighbours));
 
     if let Some(id) = &id {
         neighbours.check_id(reader, id);
     }
     neighbours.check_hosts(reader, hosts.as_deref().unwrap_or_default());
+    neighbours.check_upstreams(reader, upstreams.as_deref().unwrap_or_default());
     neighbours.check_tls(reader, tls.as_ref().and_then(Option::as_ref));
     Some(Arc::new(Tenant {
         id: id?,
@@ -67,15 +65,6 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
         cors: cors?,
         in_flight: in_flight?,
     }))
-}
-
-fn id(text: &str) -> Result<Arc<str>, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(plain) {
-        Ok(text.into())
-    } else {
-        Err(format!("is {}; write 1 to {ID_BYTES_MAX} characters of A-Z, a-z, 0-9, -, _ and .", quoted(text)))
-    }
 }
 
 fn host(text: &str) -> Result<HostPattern, String> {

@@ -28,6 +28,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ),
     ("gateway.http1", "library", "\"library\"", "nginx"),
     ("gateway.max_in_flight", "7", "7", "-1"),
+    ("gateway.via", "edge-1", "\"edge-1\"", "a b"),
     ("keys.prefix", "other_", "\"other_\"", "a b"),
     ("keys.requests_per_hour", " 11 ", "11", "1.5"),
     ("listen.admin", "127.0.0.1:1", "\"127.0.0.1:1\"", "1"),

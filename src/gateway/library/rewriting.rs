@@ -15,7 +15,7 @@ use crate::gateway::policy::requests::is_kept;
 use crate::wire::client_ip::is_trusted;
 
 /// The most headers that are written into one request.
-const HEADERS_WRITTEN_MAX: usize = 12;
+const HEADERS_WRITTEN_MAX: usize = 13;
 
 impl Gateway {
     /// Strips the headers that only we may write, and writes them.
@@ -41,7 +41,12 @@ impl Gateway {
         let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
         let peer_text = peer.to_canonical().to_string();
         let peer_is_trusted = is_trusted(peer, &self.trusted_proxies);
-        let arrival = Arrival { peer: &peer_text, peer_is_trusted, is_tls };
+        let version = match downstream.version {
+            Version::HTTP_10 => "1.0",
+            Version::HTTP_2 => "2.0",
+            _ => "1.1",
+        };
+        let arrival = Arrival { peer: &peer_text, peer_is_trusted, is_tls, version };
         let authority = authority_of(downstream).unwrap_or_default().as_bytes();
         self.write_ours(&downstream.headers, authority, ctx, &arrival, headers);
         if ctx.site()?.tenant.proxy.host_header == HostHeader::Upstream

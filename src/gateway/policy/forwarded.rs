@@ -6,13 +6,15 @@ use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 
-/// How requests come over one connection.
+/// How a request came.
 pub(in crate::gateway) struct Arrival<'a> {
     /// The address of the client, or of a proxy before us, as text.
     pub(in crate::gateway) peer: &'a str,
     /// True if that is a proxy that is believed.
     pub(in crate::gateway) peer_is_trusted: bool,
     pub(in crate::gateway) is_tls: bool,
+    /// The version of HTTP, as `Via` has it.
+    pub(in crate::gateway) version: &'static str,
 }
 
 /// Writes how a request for this host came.
@@ -22,7 +24,7 @@ pub(in crate::gateway) fn write(
     host: &[u8],
     lines: &mut impl Lines,
 ) {
-    let Arrival { peer, peer_is_trusted: is_trusted, is_tls } = *arrival;
+    let Arrival { peer, peer_is_trusted: is_trusted, is_tls, .. } = *arrival;
     let scheme = if is_tls { "https" } else { "http" };
     let before = |name: Name, out: &mut Vec<u8>| {
         for value in fields.values(name).filter(|_| is_trusted) {
@@ -61,7 +63,7 @@ mod tests {
             let name: HeaderName = name.parse().unwrap();
             headers.append(name, value.parse().unwrap());
         }
-        let arrival = Arrival { peer, peer_is_trusted, is_tls: true };
+        let arrival = Arrival { peer, peer_is_trusted, is_tls: true, version: "1.1" };
         let mut told = HeaderMap::new();
         write(&headers, &arrival, b"api.example:8443", &mut told);
         ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"].map(|name| {

@@ -7,3 +7,4 @@ pub(super) mod forwarded;
 pub(super) mod identity;
 pub(super) mod request_id;
 pub(super) mod requests;
+pub(super) mod via;

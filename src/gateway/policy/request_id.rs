@@ -42,6 +42,11 @@ impl RequestIds {
         text.map_or_else(|| self.new_id(), |text| RequestId(text.to_owned()))
     }
 
+    /// A text that no other process has.
+    pub(super) fn process(&self) -> &str {
+        &self.process
+    }
+
     fn new_id(&self) -> RequestId {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut text = String::with_capacity(32);

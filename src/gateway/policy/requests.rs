@@ -47,6 +47,7 @@ pub(in crate::gateway) fn is_kept(fields: &impl Fields, id: Name, name: &[u8], k
             | Name::ForwardedHost
             | Name::ForwardedProto
             | Name::RequestId
+            | Name::Via
     )
 }
 
@@ -110,7 +111,7 @@ mod tests {
         assert!(
             left(&["Authorization", "X-API-Key", "X_Forwarded_For", "x_api_key", "X.Request.Id"]).is_empty()
         );
-        assert!(left(&["x-forwarded-for", "Forwarded", "x-request-id"]).is_empty(), "ours are set");
+        assert!(left(&["x-forwarded-for", "Forwarded", "x-request-id", "via"]).is_empty(), "ours are set");
         let kept = ["x-agent", "xagent-id", "x-agents-id", "user-agent", "x-note", "cookie"];
         assert_eq!(left(&kept), kept);
     }

@@ -64,6 +64,7 @@ impl Gateway {
             peer: &connection.peer_text,
             peer_is_trusted: is_trusted(connection.peer.ip(), &self.trusted_proxies),
             is_tls: connection.is_tls(),
+            version: if head.is_http_1_0 { "1.0" } else { "1.1" },
         };
         let authority = fields.values(Name::Host).next().unwrap_or_default();
         self.write_ours(&fields, authority, ctx, &arrival, out);

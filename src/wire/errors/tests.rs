@@ -175,6 +175,7 @@ fn our_own_additions_have_the_same_body() {
         (ErrorCause::HeadTooLarge, 431, "REQUEST_HEADER_FIELDS_TOO_LARGE", Value::Null),
         (ErrorCause::Upstream, 502, "UPSTREAM_ERROR", Value::Null),
         (ErrorCause::UpstreamTimeout, 504, "UPSTREAM_TIMEOUT", Value::Null),
+        (ErrorCause::Loop, 508, "LOOP_DETECTED", Value::Null),
         (ErrorCause::Overloaded, 503, "OVERLOADED", Value::Null),
         (too_many, 429, "RATE_LIMITED", json!({ "agentId": "7", "tier": 2, "limit": 16, "retryAfter": 1 })),
         (unproven, 401, "INVALID_API_KEY", json!({ "agentId": null })),

@@ -37,7 +37,7 @@ fn number_of(variable: &str, usual: u64) -> u64 {
 }
 
 fn site(stage: &Stage, http1: &str) -> Site {
-    let site = Site::of(stage).set("gateway.http1", http1).unlimited();
+    let site = Site::of(stage).set("gateway.http1", http1).set("gateway.via", "tiergate").unlimited();
     site.tenant(|tenant| tenant.set("health.eject_after", 0).set("timeouts.read", "5s")).agent(4).start()
 }
 

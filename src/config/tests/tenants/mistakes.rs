@@ -13,6 +13,33 @@ fn mistakes(keys: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
+fn the_gateways_own_listener_is_no_upstream() {
+    let route =
+        [("tenants[1].routes[1].path", "\"/v1\""), ("tenants[1].routes[1].upstreams", "[\"[::1]:8443\"]")];
+    let keys = [
+        ("listen.gateway", "[\"127.0.0.1:8000\", \"[::]:8443\"]"),
+        ("tenants[1].id", "\"acme\""),
+        ("tenants[1].hosts", "[\"api.acme.example\"]"),
+        (
+            "tenants[1].upstreams",
+            "[\"127.0.0.1:8080\", \"localhost:8000 weight=2\", \"api.acme.example:8000\"]",
+        ),
+    ];
+    let of =
+        |listener| format!("where this gateway itself listens ({listener}); write the service behind it");
+    assert_eq!(
+        problems(&minimal_with(&[&keys[..], &route].concat()), &[]),
+        [
+            format!("tenants[1].routes[1].upstreams: item 1 is http://[::1]:8443, {}", of("[::]:8443")),
+            format!(
+                "tenants[1].upstreams: item 2 is http://localhost:8000 weight=2, {}",
+                of("127.0.0.1:8000")
+            ),
+        ]
+    );
+}
+
+#[test]
 fn all_mistakes_of_all_tenants_are_reported_at_once() {
     let text = r#"
 surprise = 1
