@@ -40,6 +40,9 @@ use crate::upstreams::{Upstreams, answer};
 /// How often the tenants are exchanged.
 const RELOADS: usize = 150;
 
+/// How often all tenants are lost.
+const LOSSES: usize = 30;
+
 /// How many connections of HTTP/1.1 ask all the time.
 const CONNECTIONS: usize = 8;
 
@@ -85,6 +88,23 @@ impl<'a> Question<'a> {
 
 #[test]
 fn reloads_under_load_mislead_no_request_and_drop_none() {
+    under_load(RELOADS, |gateway, admin, _| gateway.reload(admin), |refused| refused == 0);
+}
+
+#[test]
+fn a_folder_of_tenants_that_comes_and_goes_under_load_drops_nothing() {
+    let lose = |gateway: &Gateway, admin: &mut Connection, turn: usize| {
+        gateway.lose_tenants(admin, turn.is_multiple_of(2));
+    };
+    under_load(LOSSES, lose, |refused| refused >= LOSSES);
+}
+
+/// Does something so many times while clients ask, each time after some more answers. Checks how many reloads were refused.
+fn under_load(
+    times: usize,
+    work: impl Fn(&Gateway, &mut Connection, usize),
+    is_right: impl Fn(usize) -> bool,
+) {
     let upstreams = Upstreams::start(UPSTREAMS);
     let gateway = Gateway::start(upstreams.addresses());
     let (stop, answers) = (Stop::default(), AtomicUsize::new(0));
@@ -102,15 +122,15 @@ fn reloads_under_load_mislead_no_request_and_drop_none() {
         });
         let _stops = stop.at_end();
         let mut admin = gateway.admin();
-        for _ in 0..RELOADS {
+        for turn in 0..times {
             let goal = answers.load(Ordering::SeqCst) + CONNECTIONS;
-            gateway.reload(&mut admin);
+            work(gateway, &mut admin, turn);
             until("questions were answered meanwhile", SOON, || {
                 assert!(!stop.is_set(), "an asker has ended: {}", gateway.log());
                 (answers.load(Ordering::SeqCst) >= goal).then_some(())
             });
         }
-        assert_eq!(gateway.reloads(&mut admin, "refused"), 0, "{}", gateway.log());
+        assert!(is_right(gateway.reloads(&mut admin, "refused")), "{}", gateway.log());
     });
 }
 

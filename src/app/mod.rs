@@ -1,6 +1,7 @@
 //! The composition root: configuration → ports → pipeline → doors → Pingora server.
 
 pub(crate) mod nodes;
+pub(crate) mod presence;
 pub(crate) mod reload;
 pub(crate) mod source;
 pub(crate) mod store_files;

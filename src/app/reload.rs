@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::app::source::Fingerprint;
-use crate::app::tenants::Tenants;
+use crate::app::tenants::{Applied, Tenants};
 use crate::telemetry::metrics::Metrics;
 
 /// How often the files are looked at.
@@ -47,8 +47,21 @@ impl EarlyHangup {
 }
 
 impl Reloader {
-    pub(super) const fn new(tenants: Arc<Tenants>, early_hangup: EarlyHangup, metrics: Metrics) -> Self {
-        Self { tenants, early_hangup, metrics }
+    /// What the process started with counts as applied.
+    pub(super) fn new(tenants: Arc<Tenants>, early_hangup: EarlyHangup, metrics: Metrics) -> Self {
+        let reloader = Self { tenants, early_hangup, metrics };
+        reloader.note_applied(&[]);
+        reloader
+    }
+
+    fn note_applied(&self, sections_that_wait: &[&str]) {
+        self.metrics.config_last_successful.set(1);
+        self.metrics.config_last_time.set(self.tenants.now().0.cast_signed());
+        self.metrics.config_restart_required.set((!sections_that_wait.is_empty()).into());
+        if !sections_that_wait.is_empty() {
+            let sections = sections_that_wait.join(" ");
+            tracing::warn!(sections, "a restart is needed: these sections have changed since the start");
+        }
     }
 
     /// Reads everything again; what is in force stays so when anything is wrong. Says how the files were before.
@@ -60,11 +73,13 @@ impl Reloader {
             Err(_) => (Err(vec!["reading the configuration failed unexpectedly".to_owned()]), None),
         };
         match outcome {
-            Ok(count) => {
+            Ok(Applied { tenants, sections_that_wait }) => {
+                tracing::info!(why, tenants, "the tenants were read again and are in force");
+                self.note_applied(&sections_that_wait);
                 self.metrics.config_reloads.with_label_values(&["applied"]).inc();
-                tracing::info!(why, tenants = count, "the tenants were read again and are in force");
             }
             Err(problems) => {
+                self.metrics.config_last_successful.set(0);
                 self.metrics.config_reloads.with_label_values(&["refused"]).inc();
                 for problem in &problems {
                     tracing::error!(why, "the configuration is not applied: {problem}");

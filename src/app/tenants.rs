@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -11,9 +12,7 @@ use crate::app::source::{Fingerprint, Source};
 use crate::config::Settings;
 use crate::config::problem::Problems;
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::quota::Quota;
-use crate::domain::tenant::{KeyPair, Tenant};
-use crate::domain::tier::PerTier;
+use crate::domain::tenant::Tenant;
 use crate::gateway::site::Workshop;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::watch::resolve_new_names;
@@ -26,8 +25,10 @@ use crate::tls::upstream::UpstreamIdentity;
 /// Everything that is replaced when the configuration is read again.
 pub(crate) struct Tenants {
     source: Source,
-    listener_tls: Option<KeyPair>,
-    quotas: PerTier<Quota>,
+    /// As they were at the start, without tenants. Everything but tenants and certificates counts as it stands there.
+    at_start: Settings,
+    /// How many tenants in force stand in `tenants.d`.
+    folder_tenants: AtomicUsize,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     table: Arc<LiveTable>,
@@ -35,6 +36,13 @@ pub(crate) struct Tenants {
     /// Every file with a certificate or key that the last configuration names.
     certificate_files: Mutex<Vec<PathBuf>>,
     first_certificates: Fingerprint,
+}
+
+/// A reload that is in force.
+pub(super) struct Applied {
+    pub(super) tenants: usize,
+    /// The sections that have changed since the start, and count from the next one on.
+    pub(super) sections_that_wait: Vec<&'static str>,
 }
 
 /// What was built of a configuration and is not in force yet.
@@ -55,18 +63,17 @@ impl Tenants {
         clock: &Arc<dyn Clock>,
         metrics: &Metrics,
     ) -> Result<Self, Vec<String>> {
-        let quotas = settings.tiers.requests_per_minute;
-        let listener_tls = settings.listen.tls.clone();
-        let workshop = Workshop { quotas, metrics };
+        let listener_tls = settings.listen.tls.as_ref();
+        let workshop = Workshop { quotas: settings.tiers.requests_per_minute, metrics };
         let now = UnixSeconds(clock.unix_seconds());
         let tenants = settings.tenants.iter().map(|tenant| &**tenant);
-        let certificate_files: Vec<PathBuf> = files(listener_tls.as_ref(), tenants).into_iter().collect();
+        let certificate_files: Vec<PathBuf> = files(listener_tls, tenants).into_iter().collect();
         let first_certificates = Fingerprint::of(&certificate_files);
-        let built = build(&settings.tenants, listener_tls.as_ref(), now, &workshop, &Table::default())?;
+        let built = build(settings, now, &workshop, &Table::default())?;
         Ok(Self {
             source,
-            listener_tls,
-            quotas,
+            at_start: Settings { tenants: Vec::new(), ..settings.clone() },
+            folder_tenants: AtomicUsize::new(settings.folder_tenants),
             clock: Arc::clone(clock),
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(built.table)),
@@ -86,33 +93,55 @@ impl Tenants {
         self.certificates.as_ref()
     }
 
-    /// Reads everything again and puts it in force; says how many tenants there are, or everything that is wrong: then
-    /// nothing has changed. Says, too, how the files were before they were read. Blocks.
-    pub(super) fn load_and_replace(&self) -> (Result<usize, Vec<String>>, [Fingerprint; 2]) {
+    /// Reads everything again and puts it in force, or says everything that is wrong: then nothing has changed. Says, too,
+    /// how the files were before they were read. Blocks.
+    pub(super) fn load_and_replace(&self) -> (Result<Applied, Vec<String>>, [Fingerprint; 2]) {
         let configuration = self.source.now();
         let loaded = self.source.load();
         if let Ok(settings) = &loaded {
             // Also those of a configuration that is refused: it may be a file of theirs that is missing.
             let tenants = settings.tenants.iter().map(|tenant| &**tenant);
-            *self.certificate_files.lock() = files(self.listener_tls.as_ref(), tenants).into_iter().collect();
+            *self.certificate_files.lock() =
+                files(settings.listen.tls.as_ref(), tenants).into_iter().collect();
         }
         let read = [configuration, self.certificates_now()];
         let problems = |problems: Problems| problems.as_slice().iter().map(ToString::to_string).collect();
         (loaded.map_err(problems).and_then(|settings| self.replace(&settings)), read)
     }
 
-    fn replace(&self, settings: &Settings) -> Result<usize, Vec<String>> {
+    fn replace(&self, settings: &Settings) -> Result<Applied, Vec<String>> {
         let former = self.table.load_full();
-        let workshop = Workshop { quotas: self.quotas, metrics: &self.metrics };
-        let now = UnixSeconds(self.clock.unix_seconds());
-        let built = build(&settings.tenants, self.listener_tls.as_ref(), now, &workshop, &former)?;
+        self.refuse_emptiness(settings, former.tenants().count())?;
+        let workshop = Workshop { quotas: self.at_start.tiers.requests_per_minute, metrics: &self.metrics };
+        let built = build(settings, self.now(), &workshop, &former)?;
         Handle::current().block_on(resolve_new_names(&built.table));
         if let (Some(store), Some(table)) = (&self.certificates, built.certificates) {
             store.replace(table);
         }
         self.table.store(Arc::new(built.table));
+        self.folder_tenants.store(settings.folder_tenants, Ordering::Relaxed);
         self.forget_series_of_the_gone(&former);
-        Ok(settings.tenants.len())
+        let sections_that_wait = self.at_start.sections_that_differ(settings);
+        Ok(Applied { tenants: settings.tenants.len(), sections_that_wait })
+    }
+
+    /// Refuses to lose all tenants, or all those of `tenants.d`, unless that is meant: a volume that is not mounted looks like
+    /// an empty folder.
+    fn refuse_emptiness(&self, settings: &Settings, tenants: usize) -> Result<(), Vec<String>> {
+        let in_folder = self.folder_tenants.load(Ordering::Relaxed);
+        let [place, before] = match (settings.folder_tenants, settings.tenants.len()) {
+            _ if settings.allow_empty => return Ok(()),
+            (0, _) if in_folder > 0 => ["tenants.d", &in_folder.to_string()],
+            (_, 0) if tenants > 0 => ["tenants", &tenants.to_string()],
+            _ => return Ok(()),
+        };
+        let meant = "set gateway.allow_empty to true if that is meant";
+        Err(vec![format!("{place}: there is no tenant, and there were {before} before; {meant}")])
+    }
+
+    /// The time.
+    pub(super) fn now(&self) -> UnixSeconds {
+        UnixSeconds(self.clock.unix_seconds())
     }
 
     /// How the files were when what is in force at the start was read.
@@ -141,7 +170,7 @@ impl Tenants {
 
 /// What is wrong with the certificates of these settings. Blocks.
 pub(crate) fn certificate_problems(settings: &Settings, now: UnixSeconds) -> Vec<String> {
-    Equipment::load(&settings.tenants, settings.listen.tls.as_ref(), now).err().unwrap_or_default()
+    Equipment::load(settings, now).err().unwrap_or_default()
 }
 
 /// Certificates and keys, read and checked.
@@ -151,14 +180,11 @@ struct Equipment {
 }
 
 impl Equipment {
-    fn load(
-        tenants: &[Arc<Tenant>],
-        listener_tls: Option<&KeyPair>,
-        now: UnixSeconds,
-    ) -> Result<Self, Vec<String>> {
+    fn load(settings: &Settings, now: UnixSeconds) -> Result<Self, Vec<String>> {
+        let tenants = &settings.tenants;
         let mut problems = Vec::new();
         let shown = |pair| CertificateTable::load(pair, tenants.iter().map(|tenant| &**tenant), now);
-        let certificates = listener_tls.map(shown).transpose().unwrap_or_else(|mut found| {
+        let certificates = settings.listen.tls.as_ref().map(shown).transpose().unwrap_or_else(|mut found| {
             problems.append(&mut found);
             None
         });
@@ -177,13 +203,12 @@ impl Equipment {
 
 /// Builds everything before anything is replaced.
 fn build(
-    tenants: &[Arc<Tenant>],
-    listener_tls: Option<&KeyPair>,
+    settings: &Settings,
     now: UnixSeconds,
     workshop: &Workshop<'_>,
     former: &Table,
 ) -> Result<Built, Vec<String>> {
-    let equipment = Equipment::load(tenants, listener_tls, now)?;
+    let equipment = Equipment::load(settings, now)?;
     let table = Table::new(equipment.tenants, workshop, former).map_err(|twice| vec![twice.to_string()])?;
     Ok(Built { table, certificates: equipment.certificates })
 }

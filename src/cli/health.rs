@@ -1,16 +1,17 @@
 //! `tiergate health`: whether the service that runs with this configuration answers. For containers, which have no other
 //! client in them.
 //!
-//! Must not read more of the configuration than it needs: it is called every few seconds.
+//! It asks where the process says that it listens. Must not read more of the configuration than `[listen]`, and that only where
+//! no process has said so: it is called every few seconds.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
 
+use crate::app::presence;
 use crate::app::source::Source;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, say};
-use crate::config::listen::Listen;
 
 /// How long the answer may take; `/readyz` takes 2 s when something does not answer.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -28,16 +29,12 @@ pub(super) struct Health {
 impl Health {
     /// Prints what it answers. Anything but 200 is a failure.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let listen = Source::at(&self.file.config).load_listen().ok_or_else(|| {
-            let file = self.file.config.display();
-            Failure::new(format!("[listen] of {file} can't be read; `tiergate check` says what is wrong"))
-                .with_code(BAD_CONFIGURATION)
-        })?;
-        if listen.api.port() == 0 {
-            let message = "listen.api has port 0: nobody knows where the service listens";
-            return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
-        }
-        let url = url(&listen, if self.ready { "/readyz" } else { "/livez" });
+        let config = &self.file.config;
+        let base = match presence::find(config) {
+            Some(base) => base,
+            None => configured(config)?,
+        };
+        let url = format!("{base}{}", if self.ready { "/readyz" } else { "/livez" });
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
         let (status, body) = runtime
@@ -48,15 +45,18 @@ impl Health {
     }
 }
 
-/// The listener as this machine reaches it.
-fn url(listen: &Listen, path: &str) -> String {
-    let scheme = if listen.tls.is_some() { "https" } else { "http" };
-    let ip = match listen.api.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-    };
-    format!("{scheme}://{}{path}", SocketAddr::new(ip, listen.api.port()))
+/// Where the API of a process would answer that is started now.
+fn configured(config: &Path) -> Result<String, Failure> {
+    let listen = Source::at(config).load_listen().ok_or_else(|| {
+        let file = config.display();
+        Failure::new(format!("[listen] of {file} can't be read; `tiergate check` says what is wrong"))
+            .with_code(BAD_CONFIGURATION)
+    })?;
+    if listen.api.port() == 0 {
+        let message = "listen.api has port 0: nobody knows where the service listens";
+        return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
+    }
+    Ok(presence::api_url(&listen))
 }
 
 async fn ask(url: &str) -> reqwest::Result<(u16, String)> {
@@ -81,25 +81,25 @@ fn innermost(error: &reqwest::Error) -> &dyn std::error::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::url;
+    use crate::app::presence::api_url;
     use crate::config::Settings;
 
     fn asked(listen: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
         std::fs::write(&path, format!("[listen]\n{listen}\n[chain]\nsurprise = true")).unwrap();
-        url(&Settings::load_listen(&path, std::iter::empty()).unwrap(), "/livez")
+        api_url(&Settings::load_listen(&path, std::iter::empty()).unwrap())
     }
 
     #[test]
     fn the_listener_is_asked_where_this_machine_reaches_it_whatever_else_is_wrong() {
         let tls = "[listen.tls]\ncert = \"c\"\nkey = \"k\"";
         for (listen, expected) in [
-            ("", "http://127.0.0.1:8080/livez"),
-            ("api = \"0.0.0.0:81\"", "http://127.0.0.1:81/livez"),
-            ("api = \"[::]:81\"", "http://[::1]:81/livez"),
-            ("api = \"192.0.2.1:81\"", "http://192.0.2.1:81/livez"),
-            (tls, "https://127.0.0.1:8080/livez"),
+            ("", "http://127.0.0.1:8080"),
+            ("api = \"0.0.0.0:81\"", "http://127.0.0.1:81"),
+            ("api = \"[::]:81\"", "http://[::1]:81"),
+            ("api = \"192.0.2.1:81\"", "http://192.0.2.1:81"),
+            (tls, "https://127.0.0.1:8080"),
         ] {
             assert_eq!(asked(listen), expected);
         }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::app::App;
+use crate::app::presence::Presence;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::Source;
 use crate::cli::check::load;
@@ -17,6 +18,10 @@ pub(super) fn run(config: &Path) -> Result<(), Failure> {
     let settings = load(&source)?;
     let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
     let app = App::new(&settings, source, early_hangup).map_err(Failure::new)?;
+    let presence = Presence::announce(config, &settings.listen);
+    if let Err(why) = &presence {
+        tracing::warn!("`tiergate health` has to ask where the configuration says, which may change: {why}");
+    }
     announce(&settings);
     app.run();
     tracing::info!("stopped");

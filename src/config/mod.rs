@@ -64,6 +64,10 @@ pub struct Settings {
     /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names. No
     /// two share an id or a host.
     pub tenants: Vec<Arc<Tenant>>,
+    /// How many of them stand in `tenants.d`.
+    pub folder_tenants: usize,
+    /// True if a reload may leave `tenants.d`, or all of it, without tenants.
+    pub allow_empty: bool,
 }
 
 impl Settings {
@@ -104,6 +108,24 @@ impl Settings {
         Listen::read(&mut reader_of(path, environment)?)
     }
 
+    /// The sections that count at the start alone and are others here. Of `[listen]` certificates are read again.
+    #[must_use]
+    pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
+        let listen =
+            |Self { listen, .. }: &Self| (listen.tls.is_some(), Listen { tls: None, ..listen.clone() });
+        let sections = [
+            ("listen", listen(self) != listen(other)),
+            ("chain", self.chain != other.chain),
+            ("tiers", self.tiers != other.tiers),
+            ("signature", self.signature != other.signature),
+            ("keys", self.keys != other.keys),
+            ("store", self.store != other.store),
+            ("abuse", self.abuse != other.abuse),
+            ("gateway", self.gateway != other.gateway),
+        ];
+        sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
     fn check(
         text: &str,
         environment: impl Iterator<Item = (String, String)>,
@@ -124,7 +146,9 @@ impl Settings {
         let store = StoreSettings::read(reader);
         let abuse = AbuseSettings::read(reader);
         let gateway = GatewaySettings::read(reader);
+        let allow_empty = reader.boolean("gateway.allow_empty", false);
         let tenants = tenants::read(reader, listen.as_ref(), path);
+        let (tenants, folder_tenants) = tenants.unzip();
         Some(Self {
             listen: listen?,
             chain: chain?,
@@ -135,6 +159,8 @@ impl Settings {
             abuse: abuse?,
             gateway: gateway?,
             tenants: tenants?,
+            folder_tenants: folder_tenants?,
+            allow_empty: allow_empty?,
         })
     }
 }

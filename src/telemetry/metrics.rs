@@ -102,6 +102,12 @@ metrics! {
     /// Times the tenants were read again.
     config_reloads: IntCounterVec =
         counter("config_reloads_total", &["result"]) from ["applied", "refused"];
+    /// 1 when the last reading of the configuration was applied.
+    config_last_successful: IntGauge = single("config_last_reload_successful");
+    /// Time of the last reading that was applied.
+    config_last_time: IntGauge = single("config_last_reload_success_timestamp_seconds");
+    /// 1 when a section has changed that needs a restart.
+    config_restart_required: IntGauge = single("config_restart_required");
     /// Requests refused for their head.
     malformed: IntCounterVec = counter("malformed_requests_total", &["door"]);
     /// Connections that ended before TLS was agreed on.

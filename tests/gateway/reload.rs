@@ -13,7 +13,7 @@ use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
 use crate::support::metrics::Samples;
 use crate::support::process::{free_port, own_ip};
-use crate::support::time::{SOON, until};
+use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
@@ -24,6 +24,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_connection_that_is_open_sees_the_new_tenants_on_its_next_request,
     an_answer_under_way_ends_whole_when_its_tenant_changes_and_when_it_goes,
     a_window_outlives_a_reload,
+    sections_that_need_a_restart_are_named_and_count_from_the_next_start_on,
+    a_reload_that_finds_no_tenants_is_refused_unless_that_is_meant,
 ];
 
 /// The status of a request for a public path of a host.
@@ -138,7 +140,8 @@ fn a_connection_that_is_open_sees_the_new_tenants_on_its_next_request(stage: &St
 }
 
 fn an_answer_under_way_ends_whole_when_its_tenant_changes_and_when_it_goes(stage: &Stage) {
-    let Site { gateway, upstream, .. } = &Site::of(stage).in_files().start();
+    let site = Site::of(stage).set("gateway.allow_empty", true).in_files().start();
+    let Site { gateway, upstream, .. } = &site;
     let (path, cues) = (public_path(), [Cue::new(), Cue::new()]);
     let pieces = &["before", "changed", "gone"];
     upstream.on(&path, scripts::chunks_on_cue("HTTP/1.1 200 OK\r\n", pieces, &cues));
@@ -164,4 +167,93 @@ fn a_window_outlives_a_reload(stage: &Stage) {
     reread(&site.gateway, "applied");
     assert_eq!(site.status(), 401);
     site.gateway.ask(&site.by_key()).is_limited(json!(site.agent().text()), json!(1), 1);
+}
+
+/// Changes the main file.
+fn edit(gateway: &Gateway, change: impl FnOnce(String) -> String) {
+    let file = gateway.service.folder.path().join("tiergate.toml");
+    fs::write(&file, change(fs::read_to_string(&file).unwrap())).unwrap();
+}
+
+/// The gauges about the configuration: the last reading was applied, a restart is required.
+fn gauges(gateway: &Gateway) -> [f64; 2] {
+    let samples = gateway.service.samples();
+    ["last_reload_successful", "restart_required"].map(|name| samples.get(&format!("tiergate_config_{name}")))
+}
+
+fn sections_that_need_a_restart_are_named_and_count_from_the_next_start_on(stage: &Stage) {
+    let site = Site::of(stage).in_files().agent(2).start();
+    let gateway = &site.gateway;
+    let applied = || gateway.service.samples().get("tiergate_config_last_reload_success_timestamp_seconds");
+    let started = applied();
+    assert_eq!(gauges(gateway), [1.0, 0.0], "they are there before any reload");
+    assert!((unix_seconds() as f64 - started).abs() < 600.0, "{started}");
+    let limits = "[tiers]\nrequests_per_minute = [5, 50, 500, 5000]\n";
+    let second = Tenant::new("second", "second.test", site.upstream.address).text();
+    gateway.put("second.toml", &second);
+    edit(gateway, |text| text + limits);
+    reread(gateway, "applied");
+    assert_eq!(gauges(gateway), [1.0, 1.0]);
+    until("they are named", SOON, || {
+        let log = gateway.service.log();
+        let mut lines =
+            log.lines().filter(|line| line.contains(" WARN ") && line.contains("a restart is needed"));
+        lines.any(|line| line.contains("sections=\"tiers\"")).then_some(())
+    });
+    // No tenant, old or new, and not the API either has the limits of the file.
+    for host in [ACME, "second.test"] {
+        let answer = gateway.ask(&Request::get(host, "/x").key(site.key()));
+        assert_eq!((answer.status, answer.header("x-ratelimit-limit")), (200, Some("16")), "{host}");
+    }
+    assert_eq!(gateway.service.verify(site.key()).allowance().0, 16);
+    gateway.put("second.toml", "broken");
+    reread(gateway, "refused");
+    assert_eq!(gauges(gateway), [0.0, 1.0]);
+    gateway.put("second.toml", &second);
+    edit(gateway, |text| text.replace(limits, ""));
+    reread(gateway, "applied");
+    assert_eq!(gauges(gateway), [1.0, 0.0], "it is as it was at the start");
+    assert!(applied() >= started);
+}
+
+fn a_reload_that_finds_no_tenants_is_refused_unless_that_is_meant(stage: &Stage) {
+    let site = Site::of(stage).also(|upstream| Tenant::new("other", "other.test", upstream).public());
+    let site = site.in_files().start();
+    let gateway = &site.gateway;
+    let (folder, aside) = {
+        let at = |name| gateway.service.folder.path().join(name);
+        (at("tenants.d"), at("aside"))
+    };
+    fs::rename(&folder, &aside).unwrap();
+    let statuses = || [ACME, "other.test"].map(|host| status(gateway, host));
+    let said = |text: &str| until(text, SOON, || gateway.service.log().contains(text).then_some(()));
+    for break_it in [
+        (|_: &std::path::Path| ()) as fn(&std::path::Path),
+        |folder| fs::create_dir(folder).unwrap(),
+        |folder| {
+            fs::remove_dir(folder).unwrap();
+            std::os::unix::fs::symlink("nowhere", folder).unwrap();
+        },
+    ] {
+        break_it(&folder);
+        reread(gateway, "refused");
+        assert_eq!(statuses(), [200, 200]);
+    }
+    said(
+        "tenants.d: there is no tenant, and there were 2 before; set gateway.allow_empty to true if that is meant",
+    );
+    fs::remove_file(&folder).unwrap();
+    fs::rename(&aside, &folder).unwrap();
+    reread(gateway, "applied");
+    assert_eq!((statuses(), gauges(gateway)), ([200, 200], [1.0, 0.0]));
+    // One tenant fewer is a change like any.
+    gateway.remove("other.toml");
+    reread(gateway, "applied");
+    assert_eq!(statuses(), [200, 404]);
+    gateway.remove("t.toml");
+    reread(gateway, "refused");
+    assert_eq!(statuses(), [200, 404]);
+    edit(gateway, |text| format!("{text}\n[gateway]\nallow_empty = true\n"));
+    reread(gateway, "applied");
+    assert_eq!((statuses(), gauges(gateway)), ([404, 404], [1.0, 0.0]));
 }

@@ -29,6 +29,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_changed_certificate_is_shown_to_the_next_handshake_and_open_connections_go_on,
     a_broken_certificate_leaves_the_old_one_in_use_and_is_named,
     a_certificate_that_comes_after_its_tenant_is_found,
+    the_listeners_certificate_may_move_and_tls_stays_until_a_restart,
     plain_text_and_garbage_hurt_nobody,
     private_keys_are_not_written_down,
 ];
@@ -288,6 +289,33 @@ fn a_certificate_that_comes_after_its_tenant_is_found(stage: &Stage) {
         let greeting = Greeting::new(&secure.authority, "late.test", HTTP_1);
         greeting.meet(secure.address).is_ok_and(|shown| shown.certificate == late.der).then_some(())
     });
+}
+
+fn the_listeners_certificate_may_move_and_tls_stays_until_a_restart(stage: &Stage) {
+    let (site, own) = with_certificate(stage);
+    let site = site.start();
+    let secure = site.tls();
+    let file = site.gateway.service.folder.path().join("tiergate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let [cert, key] = ["own.crt", "own.key"].map(|name| secure.files.path(name));
+    let moved = secure.authority.issue(LISTENER);
+    let [moved_cert, moved_key] = secure.files.put_pair("moved", &moved);
+    let restart_required = || site.gateway.service.samples().get("tiergate_config_restart_required");
+    std::fs::write(&file, text.replace(&cert, &moved_cert).replace(&key, &moved_key)).unwrap();
+    std::fs::remove_file(&cert).unwrap();
+    secure.until_shown(LISTENER, &moved);
+    secure.until_shown("a.test", &own);
+    assert_eq!(restart_required(), 0.0);
+    // Without TLS in the file nothing of it changes.
+    let mut table: toml::Table = text.parse().unwrap();
+    table["listen"].as_table_mut().unwrap().remove("tls").unwrap();
+    table["tenants"][0].as_table_mut().unwrap().remove("tls").unwrap();
+    std::fs::write(&file, table.to_string()).unwrap();
+    until("it is read", SOON, || (restart_required() == 1.0).then_some(()));
+    for (name, shown) in [(LISTENER, &moved), ("a.test", &own)] {
+        assert_eq!(secure.shown_to(name).certificate, shown.der);
+    }
+    assert_eq!(site.gateway.ask(&Request::get("a.test", &public_path())).status, 200);
 }
 
 /// What is no handshake, or only the beginning of one.

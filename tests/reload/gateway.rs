@@ -82,13 +82,32 @@ impl Gateway {
         let before = self.reloads(admin, "applied");
         let next = self.announced.fetch_add(1, Ordering::SeqCst) + 1;
         self.tables.put_in_place(next);
-        // A builtin of every shell, where a program of that name may be missing.
-        let signal = format!("kill -HUP {}", self.process.pid);
-        assert!(Command::new("sh").args(["-c", &signal]).status().unwrap().success());
+        self.hang_up();
         until("the next tenants are in force", SOON, || {
             (self.reloads(admin, "applied") > before).then_some(())
         });
         self.confirmed.store(next, Ordering::SeqCst);
+    }
+
+    /// Takes all tenants away until a reload has been refused, and puts them back as they were.
+    pub(crate) fn lose_tenants(&self, admin: &mut Connection, is_empty: bool) {
+        let before = ["refused", "applied"].map(|result| self.reloads(admin, result));
+        self.tables.take_away(is_empty);
+        self.hang_up();
+        until("a folder without tenants is refused", SOON, || {
+            (self.reloads(admin, "refused") > before[0]).then_some(())
+        });
+        self.tables.put_in_place(self.announced());
+        self.hang_up();
+        until("the tenants are read again", SOON, || {
+            (self.reloads(admin, "applied") > before[1]).then_some(())
+        });
+    }
+
+    fn hang_up(&self) {
+        // A builtin of every shell, where a program of that name may be missing.
+        let signal = format!("kill -HUP {}", self.process.pid);
+        assert!(Command::new("sh").args(["-c", &signal]).status().unwrap().success());
     }
 
     pub(crate) fn log(&self) -> String {

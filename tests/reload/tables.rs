@@ -60,6 +60,16 @@ impl Tables {
         symlink(self.folder.join(format!("version-{}", version % PERIOD)), &next).unwrap();
         fs::rename(&next, &place).unwrap();
     }
+
+    /// Takes the tenants away: the folder is gone, or empty, as that of a volume that is not mounted.
+    pub(crate) fn take_away(&self, is_empty: bool) {
+        let place = self.folder.join("tenants.d");
+        fs::remove_file(&place).unwrap();
+        if is_empty {
+            fs::create_dir_all(self.folder.join("empty")).unwrap();
+            symlink(self.folder.join("empty"), &place).unwrap();
+        }
+    }
 }
 
 pub(crate) fn host(at: usize) -> String {

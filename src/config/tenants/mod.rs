@@ -32,12 +32,13 @@ pub fn watched_files(path: &Path) -> Vec<PathBuf> {
     [path.to_owned(), folder].into_iter().chain(files).collect()
 }
 
-/// The tenants of the file that is being read, then those of the folder beside it if it stands at a path.
+/// The tenants of the file that is being read, then those of the folder beside it if it stands at a path; and how many the
+/// folder holds.
 pub(super) fn read(
     reader: &mut Reader,
     listen: Option<&Listen>,
     path: Option<&Path>,
-) -> Option<Vec<Arc<Tenant>>> {
+) -> Option<(Vec<Arc<Tenant>>, usize)> {
     let mut neighbours = Neighbours::new(listen);
     let mut read_one = |reader: &mut Reader| tenant::read(reader, &mut neighbours);
     let in_file = reader.tables("tenants", TENANTS_MAX, &mut read_one);
@@ -46,9 +47,10 @@ pub(super) fn read(
         Some(path) => folder::read(reader, &folder::beside(path), room, read_one),
         None => Some(Vec::new()),
     };
-    let mut tenants = in_file?;
-    tenants.extend(in_folder?);
-    Some(tenants)
+    let (mut tenants, in_folder) = (in_file?, in_folder?);
+    let folder_count = in_folder.len();
+    tenants.extend(in_folder);
+    Some((tenants, folder_count))
 }
 
 /// Every path that a tenant may have, and every path that a route may have.

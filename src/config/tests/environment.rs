@@ -26,6 +26,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
         r#"["http://a.example", "http://b.example"]"#,
         "",
     ),
+    ("gateway.allow_empty", "true", "true", "yes"),
     ("gateway.http1", "library", "\"library\"", "nginx"),
     ("gateway.max_in_flight", "7", "7", "-1"),
     ("gateway.via", "edge-1", "\"edge-1\"", "a b"),
@@ -119,7 +120,7 @@ fn a_wrong_override_is_named_by_its_variable_and_a_right_one_mends_the_file() {
         let found = problems(&base_with(path, &[]), &[(&variable(path), wrong)]);
         assert_eq!(found.len(), 1, "{path}: {found:?}");
         assert!(found[0].starts_with(&format!("{}: ", variable(path))), "{path}: {found:?}");
-        let file = base_with(path, &[(path, "true")]);
+        let file = base_with(path, &[(path, "{}")]);
         assert!(parse(&file, &[]).is_err(), "{path}");
         assert!(parse(&file, &[(&variable(path), text)]).is_ok(), "{path}");
     }

@@ -82,7 +82,9 @@ fn a_file_of_its_own_says_what_a_block_says() {
     let block = "min_tier = 2\n[tenants.timeouts]\nread = \"1h\"\n[[tenants.routes]]\npath = \"/a\"\naccess = \"public\"\n";
     let load = |home: Home| Settings::load(&home.main(), std::iter::empty()).unwrap();
     let in_folder = load(Home::with("", &[("a.toml", &format!("{}{keys}", tenant("a")))]));
-    assert_eq!(in_folder, load(Home::new(&format!("[[tenants]]\n{}{block}", tenant("a")))));
+    let in_file = load(Home::new(&format!("[[tenants]]\n{}{block}", tenant("a"))));
+    assert_eq!((&in_folder.tenants, in_folder.folder_tenants), (&in_file.tenants, 1));
+    assert_eq!(in_file.folder_tenants, 0);
     assert_eq!(in_folder.tenants[0].routes.len(), 1);
 }
 

@@ -1,0 +1,67 @@
+//! Where the API of a running process answers, for `tiergate health`. The configuration may have changed since the start, and
+//! there may be no place to write to.
+//!
+//! It stands in the name of a Unix socket without a file, behind a hash of the configuration's path and the overrides of `[listen]`. The kernel
+//! lists these names in `/proc/net/unix`, and drops them when the process ends.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{self, UnixDatagram};
+use std::path::Path;
+
+use crate::app::source::environment;
+use crate::config::listen::Listen;
+
+/// Says where the API answers for as long as it lives.
+pub(crate) struct Presence {
+    _socket: UnixDatagram,
+}
+
+impl Presence {
+    /// Of a process with the configuration at this path.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn announce(path: &Path, listen: &Listen) -> io::Result<Self> {
+        let name = format!("{}{}", prefix(path), api_url(listen));
+        let address = net::SocketAddr::from_abstract_name(name)?;
+        Ok(Self { _socket: UnixDatagram::bind_addr(&address)? })
+    }
+
+    /// Only Linux has such sockets.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn announce(_: &Path, _: &Listen) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Where the API of the process with the configuration at this path answers; `None` if none is known.
+pub(crate) fn find(path: &Path) -> Option<String> {
+    let sockets = std::fs::read("/proc/net/unix").ok()?;
+    let (sockets, prefix) = (String::from_utf8_lossy(&sockets), format!(" @{}", prefix(path)));
+    sockets.lines().find_map(|line| Some(line.split_once(&prefix)?.1.to_owned()))
+}
+
+/// The API's address as this machine reaches it.
+pub(crate) fn api_url(listen: &Listen) -> String {
+    let scheme = if listen.tls.is_some() { "https" } else { "http" };
+    let ip = match listen.api.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+    };
+    format!("{scheme}://{}", SocketAddr::new(ip, listen.api.port()))
+}
+
+/// What the names of a configuration begin with. Containers that share a network have process numbers of their own.
+fn prefix(path: &Path) -> String {
+    let of_listen = |(name, _): &(String, String)| name.starts_with("TIERGATE__LISTEN__");
+    let overrides: BTreeMap<_, _> = environment().filter(of_listen).collect();
+    let processes = std::fs::read_link("/proc/self/ns/pid").ok();
+    let mut hasher = DefaultHasher::new();
+    (std::path::absolute(path).ok(), overrides, processes).hash(&mut hasher);
+    format!("tiergate-{:016x}-", hasher.finish())
+}
