@@ -24,9 +24,6 @@ use crate::http1::chunked::{BrokenChunks, Decoder, Piece};
 /// How much is read ahead to learn that a waiting client has gone, in bytes.
 const AHEAD_BYTES_MAX: usize = 1_024;
 
-/// How much of a connection of HTTP/2 is shown in one turn, in bytes. The library begins every request in it at once.
-const FRAMES_BYTES_MAX: usize = 1_024;
-
 /// How much of the connection belongs to the request.
 #[derive(Debug)]
 pub(super) enum Extent {
@@ -36,8 +33,6 @@ pub(super) enum Extent {
     Chunks(Decoder),
     /// Whatever comes: no request follows on this connection.
     Rest,
-    /// Frames of HTTP/2: the same, a piece in each turn.
-    Frames { rests: bool },
 }
 
 /// The connection during one request.
@@ -67,7 +62,7 @@ impl Bounded {
         match &self.extent {
             Extent::Bytes(left) => *left == 0,
             Extent::Chunks(chunks) => chunks.is_over(),
-            Extent::Rest | Extent::Frames { .. } => false,
+            Extent::Rest => false,
         }
     }
 
@@ -82,10 +77,6 @@ impl Bounded {
                 follow(chunks, bytes).map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))
             }
             Extent::Rest => Ok(bytes.len()),
-            Extent::Frames { rests } => {
-                *rests = bytes.len() == FRAMES_BYTES_MAX;
-                Ok(bytes.len())
-            }
         }
     }
 
@@ -122,14 +113,7 @@ impl AsyncRead for Bounded {
         if this.is_over() {
             return this.poll_gone(context);
         }
-        let most = match &mut this.extent {
-            Extent::Frames { rests } => {
-                if std::mem::take(rests) {
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                FRAMES_BYTES_MAX.min(buffer.remaining())
-            }
+        let most = match &this.extent {
             Extent::Bytes(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.remaining()),
             Extent::Chunks(_) | Extent::Rest => buffer.remaining(),
         };

@@ -195,7 +195,7 @@ impl<D: Door> HttpShell<D> {
         let mut stream = self.secured(stream, peer).await?;
         let mut ahead = BytesMut::new();
         if D::SPEAKS_HTTP2 && preface::is_http2(&mut stream, &mut ahead, shutdown).await? {
-            let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Frames { rests: false });
+            let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Rest);
             self.door.serve_http2(Box::new(stream), turn.clone(), shutdown).await;
             return None;
         }

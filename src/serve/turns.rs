@@ -23,9 +23,9 @@ use crate::serve::timer::Timer;
 /// How many queues there are. Networks whose hashes agree share one.
 const QUEUES: usize = 1024;
 
-/// How long the tasks of a queue run in a round: a few requests, or a piece of a body. Time beyond it is taken from later
+/// How long the tasks of a queue run in a round: one request, or a piece of a body. Time beyond it is taken from later
 /// rounds.
-const QUANTUM_NANOS: u64 = 50_000;
+const QUANTUM_NANOS: u64 = 20_000;
 
 /// After so many polls in a row a queue counts as alone.
 const POLLS_TO_BE_ALONE: u32 = 4_096;
@@ -34,7 +34,7 @@ const POLLS_TO_BE_ALONE: u32 = 4_096;
 const POLLS_ALONE: u32 = 16;
 
 /// A network that has less than this part of the worker's time never waits for a round.
-const PART_UNCOUNTED: u64 = 8;
+const PART_UNCOUNTED: u64 = 4;
 
 /// The turns on one worker.
 pub(crate) struct Turns {

@@ -14,6 +14,7 @@ use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::serve::{Door, HttpShell};
@@ -24,6 +25,9 @@ const BACKLOG: u32 = 65_535;
 /// How much of an answer the kernel holds before it is sent, in bytes: a client that reads nothing costs no more. What is on its
 /// way to the client is not counted, so that a fast one is as fast.
 const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
+/// How many connections are accepted before others have their turn.
+const ACCEPTS_MAX: u64 = 8;
 
 /// How long accepting pauses when it fails: most often there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -98,7 +102,10 @@ impl<D: Door> Service for Worker<D> {
 /// Takes connections until the service is to end.
 async fn accept<D: Door>(listener: TcpListener, shell: Arc<HttpShell<D>>, mut shutdown: ShutdownWatch) {
     let mut is_failing = false;
-    loop {
+    for accepted in 0_u64.. {
+        if accepted.is_multiple_of(ACCEPTS_MAX) {
+            yield_now().await;
+        }
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             end = shutdown.wait_for(|stopping| *stopping) => {

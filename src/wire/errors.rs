@@ -233,7 +233,7 @@ impl ErrorCause {
                 "The request line and headers are too long",
             ),
             Self::UnknownHost => {
-                Row::bare(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no service of this host name here")
+                Row::bare(StatusCode::NOT_FOUND, "NOT_FOUND", "No service here has this host name")
             }
             Self::Forbidden => Row::bare(StatusCode::FORBIDDEN, "FORBIDDEN", "Nobody may do this here"),
             Self::Unproven { problem } => {
@@ -263,21 +263,13 @@ impl ErrorCause {
                 "The gateway has no room for the request at the moment; try again later",
             )
             .with(RETRY_AFTER, HeaderValue::from_static("1")),
-            Self::TooManyInFlight { agent, tier, limit, max } => {
-                let retry_after = RetryAfter::from_micros(1_000_000);
-                Row::new(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    "RATE_LIMITED",
-                    format!("The agent has {max} requests under way, as many as it may have at once"),
-                    json!({
-                        "agentId": agent.to_string(),
-                        "tier": tier.number(),
-                        "limit": limit,
-                        "retryAfter": retry_after.seconds(),
-                    }),
-                )
-                .limited(OF_AGENT, *limit, retry_after)
-            }
+            Self::TooManyInFlight { agent, tier, limit, max } => Row::rate_limited(
+                format!("The agent has {max} requests under way, as many as it may have at once"),
+                Some(agent),
+                Some(*tier),
+                *limit,
+                RetryAfter::from_micros(1_000_000),
+            ),
         }
     }
 }
@@ -303,11 +295,25 @@ impl Row {
         self
     }
 
-    /// With the headers of a limit that is used up.
-    fn limited(mut self, of: &str, limit: u32, retry_after: RetryAfter) -> Self {
-        write_allowance(&mut self.headers, Allowance { limit, remaining: 0 });
-        write_spent(&mut self.gateway_headers, of, limit, retry_after);
-        self.with(RETRY_AFTER, retry_after.seconds())
+    /// A limit is used up: an agent's, where a tier is known, else a client's.
+    fn rate_limited(
+        message: String,
+        agent: Option<&AgentId>,
+        tier: Option<Tier>,
+        limit: u32,
+        retry_after: RetryAfter,
+    ) -> Self {
+        let details = json!({
+            "agentId": agent.map(AgentId::to_string),
+            "tier": tier.map(Tier::number),
+            "limit": limit,
+            "retryAfter": retry_after.seconds(),
+        });
+        let mut row = Self::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", message, details);
+        write_allowance(&mut row.headers, Allowance { limit, remaining: 0 });
+        let of = tier.map_or(OF_CLIENT, |_| OF_AGENT);
+        write_spent(&mut row.gateway_headers, of, limit, retry_after);
+        row.with(RETRY_AFTER, retry_after.seconds())
     }
 
     /// The `errorType`, the answer, and the headers that the gateway adds to it.
@@ -362,18 +368,10 @@ impl Row {
                 "The agent has an API key already; rotate it, or revoke it first",
                 json!({ "agentId": agent.to_string() }),
             ),
-            Denial::RateLimited { agent, tier, limit, retry_after } => Self::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "RATE_LIMITED",
-                format!("The rate limit is reached; try again in {} s", retry_after.seconds()),
-                json!({
-                    "agentId": agent.as_ref().map(AgentId::to_string),
-                    "tier": tier.map(|tier| tier.number()),
-                    "limit": limit,
-                    "retryAfter": retry_after.seconds(),
-                }),
-            )
-            .limited(tier.map_or(OF_CLIENT, |_| OF_AGENT), *limit, *retry_after),
+            Denial::RateLimited { agent, tier, limit, retry_after } => {
+                let message = format!("The rate limit is reached; try again in {} s", retry_after.seconds());
+                Self::rate_limited(message, agent.as_ref(), *tier, *limit, *retry_after)
+            }
             Denial::TierBlocked { agent, current, required, required_stake } => Self::new(
                 StatusCode::FORBIDDEN,
                 "TIER_BLOCKED",

@@ -105,7 +105,7 @@ fn of_ten_thousand_clients_behind_one_address_one_floods_bad_keys_and_nobody_wit
     let stage = Stage::new(if stage.world().is(Kind::Redis) { Kind::Redis } else { Kind::Dev });
     crowd::mint(stage.world().chain());
     let site = Site::of(&stage).unlimited().few_registries().set("abuse.failures_per_minute", BUDGET as i64);
-    let site = site.start_with(|service| crowd::fill(service));
+    let site = site.start_with(crowd::fill);
     let bad = AtomicUsize::new(0);
     let flood = |running: &Running| {
         let mut wire = site.gateway.connect();

@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// A site with an upstream of HTTP/2 whose first connection says this at its first request.
-fn with_first_words<'a>(stage: &'a Stage, frames: Vec<u8>, retries: i64) -> (Site, H2Upstream) {
+fn with_first_words(stage: &Stage, frames: Vec<u8>, retries: i64) -> (Site, H2Upstream) {
     let upstream = H2Upstream::that_first_says(frames);
     let url = vec![format!("h2c://{}", upstream.address)];
     let site = Site::of(stage).impatient().tenant(|tenant| {
