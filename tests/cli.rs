@@ -10,6 +10,12 @@ use std::process::{Child, Command, Output, Stdio};
 mod dev;
 #[path = "support/loopback.rs"]
 mod loopback;
+#[cfg(feature = "dev-chain")]
+#[path = "cli/owner.rs"]
+mod owner;
+
+/// An identity registry.
+const REGISTRY: &str = "0x5FbDB2315678afecb367f032d93F642f64180aa3";
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
 
@@ -23,6 +29,7 @@ fn command(args: &[&str]) -> Command {
     command
         .args(args)
         .env_remove("TIERGATE_CONFIG")
+        .env_remove("TIERGATE_URL")
         .env_remove("TIERGATE_OWNER_KEY")
         .env_remove("TIERGATE_API_KEY");
     command
@@ -49,10 +56,26 @@ fn what_goes_wrong_is_one_plain_sentence_and_a_non_zero_exit_code() {
     let not_a_key = folder.path().join("not-a-key");
     std::fs::write(&not_a_key, "0x12").unwrap();
     let not_a_key = not_a_key.display().to_string();
+    let a_key = folder.path().join("key");
+    std::fs::write(&a_key, "1".repeat(64)).unwrap();
+    let a_key = a_key.display().to_string();
     for args in [
         &["run", "--config", "/nonexistent/tiergate.toml"][..],
         &["keys", "status", "--url", &nowhere, "--agent-id", "1"],
         &["keys", "status", "--url", &nowhere, "--agent-id", "x"],
+        &["sign", "--url", &nowhere, "--agent-id", "1", "--key-file", &a_key],
+        &[
+            "keys",
+            "revoke",
+            "--url",
+            &nowhere,
+            "--registry",
+            REGISTRY,
+            "--agent-id",
+            "1",
+            "--key-file",
+            &a_key,
+        ],
         &["sign", "--agent-id", "1"],
         &["sign", "--agent-id", "1", "--key-file", "/nonexistent/key"],
         &["sign", "--agent-id", "1", "--key-file", &not_a_key],

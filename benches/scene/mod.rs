@@ -18,7 +18,7 @@ use tiergate::chain::registries::Registries;
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::{ApiKey, ApiKeyFormat};
 use tiergate::domain::client::ClientNet;
-use tiergate::domain::eip712::SigningDomain;
+use tiergate::domain::eip712::{Eip712Domain, SigningDomain};
 use tiergate::domain::freshness::{Freshness, UnixSeconds};
 use tiergate::domain::nonce::Nonce;
 use tiergate::domain::quota::Quota;
@@ -178,7 +178,12 @@ pub(crate) fn client() -> ClientNet {
 }
 
 pub(crate) fn domain() -> SigningDomain {
-    SigningDomain::new("Service Verification", "1", 8004, IDENTITY)
+    SigningDomain::new(Eip712Domain {
+        name: "Service Verification".to_owned(),
+        version: "1".to_owned(),
+        chain_id: 8004,
+        verifying_contract: IDENTITY,
+    })
 }
 
 pub(crate) fn access() -> Access {

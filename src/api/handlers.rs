@@ -31,6 +31,10 @@ impl Api {
             Endpoint::KeyStatus => self.key_status(request).await,
             Endpoint::Livez => Ok(answers::alive()),
             Endpoint::Readyz => Ok(answers::readiness(&self.verdicts.seen(self.readiness.report().await))),
+            Endpoint::Signing => {
+                let (domain, window) = self.pipeline.signing();
+                Ok(answers::signing(domain, window))
+            }
             Endpoint::OpenApi => Ok(answers::json_text(StatusCode::OK, HeaderMap::new(), OPENAPI.into())),
         }
     }

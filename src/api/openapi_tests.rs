@@ -20,7 +20,7 @@ fn errors(endpoint: Endpoint) -> BTreeSet<(u16, String)> {
     ];
     let signed: &[_] = &[(400, "REPLAY_DETECTED"), (401, "SIGNATURE_INVALID")];
     let listed = match endpoint {
-        Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi => Vec::new(),
+        Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi | Endpoint::Signing => Vec::new(),
         Endpoint::KeyStatus => any.to_vec(),
         Endpoint::Verify => [any, body, &[(401, "INVALID_API_KEY"), (403, "TIER_BLOCKED")]].concat(),
         Endpoint::VerifySignature => [any, body, signed, &[(403, "TIER_BLOCKED")]].concat(),
@@ -95,7 +95,8 @@ fn each_answer_carries_the_headers_of_limits_and_waits_that_it_can_have() {
     let document = document();
     for endpoint in ENDPOINTS {
         let is_signed = errors(endpoint).contains(&(400, "REPLAY_DETECTED".to_owned()));
-        let limited = !matches!(endpoint, Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi);
+        let limited =
+            !matches!(endpoint, Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi | Endpoint::Signing);
         for (status, response) in operation(&document, endpoint)["responses"].as_object().unwrap() {
             let headers = resolve(&document, response).get("headers").and_then(Value::as_object);
             let names: Vec<&str> =

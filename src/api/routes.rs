@@ -3,7 +3,7 @@
 use crate::wire::bodies::BODY_BYTES_MAX;
 use crate::wire::errors::ErrorCause;
 
-/// The endpoints of the contract, and the description of them.
+/// The endpoints of the contract, the description of them, and what owners sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     /// `POST /verify`
@@ -24,10 +24,12 @@ pub(crate) enum Endpoint {
     Readyz,
     /// `GET /openapi.json`
     OpenApi,
+    /// `GET /.well-known/tiergate`
+    Signing,
 }
 
 /// Every endpoint, in the contract's order.
-pub(crate) const ENDPOINTS: [Endpoint; 9] = [
+pub(crate) const ENDPOINTS: [Endpoint; 10] = [
     Endpoint::Livez,
     Endpoint::Readyz,
     Endpoint::Verify,
@@ -37,6 +39,7 @@ pub(crate) const ENDPOINTS: [Endpoint; 9] = [
     Endpoint::RevokeKey,
     Endpoint::KeyStatus,
     Endpoint::OpenApi,
+    Endpoint::Signing,
 ];
 
 impl Endpoint {
@@ -64,6 +67,7 @@ impl Endpoint {
             Self::Livez => "/livez",
             Self::Readyz => "/readyz",
             Self::OpenApi => "/openapi.json",
+            Self::Signing => "/.well-known/tiergate",
         }
     }
 
@@ -71,7 +75,7 @@ impl Endpoint {
         match self {
             Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey => "POST",
             Self::RevokeKey => "DELETE",
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi => "GET",
+            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Signing => "GET",
         }
     }
 
@@ -81,7 +85,7 @@ impl Endpoint {
             Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey | Self::RevokeKey => {
                 BODY_BYTES_MAX
             }
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi => 0,
+            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Signing => 0,
         }
     }
 

@@ -42,7 +42,7 @@ use crate::chain::reader::ChainReader;
 use crate::config::Settings;
 use crate::config::gateway::Http1;
 use crate::config::listen::{Listen, Listener};
-use crate::domain::eip712::SigningDomain;
+use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::relay::pool::{Pool, PoolKeeper};
@@ -329,20 +329,19 @@ impl App {
     }
 }
 
-/// What owners sign, under these settings.
-pub(crate) fn signing_domain(settings: &Settings) -> SigningDomain {
-    let signature = &settings.signature;
-    SigningDomain::new(
-        &signature.domain_name,
-        &signature.domain_version,
-        signature.chain_id,
-        settings.chain.contracts.identity,
-    )
+/// What signatures are bound to, under these settings.
+pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
+    Eip712Domain {
+        name: settings.signature.domain_name.clone(),
+        version: settings.signature.domain_version.clone(),
+        chain_id: settings.signature.chain_id,
+        verifying_contract: settings.chain.contracts.identity,
+    }
 }
 
 fn rules(settings: &Settings) -> Rules {
     Rules {
-        signing_domain: signing_domain(settings),
+        signing_domain: SigningDomain::new(signing_domain(settings)),
         freshness: settings.signature.freshness,
         stakes: settings.tiers.stake,
         key_format: settings.keys.format.clone(),

@@ -177,9 +177,9 @@ impl Dev {
         let sign = |agent: u64| {
             let key_file = key_file(folder, agent);
             format!(
-                "{program} sign --agent-id {agent} --key-file {} --config {}",
-                key_file.display(),
-                config.display()
+                "{program} sign --url http://{} --agent-id {agent} --key-file {}",
+                self.api,
+                key_file.display()
             )
         };
         let (api, kept) = (self.api, folder.join("key.json"));

@@ -1,51 +1,53 @@
 //! `tiergate keys`: an agent's API key at a running service.
 
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::cli::client::Service;
+use crate::cli::client::{Output, Service};
 use crate::cli::signing::Signing;
-use crate::cli::{BAD_CONFIGURATION, Failure};
+use crate::cli::{BAD_CONFIGURATION, Failure, secret};
 use crate::domain::agent_id::AgentId;
 
 /// What to do with an agent's API key.
 #[derive(clap::Subcommand)]
 pub(super) enum Keys {
-    /// Make the agent's API key and print it, once.
+    /// Make the agent's API key and print it, once, or keep it in a file.
     Generate(NewKey),
     /// Replace the agent's API key; the old one is invalid at once.
     Rotate(NewKey),
     /// Revoke the agent's API key.
-    Revoke(Revoke),
+    Revoke(Change),
     /// Say whether the agent has an API key.
     Status(Status),
+}
+
+/// A key to be changed.
+#[derive(clap::Args)]
+pub(super) struct Change {
+    /// The agent's id.
+    #[arg(long, value_name = "N")]
+    agent_id: String,
+    #[command(flatten)]
+    signing: Signing,
+    /// How to print the answer.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
 }
 
 /// A key to be made.
 #[derive(clap::Args)]
 pub(super) struct NewKey {
     #[command(flatten)]
-    service: Service,
-    /// The agent's id.
-    #[arg(long, value_name = "N")]
-    agent_id: String,
-    #[command(flatten)]
-    signing: Signing,
+    change: Change,
     /// The application endpoint that the key is for.
     #[arg(long, value_name = "URL")]
     declared_endpoint: Option<String>,
-}
-
-/// A key to be revoked.
-#[derive(clap::Args)]
-pub(super) struct Revoke {
-    #[command(flatten)]
-    service: Service,
-    /// The agent's id.
-    #[arg(long, value_name = "N")]
-    agent_id: String,
-    #[command(flatten)]
-    signing: Signing,
+    /// Write the key to this new file, which its owner alone can read, and don't print it.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 /// A look-up.
@@ -56,6 +58,9 @@ pub(super) struct Status {
     /// The agent's id.
     #[arg(long, value_name = "N")]
     agent_id: String,
+    /// How to print the answer.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
 }
 
 impl Keys {
@@ -64,14 +69,16 @@ impl Keys {
         match self {
             Self::Generate(new) => new.send("/keys/generate"),
             Self::Rotate(new) => new.send("/keys/rotate"),
-            Self::Revoke(Revoke { service, agent_id, signing }) => {
-                service.ask(Method::DELETE, "/keys", Some(Value::Object(signing.body(&agent_id)?)))
+            Self::Revoke(Change { agent_id, signing, output }) => {
+                let body = Value::Object(signing.body(&agent_id)?);
+                output.print(&signing.service.ask(output, Method::DELETE, "/keys", Some(body))?)
             }
-            Self::Status(Status { service, agent_id }) => {
+            Self::Status(Status { service, agent_id, output }) => {
                 let agent = AgentId::parse(&agent_id)
                     .map_err(|why| Failure::new(format!("--agent-id is not an agent's id: {why}")))
                     .map_err(|failure| failure.with_code(BAD_CONFIGURATION))?;
-                service.ask(Method::GET, &format!("/keys/status?agentId={agent}"), None)
+                let path = format!("/keys/status?agentId={agent}");
+                output.print(&service.ask(output, Method::GET, &path, None)?)
             }
         }
     }
@@ -79,10 +86,33 @@ impl Keys {
 
 impl NewKey {
     fn send(self, path: &str) -> Result<(), Failure> {
-        let mut body = self.signing.body(&self.agent_id)?;
-        if let Some(endpoint) = self.declared_endpoint {
+        let Self { change: Change { agent_id, signing, output }, declared_endpoint, out } = self;
+        let mut body = signing.body(&agent_id)?;
+        if let Some(endpoint) = declared_endpoint {
             body.insert("declaredEndpoint".to_owned(), json!(endpoint));
         }
-        self.service.ask(Method::POST, path, Some(Value::Object(body)))
+        let ask = || signing.service.ask(output, Method::POST, path, Some(Value::Object(body)));
+        match out {
+            Some(file) => output.print(&kept_in(&file, ask)?),
+            None => output.print(&ask()?),
+        }
     }
+}
+
+/// The answer with its key in a file instead. The file is there before the key is made, and goes if none is.
+fn kept_in(path: &Path, ask: impl FnOnce() -> Result<Value, Failure>) -> Result<Value, Failure> {
+    let mut file = secret::create(path)?;
+    let kept = ask().and_then(|answer| {
+        let key = answer.get("apiKey").and_then(Value::as_str).unwrap_or_default();
+        let written = writeln!(file, "{key}").and_then(|()| file.sync_all());
+        written.map_err(|cause| {
+            let path = path.display();
+            Failure::new(format!("a key was made and can't be kept in {path}: {cause}; rotate it"))
+        })?;
+        Ok(json!({ "agentId": answer.get("agentId"), "file": path.to_string_lossy() }))
+    });
+    if kept.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    kept
 }

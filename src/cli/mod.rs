@@ -5,6 +5,7 @@ mod health;
 mod keys;
 mod owner_key;
 mod run;
+mod secret;
 mod sign;
 mod signing;
 mod verify;

@@ -1,5 +1,4 @@
-//! The owner's private key: from a file or the environment, never from an argument, where every user of the machine
-//! could read it.
+//! The owner's private key.
 
 use std::path::PathBuf;
 
@@ -7,7 +6,7 @@ use alloy::primitives::{B256, hex};
 use alloy::signers::local::PrivateKeySigner;
 use zeroize::Zeroizing;
 
-use crate::cli::Failure;
+use crate::cli::{Failure, secret};
 
 /// Where the key may stand when no file is named.
 const KEY_VARIABLE: &str = "TIERGATE_OWNER_KEY";
@@ -23,24 +22,11 @@ pub(super) struct OwnerKey {
 impl OwnerKey {
     /// Reads the key.
     pub(super) fn signer(&self) -> Result<PrivateKeySigner, Failure> {
-        let (text, place) = match &self.key_file {
-            Some(file) => {
-                let text = std::fs::read_to_string(file)
-                    .map_err(|cause| Failure::new(format!("cannot read {}: {cause}", file.display())))?;
-                (text, file.display().to_string())
-            }
-            None => {
-                let text = std::env::var(KEY_VARIABLE).map_err(|_| {
-                    Failure::new(format!(
-                        "no private key: name its file with --key-file, or set {KEY_VARIABLE}"
-                    ))
-                })?;
-                (text, KEY_VARIABLE.to_owned())
-            }
-        };
-        let text = Zeroizing::new(text);
-        parse(&text)
-            .ok_or_else(|| Failure::new(format!("{place} does not hold a private key of 64 hex characters")))
+        let text = secret::read(self.key_file.as_deref(), "--key-file", KEY_VARIABLE)?;
+        parse(&text).ok_or_else(|| {
+            let place = self.key_file.as_ref().map_or(KEY_VARIABLE.into(), |file| file.to_string_lossy());
+            Failure::new(format!("{place} does not hold a private key of 64 hex characters"))
+        })
     }
 }
 

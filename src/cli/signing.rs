@@ -1,40 +1,51 @@
-//! What a signature is bound to, and the signed body that the endpoints take.
+//! The domain of signatures, and the signed body that the endpoints take.
+//!
+//! The service says for which domain it takes signatures. Given values win over it: an owner who knows the registry
+//! does not sign for another because a service says so.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use alloy::primitives::{Address, U256, hex};
 use alloy::signers::SignerSync;
+use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::app::signing_domain;
 use crate::app::source::Source;
 use crate::cli::check::load;
-#[cfg(feature = "dev-chain")]
-use crate::cli::complain;
+use crate::cli::client::{Output, Service};
 use crate::cli::owner_key::OwnerKey;
-use crate::cli::{BAD_CONFIGURATION, Failure};
+use crate::cli::{BAD_CONFIGURATION, Failure, complain};
 use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::SigningDomain;
+use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::os::Os;
 use crate::ports::clock::{Clock, Entropy};
+use crate::wire::answers::signing_types;
 
-/// Read when neither `--config` nor `--registry` is given, if it exists.
-const USUAL_CONFIG: &str = "tiergate.toml";
-
-/// Who signs, bound to which registry.
+/// Who signs, for which domain.
 #[derive(clap::Args)]
 pub(super) struct Signing {
     #[command(flatten)]
+    pub(super) service: Service,
+    #[command(flatten)]
     owner_key: OwnerKey,
-    /// The service's configuration file, for what signatures are bound to [default: tiergate.toml if it exists,
-    /// otherwise the development chain].
-    #[arg(long, value_name = "FILE", env = "TIERGATE_CONFIG")]
-    config: Option<PathBuf>,
-    /// The identity registry's address, for a service with the default domain.
+    /// The identity registry's address. Without --url nobody is asked, and the rest of the domain is the usual one.
     #[arg(long, value_name = "ADDRESS")]
     registry: Option<Address>,
+    /// The EIP-712 domain's chain id [default: as the service says].
+    #[arg(long, value_name = "N")]
+    chain_id: Option<u64>,
+    /// The EIP-712 domain's name [default: as the service says].
+    #[arg(long, value_name = "NAME")]
+    domain_name: Option<String>,
+    /// The EIP-712 domain's version [default: as the service says].
+    #[arg(long, value_name = "VERSION")]
+    domain_version: Option<String>,
+    /// The service's configuration file, for its domain. Without --url nobody is asked.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The nonce [default: a random one].
     #[arg(long, value_name = "N")]
     nonce: Option<String>,
@@ -52,9 +63,11 @@ impl Signing {
             Some(text) => Nonce::parse(text).map_err(|why| argument("--nonce", why))?,
             None => Nonce::new(U256::from_be_bytes(os.key_bytes().map_err(Failure::new)?)),
         };
+        let signer = self.owner_key.signer()?;
+        let domain = SigningDomain::new(self.domain()?);
         let timestamp = self.timestamp.unwrap_or_else(|| os.unix_seconds());
-        let digest = self.domain()?.digest(agent, nonce, UnixSeconds(timestamp));
-        let signature = self.owner_key.signer()?.sign_hash_sync(&digest).map_err(Failure::new)?;
+        let digest = domain.digest(agent, nonce, UnixSeconds(timestamp));
+        let signature = signer.sign_hash_sync(&digest).map_err(Failure::new)?;
         let mut body = Map::new();
         body.insert("agentId".to_owned(), json!(agent.to_string()));
         body.insert("signature".to_owned(), json!(hex::encode_prefixed(signature.as_bytes())));
@@ -63,18 +76,65 @@ impl Signing {
         Ok(body)
     }
 
-    fn domain(&self) -> Result<SigningDomain, Failure> {
-        if let Some(registry) = self.registry {
-            return Ok(default_domain(registry));
-        }
-        match &self.config {
-            Some(config) => Ok(signing_domain(&load(&Source::at(config))?)),
-            None if Path::new(USUAL_CONFIG).exists() => {
-                Ok(signing_domain(&load(&Source::at(Path::new(USUAL_CONFIG)))?))
+    /// The given values, and for the rest those of the file, of the service, or the usual ones.
+    fn domain(&self) -> Result<Eip712Domain, Failure> {
+        let is_given = self.registry.is_some() || self.config.is_some();
+        let told = if is_given && !self.service.is_named() {
+            None
+        } else {
+            match self.told() {
+                Err(failure) if is_given => {
+                    complain(format_args!("{}", failure.message));
+                    None
+                }
+                told => Some(told?),
             }
-            None => development_domain(),
+        };
+        let base = match (&self.config, &told) {
+            (Some(config), _) => signing_domain(&load(&Source::at(config))?),
+            (None, Some(told)) => told.clone(),
+            (None, None) => usual_domain(),
+        };
+        let domain = Eip712Domain {
+            name: self.domain_name.clone().unwrap_or(base.name),
+            version: self.domain_version.clone().unwrap_or(base.version),
+            chain_id: self.chain_id.unwrap_or(base.chain_id),
+            verifying_contract: self.registry.unwrap_or(base.verifying_contract),
+        };
+        if let Some(told) = told.filter(|told| *told != domain) {
+            let service = self.service.base();
+            complain(format_args!(
+                "signing for the domain of {domain}, as given, but {service} expects {told}"
+            ));
         }
+        Ok(domain)
     }
+
+    /// The domain that the service names.
+    fn told(&self) -> Result<Eip712Domain, Failure> {
+        let answer = self.service.ask(Output::Text, Method::GET, "/.well-known/tiergate", None);
+        let domain = answer.and_then(|answer| {
+            let problem = "its types are not those that this program signs";
+            read_domain(&answer).ok_or_else(|| Failure::new(problem))
+        });
+        let service = self.service.base();
+        domain.map_err(|Failure { message, .. }| {
+            Failure::new(format!("{service} does not say what to sign (--url, --registry): {message}"))
+        })
+    }
+}
+
+fn read_domain(answer: &Value) -> Option<Eip712Domain> {
+    let types = signing_types();
+    let is_ours = ["types", "primaryType"].iter().all(|name| answer.get(name) == types.get(name));
+    let domain = answer.get("domain").filter(|_| is_ours)?;
+    let text = |name: &str| domain.get(name)?.as_str();
+    Some(Eip712Domain {
+        name: text("name")?.to_owned(),
+        version: text("version")?.to_owned(),
+        chain_id: domain.get("chainId")?.as_u64()?,
+        verifying_contract: text("verifyingContract")?.parse().ok()?,
+    })
 }
 
 fn argument(name: &str, why: impl std::fmt::Display) -> Failure {
@@ -82,20 +142,8 @@ fn argument(name: &str, why: impl std::fmt::Display) -> Failure {
     Failure::new(message).with_code(BAD_CONFIGURATION)
 }
 
-/// The contract's domain over a registry.
-fn default_domain(registry: Address) -> SigningDomain {
-    SigningDomain::new("Service Verification", "1", 8004, registry)
-}
-
-#[cfg(feature = "dev-chain")]
-fn development_domain() -> Result<SigningDomain, Failure> {
-    complain(format_args!("signing for the development chain; name another with --config or --registry"));
-    Ok(default_domain(crate::dev::samples::IDENTITY_ADDRESS))
-}
-
-#[cfg(not(feature = "dev-chain"))]
-fn development_domain() -> Result<SigningDomain, Failure> {
-    Err(Failure::new(
-        "say what to sign for: --config with the service's file, or --registry with the address",
-    ))
+/// The defaults of `[signature]`, over a registry that is given.
+fn usual_domain() -> Eip712Domain {
+    let (name, version) = ("Service Verification".to_owned(), "1".to_owned());
+    Eip712Domain { name, version, chain_id: 8004, verifying_contract: Address::ZERO }
 }

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use reqwest::Method;
 use serde_json::{Map, Value, json};
-use zeroize::Zeroizing;
 
-use crate::cli::Failure;
-use crate::cli::client::Service;
+use crate::cli::client::Output;
 use crate::cli::signing::Signing;
+use crate::cli::{Failure, secret};
 
 /// Where the API key may stand when no file is named.
 const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
@@ -16,8 +15,6 @@ const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
 /// Verify an agent.
 #[derive(clap::Args)]
 pub(super) struct Verify {
-    #[command(flatten)]
-    service: Service,
     /// The agent's id: with an API key, the agent that the key must belong to.
     #[arg(long, value_name = "N", required_if_eq("by_signature", "true"))]
     agent_id: Option<String>,
@@ -32,37 +29,33 @@ pub(super) struct Verify {
     by_signature: bool,
     #[command(flatten)]
     signing: Signing,
+    /// How to print the answer.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
 }
 
 impl Verify {
     /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
-        if self.by_signature {
-            let agent_id = self.agent_id.as_deref().unwrap_or_default();
-            let body = Value::Object(self.signing.body(agent_id)?);
-            return self.service.ask(Method::POST, "/verify/signature", Some(body));
-        }
+        let (path, body) = if self.by_signature {
+            ("/verify/signature", self.signing.body(self.agent_id.as_deref().unwrap_or_default())?)
+        } else {
+            ("/verify", self.body_with_key()?)
+        };
+        let body = Some(Value::Object(body));
+        self.output.print(&self.signing.service.ask(self.output, Method::POST, path, body)?)
+    }
+
+    fn body_with_key(&self) -> Result<Map<String, Value>, Failure> {
+        let key = secret::read(self.api_key_file.as_deref(), "--api-key-file", API_KEY_VARIABLE)?;
         let mut body = Map::new();
-        body.insert("apiKey".to_owned(), json!(self.api_key()?.trim()));
+        body.insert("apiKey".to_owned(), json!(key.trim()));
         if let Some(agent_id) = &self.agent_id {
             body.insert("agentId".to_owned(), json!(agent_id));
         }
         if let Some(origin) = &self.origin {
             body.insert("origin".to_owned(), json!(origin));
         }
-        self.service.ask(Method::POST, "/verify", Some(Value::Object(body)))
-    }
-
-    fn api_key(&self) -> Result<Zeroizing<String>, Failure> {
-        let text = match &self.api_key_file {
-            Some(file) => std::fs::read_to_string(file)
-                .map_err(|cause| Failure::new(format!("cannot read {}: {cause}", file.display())))?,
-            None => std::env::var(API_KEY_VARIABLE).map_err(|_| {
-                Failure::new(format!(
-                    "no API key: name its file with --api-key-file, or set {API_KEY_VARIABLE}"
-                ))
-            })?,
-        };
-        Ok(Zeroizing::new(text))
+        Ok(body)
     }
 }

@@ -14,9 +14,6 @@ use crate::dev::evm::ExecutionError;
 /// Where Multicall3 stands on every chain that has it.
 const MULTICALL: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
 
-/// Where the sample identity registry always stands: it is the deployer's first contract.
-pub(crate) const IDENTITY_ADDRESS: Address = address!("0x5FbDB2315678afecb367f032d93F642f64180aa3");
-
 /// One token of the stake, in its smallest unit: 18 decimals.
 const TOKEN: u128 = 10_u128.pow(18);
 

@@ -1,8 +1,11 @@
 //! Why a well-formed request is denied (contract, "Errors"). A denial is an answer, not a failure.
 
+use std::sync::Arc;
+
 use alloy::primitives::{Address, U256};
 
 use crate::domain::agent_id::AgentId;
+use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::RetryAfter;
@@ -19,6 +22,8 @@ pub enum Denial {
         owner: Address,
         /// Who signed; nothing when no signer can be recovered.
         recovered_signer: Option<Address>,
+        /// The domain that it had to be made for.
+        domain: Arc<Eip712Domain>,
     },
     /// The nonce was used before, or the timestamp lies outside the acceptable window.
     ReplayDetected {

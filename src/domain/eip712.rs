@@ -1,5 +1,8 @@
 //! What an agent's owner signs (contract, "Signed request"; EIP-712).
 
+use std::fmt;
+use std::sync::Arc;
+
 use alloy::primitives::{Address, B256, Keccak256, U256, keccak256};
 
 use crate::domain::agent_id::AgentId;
@@ -10,24 +13,55 @@ const DOMAIN_TYPE: &str =
     "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
 const MESSAGE_TYPE: &str = "Verification(uint256 agentId,uint256 nonce,uint256 timestamp)";
 
+/// The name of what signatures are bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Eip712Domain {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its chain id.
+    pub chain_id: u64,
+    /// The address of the identity registry.
+    pub verifying_contract: Address,
+}
+
+impl fmt::Display for Eip712Domain {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, version, chain_id, verifying_contract } = self;
+        write!(
+            out,
+            "name {name:?}, version {version:?}, chain id {chain_id}, verifying contract {verifying_contract}"
+        )
+    }
+}
+
 /// The domain that signatures are bound to, with everything that does not change between messages computed once.
 #[derive(Debug, Clone)]
 pub struct SigningDomain {
+    domain: Arc<Eip712Domain>,
     separator: B256,
     message_type: B256,
 }
 
 impl SigningDomain {
-    /// The domain of this name, version, chain id and identity registry.
+    /// What is signed under this domain.
     #[must_use]
-    pub fn new(name: &str, version: &str, chain_id: u64, verifying_contract: Address) -> Self {
+    pub fn new(domain: Eip712Domain) -> Self {
         let mut hasher = Keccak256::new();
         hasher.update(keccak256(DOMAIN_TYPE));
-        hasher.update(keccak256(name));
-        hasher.update(keccak256(version));
-        hasher.update(U256::from(chain_id).to_be_bytes::<32>());
-        hasher.update(verifying_contract.into_word());
-        Self { separator: hasher.finalize(), message_type: keccak256(MESSAGE_TYPE) }
+        hasher.update(keccak256(&domain.name));
+        hasher.update(keccak256(&domain.version));
+        hasher.update(U256::from(domain.chain_id).to_be_bytes::<32>());
+        hasher.update(domain.verifying_contract.into_word());
+        let (separator, message_type) = (hasher.finalize(), keccak256(MESSAGE_TYPE));
+        Self { domain: Arc::new(domain), separator, message_type }
+    }
+
+    /// The domain.
+    #[must_use]
+    pub const fn domain(&self) -> &Arc<Eip712Domain> {
+        &self.domain
     }
 
     /// The digest that the owner's key signs for this message.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::denial::Denial;
-use crate::domain::eip712::SigningDomain;
+use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
 use crate::domain::tier::{PerTier, StakeThresholds, Tier};
@@ -159,6 +159,12 @@ impl Pipeline {
     #[must_use]
     pub fn failing_clients(&self) -> usize {
         self.failures.clients()
+    }
+
+    /// The domain of signatures, and the window of their timestamps.
+    #[must_use]
+    pub fn signing(&self) -> (&Eip712Domain, Freshness) {
+        self.owners.signing()
     }
 
     /// The form of API keys.

@@ -1,11 +1,13 @@
 //! Whether a signed request is the current owner's (contract, "Authentication", rule 1). Both verification by signature
 //! and key management stand on it.
 
+use std::sync::Arc;
+
 use alloy::primitives::Address;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
-use crate::domain::eip712::SigningDomain;
+use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::NonceClaim;
 use crate::pipeline::Ports;
@@ -71,8 +73,19 @@ impl OwnerCheck {
         let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
         let owner = ports.chain.owner(agent, asker).await?.ok_or(Denial::AgentNotFound { agent })?;
         if recovered_signer != Some(owner) {
-            return Err(Denial::SignatureInvalid { agent, owner, recovered_signer }.into());
+            return Err(self.denial(agent, owner, recovered_signer).into());
         }
         Ok(OwnerProof { agent, owner, claim: signed.claim() })
+    }
+
+    /// The denial of a signature that is not the owner's.
+    pub(super) fn denial(&self, agent: AgentId, owner: Address, recovered_signer: Option<Address>) -> Denial {
+        let domain = Arc::clone(self.domain.domain());
+        Denial::SignatureInvalid { agent, owner, recovered_signer, domain }
+    }
+
+    /// What owners sign, and the window of its timestamp.
+    pub(super) fn signing(&self) -> (&Eip712Domain, Freshness) {
+        (self.domain.domain(), self.freshness)
     }
 }

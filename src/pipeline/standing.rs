@@ -113,8 +113,7 @@ impl Pipeline {
         if profile.owner == signer {
             Ok(profile)
         } else {
-            let owner = profile.owner;
-            Err(Denial::SignatureInvalid { agent, owner, recovered_signer: Some(signer) }.into())
+            Err(self.owners.denial(agent, profile.owner, Some(signer)).into())
         }
     }
 

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::domain::freshness::UnixSeconds;
+use crate::domain::eip712::Eip712Domain;
+use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::quota::Allowance;
 use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
 use crate::pipeline::readiness::{Report, Word};
@@ -14,6 +16,9 @@ use crate::wire::headers::{JSON, NO_STORE, write_allowance};
 
 /// A whole answer.
 pub type Answer = Response<Vec<u8>>;
+
+/// For how long clients may keep what changes with the configuration alone.
+const FIVE_MINUTES: HeaderValue = HeaderValue::from_static("max-age=300");
 
 /// What most bodies fit into.
 const USUAL_BODY_BYTES: usize = 1_024;
@@ -88,6 +93,47 @@ pub fn readiness(report: &Report) -> Answer {
         fields.insert("degraded".to_owned(), serde_json::json!(["chain_logs"]));
     }
     success(status, &body, None)
+}
+
+/// 200 of `GET /.well-known/tiergate`: what `eth_signTypedData_v4` takes beside the message, and the window of the
+/// message's timestamp in seconds.
+#[must_use]
+pub fn signing(domain: &Eip712Domain, window: Freshness) -> Answer {
+    let mut body = signing_types();
+    if let Some(fields) = body.as_object_mut() {
+        let domain = serde_json::json!({
+            "name": domain.name,
+            "version": domain.version,
+            "chainId": domain.chain_id,
+            "verifyingContract": domain.verifying_contract.to_checksum(None),
+        });
+        fields.insert("domain".to_owned(), domain);
+        fields.insert("timestampMaxAge".to_owned(), window.max_age_secs.into());
+        fields.insert("timestampMaxAhead".to_owned(), window.max_ahead_secs.into());
+    }
+    let mut answer = success(StatusCode::OK, &body, None);
+    answer.headers_mut().insert(http::header::CACHE_CONTROL, FIVE_MINUTES);
+    answer
+}
+
+/// The types of what owners sign: the same at every service.
+#[must_use]
+pub fn signing_types() -> Value {
+    let field = |name: &str, kind: &str| serde_json::json!({ "name": name, "type": kind });
+    serde_json::json!({
+        "types": {
+            "EIP712Domain": [
+                field("name", "string"),
+                field("version", "string"),
+                field("chainId", "uint256"),
+                field("verifyingContract", "address"),
+            ],
+            "Verification": [
+                field("agentId", "uint256"), field("nonce", "uint256"), field("timestamp", "uint256"),
+            ],
+        },
+        "primaryType": "Verification",
+    })
 }
 
 /// A moment in the UTC of RFC 3339, whose years have four digits.

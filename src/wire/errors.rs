@@ -329,9 +329,9 @@ impl Row {
 
     fn of_denial(denial: &Denial) -> Self {
         match denial {
-            Denial::SignatureInvalid { agent, owner, recovered_signer } => Self::unauthorized(
+            Denial::SignatureInvalid { agent, owner, recovered_signer, domain } => Self::unauthorized(
                 "SIGNATURE_INVALID",
-                "The signature is not the agent owner's",
+                format!("The signature is not the agent owner's for the EIP-712 domain of {domain}"),
                 json!({
                     "agentId": agent.to_string(),
                     "owner": checksummed(owner),

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{PROGRAM, command, failure, free_address, tiergate};
+use super::{PROGRAM, REGISTRY, command, failure, free_address, tiergate};
 
 /// The longest that a start in a debug build on a busy machine may take.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// `tiergate dev` and what it printed. It dies with this process, however that ends: its shell waits for a pipe that
 /// closes then.
-struct Dev {
+pub(super) struct Dev {
     alive: Option<ChildStdin>,
     shell: Child,
     api: String,
@@ -57,21 +57,21 @@ impl Dev {
     }
 
     /// One for all tests of this file.
-    fn shared() -> &'static Self {
+    pub(super) fn shared() -> &'static Self {
         static DEV: OnceLock<Dev> = OnceLock::new();
         DEV.get_or_init(Self::start)
     }
 
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("http://{}", self.api)
     }
 
     /// The key file of a sample agent's owner, as the printed commands name it.
-    fn key_file(&self, agent: u8) -> String {
+    pub(super) fn key_file(&self, agent: u8) -> String {
         self.sibling(&format!("agent-{agent}.key"))
     }
 
-    fn config(&self) -> String {
+    pub(super) fn config(&self) -> String {
         self.sibling("tiergate.toml")
     }
 
@@ -140,11 +140,11 @@ fn sample_agents_stand_for_every_tier() {
 #[test]
 fn keys_are_generated_used_rotated_and_revoked_from_the_command_line() {
     let dev = Dev::shared();
-    let (url, key_file, config) = (dev.url(), dev.key_file(4), dev.config());
-    let signed = ["--url", &url, "--agent-id", "4", "--key-file", &key_file, "--config", &config];
-    let keys = |verb: &str| tiergate(&[&["keys", verb], &signed[..]].concat());
+    let (url, key_file) = (dev.url(), dev.key_file(4));
+    let signed = ["--url", &url, "--agent-id", "4", "--key-file", &key_file];
+    let keys = |verb: &str| tiergate(&[&["keys", verb, "--output", "json"], &signed[..]].concat());
     let status = || {
-        let output = tiergate(&["keys", "status", "--url", &url, "--agent-id", "004"]);
+        let output = tiergate(&["keys", "status", "--url", &url, "--agent-id", "004", "-o", "json"]);
         serde_json::from_slice::<Value>(&output.stdout).unwrap()["hasKey"].as_bool().unwrap()
     };
     let verify =
@@ -183,7 +183,7 @@ fn sign_prints_the_body_that_the_signed_endpoints_take() {
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let registry = ["--registry", "0x5FbDB2315678afecb367f032d93F642f64180aa3"];
+    let registry = ["--registry", REGISTRY];
     let fixed = [&registry[..], &["--nonce", "7", "--timestamp", "1700000000"]].concat();
     assert_eq!(body(&fixed), body(&fixed), "a given nonce and timestamp sign the same");
     assert_eq!((&body(&fixed)["agentId"], &body(&fixed)["nonce"]), (&"3".into(), &"7".into()));

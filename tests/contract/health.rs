@@ -28,7 +28,8 @@ fn readyz_is_200_with_every_check_ok(world: &World) {
 
 fn head_has_the_headers_and_no_body(world: &World) {
     let service = world.service();
-    for path in ["/livez", "/readyz", "/keys/status?agentId=999999", "/openapi.json"] {
+    for path in ["/livez", "/readyz", "/keys/status?agentId=999999", "/openapi.json", "/.well-known/tiergate"]
+    {
         let get = service.get(path);
         let mut connection = service.connect();
         let head = connection.send("HEAD", path, &[], None).unwrap();

@@ -35,6 +35,7 @@ mod provider_keys;
 mod redis_faults;
 mod replicas;
 mod secrets;
+mod signing;
 mod strangers;
 mod tiers;
 mod validation;
@@ -82,6 +83,7 @@ const TOPICS: &[Topic<World>] = &[
     ("tiers", ONCE, tiers::CASES),
     ("validation", ONCE, validation::CASES),
     ("errors", ONCE, errors::CASES),
+    ("signing", ONCE, signing::CASES),
     ("metrics", STORES, metrics::OPERATIONS),
     ("metrics", ONCE, metrics::CASES),
     ("secrets", STORES, secrets::CASES),

@@ -6,7 +6,7 @@ use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolStruct;
 use proptest::prelude::{ProptestConfig as Config, any, prop_assert_eq, proptest};
 
-use super::SigningDomain;
+use super::{Eip712Domain, SigningDomain};
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
@@ -23,7 +23,12 @@ const SIGNATURE: [u8; 65] = hex!(
 const CURVE_ORDER: [u8; 32] = hex!("FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141");
 
 fn domain() -> SigningDomain {
-    SigningDomain::new("Service Verification", "1", 8004, REGISTRY)
+    SigningDomain::new(Eip712Domain {
+        name: "Service Verification".to_owned(),
+        version: "1".to_owned(),
+        chain_id: 8004,
+        verifying_contract: REGISTRY,
+    })
 }
 
 fn golden_digest() -> B256 {

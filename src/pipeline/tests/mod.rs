@@ -24,7 +24,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
-use crate::domain::eip712::SigningDomain;
+use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::{Nonce, NonceClaim};
@@ -212,7 +212,12 @@ fn unknown_key() -> Credential {
 }
 
 fn domain() -> SigningDomain {
-    SigningDomain::new("Service Verification", "1", 8004, Address::repeat_byte(0x11))
+    SigningDomain::new(Eip712Domain {
+        name: "Service Verification".to_owned(),
+        version: "1".to_owned(),
+        chain_id: 8004,
+        verifying_contract: Address::repeat_byte(0x11),
+    })
 }
 
 fn profile(owner: Address, stake: u64) -> TrustProfile {

@@ -24,7 +24,8 @@ async fn an_owner_who_sold_between_the_two_reads_is_refused_with_the_new_owner()
         Denial::SignatureInvalid {
             agent: agent(7),
             owner: signer(2).address(),
-            recovered_signer: Some(signer(1).address())
+            recovered_signer: Some(signer(1).address()),
+            domain: Arc::clone(super::domain().domain()),
         }
     );
     scene.stake(1_000);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::ErrorCause;
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
+use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::domain::quota::RetryAfter;
@@ -42,6 +43,12 @@ fn denied(denial: Denial) -> ErrorCause {
     Refusal::from(denial).into()
 }
 
+fn domain() -> Arc<Eip712Domain> {
+    let (name, version) = ("Name \"x\"".to_owned(), "7".to_owned());
+    let verifying_contract = Address::repeat_byte(0xab);
+    Arc::new(Eip712Domain { name, version, chain_id: 31_337, verifying_contract })
+}
+
 fn forgotten(accepted_from_secs: u64) -> Denial {
     Denial::NonceForgotten {
         agent: AgentId::new(U256::from(7)),
@@ -67,6 +74,17 @@ fn lost_nonces_are_named_with_the_moment_from_which_on_signatures_are_accepted()
 }
 
 #[test]
+fn a_signature_that_is_not_the_owners_is_answered_with_the_domain_that_is_expected() {
+    let (agent, owner) = (AgentId::new(U256::from(7)), Address::ZERO);
+    let denial = Denial::SignatureInvalid { agent, owner, recovered_signer: None, domain: domain() };
+    let (_, answer) = denied(denial).answer(0);
+    let body: Value = serde_json::from_slice(answer.body()).unwrap();
+    let expected = "The signature is not the agent owner's for the EIP-712 domain of name \"Name \\\"x\\\"\", \
+                    version \"7\", chain id 31337, verifying contract 0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB";
+    assert_eq!(body["error"], json!(expected));
+}
+
+#[test]
 fn each_cause_of_the_contract_has_its_row() {
     let agent = AgentId::new(U256::from(7));
     let (owner, signer) = (Address::repeat_byte(0xab), Address::repeat_byte(0xcd));
@@ -77,7 +95,7 @@ fn each_cause_of_the_contract_has_its_row() {
             "recoveredSigner": recovered_signer.map(|signer| signer.to_checksum(None)),
         });
         (
-            denied(Denial::SignatureInvalid { agent, owner, recovered_signer }),
+            denied(Denial::SignatureInvalid { agent, owner, recovered_signer, domain: domain() }),
             401,
             "SIGNATURE_INVALID",
             details,
@@ -192,6 +210,7 @@ fn each_row_carries_its_headers_in_their_order() {
         agent: AgentId::new(U256::from(7)),
         owner: Address::repeat_byte(0xab),
         recovered_signer: None,
+        domain: domain(),
     };
     let challenge = ("www-authenticate", "Bearer realm=\"agents\"");
     for (cause, headers, at_gateway) in [

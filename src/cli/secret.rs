@@ -1,0 +1,27 @@
+//! Secrets: from a file or the environment, and into a file. Never in an argument, where every user of the machine could
+//! read them.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use crate::cli::Failure;
+
+/// Reads the secret in a file, or in a variable when none is named.
+pub(super) fn read(file: Option<&Path>, flag: &str, variable: &str) -> Result<Zeroizing<String>, Failure> {
+    let text = match file {
+        Some(file) => std::fs::read_to_string(file)
+            .map_err(|cause| Failure::new(format!("cannot read {}: {cause}", file.display()))),
+        None => std::env::var(variable)
+            .map_err(|_| Failure::new(format!("no key: name its file with {flag}, or set {variable}"))),
+    };
+    text.map(Zeroizing::new)
+}
+
+/// Creates a file that its owner alone can read. One that exists is left alone.
+pub(super) fn create(file: &Path) -> Result<File, Failure> {
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    created.map_err(|cause| Failure::new(format!("cannot create {}: {cause}", file.display())))
+}
