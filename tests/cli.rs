@@ -62,7 +62,6 @@ fn what_goes_wrong_is_one_plain_sentence_and_a_non_zero_exit_code() {
     for args in [
         &["run", "--config", "/nonexistent/tiergate.toml"][..],
         &["keys", "status", "--url", &nowhere, "--agent-id", "1"],
-        &["keys", "status", "--url", &nowhere, "--agent-id", "x"],
         &["sign", "--url", &nowhere, "--agent-id", "1", "--key-file", &a_key],
         &[
             "keys",
@@ -79,13 +78,27 @@ fn what_goes_wrong_is_one_plain_sentence_and_a_non_zero_exit_code() {
         &["sign", "--agent-id", "1"],
         &["sign", "--agent-id", "1", "--key-file", "/nonexistent/key"],
         &["sign", "--agent-id", "1", "--key-file", &not_a_key],
-        &["sign", "--agent-id", "1e3", "--key-file", &not_a_key],
         &["verify", "--url", &nowhere],
     ] {
         let output = tiergate(args);
         assert!(!output.status.success(), "{args:?}");
         let text = failure(&output, output.status.code().unwrap());
         assert!(text.lines().count() <= 2, "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn an_argument_that_is_no_number_is_named_and_the_exit_code_is_2() {
+    for (args, name) in [
+        (&["sign", "--agent-id", "1e3"][..], "--agent-id"),
+        (&["sign", "--agent-id", "1", "--nonce", "7x"], "--nonce"),
+        (&["keys", "status", "--agent-id", "x"], "--agent-id"),
+        (&["keys", "revoke", "--agent-id", ""], "--agent-id"),
+        (&["verify", "--by-signature"], "--agent-id"),
+    ] {
+        let output = tiergate(args);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && text.contains(name), "{args:?}: {text}");
     }
 }
 

@@ -6,6 +6,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Method, StatusCode, Url};
 use serde_json::Value;
 
+use crate::cli::health::innermost;
 use crate::cli::{Failure, say};
 
 /// How long a request may take.
@@ -19,7 +20,7 @@ const USUAL_URL: &str = "http://127.0.0.1:8080";
 pub(super) struct Service {
     /// The service's base address [default: http://127.0.0.1:8080].
     #[arg(long, value_name = "URL", env = "TIERGATE_URL")]
-    url: Option<Url>,
+    pub(super) url: Option<Url>,
 }
 
 /// How an answer is printed.
@@ -32,11 +33,6 @@ pub(super) enum Output {
 }
 
 impl Service {
-    /// True if the address was given.
-    pub(super) const fn is_named(&self) -> bool {
-        self.url.is_some()
-    }
-
     /// The address.
     pub(super) fn base(&self) -> &str {
         self.url.as_ref().map_or(USUAL_URL, Url::as_str).trim_end_matches('/')
@@ -75,13 +71,7 @@ impl Service {
         body: Option<Value>,
     ) -> Result<(StatusCode, String), Failure> {
         let base = self.base();
-        let unreachable = |cause: reqwest::Error| {
-            let mut innermost: &dyn std::error::Error = &cause;
-            while let Some(inner) = innermost.source() {
-                innermost = inner;
-            }
-            Failure::new(format!("cannot reach {base}: {innermost}"))
-        };
+        let unreachable = |cause| Failure::new(format!("cannot reach {base}: {}", innermost(&cause)));
         // A redirect would hand the key or the unused signature to whoever it names.
         let client = reqwest::Client::builder()
             .redirect(Policy::none())

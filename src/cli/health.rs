@@ -71,7 +71,7 @@ async fn ask(url: &str) -> reqwest::Result<(u16, String)> {
     Ok((answer.status().as_u16(), answer.text().await?))
 }
 
-fn innermost(error: &reqwest::Error) -> &dyn std::error::Error {
+pub(super) fn innermost(error: &reqwest::Error) -> &dyn std::error::Error {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(inner) = innermost.source() {
         innermost = inner;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::client::{Output, Service};
 use crate::cli::signing::Signing;
-use crate::cli::{BAD_CONFIGURATION, Failure, secret};
+use crate::cli::{Failure, secret};
 use crate::domain::agent_id::AgentId;
 
 /// What to do with an agent's API key.
@@ -28,8 +28,8 @@ pub(super) enum Keys {
 #[derive(clap::Args)]
 pub(super) struct Change {
     /// The agent's id.
-    #[arg(long, value_name = "N")]
-    agent_id: String,
+    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
+    agent_id: AgentId,
     #[command(flatten)]
     signing: Signing,
     /// How to print the answer.
@@ -56,8 +56,8 @@ pub(super) struct Status {
     #[command(flatten)]
     service: Service,
     /// The agent's id.
-    #[arg(long, value_name = "N")]
-    agent_id: String,
+    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
+    agent_id: AgentId,
     /// How to print the answer.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -70,14 +70,11 @@ impl Keys {
             Self::Generate(new) => new.send("/keys/generate"),
             Self::Rotate(new) => new.send("/keys/rotate"),
             Self::Revoke(Change { agent_id, signing, output }) => {
-                let body = Value::Object(signing.body(&agent_id)?);
-                output.print(&signing.service.ask(output, Method::DELETE, "/keys", Some(body))?)
+                let body = Some(signing.body(agent_id)?);
+                output.print(&signing.service.ask(output, Method::DELETE, "/keys", body)?)
             }
             Self::Status(Status { service, agent_id, output }) => {
-                let agent = AgentId::parse(&agent_id)
-                    .map_err(|why| Failure::new(format!("--agent-id is not an agent's id: {why}")))
-                    .map_err(|failure| failure.with_code(BAD_CONFIGURATION))?;
-                let path = format!("/keys/status?agentId={agent}");
+                let path = format!("/keys/status?agentId={agent_id}");
                 output.print(&service.ask(output, Method::GET, &path, None)?)
             }
         }
@@ -87,11 +84,11 @@ impl Keys {
 impl NewKey {
     fn send(self, path: &str) -> Result<(), Failure> {
         let Self { change: Change { agent_id, signing, output }, declared_endpoint, out } = self;
-        let mut body = signing.body(&agent_id)?;
+        let mut body = signing.body(agent_id)?;
         if let Some(endpoint) = declared_endpoint {
-            body.insert("declaredEndpoint".to_owned(), json!(endpoint));
+            body["declaredEndpoint"] = json!(endpoint);
         }
-        let ask = || signing.service.ask(output, Method::POST, path, Some(Value::Object(body)));
+        let ask = || signing.service.ask(output, Method::POST, path, Some(body));
         match out {
             Some(file) => output.print(&kept_in(&file, ask)?),
             None => output.print(&ask()?),

@@ -1,16 +1,17 @@
 //! `tiergate sign`: the JSON body of a signed request, for `curl -d @-`, or its headers, for `curl -H @-`.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, say};
+use crate::domain::agent_id::AgentId;
 
 /// Sign a request as an agent's owner.
 #[derive(clap::Args)]
 pub(super) struct Sign {
     /// The agent's id.
-    #[arg(long, value_name = "N")]
-    agent_id: String,
+    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
+    agent_id: AgentId,
     #[command(flatten)]
     signing: Signing,
     /// The endpoint URL to declare, for generate and rotate.
@@ -24,24 +25,22 @@ pub(super) struct Sign {
 impl Sign {
     /// Prints the body.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut body = self.signing.body(&self.agent_id)?;
+        let mut body = self.signing.body(self.agent_id)?;
         if self.headers {
-            let field = |name: &str| match body.get(name) {
-                Some(Value::String(text)) => text.clone(),
-                Some(other) => other.to_string(),
-                None => String::new(),
-            };
-            return say(format_args!(
-                "X-Agent-Id: {}\nX-Agent-Signature: {}\nX-Agent-Nonce: {}\nX-Agent-Timestamp: {}",
-                field("agentId"),
-                field("signature"),
-                field("nonce"),
-                field("timestamp"),
-            ));
+            let field = |name: &str| body.get(name).map(ToString::to_string).unwrap_or_default();
+            for (header, name) in [
+                ("X-Agent-Id", "agentId"),
+                ("X-Agent-Signature", "signature"),
+                ("X-Agent-Nonce", "nonce"),
+                ("X-Agent-Timestamp", "timestamp"),
+            ] {
+                say(format_args!("{header}: {}", field(name).trim_matches('"')))?;
+            }
+            return Ok(());
         }
         if let Some(endpoint) = self.declared_endpoint {
-            body.insert("declaredEndpoint".to_owned(), json!(endpoint));
+            body["declaredEndpoint"] = json!(endpoint);
         }
-        say(format_args!("{}", Value::Object(body)))
+        say(format_args!("{body}"))
     }
 }

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use alloy::primitives::{Address, U256, hex};
 use alloy::signers::SignerSync;
 use reqwest::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::app::signing_domain;
 use crate::app::source::Source;
 use crate::cli::check::load;
 use crate::cli::client::{Output, Service};
 use crate::cli::owner_key::OwnerKey;
-use crate::cli::{BAD_CONFIGURATION, Failure, complain};
+use crate::cli::{Failure, complain};
 use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::UnixSeconds;
@@ -47,8 +47,8 @@ pub(super) struct Signing {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The nonce [default: a random one].
-    #[arg(long, value_name = "N")]
-    nonce: Option<String>,
+    #[arg(long, value_name = "N", value_parser = Nonce::parse)]
+    nonce: Option<Nonce>,
     /// The timestamp in seconds since the Unix epoch [default: now].
     #[arg(long, value_name = "SECONDS")]
     timestamp: Option<u64>,
@@ -56,40 +56,27 @@ pub(super) struct Signing {
 
 impl Signing {
     /// The fields `agentId`, `signature`, `nonce` and `timestamp` of a request for this agent.
-    pub(super) fn body(&self, agent_id: &str) -> Result<Map<String, Value>, Failure> {
+    pub(super) fn body(&self, agent: AgentId) -> Result<Value, Failure> {
         let os = Os::new();
-        let agent = AgentId::parse(agent_id).map_err(|why| argument("--agent-id", why))?;
-        let nonce = match &self.nonce {
-            Some(text) => Nonce::parse(text).map_err(|why| argument("--nonce", why))?,
-            None => Nonce::new(U256::from_be_bytes(os.key_bytes().map_err(Failure::new)?)),
-        };
         let signer = self.owner_key.signer()?;
         let domain = SigningDomain::new(self.domain()?);
+        let random = Nonce::new(U256::from_be_bytes(os.key_bytes().map_err(Failure::new)?));
+        let nonce = self.nonce.unwrap_or(random);
         let timestamp = self.timestamp.unwrap_or_else(|| os.unix_seconds());
         let digest = domain.digest(agent, nonce, UnixSeconds(timestamp));
         let signature = signer.sign_hash_sync(&digest).map_err(Failure::new)?;
-        let mut body = Map::new();
-        body.insert("agentId".to_owned(), json!(agent.to_string()));
-        body.insert("signature".to_owned(), json!(hex::encode_prefixed(signature.as_bytes())));
-        body.insert("nonce".to_owned(), json!(nonce.to_string()));
-        body.insert("timestamp".to_owned(), json!(timestamp));
-        Ok(body)
+        Ok(json!({
+            "agentId": agent.to_string(),
+            "signature": hex::encode_prefixed(signature.as_bytes()),
+            "nonce": nonce.to_string(),
+            "timestamp": timestamp,
+        }))
     }
 
     /// The given values, and for the rest those of the file, of the service, or the usual ones.
     fn domain(&self) -> Result<Eip712Domain, Failure> {
-        let is_given = self.registry.is_some() || self.config.is_some();
-        let told = if is_given && !self.service.is_named() {
-            None
-        } else {
-            match self.told() {
-                Err(failure) if is_given => {
-                    complain(format_args!("{}", failure.message));
-                    None
-                }
-                told => Some(told?),
-            }
-        };
+        let is_asked = self.service.url.is_some() || (self.registry.is_none() && self.config.is_none());
+        let told = is_asked.then(|| self.told()).transpose()?;
         let base = match (&self.config, &told) {
             (Some(config), _) => signing_domain(&load(&Source::at(config))?),
             (None, Some(told)) => told.clone(),
@@ -135,11 +122,6 @@ fn read_domain(answer: &Value) -> Option<Eip712Domain> {
         chain_id: domain.get("chainId")?.as_u64()?,
         verifying_contract: text("verifyingContract")?.parse().ok()?,
     })
-}
-
-fn argument(name: &str, why: impl std::fmt::Display) -> Failure {
-    let message = format!("{name} is not a number that an agent or nonce can have: {why}");
-    Failure::new(message).with_code(BAD_CONFIGURATION)
 }
 
 /// The defaults of `[signature]`, over a registry that is given.

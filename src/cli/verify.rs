@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use reqwest::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::cli::client::Output;
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, secret};
+use crate::domain::agent_id::AgentId;
 
 /// Where the API key may stand when no file is named.
 const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
@@ -16,8 +17,8 @@ const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
 #[derive(clap::Args)]
 pub(super) struct Verify {
     /// The agent's id: with an API key, the agent that the key must belong to.
-    #[arg(long, value_name = "N", required_if_eq("by_signature", "true"))]
-    agent_id: Option<String>,
+    #[arg(long, value_name = "N", value_parser = AgentId::parse, required_if_eq("by_signature", "true"))]
+    agent_id: Option<AgentId>,
     /// File with the API key. Without it the key is read from TIERGATE_API_KEY.
     #[arg(long, value_name = "FILE", conflicts_with = "by_signature")]
     api_key_file: Option<PathBuf>,
@@ -37,24 +38,21 @@ pub(super) struct Verify {
 impl Verify {
     /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (path, body) = if self.by_signature {
-            ("/verify/signature", self.signing.body(self.agent_id.as_deref().unwrap_or_default())?)
-        } else {
-            ("/verify", self.body_with_key()?)
+        let (path, body) = match self.agent_id {
+            Some(agent) if self.by_signature => ("/verify/signature", self.signing.body(agent)?),
+            Some(_) | None => ("/verify", self.body_with_key()?),
         };
-        let body = Some(Value::Object(body));
-        self.output.print(&self.signing.service.ask(self.output, Method::POST, path, body)?)
+        self.output.print(&self.signing.service.ask(self.output, Method::POST, path, Some(body))?)
     }
 
-    fn body_with_key(&self) -> Result<Map<String, Value>, Failure> {
+    fn body_with_key(&self) -> Result<Value, Failure> {
         let key = secret::read(self.api_key_file.as_deref(), "--api-key-file", API_KEY_VARIABLE)?;
-        let mut body = Map::new();
-        body.insert("apiKey".to_owned(), json!(key.trim()));
-        if let Some(agent_id) = &self.agent_id {
-            body.insert("agentId".to_owned(), json!(agent_id));
+        let mut body = json!({ "apiKey": key.trim() });
+        if let Some(agent) = self.agent_id {
+            body["agentId"] = json!(agent.to_string());
         }
         if let Some(origin) = &self.origin {
-            body.insert("origin".to_owned(), json!(origin));
+            body["origin"] = json!(origin);
         }
         Ok(body)
     }
