@@ -31,7 +31,7 @@ pub(super) struct Signing {
     pub(super) service: Service,
     #[command(flatten)]
     owner_key: OwnerKey,
-    /// The identity registry's address. Without --url nobody is asked, and the rest of the domain is the usual one.
+    /// The identity registry's address. Without --url the service is not asked for the rest of the domain.
     #[arg(long, value_name = "ADDRESS")]
     registry: Option<Address>,
     /// The EIP-712 domain's chain id [default: as the service says].
@@ -43,7 +43,7 @@ pub(super) struct Signing {
     /// The EIP-712 domain's version [default: as the service says].
     #[arg(long, value_name = "VERSION")]
     domain_version: Option<String>,
-    /// The service's configuration file, for its domain. Without --url nobody is asked.
+    /// The service's configuration file, for its domain. Without --url the service is not asked for it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The nonce [default: a random one].
@@ -104,9 +104,10 @@ impl Signing {
             let problem = "its types are not those that this program signs";
             read_domain(&answer).ok_or_else(|| Failure::new(problem))
         });
-        let service = self.service.base();
         domain.map_err(|Failure { message, .. }| {
-            Failure::new(format!("{service} does not say what to sign (--url, --registry): {message}"))
+            let service = self.service.base();
+            let ways = "name the service with --url, or its registry with --registry alone";
+            Failure::new(format!("{service} does not say what to sign: {message}; {ways}"))
         })
     }
 }
