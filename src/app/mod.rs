@@ -329,7 +329,7 @@ impl App {
     }
 }
 
-/// What signatures are bound to, under these settings.
+/// The domain of signatures, under these settings.
 pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
     Eip712Domain {
         name: settings.signature.domain_name.clone(),

@@ -1,12 +1,13 @@
-//! One request to a running service, and its answer for a person or a script.
+//! One request to a running service.
 
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
-use reqwest::{Method, StatusCode, Url};
+use reqwest::{ClientBuilder, Method, StatusCode, Url};
 use serde_json::Value;
+use tokio::runtime::Builder;
 
-use crate::cli::health::innermost;
+use crate::cli::output::{Output, lines, shown};
 use crate::cli::{Failure, say};
 
 /// How long a request may take.
@@ -23,15 +24,6 @@ pub(super) struct Service {
     pub(super) url: Option<Url>,
 }
 
-/// How an answer is printed.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Output {
-    /// A line for each field, for people.
-    Text,
-    /// The service's JSON, errors too.
-    Json,
-}
-
 impl Service {
     /// The address.
     pub(super) fn base(&self) -> &str {
@@ -46,9 +38,9 @@ impl Service {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, Failure> {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-        let (status, text) = runtime.block_on(self.send(method, path, body))?;
+        let (client, base) = (ClientBuilder::new().timeout(TIME_MAX), self.base());
+        let (status, text) = exchange(client, method, &format!("{base}{path}"), body)
+            .map_err(|cause| Failure::new(format!("cannot reach {base}: {cause}")))?;
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
         if status.is_success() && answer.is_object() {
             return Ok(answer);
@@ -63,85 +55,30 @@ impl Service {
         }
         Err(Failure::new(message))
     }
+}
 
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<(StatusCode, String), Failure> {
-        let base = self.base();
-        let unreachable = |cause| Failure::new(format!("cannot reach {base}: {}", innermost(&cause)));
-        // A redirect would hand the key or the unused signature to whoever it names.
-        let client = reqwest::Client::builder()
-            .redirect(Policy::none())
-            .timeout(TIME_MAX)
-            .build()
-            .map_err(unreachable)?;
-        let mut request = client.request(method, format!("{base}{path}"));
+/// Sends one request and reads the answer.
+pub(super) fn exchange(
+    client: ClientBuilder,
+    method: Method,
+    url: &str,
+    body: Option<Value>,
+) -> Result<(StatusCode, String), String> {
+    let exchange = async {
+        // A redirect would hand the key or the unused signature to another server.
+        let mut request = client.redirect(Policy::none()).build()?.request(method, url);
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
-        let answer = request.send().await.map_err(unreachable)?;
-        Ok((answer.status(), answer.text().await.map_err(unreachable)?))
-    }
-}
-
-impl Output {
-    /// Prints an answer.
-    pub(super) fn print(self, answer: &Value) -> Result<(), Failure> {
-        match self {
-            Self::Json => say(format_args!("{answer}")),
-            Self::Text => lines(answer).try_for_each(|line| say(format_args!("{line}"))),
+        let answer = request.send().await?;
+        Ok((answer.status(), answer.text().await?))
+    };
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|cause| cause.to_string())?;
+    runtime.block_on(exchange).map_err(|cause: reqwest::Error| {
+        let mut innermost: &dyn std::error::Error = &cause;
+        while let Some(inner) = innermost.source() {
+            innermost = inner;
         }
-    }
-}
-
-/// A line for each field, with the names of nested ones joined by dots.
-fn lines(answer: &Value) -> impl Iterator<Item = String> {
-    let mut fields = Vec::new();
-    flatten("", answer, &mut fields);
-    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    fields.into_iter().map(move |(name, value)| shown(&format!("{name:width$}  {value}")))
-}
-
-fn flatten(name: &str, value: &Value, fields: &mut Vec<(String, String)>) {
-    let below = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
-    match value {
-        Value::Object(all) => all.iter().for_each(|(key, value)| flatten(&below(key), value, fields)),
-        Value::Array(all) => {
-            all.iter().enumerate().for_each(|(at, value)| flatten(&below(&at.to_string()), value, fields));
-        }
-        Value::String(text) => fields.push((name.to_owned(), text.clone())),
-        Value::Null | Value::Bool(_) | Value::Number(_) => fields.push((name.to_owned(), value.to_string())),
-    }
-}
-
-/// Text from elsewhere, some of it from the chain, without what a terminal obeys.
-fn shown(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::lines;
-
-    #[test]
-    fn every_field_is_a_line_and_no_text_from_the_chain_reaches_the_terminal_as_a_command() {
-        let answer = json!({
-            "agentId": "4",
-            "metadataURI": "a\u{1b}[2J\nb\u{9b}",
-            "organizations": [{ "name": "Guild" }],
-            "validation": { "latestPassed": null },
-        });
-        let expected = [
-            "agentId                  4",
-            "metadataURI              a\u{fffd}[2J\u{fffd}b\u{fffd}",
-            "organizations.0.name     Guild",
-            "validation.latestPassed  null",
-        ];
-        assert_eq!(lines(&answer).collect::<Vec<_>>(), expected);
-    }
+        innermost.to_string()
+    })
 }

@@ -7,10 +7,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::redirect::Policy;
+use reqwest::{ClientBuilder, Method};
 
 use crate::app::presence;
 use crate::app::source::Source;
+use crate::cli::client::exchange;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, say};
 
 /// How long the answer may take; `/readyz` takes 2 s when something does not answer.
@@ -35,13 +36,12 @@ impl Health {
             None => configured(config)?,
         };
         let url = format!("{base}{}", if self.ready { "/readyz" } else { "/livez" });
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-        let (status, body) = runtime
-            .block_on(ask(&url))
-            .map_err(|error| Failure::new(format!("{url} does not answer: {}", innermost(&error))))?;
+        // It asks its own machine and says nothing secret; the certificate is for the names that clients use.
+        let client = ClientBuilder::new().danger_accept_invalid_certs(true).no_proxy().timeout(TIME_MAX);
+        let (status, body) = exchange(client, Method::GET, &url, None)
+            .map_err(|cause| Failure::new(format!("{url} does not answer: {cause}")))?;
         say(format_args!("{body}"))?;
-        if status == 200 { Ok(()) } else { Err(Failure::new(format!("{url} answers {status}"))) }
+        if status == 200 { Ok(()) } else { Err(Failure::new(format!("{url} answers {}", status.as_u16()))) }
     }
 }
 
@@ -57,26 +57,6 @@ fn configured(config: &Path) -> Result<String, Failure> {
         return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
     }
     Ok(presence::api_url(&listen))
-}
-
-async fn ask(url: &str) -> reqwest::Result<(u16, String)> {
-    // It asks its own machine and says nothing secret; the certificate is for the names that clients use.
-    let client = reqwest::Client::builder()
-        .danger_accept_invalid_certs(true)
-        .redirect(Policy::none())
-        .no_proxy()
-        .timeout(TIME_MAX)
-        .build()?;
-    let answer = client.get(url).send().await?;
-    Ok((answer.status().as_u16(), answer.text().await?))
-}
-
-pub(super) fn innermost(error: &reqwest::Error) -> &dyn std::error::Error {
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(inner) = innermost.source() {
-        innermost = inner;
-    }
-    innermost
 }
 
 #[cfg(test)]

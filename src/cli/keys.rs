@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::cli::client::{Output, Service};
+use crate::cli::client::Service;
+use crate::cli::output::Output;
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, secret};
 use crate::domain::agent_id::AgentId;

@@ -3,6 +3,7 @@ mod check;
 mod client;
 mod health;
 mod keys;
+mod output;
 mod owner_key;
 mod run;
 mod secret;

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::app::signing_domain;
 use crate::app::source::Source;
 use crate::cli::check::load;
-use crate::cli::client::{Output, Service};
+use crate::cli::client::Service;
+use crate::cli::output::Output;
 use crate::cli::owner_key::OwnerKey;
 use crate::cli::{Failure, complain};
 use crate::domain::agent_id::AgentId;
@@ -24,7 +25,7 @@ use crate::os::Os;
 use crate::ports::clock::{Clock, Entropy};
 use crate::wire::answers::signing_types;
 
-/// Who signs, for which domain.
+/// An owner's key, and the domain of its signatures.
 #[derive(clap::Args)]
 pub(super) struct Signing {
     #[command(flatten)]

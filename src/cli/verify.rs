@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::cli::client::Output;
+use crate::cli::output::Output;
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, secret};
 use crate::domain::agent_id::AgentId;

@@ -13,7 +13,7 @@ const DOMAIN_TYPE: &str =
     "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
 const MESSAGE_TYPE: &str = "Verification(uint256 agentId,uint256 nonce,uint256 timestamp)";
 
-/// The name of what signatures are bound to.
+/// The EIP-712 domain that signatures are bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eip712Domain {
     /// Its name.
@@ -45,7 +45,7 @@ pub struct SigningDomain {
 }
 
 impl SigningDomain {
-    /// What is signed under this domain.
+    /// Signatures for this domain.
     #[must_use]
     pub fn new(domain: Eip712Domain) -> Self {
         let mut hasher = Keccak256::new();

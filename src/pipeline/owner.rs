@@ -84,7 +84,7 @@ impl OwnerCheck {
         Denial::SignatureInvalid { agent, owner, recovered_signer, domain }
     }
 
-    /// What owners sign, and the window of its timestamp.
+    /// The domain of signatures, and the window of their timestamps.
     pub(super) fn signing(&self) -> (&Eip712Domain, Freshness) {
         (self.domain.domain(), self.freshness)
     }

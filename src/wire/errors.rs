@@ -1,7 +1,7 @@
 //! THE error table (contract, "Errors"): from cause to status, `errorType`, message and details, in the contract's
 //! order. Every answer that is an error comes from here.
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::U256;
 use http::header::{ALLOW, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
@@ -334,8 +334,8 @@ impl Row {
                 format!("The signature is not the agent owner's for the EIP-712 domain of {domain}"),
                 json!({
                     "agentId": agent.to_string(),
-                    "owner": checksummed(owner),
-                    "recoveredSigner": recovered_signer.as_ref().map(checksummed),
+                    "owner": owner.to_checksum(None),
+                    "recoveredSigner": recovered_signer.map(|signer| signer.to_checksum(None)),
                 }),
             ),
             Denial::ReplayDetected { agent, nonce } => Self::new(
@@ -391,10 +391,6 @@ impl Row {
             ),
         }
     }
-}
-
-fn checksummed(address: &Address) -> String {
-    address.to_checksum(None)
 }
 
 #[cfg(test)]
