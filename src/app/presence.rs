@@ -1,8 +1,8 @@
-//! Where the API of a running process answers, for `tiergate health`. The configuration may have changed since the start, and
-//! there may be no place to write to.
+//! A running process tells `tiergate health` the URL of its API: the configuration may have changed since the start, and the
+//! file system may be read-only.
 //!
-//! It stands in the name of a Unix socket without a file, behind a hash of the configuration's path and the overrides of `[listen]`. The kernel
-//! lists these names in `/proc/net/unix`, and drops them when the process ends.
+//! The process binds an abstract Unix socket whose name holds a hash of the configuration's path and of the overrides of
+//! `[listen]`, and the URL. The kernel lists such names in `/proc/net/unix`, and drops them when the process ends.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;

@@ -2,10 +2,7 @@
 //! request goes upstream. It reads every protocol's requests through one view.
 
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
-
-use futures_util::FutureExt;
 
 use crate::domain::client::ClientNet;
 use crate::domain::quota::Allowance;
@@ -20,7 +17,7 @@ use crate::http1::fields::Fields;
 use crate::http1::head::FIELDS_MAX;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
-use crate::pipeline::credential::Ask;
+use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::permit::Permit;
 use crate::pipeline::standing::Standing;
 use crate::wire::client_ip::client_of;
@@ -187,15 +184,14 @@ impl Gateway {
         let origin = origin_of(fields)?;
         let access = site.access(route.decision.min_tier);
         let ask = Ask { credential, client, origin, access };
-        let mut verified = pin!(self.pipeline.verify(&ask));
-        let standing = match verified.as_mut().now_or_never() {
-            Some(standing) => standing,
-            // A node or a server has to be asked.
-            None => {
-                let _asking = self.room.ask(client).map_err(|full| self.overloaded(site, full))?; // 503
-                verified.await
-            }
+        // A read of the chain may take seconds. Look-ups of keys take turns of their own: nobody else's bad keys refuse a good one.
+        let _asking = match ask.credential {
+            Credential::Signature(_) => {
+                Some(self.room.ask(client).map_err(|full| self.overloaded(site, full))?)
+            } // 503
+            Credential::Key { .. } => None,
         };
+        let standing = self.pipeline.verify(&ask).await;
         let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
         let agent = standing.agent();
         let is_stream = asks_for_stream(fields, route.upgrades());

@@ -167,9 +167,6 @@ impl Gateway {
     fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, End> {
         let site = self.site_of(request)?;
         ctx.site = Some(Arc::clone(&site));
-        if self.via.has_passed(request.fields) {
-            return Err(ErrorCause::Loop.into()); // 508
-        }
         if let Some(rules) = &site.tenant.cors {
             let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));
             ctx.origin = origin.map(Into::into);
@@ -178,6 +175,9 @@ impl Gateway {
                 ctx.origin = ctx.origin.take().filter(|_| !is_denied);
                 return Err(End::Preflight);
             }
+        }
+        if self.via.has_passed(request.fields) {
+            return Err(ErrorCause::Loop.into()); // 508
         }
         Ok(Self::decide(request, site)?)
     }

@@ -107,12 +107,9 @@ impl Observer {
         self.duration.observe(micros as f64 / 1e6);
         let series = ctx.site.as_ref().map_or(&self.strangers, |site| &site.counters).series();
         let counter = match (ctx.error_type, ended.ending) {
-            (
-                Some(
-                    "INTERNAL_ERROR" | "LOOP_DETECTED" | "RPC_ERROR" | "UPSTREAM_ERROR" | "UPSTREAM_TIMEOUT",
-                ),
-                _,
-            ) => &series.failed,
+            (Some("INTERNAL_ERROR" | "RPC_ERROR" | "UPSTREAM_ERROR" | "UPSTREAM_TIMEOUT"), _) => {
+                &series.failed
+            }
             (Some(_), _) => &series.refused,
             (None, Ending::Whole) => &series.forwarded,
             (None, Ending::ClientLeft) => &series.abandoned,

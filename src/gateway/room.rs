@@ -20,7 +20,7 @@ use crate::sharded::counts::{Counted, Counts, SHARE};
 pub(crate) struct Room {
     max: u32,
     taken: AtomicU32,
-    /// Requests whose credentials are being looked at elsewhere. They have no place yet.
+    /// Requests with a signature that is being looked at. They have no place yet.
     asking: AtomicU32,
     owners: Arc<Counts<Owner>>,
 }
@@ -46,7 +46,7 @@ pub(super) enum Guest {
     Stranger(ClientNet),
 }
 
-/// Leave for a request to wait for what a node or a server says of its credential.
+/// Leave for a request to wait for what a node says of its signature.
 pub(super) struct Asking {
     room: Arc<Room>,
     _owner: Counted<Owner>,
@@ -111,7 +111,7 @@ impl Room {
         Self { max, taken: AtomicU32::new(0), asking: AtomicU32::new(0), owners: Arc::default() }
     }
 
-    /// Leave for a request of this network to wait until its credential has been looked at. As many may wait as there are
+    /// Leave for a request of this network to wait until its signature has been looked at. As many may wait as there are
     /// places, by the same law.
     pub(super) fn ask(self: &Arc<Self>, network: ClientNet) -> Result<Asking, Full> {
         let free = self.max.saturating_sub(self.asking.load(SeqCst));

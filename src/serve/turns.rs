@@ -20,6 +20,9 @@ use tokio::time::Instant;
 use crate::domain::client::ClientNet;
 use crate::serve::timer::Timer;
 
+/// How much time beyond its own a queue makes up for at most: a pause of the machine is no fault of the network that it hits.
+const DEBT_NANOS_MAX: u64 = 5_000_000;
+
 /// How many queues there are. Networks whose hashes agree share one.
 const QUEUES: usize = 1024;
 
@@ -110,7 +113,10 @@ impl Turns {
             poll_fn(|context| self.is_awaited(context)).await;
             // Ready when nothing else is, and the runtime has looked for what has come meanwhile.
             yield_now().await;
-            lock(&self.next).spent.retain(|&at| self.queues.get(at).is_some_and(Queue::begin_round));
+            let now = self.now();
+            lock(&self.next)
+                .spent
+                .retain(|&at| self.queues.get(at).is_some_and(|queue| queue.begin_round(now)));
         }
     }
 
@@ -132,7 +138,7 @@ impl Turns {
     /// Counts a poll, and says how many came from this queue in a row, if it is alone.
     fn count(&self, queue: usize) -> Option<u32> {
         let row = if self.current.swap(queue, Relaxed) == queue { self.row.load(Relaxed) } else { 0 };
-        self.row.store(row.saturating_add(1), Relaxed);
+        self.row.store(row.wrapping_add(1), Relaxed);
         (row >= POLLS_TO_BE_ALONE).then_some(row)
     }
 }
@@ -177,12 +183,16 @@ impl Turn {
 impl Queue {
     /// Counts the time of a poll. True if there is some left in this round.
     fn charge(&self, begun: u64, now: u64) -> bool {
-        let uncounted = now.saturating_sub(self.counted.load(Relaxed)) / PART_UNCOUNTED;
-        self.counted.store(now, Relaxed);
-        let ran = now.saturating_sub(begun);
-        let used = self.used.load(Relaxed).saturating_add(ran).saturating_sub(uncounted);
+        self.count(now, |used| used.saturating_add(now.saturating_sub(begun)).min(DEBT_NANOS_MAX))
+            < QUANTUM_NANOS
+    }
+
+    /// Changes the time that was used until now.
+    fn count(&self, now: u64, change: impl Fn(u64) -> u64) -> u64 {
+        let uncounted = now.saturating_sub(self.counted.swap(now, Relaxed)) / PART_UNCOUNTED;
+        let used = change(self.used.load(Relaxed)).saturating_sub(uncounted);
         self.used.store(used, Relaxed);
-        used < QUANTUM_NANOS
+        used
     }
 
     /// True if a task may run now. Else it is called when it may.
@@ -205,9 +215,8 @@ impl Queue {
     }
 
     /// Begins a round. True if another is needed.
-    fn begin_round(&self) -> bool {
-        let used = self.used.load(Relaxed).saturating_sub(QUANTUM_NANOS);
-        self.used.store(used, Relaxed);
+    fn begin_round(&self, now: u64) -> bool {
+        let used = self.count(now, |used| used.saturating_sub(QUANTUM_NANOS));
         if used < QUANTUM_NANOS {
             self.call();
         }
@@ -304,7 +313,7 @@ mod tests {
         let seen = seen.lock().unwrap();
         assert_eq!((seen.matches('m').count(), seen.matches('o').count()), (3_000, 100));
         let until_the_one_is_done = &seen[..seen.rfind('o').unwrap()];
-        assert!(until_the_one_is_done.matches('m').count() <= 130, "{until_the_one_is_done}");
+        assert!(until_the_one_is_done.matches('m').count() <= 170, "{until_the_one_is_done}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -315,7 +324,19 @@ mod tests {
         let _ = (join_all(heavy).await, join_all(light).await);
         let seen = seen.lock().unwrap();
         let between: Vec<_> = seen.split('h').map(str::len).collect();
-        assert!(between[1] >= 15, "{seen}");
+        assert!(between[1] >= 10, "{seen}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_network_that_a_pause_of_the_machine_has_hit_does_not_make_up_for_all_of_it() {
+        let (turns, seen) = turns();
+        let hit = net(&turns, 1);
+        join_all(crowd(&hit, &seen, 'p', 1, (1, Duration::from_millis(500)))).await;
+        let next = crowd(&hit, &seen, 'n', 1, (1, QUANTUM));
+        let others = crowd(&net(&turns, 2), &seen, 'o', 1, (2_000, QUANTUM));
+        let _ = (join_all(next).await, join_all(others).await);
+        let before = seen.lock().unwrap().find('n').unwrap();
+        assert!(before < 300, "{before}");
     }
 
     #[tokio::test(start_paused = true)]

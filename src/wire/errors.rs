@@ -295,7 +295,7 @@ impl Row {
         self
     }
 
-    /// A limit is used up: an agent's, where a tier is known, else a client's.
+    /// As the contract has it, rule 2 of "Rate limiting".
     fn rate_limited(
         message: String,
         agent: Option<&AgentId>,
@@ -311,8 +311,6 @@ impl Row {
         });
         let mut row = Self::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", message, details);
         write_allowance(&mut row.headers, Allowance { limit, remaining: 0 });
-        let of = tier.map_or(OF_CLIENT, |_| OF_AGENT);
-        write_spent(&mut row.gateway_headers, of, limit, retry_after);
         row.with(RETRY_AFTER, retry_after.seconds())
     }
 
@@ -370,7 +368,10 @@ impl Row {
             ),
             Denial::RateLimited { agent, tier, limit, retry_after } => {
                 let message = format!("The rate limit is reached; try again in {} s", retry_after.seconds());
-                Self::rate_limited(message, agent.as_ref(), *tier, *limit, *retry_after)
+                let mut row = Self::rate_limited(message, agent.as_ref(), *tier, *limit, *retry_after);
+                let of = tier.map_or(OF_CLIENT, |_| OF_AGENT);
+                write_spent(&mut row.gateway_headers, of, *limit, *retry_after);
+                row
             }
             Denial::TierBlocked { agent, current, required, required_stake } => Self::new(
                 StatusCode::FORBIDDEN,

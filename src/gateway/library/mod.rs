@@ -191,7 +191,10 @@ impl ProxyHttp for LibraryProxy {
     ) -> pingora::Result<()> {
         ctx.retrying = None;
         if !ctx.awaits_body || peer.options.alpn == ALPN::H1 {
-            ctx.pace = None;
+            // It may have begun toward another upstream.
+            if let Some(pace) = ctx.pace.take() {
+                pace.over();
+            }
         } else if ctx.pace.is_some() {
             self.note_when_dropped(session, ctx);
             keep_pace(session, ctx);
