@@ -8,7 +8,7 @@ use alloy::primitives::{Address, U256, hex};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use tiergate::domain::agent_id::AgentId;
-use tiergate::domain::eip712::SigningDomain;
+use tiergate::domain::eip712::{Eip712Domain, SigningDomain};
 use tiergate::domain::freshness::UnixSeconds;
 use tiergate::domain::nonce::Nonce;
 use tiergate::os::Os;
@@ -21,7 +21,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (signer, registry) = (key.parse::<PrivateKeySigner>()?, registry.parse::<Address>()?);
     let (agents, count) = (agents.parse::<u64>()?, count.parse::<u64>()?);
-    let domain = SigningDomain::new("Service Verification", "1", 8004, registry);
+    let domain = SigningDomain::new(Eip712Domain {
+        name: "Service Verification".into(),
+        version: "1".into(),
+        chain_id: 8004,
+        verifying_contract: registry,
+    });
     let os = Os::new();
     let first = U256::from_be_bytes(os.key_bytes()?) >> 1;
     for line in 0..count {
