@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 
-use crate::domain::denial::Denial;
+use crate::domain::denial::{About, Denial};
 use crate::domain::tier::Tier;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::readiness::{Report, Word};
@@ -35,6 +35,17 @@ struct Unready {
     chain: Option<String>,
 }
 
+/// The agent, tier and limit that an error is about, as far as it names them.
+pub(crate) fn about(cause: &ErrorCause) -> About {
+    if let ErrorCause::Refused(Refusal::Denied(denial)) = cause {
+        return denial.about();
+    }
+    if let ErrorCause::TooManyInFlight { agent, tier, .. } = cause {
+        return About { agent: Some(*agent), tier: Some(*tier), limit: None };
+    }
+    About::default()
+}
+
 impl Verdicts {
     /// For the door of this name.
     pub(crate) fn new(door: &'static str, metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
@@ -59,7 +70,7 @@ impl Verdicts {
                 Refusal::Chain(fault) => self.chain_faults.note(fault),
                 Refusal::Store(fault) => self.store_faults.note(fault),
                 Refusal::Entropy(fault) => self.entropy_faults.note(fault),
-                Refusal::Denied(_) => tracing::debug!(error_type, "denied"),
+                Refusal::Denied(_) => {}
             }
         }
     }

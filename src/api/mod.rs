@@ -15,12 +15,13 @@ use ipnet::IpNet;
 use crate::api::observe::{DOOR, Observer};
 use crate::api::routes::Endpoint;
 use crate::domain::client::ClientNet;
+use crate::domain::tier::Tier;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline};
 use crate::ports::clock::Clock;
 use crate::serve::whole::{Answered, Request, WholeService};
 use crate::telemetry::metrics::Metrics;
-use crate::verdicts::Verdicts;
+use crate::verdicts::{Verdicts, about};
 use crate::wire::answers::Answer;
 use crate::wire::client_ip::client_of;
 use crate::wire::errors::ErrorCause;
@@ -91,6 +92,13 @@ impl WholeService for Api {
     fn note(&self, endpoint: Option<Endpoint>, answered: &Answered<'_>) {
         if let Some((cause, error_type)) = answered.refused {
             self.verdicts.refused(cause, error_type);
+            tracing::debug!(
+                error_type,
+                endpoint = endpoint.map(Endpoint::path),
+                agent = about(cause).agent.map(tracing::field::display),
+                tier = about(cause).tier.map(Tier::number),
+                "refused",
+            );
         }
         self.observer.answered(endpoint, answered.status, answered.micros);
     }

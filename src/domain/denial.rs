@@ -86,3 +86,33 @@ pub enum Denial {
         agent: AgentId,
     },
 }
+
+/// The agent, its tier and the limit that a denial is about, as far as it names them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct About {
+    /// The agent that was named, or that the credential is of.
+    pub agent: Option<AgentId>,
+    /// Its tier.
+    pub tier: Option<Tier>,
+    /// The limit that was reached.
+    pub limit: Option<u32>,
+}
+
+impl Denial {
+    /// The agent, tier and limit, for logs.
+    #[must_use]
+    pub fn about(&self) -> About {
+        let of = |agent, tier, limit| About { agent, tier, limit };
+        match self {
+            Self::RateLimited { agent, tier, limit, .. } => of(*agent, *tier, Some(*limit)),
+            Self::TierBlocked { agent, current, .. } => of(Some(*agent), Some(*current), None),
+            Self::InvalidApiKey { agent } => of(*agent, None, None),
+            Self::SignatureInvalid { agent, .. }
+            | Self::ReplayDetected { agent, .. }
+            | Self::NonceForgotten { agent, .. }
+            | Self::AgentNotFound { agent }
+            | Self::KeyAlreadyExists { agent }
+            | Self::EndpointMismatch { agent } => of(Some(*agent), None, None),
+        }
+    }
+}

@@ -6,6 +6,9 @@ use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
 use crate::domain::cors::CorsRules;
+use crate::domain::denial::About;
+use crate::domain::routing::Decision;
+use crate::domain::tenant::RouteAccess;
 use crate::gateway::corridor::Passage;
 use crate::gateway::pace::Pace;
 use crate::gateway::policy::cors;
@@ -28,6 +31,12 @@ pub(crate) struct Context {
     pub(super) request_id: Option<RequestId>,
     /// Its tenant; `None` until it is routed, or when its host is unknown.
     pub(super) site: Option<Arc<Site>>,
+    /// The tenant's rule for it; `None` until it is routed.
+    pub(super) decision: Option<Decision>,
+    /// The kind of credential that was read.
+    pub(super) credential: Option<&'static str>,
+    /// The agent, tier and limit of its refusal. Only while the access log is on.
+    pub(super) refused: Option<Box<About>>,
     /// The origin of its page, if the tenant allows that.
     pub(super) origin: Option<Box<[u8]>>,
     /// True if its body is still coming.
@@ -69,6 +78,9 @@ impl Context {
             begun_at: Timer::now(),
             request_id: None,
             site: None,
+            decision: None,
+            credential: None,
+            refused: None,
             origin: None,
             awaits_body: false,
             body_bytes: 0,
@@ -90,6 +102,11 @@ impl Context {
     /// The request is over, and its place is free, though its connection may linger.
     pub(super) fn finish(&mut self) {
         self.passage = None;
+    }
+
+    /// The passage of a request that was let through.
+    pub(super) const fn admitted(&self) -> Option<&Passage> {
+        self.passage.as_ref()
     }
 
     /// The proof that the request may go upstream. Without one nothing does.
@@ -132,5 +149,17 @@ impl Context {
     /// The permit, when an agent was admitted.
     pub(super) fn permit(&self) -> Option<&Permit> {
         self.passage.as_ref()?.permit()
+    }
+
+    /// The route that the request falls under, as its pattern is written; `None`: the tenant's own rule.
+    pub(super) fn route(&self) -> Option<&str> {
+        let route = self.site.as_ref()?.tenant.routes.get(self.decision?.route?)?;
+        Some(route.path.as_str())
+    }
+
+    /// The lowest tier that passes, where agents do.
+    pub(super) fn min_tier(&self) -> Option<u8> {
+        let decision = self.decision.filter(|decision| decision.access == RouteAccess::Agents)?;
+        Some(decision.min_tier.number())
     }
 }

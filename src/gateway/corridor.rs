@@ -11,7 +11,7 @@ use crate::domain::tenant::RouteAccess;
 use crate::gateway::Gateway;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
-use crate::gateway::site::{Site, VisitorLimit};
+use crate::gateway::site::{Site, VisitorLimit, check_method};
 use crate::gateway::upstreams::Upstreams;
 use crate::http1::fields::Fields;
 use crate::http1::head::FIELDS_MAX;
@@ -23,9 +23,6 @@ use crate::pipeline::standing::Standing;
 use crate::wire::client_ip::client_of;
 use crate::wire::credentials::{credential_of, origin_of};
 use crate::wire::errors::ErrorCause;
-
-/// The methods that a refused one is answered with. Others of the kind are forwarded too.
-const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// A request as the corridor reads it, whatever protocol it came by.
 pub(super) struct Incoming<'a, F> {
@@ -73,6 +70,11 @@ impl<F> Incoming<'_, F> {
 }
 
 impl Route {
+    /// The tenant's rule.
+    pub(super) const fn decision(&self) -> Decision {
+        self.decision
+    }
+
     /// The upstreams that the request would go to.
     pub(super) fn upstreams(&self) -> &Arc<Upstreams> {
         self.site.upstreams(self.decision.route)
@@ -108,6 +110,15 @@ impl Passage {
         }
     }
 
+    /// The caller's limit, and what is left of it.
+    pub(super) const fn allowance(&self) -> Option<Allowance> {
+        match &self.caller {
+            Caller::Agent(permit) => Some(permit.allowance()),
+            Caller::Visitor(_, allowance) => Some(*allowance),
+            Caller::Anyone => None,
+        }
+    }
+
     /// Writes what is left of the caller's limit.
     pub(super) fn write_quota(&self, site: &Site, lines: &mut impl Lines) {
         match &self.caller {
@@ -132,21 +143,18 @@ impl Gateway {
 
     /// Finds the tenant's rule for a request.
     pub(super) fn decide<F: Fields>(request: &Incoming<'_, F>, site: Arc<Site>) -> Result<Route, ErrorCause> {
-        // CONNECT opens tunnels, and TRACE shows what only upstreams may see. A method in small letters is the same
-        // method for some servers and another one for our rules.
-        let is_capital = !request.method.bytes().any(|byte| byte.is_ascii_lowercase());
-        if matches!(request.method, "CONNECT" | "TRACE") || !is_capital {
-            return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED }); // 405
-        }
+        check_method(request.method)?; // 405
         let decision = site.decide(request.method, request.path());
         Ok(Route { site, decision })
     }
 
-    /// Lets a routed request through, or refuses it. A request without a place is not charged.
+    /// Lets a routed request through, or refuses it. A request without a place is not charged. `kind` becomes that of its
+    /// credential, for the log.
     pub(super) async fn admit<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
         route: &Route,
+        kind: &mut Option<&'static str>,
     ) -> Result<Passage, ErrorCause> {
         if route.decision.access == RouteAccess::Deny {
             return Err(ErrorCause::Forbidden); // 403
@@ -164,7 +172,7 @@ impl Gateway {
             };
             (caller, place)
         } else {
-            let (permit, place) = self.ask(request, route, client).await?; // 400, 401, 403, 404, 429, 500, 503
+            let (permit, place) = self.ask(request, route, client, kind).await?; // 400, 401, 403, 404, 429, 500, 503
             (Caller::Agent(permit), place)
         };
         let upstreams = Arc::clone(route.upstreams());
@@ -178,9 +186,11 @@ impl Gateway {
         request: &Incoming<'_, F>,
         route: &Route,
         client: ClientNet,
+        kind: &mut Option<&'static str>,
     ) -> Result<(Permit, Place), ErrorCause> {
         let (fields, site) = (request.fields, &route.site);
         let credential = credential_of(fields, self.pipeline.key_format(), site.tenant.credentials)?;
+        *kind = Some(credential.kind());
         let origin = origin_of(fields)?;
         let access = site.access(route.decision.min_tier);
         let ask = Ask { credential, client, origin, access };

@@ -104,7 +104,7 @@ impl GatewayDoor {
         if !relay::takes(&route, head) {
             return Ok(None);
         }
-        Ok(Some(self.gateway.admit(&request, &route).await?))
+        Ok(Some(self.gateway.admit(&request, &route, &mut ctx.credential).await?))
     }
 
     /// Hands a request to the library. Its future is large, and most requests don't need it.
@@ -179,7 +179,9 @@ impl Gateway {
         if self.via.has_passed(request.fields) {
             return Err(ErrorCause::Loop.into()); // 508
         }
-        Ok(Self::decide(request, site)?)
+        let route = Self::decide(request, site)?;
+        ctx.decision = Some(route.decision());
+        Ok(route)
     }
 
     /// Writes the headers of a forwarded request that are ours: who calls, how the request came, and its id.

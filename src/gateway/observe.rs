@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use prometheus::{Histogram, IntCounterVec};
 
+use crate::domain::quota::Allowance;
+use crate::domain::tier::Tier;
 use crate::domain::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::gateway::corridor::path_of;
+use crate::gateway::corridor::{Passage, path_of};
 use crate::gateway::counters::SiteCounters;
 use crate::gateway::failure::Failure;
 use crate::gateway::policy::request_id::RequestId;
@@ -18,7 +20,7 @@ use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
-use crate::verdicts::Verdicts;
+use crate::verdicts::{Verdicts, about};
 use crate::wire::errors::ErrorCause;
 
 /// This door's name in metrics.
@@ -92,8 +94,27 @@ impl Observer {
         self.verdicts.decided(outcome);
     }
 
-    pub(super) fn refused(&self, cause: &ErrorCause, error_type: &str) {
+    /// A request is answered with an error.
+    pub(super) fn refused(&self, cause: &ErrorCause, error_type: &'static str, ctx: &mut Context) {
         self.verdicts.refused(cause, error_type);
+        ctx.error_type = Some(error_type);
+        if ctx.admitted().is_some() {
+            return; // It was let through, and has failed.
+        }
+        if is_access_logged() {
+            ctx.refused = Some(Box::new(about(cause)));
+        }
+        tracing::debug!(
+            request_id = request_id(ctx),
+            tenant = tenant(ctx),
+            route = ctx.route(),
+            credential = credential(ctx),
+            agent = about(cause).agent.map(tracing::field::display),
+            tier = about(cause).tier.map(Tier::number),
+            min_tier = ctx.min_tier(),
+            error_type,
+            "refused",
+        );
     }
 
     /// There was no room for a request of this tenant under this limit.
@@ -130,7 +151,7 @@ impl Gateway {
             tenant: &site.tenant.id,
             upstream,
             kind,
-            request_id: ctx.request_id.as_ref().map_or("", RequestId::as_str),
+            request_id: request_id(ctx),
         });
         if member.state.failed(self.clock.monotonic_micros()) {
             tracing::warn!(tenant = &*site.tenant.id, %upstream, "takes no requests for a while: too many failed in a row");
@@ -193,17 +214,26 @@ fn may_retry(ctx: &mut Context) -> bool {
 
 /// One line of the access log, when somebody has asked for it (`access=info`).
 fn write_access_line(ended: &Ended<'_>, ctx: &Context, micros: u64) {
-    if !tracing::enabled!(target: "access", tracing::Level::INFO) {
+    if !is_access_logged() {
         return;
     }
+    let refused = ctx.refused.as_deref().copied().unwrap_or_default();
+    let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
+    let allowance = ctx.admitted().and_then(Passage::allowance).or(spent);
     let path = path_of(ended.target);
     let shown = path.get(..PATH_BYTES_SHOWN).unwrap_or(path).escape_ascii();
     tracing::info!(
         target: "access",
-        request_id = ctx.request_id.as_ref().map_or("", RequestId::as_str),
-        tenant = ctx.site.as_ref().map_or(NO_TENANT, |site| &*site.tenant.id),
-        agent = ctx.permit().map(|permit| tracing::field::display(permit.agent())),
-        tier = ctx.permit().map(|permit| permit.tier().number()),
+        request_id = request_id(ctx),
+        tenant = tenant(ctx),
+        route = ctx.route(),
+        credential = credential(ctx),
+        agent = ctx.permit().map(Permit::agent).or(refused.agent).map(tracing::field::display),
+        tier = ctx.permit().map(Permit::tier).or(refused.tier).map(Tier::number),
+        min_tier = ctx.min_tier(),
+        limit = allowance.map(|allowance| allowance.limit),
+        remaining = allowance.map(|allowance| allowance.remaining),
+        decision = decision(ctx),
         method = %ended.method.escape_ascii(),
         path = %shown,
         status = ended.status,
@@ -211,4 +241,30 @@ fn write_access_line(ended: &Ended<'_>, ctx: &Context, micros: u64) {
         sent = ended.sent,
         micros,
     );
+}
+
+/// True if somebody has asked for the access log.
+fn is_access_logged() -> bool {
+    tracing::enabled!(target: "access", tracing::Level::INFO)
+}
+
+fn request_id(ctx: &Context) -> &str {
+    ctx.request_id.as_ref().map_or("", RequestId::as_str)
+}
+
+fn tenant(ctx: &Context) -> &str {
+    ctx.site.as_ref().map_or(NO_TENANT, |site| &*site.tenant.id)
+}
+
+fn credential(ctx: &Context) -> &'static str {
+    ctx.credential.unwrap_or("none")
+}
+
+/// The decision about a request; `None`: there was none to be made, as for preflights.
+fn decision(ctx: &Context) -> Option<&'static str> {
+    match ctx.admitted() {
+        Some(passage) if passage.permit().is_some() => Some("admitted"),
+        Some(_) => Some("public"),
+        None => ctx.error_type.map(|_| "refused"),
+    }
 }

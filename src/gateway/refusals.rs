@@ -39,8 +39,7 @@ impl Gateway {
         } else {
             cause.gateway_answer(self.clock.unix_millis())
         };
-        self.observer.refused(cause, error_type);
-        ctx.error_type = Some(error_type);
+        self.observer.refused(cause, error_type, ctx);
         answer
     }
 }

@@ -22,7 +22,11 @@ use crate::pipeline::Access;
 use crate::ports::store::{RouteScope, Scope};
 use crate::telemetry::metrics::Metrics;
 use crate::tls::upstream::UpstreamIdentity;
+use crate::wire::errors::ErrorCause;
 use crate::wire::headers::{OF_AGENT, OF_CLIENT, QuotaHeaders};
+
+/// The methods that a refused one is answered with. Others of the kind are forwarded too.
+const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// How many streams share one connection to an upstream that speaks HTTP/2.
 const H2_STREAMS_MAX: usize = 100;
@@ -82,12 +86,7 @@ impl Site {
         let route_upstreams = tenant.routes.iter().map(|route| own(&route.upstreams)).collect();
         let quotas = tenant.requests_per_minute.unwrap_or(workshop.quotas);
         let limits = [quotas.bronze, quotas.silver, quotas.gold, quotas.diamond].map(|quota| quota.limit);
-        let accesses = PASSING_TIERS.map(|min_tier| Access {
-            scope: Scope::Tenant(Arc::clone(&tenant.id)),
-            min_tier,
-            quotas,
-            denies_endpoint_mismatch: tenant.on_endpoint_mismatch == OnMismatch::Deny,
-        });
+        let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, workshop.quotas, min_tier));
         let counters = SiteCounters::new(workshop.metrics, &tenant.id);
         let quota_headers = limits.map(|limit| QuotaHeaders::new(OF_AGENT, limit));
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
@@ -137,6 +136,26 @@ impl Site {
         let is_other = |member: &Member| first.is_some_and(|first| !Arc::ptr_eq(first, &member.state));
         self.tenant.proxy.health.path.is_some() || self.members().any(is_other)
     }
+}
+
+/// The rules for agents of a tenant where this is the lowest tier. `quotas` are those of the service.
+pub(crate) fn access(tenant: &Tenant, quotas: PerTier<Quota>, min_tier: Tier) -> Access {
+    Access {
+        scope: Scope::Tenant(Arc::clone(&tenant.id)),
+        min_tier,
+        quotas: tenant.requests_per_minute.unwrap_or(quotas),
+        denies_endpoint_mismatch: tenant.on_endpoint_mismatch == OnMismatch::Deny,
+    }
+}
+
+/// Refuses methods that no tenant gets. CONNECT opens tunnels, and TRACE shows what only upstreams may see. A method in
+/// small letters is the same method for some servers and another one for our rules.
+pub(crate) fn check_method(method: &str) -> Result<(), ErrorCause> {
+    let is_capital = !method.bytes().any(|byte| byte.is_ascii_lowercase());
+    if matches!(method, "CONNECT" | "TRACE") || !is_capital {
+        return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED });
+    }
+    Ok(())
 }
 
 /// A route is known by what it takes: whatever else a reload changes, its clients' budgets stay.

@@ -50,6 +50,15 @@ pub struct SignedRequest {
 }
 
 impl Credential {
+    /// Its kind, as the configuration names it.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Key { .. } => "api_key",
+            Self::Signature(_) => "signature",
+        }
+    }
+
     /// The agent that the request names, for the details of a denial.
     #[must_use]
     pub const fn named_agent(&self) -> Option<AgentId> {

@@ -16,6 +16,7 @@ mod rig;
 #[expect(dead_code, reason = "shared with the contract's cases, which use what these do not")]
 mod support;
 
+mod access_log;
 mod balancing;
 mod bodies;
 mod credentials;
@@ -103,6 +104,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("credentials", ONCE, credentials::CASES),
     ("credentials", STORES, credentials::STORED),
     ("secrets", ONCE, secrets::CASES),
+    ("access_log", ONCE, access_log::CASES),
     ("parity", ONCE, parity::CASES),
     ("parity", STORES, parity::STORED),
     ("forwarding", ONCE, forwarding::CASES),

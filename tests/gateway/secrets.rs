@@ -34,7 +34,7 @@ fn talkative(stage: &Stage) -> Site {
 fn log_of(gateway: &Gateway, ids: &[String]) -> String {
     until("every request is in the access log", SOON, || {
         let log = gateway.service.log();
-        ids.iter().all(|id| log.contains(&format!("request_id=\"{id}\""))).then_some(log)
+        ids.iter().all(|id| log.contains(&format!("access: request_id=\"{id}\""))).then_some(log)
     })
 }
 
@@ -101,7 +101,7 @@ fn the_access_log_holds_no_query(stage: &Stage) {
         let answer = gateway.ask(&Request::get(host, &target).with("X-Request-Id", &id));
         assert_eq!(answer.status, status);
         let log = log_of(gateway, std::slice::from_ref(&id));
-        let line = log.lines().find(|line| line.contains(&format!("request_id=\"{id}\""))).unwrap();
+        let line = log.lines().find(|line| line.contains(&format!("access: request_id=\"{id}\""))).unwrap();
         assert!(line.contains(&format!(" path={path} status={status} ")), "{line}");
         ids.push(id);
     }

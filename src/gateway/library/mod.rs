@@ -55,7 +55,7 @@ impl LibraryProxy {
         let peer = session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         let request = incoming(session.req_header(), peer.ok_or(ErrorCause::Internal)?);
         let route = self.route(&request, ctx)?;
-        Ok(self.admit(&request, &route).await?)
+        Ok(self.admit(&request, &route, &mut ctx.credential).await?)
     }
 
     /// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.
