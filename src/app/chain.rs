@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 
+use crate::app::StartError;
+use crate::app::nodes;
 use crate::app::supervision::{PAUSE, Supervised};
 use crate::chain::follower::Follower;
-use crate::chain::pool::Pool;
 use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
 use crate::chain::registries::Registries;
-use crate::config::chain::ChainSettings;
+use crate::config::Settings;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -34,13 +35,13 @@ impl BackgroundService for Follow {
     }
 }
 
-/// Reads the configured registries.
-pub(super) fn reader(
-    chain: &ChainSettings,
-    nodes: &Arc<Pool>,
+/// Reads the configured registries through the configured nodes.
+pub(crate) fn reader(
+    settings: &Settings,
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
-) -> ChainReader {
+) -> Result<ChainReader, StartError> {
+    let (chain, nodes) = (&settings.chain, nodes::pool(settings, clock, metrics)?);
     let registries = Registries {
         identity: chain.contracts.identity,
         stake_vault: chain.contracts.stake_vault,
@@ -60,5 +61,5 @@ pub(super) fn reader(
         max_head_age: chain.max_head_age,
         lifetimes,
     };
-    ChainReader::new(Arc::clone(nodes), settings, Arc::clone(clock), metrics)
+    Ok(ChainReader::new(Arc::new(nodes), settings, Arc::clone(clock), metrics))
 }

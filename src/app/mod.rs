@@ -1,19 +1,19 @@
 //! The composition root: configuration → ports → pipeline → doors → Pingora server.
 
+pub(crate) mod chain;
 pub(crate) mod nodes;
 pub(crate) mod presence;
 pub(crate) mod reload;
 pub(crate) mod source;
+pub(crate) mod store;
 pub(crate) mod store_files;
 pub(crate) mod tenants;
 
 #[cfg(feature = "dev-chain")]
 pub(crate) mod alone;
-mod chain;
 pub(crate) mod descriptors;
 #[cfg(feature = "dev-chain")]
 mod own_node;
-mod store;
 mod supervision;
 mod sweeper;
 
@@ -142,8 +142,7 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
         let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
-        let nodes = Arc::new(nodes::pool(settings, &clock, &metrics)?);
-        let reader = chain::reader(&settings.chain, &nodes, &clock, &metrics);
+        let reader = chain::reader(settings, &clock, &metrics)?;
         let follow = Follow { follower: Arc::new(reader.follower()), metrics: metrics.clone() };
         let reader = Arc::new(reader);
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents)?;

@@ -32,7 +32,7 @@ pub(crate) enum StoreError {
 }
 
 /// Opens the store. One that is on other machines need not answer yet.
-pub(super) fn open(
+pub(crate) fn open(
     settings: &Settings,
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,

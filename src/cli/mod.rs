@@ -1,6 +1,7 @@
 //! The command line: one file per command. Errors are one plain sentence on standard error and a non-zero exit code.
 mod check;
 mod client;
+mod explain;
 mod health;
 mod keys;
 mod output;
@@ -41,6 +42,8 @@ enum Command {
     Check(ConfigFile),
     /// Ask the service that runs with a configuration file whether it is alive, or ready; exit code 1 if it is not.
     Health(health::Health),
+    /// Say what the gateway would decide about a request, and why. It charges nothing.
+    Explain(explain::Explain),
     /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the
     /// gateway takes.
     Sign(sign::Sign),
@@ -91,6 +94,7 @@ pub fn main() -> ExitCode {
         Command::Dev(dev) => dev.run(),
         Command::Check(file) => check::check(&file.config),
         Command::Health(health) => health.run(),
+        Command::Explain(explain) => explain.run(),
         Command::Sign(sign) => sign.run(),
         Command::Keys(keys) => keys.run(),
         Command::Verify(verify) => verify.run(),

@@ -27,26 +27,49 @@ pub struct Decision {
 /// [`path::PATH_BYTES_MAX`], [`path::DECODINGS_MAX`] and the number of routes.
 #[must_use]
 pub fn decide(tenant: &Tenant, method: &str, path: &[u8]) -> Decision {
-    let first = |path: &[u8]| tenant.routes.iter().position(|route| takes(route, method, path));
-    let strictest = |may_be_meant: &dyn Fn(&Route) -> bool| {
-        let rules = tenant.routes.iter().filter(|route| has_method(route, method) && may_be_meant(route));
-        strictest(tenant, first(path), rules)
-    };
-    match path::read(path) {
-        Reading::Plain => ruled(tenant, first(path)),
-        // Decoding only ever adds rules that match. If the first is the same before and after, it is so in between.
-        Reading::Escaped(decoded) if first(path) == first(&decoded) => ruled(tenant, first(path)),
-        Reading::Escaped(decoded) => strictest(&|route| route.path.matches(&decoded)),
-        Reading::Ambiguous(normal) => {
-            strictest(&|route| route.path.matches(path) || route.path.may_match(&normal))
+    match read(tenant, method, path) {
+        Reading::Plain => ruled(tenant, first(tenant, method, path)),
+        reading @ (Reading::Escaped(_) | Reading::Ambiguous(_) | Reading::Anywhere) => {
+            let rules = tenant.routes.iter().filter(|route| may_be_meant(route, method, path, &reading));
+            strictest(tenant, first(tenant, method, path), rules)
         }
-        Reading::Anywhere => strictest(&|_| true),
         Reading::Refused => Decision { access: RouteAccess::Deny, ..ruled(tenant, None) },
     }
 }
 
-fn takes(route: &Route, method: &str, path: &[u8]) -> bool {
-    has_method(route, method) && route.path.matches(path)
+/// How a request's path reads to [`decide`], and the routes that may be meant, in their order: of a plain path the first
+/// counts, of another one all of them.
+#[must_use]
+pub fn candidates<'a>(tenant: &'a Tenant, method: &str, path: &[u8]) -> (Reading, Vec<&'a Route>) {
+    let reading = read(tenant, method, path);
+    let routes = tenant.routes.iter().filter(|route| may_be_meant(route, method, path, &reading)).collect();
+    (reading, routes)
+}
+
+/// How a path reads as far as the tenant's rules go.
+fn read(tenant: &Tenant, method: &str, path: &[u8]) -> Reading {
+    match path::read(path) {
+        // Decoding only ever adds rules that match. If the first is the same before and after, it is so in between.
+        Reading::Escaped(decoded) if first(tenant, method, path) == first(tenant, method, &decoded) => {
+            Reading::Plain
+        }
+        reading => reading,
+    }
+}
+
+fn first(tenant: &Tenant, method: &str, path: &[u8]) -> Option<usize> {
+    tenant.routes.iter().position(|route| has_method(route, method) && route.path.matches(path))
+}
+
+fn may_be_meant(route: &Route, method: &str, path: &[u8], reading: &Reading) -> bool {
+    has_method(route, method)
+        && match reading {
+            Reading::Plain => route.path.matches(path),
+            Reading::Escaped(decoded) => route.path.matches(decoded),
+            Reading::Ambiguous(normal) => route.path.matches(path) || route.path.may_match(normal),
+            Reading::Anywhere => true,
+            Reading::Refused => false,
+        }
 }
 
 fn has_method(route: &Route, method: &str) -> bool {

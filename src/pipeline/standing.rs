@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use alloy::primitives::U256;
 use futures_util::future::Either;
 
 use crate::domain::agent_id::AgentId;
@@ -10,11 +11,11 @@ use crate::domain::denial::Denial;
 use crate::domain::endpoint;
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
-use crate::domain::tier::Tier;
-use crate::pipeline::Pipeline;
+use crate::domain::tier::{StakeThresholds, Tier};
 use crate::pipeline::credential::Ask;
 use crate::pipeline::principal::Principal;
 use crate::pipeline::refusal::Refusal;
+use crate::pipeline::{Access, Pipeline};
 
 /// An agent whose tier suffices, with the quota that the tier gives it.
 #[derive(Debug)]
@@ -79,13 +80,9 @@ impl Pipeline {
         profile: &TrustProfile,
         ask: &Ask<'_>,
     ) -> Result<(Tier, Quota, bool), Refusal> {
-        let access = ask.access;
-        let tier = self.stakes.tier_of(profile.stake);
-        let Some(quota) = access.quotas.get(tier).filter(|_| tier >= access.min_tier) else {
-            return Err(self.blocked(principal, tier, access.min_tier).into());
-        };
+        let (tier, quota) = judge(&self.stakes, ask.access, principal.agent(), profile.stake)?;
         let endpoint_mismatch = endpoint::mismatch(principal.declared_origin(), ask.origin.as_ref());
-        if endpoint_mismatch && access.denies_endpoint_mismatch {
+        if endpoint_mismatch && ask.access.denies_endpoint_mismatch {
             return Err(Denial::EndpointMismatch { agent: principal.agent() }.into());
         }
         Ok((tier, quota, endpoint_mismatch))
@@ -116,10 +113,24 @@ impl Pipeline {
             Err(self.owners.denial(agent, profile.owner, Some(signer)).into())
         }
     }
+}
 
-    fn blocked(&self, principal: &Principal, current: Tier, min_tier: Tier) -> Denial {
-        let required = min_tier.max(Tier::Bronze);
-        let required_stake = self.stakes.get(required).unwrap_or(self.stakes.diamond);
-        Denial::TierBlocked { agent: principal.agent(), current, required, required_stake }
+/// The tier of an agent with this stake, and the quota of that tier.
+///
+/// # Errors
+///
+/// [`Denial::TierBlocked`] below the lowest tier that passes.
+pub fn judge(
+    stakes: &StakeThresholds,
+    access: &Access,
+    agent: AgentId,
+    stake: U256,
+) -> Result<(Tier, Quota), Denial> {
+    let current = stakes.tier_of(stake);
+    if let Some(quota) = access.quotas.get(current).filter(|_| current >= access.min_tier) {
+        return Ok((current, quota));
     }
+    let required = access.min_tier.max(Tier::Bronze);
+    let required_stake = stakes.get(required).unwrap_or(stakes.diamond);
+    Err(Denial::TierBlocked { agent, current, required, required_stake })
 }

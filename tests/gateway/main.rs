@@ -24,6 +24,7 @@ mod crowds;
 mod dialects;
 mod differential;
 mod endings;
+mod explain;
 mod faults;
 mod floods;
 mod forwarding;
@@ -105,6 +106,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("credentials", STORES, credentials::STORED),
     ("secrets", ONCE, secrets::CASES),
     ("access_log", ONCE, access_log::CASES),
+    ("explain", STORES, explain::CASES),
+    ("explain", ONCE, explain::IN_WORDS),
     ("parity", ONCE, parity::CASES),
     ("parity", STORES, parity::STORED),
     ("forwarding", ONCE, forwarding::CASES),

@@ -106,6 +106,14 @@ impl Service {
         run_to_end(program(), &arguments, self.folder.path())
     }
 
+    /// Runs another command with the same configuration, to its end.
+    pub(crate) fn command(&self, verb: &str, further: &[&str]) -> Output {
+        let config = self.folder.path().join("tiergate.toml");
+        let arguments = [&[verb, "--config", config.to_str().unwrap()], further].concat();
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        run_to_end(program(), &arguments, self.folder.path())
+    }
+
     fn arguments(&self) -> Vec<String> {
         let file = self.folder.path().join("tiergate.toml");
         vec!["run".to_owned(), "--config".to_owned(), file.to_str().unwrap().to_owned()]

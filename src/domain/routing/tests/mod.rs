@@ -2,9 +2,9 @@
 
 mod readings;
 
-use super::{Decision, decide};
+use super::{Decision, candidates, decide};
 use crate::domain::fixture;
-use crate::domain::path::{DECODINGS_MAX, PATH_BYTES_MAX, PathPattern};
+use crate::domain::path::{DECODINGS_MAX, PATH_BYTES_MAX, PathPattern, Reading};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::tier::Tier;
 
@@ -264,4 +264,19 @@ fn a_path_beyond_the_limits_is_denied() {
     let deep = format!("/%{}41", "25".repeat(DECODINGS_MAX));
     assert_eq!(access(&everything, &deep), RouteAccess::Deny);
     assert_eq!(access(&everything, &format!("/{}", "%25".repeat(1_365))), RouteAccess::Agents);
+}
+
+#[test]
+fn the_candidates_are_the_routes_that_have_a_say_in_the_decision() {
+    let shop = shop();
+    let of = |path: &str| {
+        let (reading, routes) = candidates(&shop, "GET", path.as_bytes());
+        (reading, routes.into_iter().map(|route| route.path.as_str()).collect::<Vec<_>>())
+    };
+    assert_eq!(of("/gold/x"), (Reading::Plain, vec!["/gold"]));
+    assert_eq!(of("/g%6fld/x").1, ["/gold"]);
+    assert_eq!(of("/public/%2fgold").1, ["/public/*"]);
+    assert_eq!(of("/public/../x"), (Reading::Anywhere, vec!["/public/*", "/admin", "/gold", "/cheap"]));
+    assert_eq!(of("/x"), (Reading::Plain, vec![]));
+    assert_eq!(of("/gold/%00"), (Reading::Refused, vec![]));
 }

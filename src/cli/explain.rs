@@ -1,0 +1,261 @@
+//! `tiergate explain`: the gateway's decision about a request, and why. It reads the configuration and the chain, and for a
+//! key a store in Redis. It charges nothing: no nonce and no window.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use serde_json::{Map, Value};
+use tokio::runtime::Builder;
+use tokio::time::sleep;
+
+use crate::app::source::Source;
+use crate::app::{chain, store};
+use crate::cli::check::load;
+use crate::cli::output::Output;
+use crate::cli::{ConfigFile, Failure, secret};
+use crate::config::Settings;
+use crate::config::store::StoreSettings;
+use crate::domain::agent_id::AgentId;
+use crate::domain::api_key::KeyDigest;
+use crate::domain::denial::Denial;
+use crate::domain::host::HostPattern;
+use crate::domain::host_map::HostMap;
+use crate::domain::path::Reading;
+use crate::domain::quota::Quota;
+use crate::domain::routing::{self, Decision};
+use crate::domain::tenant::{Route, RouteAccess, Tenant};
+use crate::gateway::site::{access, check_method};
+use crate::os::Os;
+use crate::pipeline::Access;
+use crate::pipeline::credential::Credential;
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::standing::judge;
+use crate::ports::chain::Chain;
+use crate::ports::clock::Clock;
+use crate::ports::store::{Store, StoreFault};
+use crate::telemetry::metrics::Metrics;
+use crate::wire::credentials::credential_of;
+use crate::wire::errors::ErrorCause;
+
+/// How much of a limit is left is known to those who count.
+const REMAINING: &str = "unknown: windows are not read; the access log of the running service says it";
+
+/// How often a store is asked before it is given up, and at what intervals.
+const TRIES_MAX: u32 = 50;
+const TRY_EVERY: Duration = Duration::from_millis(100);
+
+/// A request to be explained.
+#[derive(clap::Args)]
+pub(super) struct Explain {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// The host that it is for.
+    #[arg(long)]
+    host: String,
+    /// Its path, as it is sent.
+    #[arg(long, default_value = "/")]
+    path: String,
+    /// Its method.
+    #[arg(long, default_value = "GET")]
+    method: String,
+    /// The agent that sends it, with a good credential.
+    #[arg(long, value_name = "N", value_parser = AgentId::parse, conflicts_with = "key_file")]
+    agent: Option<AgentId>,
+    /// File with the API key that it shows. The key is looked up in a store in Redis, and in no other.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// How to print the answer.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
+}
+
+/// What was found out about a request so far.
+#[derive(Default)]
+struct Findings(Map<String, Value>);
+
+impl Explain {
+    /// Prints the decision, and everything that it follows from.
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let settings = load(&Source::at(&self.file.config))?;
+        let clock: Arc<dyn Clock> = Arc::new(Os::new());
+        let metrics = Metrics::new().map_err(Failure::new)?;
+        let reader = chain::reader(&settings, &clock, &metrics).map_err(Failure::new)?;
+        let is_shared = self.key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
+        let store = is_shared.then(|| store::open(&settings, &clock, &metrics)).transpose();
+        let store = store.map_err(Failure::new)?;
+        let headers = self.headers()?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+        let mut found = Findings::default();
+        match runtime.block_on(self.decide(&settings, &headers, &reader, store.as_deref(), &mut found)) {
+            Ok(decision) => found.add("decision", decision),
+            Err(cause) => found.add_refusal(&cause),
+        }
+        self.output.print(&found.0.into())
+    }
+
+    /// The headers of the request, which hold the key if there is one.
+    fn headers(&self) -> Result<HeaderMap, Failure> {
+        let mut headers = HeaderMap::new();
+        if let Some(file) = &self.key_file {
+            let key = HeaderValue::from_str(secret::read(Some(file), "--key-file", "")?.trim());
+            let no_key = |_| Failure::new(format!("{} holds no API key", file.display()));
+            headers.insert("x-api-key", key.map_err(no_key)?);
+        }
+        Ok(headers)
+    }
+
+    /// The decision in a word.
+    async fn decide(
+        &self,
+        settings: &Settings,
+        headers: &HeaderMap,
+        chain: &dyn Chain,
+        store: Option<&dyn Store>,
+        found: &mut Findings,
+    ) -> Result<&'static str, ErrorCause> {
+        let tenant = self.tenant(settings, found)?;
+        check_method(&self.method)?;
+        let decision = self.route(tenant, found);
+        let quota = match decision.access {
+            RouteAccess::Deny => return Err(ErrorCause::Forbidden),
+            RouteAccess::Public => decision.route.and_then(|at| tenant.routes.get(at)?.requests_per_minute),
+            RouteAccess::Agents => {
+                let accepted = tenant.credentials;
+                let kinds = [("api_key", accepted.api_key), ("signature", accepted.signature)];
+                let kinds = kinds.into_iter().filter_map(|(kind, is_taken)| is_taken.then_some(kind));
+                found.add("credentials", kinds.collect::<Vec<_>>());
+                found.add("minTier", decision.min_tier.number());
+                let access = access(tenant, settings.tiers.requests_per_minute, decision.min_tier);
+                let agent = match self.agent {
+                    Some(agent) => agent,
+                    None => {
+                        let credential = credential_of(headers, &settings.keys.format, accepted)?;
+                        let (Credential::Key { digest, .. }, Some(store)) = (credential, store) else {
+                            found.add(
+                                "agent",
+                                "unknown: an embedded store is read by the running service alone",
+                            );
+                            return Ok("unknown");
+                        };
+                        owner_of(&digest, store).await?
+                    }
+                };
+                Some(judged(settings, &access, chain, agent, found).await?)
+            }
+        };
+        if let Some(quota) = quota {
+            found.add("limit", quota.limit);
+            found.add("remaining", REMAINING);
+        }
+        Ok(if decision.access == RouteAccess::Public { "public" } else { "admitted" })
+    }
+
+    fn tenant<'a>(&self, settings: &'a Settings, found: &mut Findings) -> Result<&'a Tenant, ErrorCause> {
+        let of = |tenant: &'a Tenant| tenant.hosts.iter().map(move |host| (host, tenant));
+        let all: Vec<(&HostPattern, &Tenant)> =
+            settings.tenants.iter().flat_map(|tenant| of(tenant)).collect();
+        let find = |among: &[(&'a HostPattern, &'a Tenant)]| {
+            let hosts = HostMap::new(among.iter().map(|one| (one.0.clone(), *one))).unwrap_or_default();
+            hosts.find(&self.host).copied()
+        };
+        let (host, tenant) = find(&all).ok_or(ErrorCause::UnknownHost)?;
+        let others = all.iter().filter(|one| one.0 != host && find(&[**one]).is_some());
+        found.add("tenant", &*tenant.id);
+        found.add("host", host.to_string());
+        found.add("hostWhy", "the most precise that matches");
+        let others = others.map(|(host, tenant)| format!("{host} of {}", tenant.id));
+        found.add("otherHosts", others.collect::<Vec<_>>());
+        Ok(tenant)
+    }
+
+    fn route(&self, tenant: &Tenant, found: &mut Findings) -> Decision {
+        let path = self.path.split('?').next().unwrap_or_default().as_bytes();
+        let decision = routing::decide(tenant, &self.method, path);
+        let (reading, candidates) = routing::candidates(tenant, &self.method, path);
+        let taken = decision.route.and_then(|at| tenant.routes.get(at));
+        let why = match reading {
+            Reading::Plain if taken.is_none() => {
+                "no route takes the request, so the tenant's own rule counts"
+            }
+            Reading::Plain => "the first route that takes the request",
+            Reading::Refused => "no honest request has this path",
+            Reading::Escaped(_) | Reading::Ambiguous(_) | Reading::Anywhere => {
+                "the path is ambiguous: the strictest of all routes that may be meant count"
+            }
+        };
+        found.add("route", taken.map_or("none".to_owned(), written));
+        found.add("routeWhy", why);
+        let others = candidates.into_iter().filter(|other| taken != Some(*other));
+        found.add("otherRoutes", others.map(written).collect::<Vec<_>>());
+        decision
+    }
+}
+
+impl Findings {
+    fn add(&mut self, name: &str, value: impl Into<Value>) {
+        self.0.insert(name.to_owned(), value.into());
+    }
+
+    /// What the client would be told, and for a fault its cause.
+    fn add_refusal(&mut self, cause: &ErrorCause) {
+        if let ErrorCause::Refused(Refusal::Chain(fault)) = cause {
+            self.add("fault", fault.to_string());
+        } else if let ErrorCause::Refused(Refusal::Store(fault)) = cause {
+            self.add("fault", fault.to_string());
+        }
+        let (error_type, answer) = cause.gateway_answer(0);
+        let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        self.add("decision", "refused");
+        self.add("status", answer.status().as_u16());
+        self.add("errorType", error_type);
+        self.add("error", body.get("error").cloned());
+    }
+}
+
+/// The quota of an agent, if its tier suffices.
+async fn judged(
+    settings: &Settings,
+    access: &Access,
+    chain: &dyn Chain,
+    agent: AgentId,
+    found: &mut Findings,
+) -> Result<Quota, ErrorCause> {
+    found.add("agent", agent.to_string());
+    let profile = chain.profile(agent).await.map_err(Refusal::from)?.filter(|_| !agent.is_reserved());
+    let profile = profile.ok_or(Refusal::from(Denial::AgentNotFound { agent }))?;
+    let stakes = &settings.tiers.stake;
+    found.add("owner", profile.owner_text());
+    found.add("stake", profile.stake_text());
+    found.add("minStake", stakes.get(access.min_tier).map(|stake| stake.to_string()));
+    found.add("tier", stakes.tier_of(profile.stake).number());
+    if access.denies_endpoint_mismatch {
+        found.add("origin", "must be the one declared for the key, which is not looked at here");
+    }
+    Ok(judge(stakes, access, agent, profile.stake).map_err(Refusal::from)?.1)
+}
+
+/// The agent whose current key this is. The store has just begun to connect, so it is asked until it answers.
+async fn owner_of(digest: &KeyDigest, store: &dyn Store) -> Result<AgentId, ErrorCause> {
+    let current = || async {
+        let Some(owner) = store.find(digest).await? else { return Ok(None) };
+        Ok(store.is_current(owner.agent, digest).await?.then_some(owner.agent))
+    };
+    let mut asked: Result<_, StoreFault> = current().await;
+    for _ in 0..TRIES_MAX {
+        if asked.is_ok() {
+            break;
+        }
+        sleep(TRY_EVERY).await;
+        asked = current().await;
+    }
+    let agent = asked.map_err(Refusal::from)?;
+    Ok(agent.ok_or(Refusal::from(Denial::InvalidApiKey { agent: None }))?)
+}
+
+/// A route as it is written.
+fn written(route: &Route) -> String {
+    let methods = route.methods.iter().map(|method| format!("{method} "));
+    methods.chain([route.path.as_str().to_owned()]).collect()
+}

@@ -1,0 +1,194 @@
+//! `tiergate explain` says what the gateway decides, and why, and charges nothing for it.
+
+use std::fs;
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::rig::case::{Case, cases};
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage};
+use crate::rig::tenants::Tenant;
+use crate::support::agents::unknown_key;
+use crate::support::wire::Request;
+use crate::support::world::Kind;
+
+pub(crate) const CASES: &[Case] =
+    cases![explain_decides_as_the_gateway_does, a_key_is_looked_up_in_a_shared_store_only];
+
+pub(crate) const IN_WORDS: &[Case] = cases![
+    explain_names_what_shadows_and_is_shadowed,
+    explain_says_when_the_chain_cannot_be_read,
+    explain_refuses_questions_that_are_none,
+];
+
+const OTHER: &str = "other.acme.test";
+
+fn site(stage: &Stage) -> Site {
+    let site = Site::of(stage).tenant(|tenant| {
+        tenant
+            .route("/denied/*", "access = \"deny\"")
+            .route("/gold/special", "min_tier = 3\nmethods = [\"POST\"]")
+            .route("/gold/*", "min_tier = 3")
+            .route("/few/*", "access = \"public\"\nrequests_per_minute = 7")
+            .route("/*/special", "min_tier = 2")
+    });
+    let site = site.also(|upstream| Tenant::of("rest", &["*.acme.test", "*"], &[&upstream.to_string()]));
+    site.also(|upstream| {
+        Tenant::new("keyless", "keyless.test", upstream).set("credentials", vec!["signature"])
+    })
+    .start()
+}
+
+fn explain(site: &Site, host: &str, path: &str, further: &[&str]) -> Output {
+    let arguments = [&["--host", host, "--path", path], further].concat();
+    site.gateway.service.command("explain", &arguments)
+}
+
+/// What it prints as JSON.
+#[track_caller]
+fn explained(site: &Site, host: &str, path: &str, further: &[&str]) -> Value {
+    let output = explain(site, host, path, &[further, &["-o", "json"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn explain_decides_as_the_gateway_does(stage: &Stage) {
+    let site = &site(stage);
+    let agents = [0, 1, 3].map(|tier| stage.world().agent(tier));
+    let keys = agents.each_ref().map(|agent| agent.generate(&site.gateway.service));
+    for (host, method, path) in [
+        (ACME, "GET", "/public/x"),
+        (ACME, "GET", "/x"),
+        (ACME, "GET", "/gold/x?y"),
+        (ACME, "GET", "/public/%2e%2e/gold/x"),
+        (ACME, "GET", "/denied/x"),
+        (ACME, "TRACE", "/x"),
+        (OTHER, "GET", "/public/x"),
+        ("not a host", "GET", "/x"),
+    ] {
+        for at in [None, Some(0), Some(1), Some(2)] {
+            let request = Request::new(method, host, path);
+            let (request, agent) = match at {
+                Some(at) => (request.key(&keys[at]), Some(agents[at].text())),
+                None => (request, None),
+            };
+            let by = agent.iter().flat_map(|agent| ["--agent", agent]);
+            let by: Vec<&str> = ["--method", method].into_iter().chain(by).collect();
+            // It is asked first, and again: an agent of tier 1 has one request a minute.
+            let before = explained(site, host, path, &by);
+            assert_eq!(explained(site, host, path, &by), before);
+            let answer = site.gateway.ask(&request);
+            if at == Some(1) && answer.status == 429 {
+                assert_eq!((&before["decision"], &before["limit"]), (&"admitted".into(), &1.into()));
+                continue;
+            }
+            let is_let_through = ["admitted", "public"].map(Value::from).contains(&before["decision"]);
+            assert_eq!(is_let_through, answer.status == 200, "{method} {host}{path} {agent:?}: {before}");
+            if !is_let_through {
+                let body = answer.json();
+                assert_eq!(before["status"], answer.status, "{before}");
+                assert_eq!((&before["errorType"], &before["error"]), (&body["errorType"], &body["error"]));
+            }
+        }
+    }
+    assert_eq!(explained(site, ACME, "/few/x", &[])["limit"], 7);
+    let gold = explained(site, ACME, "/gold/x", &["--agent", &agents[1].text()]);
+    assert_eq!((&gold["tier"], &gold["minTier"]), (&1.into(), &3.into()), "{gold}");
+    assert_eq!((&gold["route"], &gold["tenant"]), (&"/gold/*".into(), &"t".into()), "{gold}");
+    assert_eq!(gold["minStake"], "100000000000000000000000", "{gold}");
+    assert_eq!(explained(site, ACME, "/x", &["--agent", "4000000"])["errorType"], "AGENT_NOT_FOUND");
+    assert_eq!(explained(site, ACME, "/x", &["--agent", "0"])["errorType"], "AGENT_NOT_FOUND");
+}
+
+fn a_key_is_looked_up_in_a_shared_store_only(stage: &Stage) {
+    let site = &site(stage);
+    let agent = stage.world().agent(2);
+    let file = site.gateway.service.folder.path().join("key");
+    let by_key = |host: &str, key: &str| {
+        fs::write(&file, format!("{key}\n")).unwrap();
+        let output = explain(site, host, "/x", &["--key-file", file.to_str().unwrap(), "-o", "json"]);
+        let told = [output.stdout.as_slice(), &output.stderr].concat();
+        assert!(!String::from_utf8(told).unwrap().contains(&key[12..28]), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let key = agent.generate(&site.gateway.service);
+    let known = by_key(ACME, &key);
+    if stage.world().is(Kind::Redis) {
+        assert_eq!((&known["agent"], &known["decision"]), (&agent.text().into(), &"admitted".into()));
+        assert_eq!(by_key(ACME, &unknown_key(7))["errorType"], "INVALID_API_KEY");
+        site.gateway.service.revoke(&agent.signed()).success(200);
+        assert_eq!(by_key(ACME, &key)["errorType"], "INVALID_API_KEY");
+    } else {
+        assert_eq!(known["decision"], "unknown");
+        assert!(known["agent"].as_str().unwrap().contains("embedded store"), "{known}");
+    }
+    assert_eq!(by_key(ACME, &format!("{key}0"))["errorType"], "VALIDATION_ERROR");
+    assert_eq!(by_key("keyless.test", &key)["errorType"], "INVALID_API_KEY");
+}
+
+fn explain_names_what_shadows_and_is_shadowed(stage: &Stage) {
+    let site = &site(stage);
+    for (host, path, method, expected) in [
+        (
+            ACME,
+            "/gold/special",
+            "POST",
+            json!({
+                "tenant": "t",
+                "host": "acme.test",
+                "hostWhy": "the most precise that matches",
+                "otherHosts": ["* of rest"],
+                "route": "POST /gold/special",
+                "routeWhy": "the first route that takes the request",
+                "otherRoutes": ["/gold/*", "/*/special"],
+            }),
+        ),
+        (OTHER, "/", "GET", json!({ "host": "*.acme.test", "otherHosts": ["* of rest"] })),
+        (ACME, "/gold/special", "GET", json!({ "route": "/gold/*", "otherRoutes": ["/*/special"] })),
+        (
+            ACME,
+            "/x",
+            "GET",
+            json!({ "route": "none", "credentials": ["api_key", "signature"], "decision": "refused" }),
+        ),
+        (
+            ACME,
+            "/public/..;/denied/x",
+            "GET",
+            json!({
+                "route": "/public/*",
+                "routeWhy": "the path is ambiguous: the strictest of all routes that may be meant count",
+                "otherRoutes": ["/denied/*", "/gold/*", "/few/*", "/*/special"],
+                "errorType": "FORBIDDEN",
+            }),
+        ),
+    ] {
+        let told = explained(site, host, path, &["--method", method]);
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(&told[name], value, "{name} in {told}");
+        }
+    }
+    let text = String::from_utf8(explain(site, ACME, "/x", &[]).stdout).unwrap();
+    assert!(text.lines().any(|line| line == "errorType      INVALID_API_KEY"), "{text}");
+}
+
+fn explain_says_when_the_chain_cannot_be_read(stage: &Stage) {
+    let site = Site::of(stage).start();
+    let file = site.gateway.service.folder.path().join("tiergate.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let node = stage.world().chain().node.to_string();
+    fs::write(&file, text.replace(&node, "127.0.0.1:1")).unwrap();
+    let told = explained(&site, ACME, "/x", &["--agent", "1"]);
+    assert_eq!((&told["decision"], &told["errorType"]), (&"refused".into(), &"RPC_ERROR".into()), "{told}");
+    assert!(told["fault"].as_str().unwrap().contains("127.0.0.1:1"), "{told}");
+}
+
+fn explain_refuses_questions_that_are_none(stage: &Stage) {
+    let site = Site::of(stage).start();
+    for further in [["--agent", "1e3"], ["--key-file", "/nonexistent/key"]] {
+        let output = explain(&site, ACME, "/x", &further);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(further[1]), "{said}");
+    }
+}
