@@ -86,10 +86,10 @@ fn a_request_that_has_passed_before_is_508_by_every_way_and_costs_nothing(stage:
     }
 }
 
-/// How many requests the gateway has forwarded and failed.
+/// How many requests the gateway has forwarded and refused.
 fn outcomes(gateway: &Gateway) -> [f64; 2] {
     let samples = gateway.service.samples();
-    ["forwarded", "failed"].map(|outcome| {
+    ["forwarded", "refused"].map(|outcome| {
         let outcome = format!("outcome=\"{outcome}\"");
         samples.sum("tiergate_gateway_requests_total", &[&outcome, "tenant=\"t\""])
     })
