@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::cli::client::Service;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, with};
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, secret};
 use crate::domain::agent_id::AgentId;
@@ -85,10 +85,7 @@ impl Keys {
 impl NewKey {
     fn send(self, path: &str) -> Result<(), Failure> {
         let Self { change: Change { agent_id, signing, output }, declared_endpoint, out } = self;
-        let mut body = signing.body(agent_id)?;
-        if let Some(endpoint) = declared_endpoint {
-            body["declaredEndpoint"] = json!(endpoint);
-        }
+        let body = with(signing.body(agent_id)?, "declaredEndpoint", declared_endpoint);
         let ask = || signing.service.ask(output, Method::POST, path, Some(body));
         match out {
             Some(file) => output.print(&kept_in(&file, ask)?),

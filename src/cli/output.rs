@@ -48,6 +48,14 @@ pub(super) fn shown(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
+/// The body of a request with one more field, if that has a value.
+pub(super) fn with(mut body: Value, name: &str, value: Option<String>) -> Value {
+    if let (Some(fields), Some(value)) = (body.as_object_mut(), value) {
+        fields.insert(name.to_owned(), value.into());
+    }
+    body
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -1,7 +1,6 @@
 //! `tiergate sign`: the JSON body of a signed request, for `curl -d @-`, or its headers, for `curl -H @-`.
 
-use serde_json::json;
-
+use crate::cli::output::with;
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, say};
 use crate::domain::agent_id::AgentId;
@@ -25,7 +24,7 @@ pub(super) struct Sign {
 impl Sign {
     /// Prints the body.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut body = self.signing.body(self.agent_id)?;
+        let body = self.signing.body(self.agent_id)?;
         if self.headers {
             let field = |name: &str| body.get(name).map(ToString::to_string).unwrap_or_default();
             for (header, name) in [
@@ -38,9 +37,6 @@ impl Sign {
             }
             return Ok(());
         }
-        if let Some(endpoint) = self.declared_endpoint {
-            body["declaredEndpoint"] = json!(endpoint);
-        }
-        say(format_args!("{body}"))
+        say(format_args!("{}", with(body, "declaredEndpoint", self.declared_endpoint)))
     }
 }

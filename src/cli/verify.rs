@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::cli::output::Output;
+use crate::cli::output::{Output, with};
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, secret};
 use crate::domain::agent_id::AgentId;
@@ -47,13 +47,8 @@ impl Verify {
 
     fn body_with_key(&self) -> Result<Value, Failure> {
         let key = secret::read(self.api_key_file.as_deref(), "--api-key-file", API_KEY_VARIABLE)?;
-        let mut body = json!({ "apiKey": key.trim() });
-        if let Some(agent) = self.agent_id {
-            body["agentId"] = json!(agent.to_string());
-        }
-        if let Some(origin) = &self.origin {
-            body["origin"] = json!(origin);
-        }
-        Ok(body)
+        let body = json!({ "apiKey": key.trim() });
+        let body = with(body, "agentId", self.agent_id.map(|agent| agent.to_string()));
+        Ok(with(body, "origin", self.origin.clone()))
     }
 }

@@ -53,7 +53,11 @@ fn read(tenant: &Tenant, method: &str, path: &[u8]) -> Reading {
         Reading::Escaped(decoded) if first(tenant, method, path) == first(tenant, method, &decoded) => {
             Reading::Plain
         }
-        reading => reading,
+        reading @ (Reading::Plain
+        | Reading::Escaped(_)
+        | Reading::Ambiguous(_)
+        | Reading::Anywhere
+        | Reading::Refused) => reading,
     }
 }
 
