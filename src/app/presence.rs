@@ -38,7 +38,7 @@ impl Presence {
     }
 }
 
-/// Where the API of the process with the configuration at this path answers; `None` if none is known.
+/// The URL of the API of the process with the configuration at this path; `None` if none is known.
 pub(crate) fn find(path: &Path) -> Option<String> {
     let sockets = std::fs::read("/proc/net/unix").ok()?;
     let (sockets, prefix) = (String::from_utf8_lossy(&sockets), format!(" @{}", prefix(path)));
@@ -56,7 +56,7 @@ pub(crate) fn api_url(listen: &Listen) -> String {
     format!("{scheme}://{}", SocketAddr::new(ip, listen.api.port()))
 }
 
-/// What the names of a configuration begin with. Containers that share a network have process numbers of their own.
+/// The beginning of a configuration's names. Containers that share a network have process numbers of their own.
 fn prefix(path: &Path) -> String {
     let of_listen = |(name, _): &(String, String)| name.starts_with("TIERGATE__LISTEN__");
     let overrides: BTreeMap<_, _> = environment().filter(of_listen).collect();

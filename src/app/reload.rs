@@ -47,7 +47,7 @@ impl EarlyHangup {
 }
 
 impl Reloader {
-    /// What the process started with counts as applied.
+    /// The settings of the start count as applied.
     pub(super) fn new(tenants: Arc<Tenants>, early_hangup: EarlyHangup, metrics: Metrics) -> Self {
         let reloader = Self { tenants, early_hangup, metrics };
         reloader.note_applied(&[]);

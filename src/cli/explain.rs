@@ -71,7 +71,7 @@ pub(super) struct Explain {
     output: Output,
 }
 
-/// What was found out about a request so far.
+/// The findings about a request so far.
 #[derive(Default)]
 struct Findings(Map<String, Value>);
 
@@ -198,7 +198,7 @@ impl Findings {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// What the client would be told, and for a fault its cause.
+    /// The text of the client's answer, and for a fault its cause.
     fn add_refusal(&mut self, cause: &ErrorCause) {
         if let ErrorCause::Refused(Refusal::Chain(fault)) = cause {
             self.add("fault", fault.to_string());

@@ -45,7 +45,7 @@ impl Health {
     }
 }
 
-/// Where the API of a process would answer that is started now.
+/// The URL of the API of a process that is started now.
 fn configured(config: &Path) -> Result<String, Failure> {
     let listen = Source::at(config).load_listen().ok_or_else(|| {
         let file = config.display();

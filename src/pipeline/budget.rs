@@ -24,7 +24,7 @@ impl Pipeline {
     }
 }
 
-/// What is left of a client's budget, which may be one for an agent.
+/// The rest of a client's budget, which may be one for an agent.
 pub(super) fn allowance(
     quota: Quota,
     agent: Option<AgentId>,

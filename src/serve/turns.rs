@@ -34,7 +34,7 @@ const QUANTUM_NANOS: u64 = 20_000;
 const POLLS_TO_BE_ALONE: u32 = 4_096;
 
 /// How often a queue that is alone runs in a round. Its time is not measured: clocks and rounds cost time too.
-const POLLS_ALONE: u32 = 16;
+const POLLS_ALONE: u32 = 256;
 
 /// A network that has less than this part of the worker's time never waits for a round.
 const PART_UNCOUNTED: u64 = 4;

@@ -14,7 +14,7 @@ use crate::domain::upstream::Upstream;
 /// The listener and the tenants so far.
 pub(super) struct Neighbours {
     listener_has_tls: bool,
-    /// Where the gateway listens.
+    /// The addresses of the gateway's listener.
     gateway: Vec<SocketAddr>,
     /// Whose each id is, as the place of its tenant.
     ids: HashMap<Arc<str>, Arc<str>>,
@@ -23,7 +23,7 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    /// Nothing follows from a listener that is wrong itself.
+    /// A listener that is wrong itself makes no upstream wrong.
     pub(super) fn new(listen: Option<&Listen>) -> Self {
         Self {
             listener_has_tls: listen.is_none_or(|listen| listen.tls.is_some()),
