@@ -194,13 +194,10 @@ impl Gateway {
         let origin = origin_of(fields)?;
         let access = site.access(route.decision.min_tier);
         let ask = Ask { credential, client, origin, access };
-        // A read of the chain may take seconds. Look-ups of keys take turns of their own: nobody else's bad keys refuse a good one.
-        let _asking = match ask.credential {
-            Credential::Signature(_) => {
-                Some(self.room.ask(client).map_err(|full| self.overloaded(site, full))?)
-            } // 503
-            Credential::Key { .. } => None,
-        };
+        // A read of the chain may take seconds. Keys ask for no leave: a neighbour's flood would use it up, and refuse good ones.
+        let is_signed = matches!(ask.credential, Credential::Signature(_));
+        let asking = is_signed.then(|| self.room.ask(client)).transpose();
+        let _asking = asking.map_err(|full| self.overloaded(site, full))?; // 503
         let standing = self.pipeline.verify(&ask).await;
         let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
         let agent = standing.agent();

@@ -45,7 +45,7 @@ fn explain(site: &Site, host: &str, path: &str, further: &[&str]) -> Output {
     site.gateway.service.command("explain", &arguments)
 }
 
-/// What it prints as JSON.
+/// The JSON that it prints.
 #[track_caller]
 fn explained(site: &Site, host: &str, path: &str, further: &[&str]) -> Value {
     let output = explain(site, host, path, &[further, &["-o", "json"]].concat());
