@@ -1,6 +1,7 @@
 //! The composition root: configuration → ports → pipeline → doors → Pingora server.
 
 pub(crate) mod chain;
+pub(crate) mod named_files;
 pub(crate) mod nodes;
 pub(crate) mod presence;
 pub(crate) mod reload;

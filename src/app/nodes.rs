@@ -32,11 +32,6 @@ pub(super) fn pool(
     Ok(Pool::new(&pool, Arc::clone(clock), metrics.clone())?)
 }
 
-/// What is wrong with the files that hold headers, each with its name and none with what it holds.
-pub(crate) fn header_problems(settings: &Settings) -> Vec<String> {
-    headers(&settings.chain.rpc_headers).err().unwrap_or_default()
-}
-
 fn headers(configured: &[RpcHeader<HeaderSource>]) -> Result<Vec<RpcHeader<Secret>>, Vec<String>> {
     let (mut headers, mut problems) = (Vec::new(), Vec::new());
     for RpcHeader { origin, name, value } in configured {
@@ -53,7 +48,7 @@ fn headers(configured: &[RpcHeader<HeaderSource>]) -> Result<Vec<RpcHeader<Secre
 }
 
 /// What a file holds, without the line end behind it.
-fn value_in(path: &Path) -> Result<Secret, String> {
+pub(super) fn value_in(path: &Path) -> Result<Secret, String> {
     let shown = path.display();
     let mut text = String::new();
     let file = File::open(path).map_err(|cause| format!("{shown}: cannot be read: {cause}"))?;

@@ -5,11 +5,10 @@ use std::hash::{Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::Settings;
 use crate::config::listen::Listen;
 use crate::config::problem::Problems;
-use crate::config::store::StoreSettings;
 use crate::config::tenants::watched_files;
+use crate::config::{Settings, Survey};
 
 /// A configuration file with the environment over it.
 pub(crate) struct Source {
@@ -28,18 +27,22 @@ impl Source {
         Self { path: path.to_owned(), first: Fingerprint::of(&watched_files(path)) }
     }
 
-    /// Reads the file, the folder of tenants beside it, and the environment.
+    /// Reads the file, the folder of tenants beside it, and the environment. Warnings are in the log.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with them.
     pub(crate) fn load(&self) -> Result<Settings, Problems> {
-        Settings::load(&self.path, environment())
+        let survey = Survey::of(&self.path, environment(), false);
+        for warning in survey.problems.as_slice().iter().filter(|problem| problem.is_warning()) {
+            tracing::warn!("the configuration can be used, and looks wrong: {}", warning.on_one_line());
+        }
+        survey.usable()
     }
 
-    /// Reads what they say of the store, whatever is wrong elsewhere; nothing when a part of that is wrong.
-    pub(crate) fn load_store(&self) -> Option<StoreSettings> {
-        Settings::load_store(&self.path, environment())
+    /// Reads them with all that there is to say of them.
+    pub(crate) fn survey(&self) -> Survey {
+        Survey::of(&self.path, environment(), true)
     }
 
     /// Reads what they say of the listeners, whatever is wrong elsewhere; nothing when a part of that is wrong.

@@ -47,6 +47,11 @@ pub(super) fn password(password: &RedisPassword) -> Result<Secret, String> {
     }
 }
 
+/// What is wrong with a file that should hold a password, with its path.
+pub(super) fn problem_of(path: &Path) -> Option<String> {
+    password(&RedisPassword::File(path.to_owned())).err()
+}
+
 /// What a file holds, without the line end behind it.
 fn password_in(path: &Path) -> Result<Secret, String> {
     let unreadable = |error: io::Error| {

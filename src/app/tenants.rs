@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::app::source::{Fingerprint, Source};
 use crate::config::Settings;
-use crate::config::problem::Problems;
+use crate::config::problem::{Problem, Problems};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::Tenant;
 use crate::gateway::site::Workshop;
@@ -105,7 +105,10 @@ impl Tenants {
                 files(settings.listen.tls.as_ref(), tenants).into_iter().collect();
         }
         let read = [configuration, self.certificates_now()];
-        let problems = |problems: Problems| problems.as_slice().iter().map(ToString::to_string).collect();
+        let errors = |problem: &&Problem| !problem.is_warning();
+        let problems = |problems: Problems| {
+            problems.as_slice().iter().filter(errors).map(Problem::on_one_line).collect()
+        };
         (loaded.map_err(problems).and_then(|settings| self.replace(&settings)), read)
     }
 
@@ -166,11 +169,6 @@ impl Tenants {
             self.metrics.forget_tenant(&gone.id);
         }
     }
-}
-
-/// What is wrong with the certificates of these settings. Blocks.
-pub(crate) fn certificate_problems(settings: &Settings, now: UnixSeconds) -> Vec<String> {
-    Equipment::load(settings, now).err().unwrap_or_default()
 }
 
 /// Certificates and keys, read and checked.

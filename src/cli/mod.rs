@@ -6,6 +6,7 @@ mod health;
 mod keys;
 mod output;
 mod owner_key;
+mod report;
 mod run;
 mod secret;
 mod sign;
@@ -38,8 +39,11 @@ enum Command {
     /// a sample API.
     #[cfg(feature = "dev-chain")]
     Dev(dev::Dev),
-    /// Check a configuration file and list every problem in it; exit code 2 if there are any.
-    Check(ConfigFile),
+    /// Check a configuration file and the files that it names, and show every problem; exit code 2 if there are any.
+    Check(check::Check),
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(check::Config),
     /// Ask the service that runs with a configuration file whether it is alive, or ready; exit code 1 if it is not.
     Health(health::Health),
     /// Say what the gateway would decide about a request, and why. It charges nothing.
@@ -92,7 +96,8 @@ pub fn main() -> ExitCode {
         Command::Run(file) => run::run(&file.config),
         #[cfg(feature = "dev-chain")]
         Command::Dev(dev) => dev.run(),
-        Command::Check(file) => check::check(&file.config),
+        Command::Check(check) => check.run(),
+        Command::Config(config) => config.run(),
         Command::Health(health) => health.run(),
         Command::Explain(explain) => explain.run(),
         Command::Sign(sign) => sign.run(),

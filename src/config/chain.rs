@@ -147,6 +147,23 @@ impl Contracts {
         let reputation = reader.optional_text("chain.contracts.reputation", contract);
         let validation = reader.optional_text("chain.contracts.validation", contract);
         let organization = reader.optional_text("chain.contracts.organization", contract);
+        let mut seen: Vec<(&str, Address)> = Vec::new();
+        for (path, address) in [
+            ("chain.contracts.identity", identity),
+            ("chain.contracts.stake_vault", stake_vault),
+            ("chain.contracts.reputation", reputation),
+            ("chain.contracts.validation", validation),
+            ("chain.contracts.organization", organization),
+        ] {
+            let Some(address) = address else { continue };
+            if let Some((other, _)) = seen.iter().find(|(_, other)| *other == address) {
+                reader.warn(
+                    &[path],
+                    format!("is the address of {other}; registries are contracts of their own"),
+                );
+            }
+            seen.push((path, address));
+        }
         Some(Self { identity: identity?, stake_vault: stake_vault?, reputation, validation, organization })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::tenant::KeyPair;
@@ -12,6 +13,17 @@ pub(super) fn file(text: &str) -> Result<PathBuf, String> {
         return Err(format!("is {}; write the path of a file", quoted(text)));
     }
     Ok(PathBuf::from(text))
+}
+
+/// A file that is noted for those who look into it.
+pub(super) fn noted_file(
+    reader: &mut Reader,
+    path: &'static str,
+    content: impl FnOnce(PathBuf) -> Content,
+) -> Option<PathBuf> {
+    let named = reader.optional_text(path, file)?;
+    reader.note_file(&[path], || content(named.clone()));
+    Some(named)
 }
 
 /// A certificate chain and its key under two paths that are both there or both not. The outer `None` is a problem.
@@ -25,7 +37,11 @@ pub(super) fn key_pair(
     let key = reader.optional_text(key_path, file);
     match given {
         (false, false) => return Some(None),
-        (true, true) => return Some(Some(KeyPair { cert: cert?, key: key? })),
+        (true, true) => {
+            let pair = KeyPair { cert: cert?, key: key? };
+            reader.note_file(&[cert_path, key_path], || Content::Pair(pair.clone()));
+            return Some(Some(pair));
+        }
         (true, false) => reader.report(&[key_path, cert_path], TOGETHER),
         (false, true) => reader.report(&[cert_path, key_path], TOGETHER),
     }

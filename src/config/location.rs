@@ -1,25 +1,38 @@
-//! Where a table stands: what a problem says before the path of a key, and what headers inside it begin with.
+//! Where a table stands: what a problem says before the path of a key, what headers inside it begin with, and how it is
+//! found in its file again.
 
-/// Where a table stands; the default is the configuration file itself.
-#[derive(Debug, Clone, Default)]
+use std::sync::Arc;
+
+use crate::config::document::{Document, Mark, Site};
+
+/// Where a table stands.
+#[derive(Debug, Clone)]
 pub(super) struct Location {
+    document: Arc<Document>,
     /// What stands before a path: nothing, `tenants[2].` or `tenants.d/acme.toml: `.
     before: String,
     /// What a section's header in this table begins with: nothing, or `tenants.`.
     headers: String,
+    /// The way to it in its file: names of tables, and numbers of items from 0.
+    trail: Vec<String>,
 }
 
 impl Location {
-    /// Another file.
-    pub(super) fn of_file(name: &str) -> Self {
-        Self { before: format!("{name}: "), headers: String::new() }
+    /// A whole file; `name` stands before its paths.
+    pub(super) fn of_file(document: Arc<Document>, name: Option<&str>) -> Self {
+        let before = name.map(|name| format!("{name}: ")).unwrap_or_default();
+        Self { document, before, headers: String::new(), trail: Vec::new() }
     }
 
     /// One table of an array of tables, counted from 1.
     pub(super) fn item(&self, path: &str, number: usize) -> Self {
+        let mut trail = self.trail_of(path);
+        trail.push((number - 1).to_string());
         Self {
+            document: Arc::clone(&self.document),
             before: format!("{}{path}[{number}].", self.before),
             headers: format!("{}{path}.", self.headers),
+            trail,
         }
     }
 
@@ -36,5 +49,31 @@ impl Location {
     /// What is written between the brackets of a header.
     pub(super) fn header(&self, path: &str) -> String {
         format!("{}{path}", self.headers)
+    }
+
+    /// The value under a path, or one item of it, counted from 1.
+    pub(super) fn site(&self, path: &str, item: Option<usize>) -> Site {
+        let mut trail = self.trail_of(path);
+        trail.extend(item.map(|number| (number - 1).to_string()));
+        self.site_of(Mark::Value(trail))
+    }
+
+    /// The table as a whole.
+    pub(super) fn site_of_table(&self) -> Site {
+        self.site_of(Mark::Key(self.trail.clone()))
+    }
+
+    /// A name in the table, whatever characters are in it.
+    pub(super) fn site_of_name(&self, sections: &[&str], name: &str) -> Site {
+        let names = sections.iter().copied().chain([name]).map(str::to_owned);
+        self.site_of(Mark::Key(self.trail.iter().cloned().chain(names).collect()))
+    }
+
+    fn site_of(&self, mark: Mark) -> Site {
+        Site { document: Arc::clone(&self.document), mark }
+    }
+
+    fn trail_of(&self, path: &str) -> Vec<String> {
+        self.trail.iter().cloned().chain(path.split('.').map(str::to_owned)).collect()
     }
 }

@@ -17,9 +17,11 @@ pub mod tenants;
 pub mod tiers;
 
 mod choice;
+mod document;
 mod duration;
 mod files;
 mod location;
+mod notes;
 mod reader;
 mod rpc_headers;
 mod syntax;
@@ -32,9 +34,12 @@ use std::sync::Arc;
 
 use crate::config::abuse::AbuseSettings;
 use crate::config::chain::ChainSettings;
+use crate::config::document::Document;
 use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
+pub use crate::config::notes::{Content, NamedFile, Value};
+use crate::config::notes::{Inventory, Notes};
 use crate::config::problem::{Problem, Problems};
 use crate::config::reader::Reader;
 use crate::config::signature::SignatureSettings;
@@ -70,16 +75,76 @@ pub struct Settings {
     pub allow_empty: bool,
 }
 
-impl Settings {
+/// All that there is to say of a configuration.
+#[derive(Debug)]
+pub struct Survey {
+    /// The settings; none if a problem is an error.
+    pub settings: Option<Settings>,
+    /// Errors and warnings.
+    pub problems: Problems,
+    /// The values that were read, in the order of the sections; none unless they are wanted.
+    pub values: Vec<Value>,
+    /// The files that keys name, whatever is wrong elsewhere; none unless they are wanted. They have not been opened.
+    pub files: Vec<NamedFile>,
+}
+
+impl Survey {
     /// Reads the file at `path` and the tenants beside it; `environment` is all variables of the process. Tenants are
     /// reloaded by calling it again: whatever is wrong anywhere then refuses all of it.
+    pub fn of(
+        path: &Path,
+        environment: impl Iterator<Item = (String, String)>,
+        wants_inventory: bool,
+    ) -> Self {
+        let name = path.display().to_string();
+        match syntax::read_file(path) {
+            Ok(text) => Self::read(Document { name, text }, environment, Some(path), wants_inventory),
+            Err(phrase) => Self::new(None, Problem::new(name, phrase).into()),
+        }
+    }
+
+    fn read(
+        document: Document,
+        environment: impl Iterator<Item = (String, String)>,
+        path: Option<&Path>,
+        wants_inventory: bool,
+    ) -> Self {
+        let document = Arc::new(document);
+        let table = match syntax::table(&document) {
+            Ok(table) => table,
+            Err(problems) => return Self::new(None, problems.into()),
+        };
+        let mut reader = Reader::new(document, table, environment, wants_inventory);
+        let settings = Settings::read(&mut reader, path);
+        let [of_tenant, _] = tenants::known();
+        Self::new(settings, reader.finish(&of_tenant))
+    }
+
+    fn new(settings: Option<Settings>, Notes { problems, inventory }: Notes) -> Self {
+        let has_error = problems.iter().any(|problem| !problem.is_warning());
+        let Inventory { entries, files } = inventory.unwrap_or_default();
+        let settings = settings.filter(|_| !has_error);
+        Self { settings, problems: problems.into(), values: Inventory::values(entries), files }
+    }
+
+    /// The settings.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with them.
+    pub fn usable(self) -> Result<Settings, Problems> {
+        self.settings.ok_or(self.problems)
+    }
+}
+
+impl Settings {
+    /// Reads the file at `path` and the tenants beside it, as [`Survey::of`] does.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with it.
     pub fn load(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        let text = syntax::read_file(path).map_err(|phrase| Problem::new(path.display(), phrase))?;
-        Self::check(&text, environment, Some(path))
+        Survey::of(path, environment, false).usable()
     }
 
     /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it.
@@ -88,24 +153,18 @@ impl Settings {
     ///
     /// Everything that is wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        Self::check(text, environment, None)
-    }
-
-    /// Reads the section of the store alone, whatever is wrong elsewhere: for whoever looks at the files that it names.
-    /// Nothing when a part of it can't be read.
-    #[must_use]
-    pub fn load_store(
-        path: &Path,
-        environment: impl Iterator<Item = (String, String)>,
-    ) -> Option<StoreSettings> {
-        StoreSettings::read(&mut reader_of(path, environment)?)
+        let document = Document { name: "tiergate.toml".to_owned(), text: text.to_owned() };
+        Survey::read(document, environment, None, false).usable()
     }
 
     /// Reads the section of the listeners alone, whatever is wrong elsewhere and however many tenants there are: for
     /// whoever asks a running service. Nothing when a part of it can't be read.
     #[must_use]
     pub fn load_listen(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Listen> {
-        Listen::read(&mut reader_of(path, environment)?)
+        let document = Document { name: String::new(), text: syntax::read_file(path).ok()? };
+        let document = Arc::new(document);
+        let table = syntax::table(&document).ok()?;
+        Listen::read(&mut Reader::new(document, table, environment, false))
     }
 
     /// The sections that count at the start alone and are others here. Of `[listen]` certificates are read again.
@@ -126,16 +185,6 @@ impl Settings {
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
-    fn check(
-        text: &str,
-        environment: impl Iterator<Item = (String, String)>,
-        path: Option<&Path>,
-    ) -> Result<Self, Problems> {
-        let mut reader = Reader::new(syntax::table(text)?, environment);
-        let settings = Self::read(&mut reader, path);
-        reader.finish(settings)
-    }
-
     /// Reads every section before it gives up on any.
     fn read(reader: &mut Reader, path: Option<&Path>) -> Option<Self> {
         let listen = Listen::read(reader);
@@ -149,6 +198,12 @@ impl Settings {
         let allow_empty = reader.boolean("gateway.allow_empty", false);
         let tenants = tenants::read(reader, listen.as_ref(), path);
         let (tenants, folder_tenants) = tenants.unzip();
+        let are_reached = listen.as_ref().is_none_or(|listen| !listen.gateway.is_empty());
+        if let (Some(count @ 1..), false) = (tenants.as_ref().map(Vec::len), are_reached) {
+            let phrase =
+                format!("is empty, and nobody reaches the tenants, {count} in all; write an address");
+            reader.warn(&["listen.gateway"], phrase);
+        }
         Some(Self {
             listen: listen?,
             chain: chain?,
@@ -163,10 +218,6 @@ impl Settings {
             allow_empty: allow_empty?,
         })
     }
-}
-
-fn reader_of(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Reader> {
-    Some(Reader::new(syntax::table(&syntax::read_file(path).ok()?).ok()?, environment))
 }
 
 #[cfg(test)]

@@ -1,23 +1,45 @@
 //! What is wrong with a configuration: everything at once, each problem with its place.
 //!
-//! Must not hold a secret: whoever writes a phrase shows values through `written::quoted` only.
+//! Must not hold a secret: phrases show values through `written::quoted` only, and excerpts blank them.
 
 use std::fmt;
 
-/// One thing that is wrong.
+pub use crate::config::document::Excerpt;
+use crate::config::document::{Maps, Site};
+
+/// How many problems are looked for in their files; so many are mended one after the other anyway.
+const EXCERPTS_MAX: usize = 1_000;
+
+/// One thing that is wrong, or looks so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     place: String,
     phrase: String,
+    is_warning: bool,
+    site: Option<Site>,
+    excerpt: Option<Excerpt>,
 }
 
 impl Problem {
-    pub(super) fn new(place: impl fmt::Display, phrase: impl Into<String>) -> Self {
-        Self { place: place.to_string(), phrase: phrase.into() }
+    /// A problem of something that is no place in a file, such as an environment variable.
+    #[must_use]
+    pub fn new(place: impl fmt::Display, phrase: impl Into<String>) -> Self {
+        Self { place: place.to_string(), phrase: phrase.into(), is_warning: false, site: None, excerpt: None }
     }
 
-    /// Where it is: a path in the file (`chain.contracts.identity`, `tenants[1].hosts`), an environment variable, a line
-    /// and a column, or the file itself; in a tenant's own file with its name in front.
+    /// The same at a place in a file.
+    pub(super) fn at(self, site: Site) -> Self {
+        Self { site: Some(site), ..self }
+    }
+
+    /// The same as something that works and is probably not meant.
+    #[must_use]
+    pub fn as_warning(self) -> Self {
+        Self { is_warning: true, ..self }
+    }
+
+    /// Where it is: a path in the file (`chain.contracts.identity`, `tenants[1].hosts`), an environment variable, or the
+    /// file itself; in a tenant's own file with its name in front.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
@@ -27,6 +49,27 @@ impl Problem {
     #[must_use]
     pub fn phrase(&self) -> &str {
         &self.phrase
+    }
+
+    /// True if the configuration can be used nevertheless.
+    #[must_use]
+    pub const fn is_warning(&self) -> bool {
+        self.is_warning
+    }
+
+    /// The problem on one line, with its place in the file.
+    #[must_use]
+    pub fn on_one_line(&self) -> String {
+        match &self.excerpt {
+            Some(excerpt) => format!("{self} ({})", excerpt.position()),
+            None => self.to_string(),
+        }
+    }
+
+    /// The place in its file, if it has one there.
+    #[must_use]
+    pub const fn excerpt(&self) -> Option<&Excerpt> {
+        self.excerpt.as_ref()
     }
 }
 
@@ -49,14 +92,14 @@ impl Problems {
 }
 
 impl From<Vec<Problem>> for Problems {
-    fn from(problems: Vec<Problem>) -> Self {
+    /// Looks for them in their files.
+    fn from(mut problems: Vec<Problem>) -> Self {
+        let mut maps = Maps::default();
+        for (number, problem) in problems.iter_mut().enumerate() {
+            let site = problem.site.take().filter(|_| number < EXCERPTS_MAX);
+            problem.excerpt = site.map(|site| maps.excerpt(&site));
+        }
         Self(problems)
-    }
-}
-
-impl From<Problem> for Problems {
-    fn from(problem: Problem) -> Self {
-        Self(vec![problem])
     }
 }
 

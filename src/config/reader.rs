@@ -1,18 +1,21 @@
 //! Takes the keys out of the file and the environment one by one, and writes down everything that is wrong on the way.
 //!
-//! Must not know any key: each section asks for its own, and what nobody asked for is unknown. Whoever gets `None` may
-//! go on, because the reason has been recorded; [`Reader::finish`] hands nothing out then. A table of an array, or of
-//! another file, has a reader of its own, whose paths begin there and which no variable overrides.
+//! Must not know any key: each section asks for its own, and what nobody asked for is unknown. A section that gets `None`
+//! may go on, because the reason has been recorded. A table of an array, or of another file, has a reader of its own,
+//! whose paths begin there and which no variable overrides.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use toml::{Table, Value};
 
+use crate::config::document::Document;
 use crate::config::duration::DurationBounds;
 use crate::config::location::Location;
-use crate::config::problem::{Problem, Problems};
+use crate::config::notes::{Content, Entry, Inventory, NamedFile, Notes, Place};
+use crate::config::problem::Problem;
 use crate::config::unknown;
 use crate::config::written::Written;
 
@@ -27,30 +30,31 @@ pub(super) struct Reader {
     location: Location,
     /// What has not been asked for yet.
     file: Table,
-    /// The variables that override keys, by name.
+    /// The variables that are meant for us, by name.
     variables: BTreeMap<String, String>,
     /// The paths that have been asked for.
     known: Vec<&'static str>,
     /// Those of them that hold tables, which no variable overrides.
     arrays: Vec<&'static str>,
-    problems: Vec<Problem>,
+    notes: Notes,
 }
 
 impl Reader {
-    pub(super) fn new(file: Table, environment: impl Iterator<Item = (String, String)>) -> Self {
-        let variables = environment.filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)).collect();
-        Self { variables, ..Self::part(Location::default(), file) }
+    /// Reads a file; and notes its values and the files that they name if they are wanted.
+    pub(super) fn new(
+        document: Arc<Document>,
+        file: Table,
+        environment: impl Iterator<Item = (String, String)>,
+        wants_inventory: bool,
+    ) -> Self {
+        let variables = environment.filter(|(name, value)| unknown::is_ours(name, value)).collect();
+        let notes = Notes { inventory: wants_inventory.then(Inventory::default), ..Notes::default() };
+        Self { variables, ..Self::part(Location::of_file(document, None), file, notes) }
     }
 
-    fn part(location: Location, file: Table) -> Self {
-        Self {
-            location,
-            file,
-            variables: BTreeMap::new(),
-            known: Vec::new(),
-            arrays: Vec::new(),
-            problems: Vec::new(),
-        }
+    fn part(location: Location, file: Table, notes: Notes) -> Self {
+        let (variables, known, arrays) = Default::default();
+        Self { location, file, variables, known, arrays, notes }
     }
 
     /// A string, or what it stands for.
@@ -60,7 +64,7 @@ impl Reader {
         default: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let written = self.take(path).unwrap_or_else(|| Written::Plain(default.to_owned()));
+        let written = self.take_or(path, default);
         self.check(path, written.text().and_then(|text| parse(&text)))
     }
 
@@ -70,11 +74,10 @@ impl Reader {
         path: &'static str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let Some(written) = self.take(path) else {
+        if !self.is_given(path) {
             self.report(&[path], "is required");
-            return None;
-        };
-        self.check(path, written.text().and_then(|text| parse(&text)))
+        }
+        self.optional_text(path, parse)
     }
 
     /// A string that may be left out.
@@ -89,7 +92,7 @@ impl Reader {
 
     /// One of two.
     pub(super) fn boolean(&mut self, path: &'static str, default: bool) -> Option<bool> {
-        let written = self.take(path).unwrap_or(Written::Typed(Value::Boolean(default)));
+        let written = self.take_or(path, default);
         self.check(path, written.boolean())
     }
 
@@ -100,7 +103,7 @@ impl Reader {
         default: &str,
         bounds: &DurationBounds,
     ) -> Option<Duration> {
-        let written = self.take(path).unwrap_or_else(|| Written::Plain(default.to_owned()));
+        let written = self.take_or(path, default);
         self.check(path, written.duration_text().and_then(|text| bounds.parse(&text)))
     }
 
@@ -111,7 +114,7 @@ impl Reader {
         default: &str,
         bounds: &DurationBounds,
     ) -> Option<Option<Duration>> {
-        let written = self.take(path).unwrap_or_else(|| Written::Plain(default.to_owned()));
+        let written = self.take_or(path, default);
         self.check(path, written.duration_text().and_then(|text| bounds.parse_or_none(&text)))
     }
 
@@ -122,7 +125,7 @@ impl Reader {
         default: i64,
         allowed: &RangeInclusive<i64>,
     ) -> Option<T> {
-        let written = self.take(path).unwrap_or(Written::Typed(Value::Integer(default)));
+        let written = self.take_or(path, default);
         self.check(path, written.integer(allowed))
     }
 
@@ -156,11 +159,9 @@ impl Reader {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
         if !self.is_given(path) {
-            self.known.push(path);
             self.report(&[path], "is required");
-            return None;
         }
-        self.texts(path, &[], &(1..=most), parse)
+        self.optional_texts(path, most, parse).filter(|items| !items.is_empty())
     }
 
     /// A list of strings, or of what they stand for, that has items when it is not left out.
@@ -207,37 +208,63 @@ impl Reader {
         path: &'static str,
         checked: impl Iterator<Item = Result<T, String>>,
     ) -> Option<Vec<T>> {
-        let numbered = checked.zip(1_usize..);
-        let items: Vec<Option<T>> = numbered
-            .map(|(item, number)| self.check(path, item.map_err(|phrase| format!("item {number} {phrase}"))))
-            .collect();
-        items.into_iter().collect()
+        let mut items = Vec::new();
+        let mut is_right = true;
+        for (item, number) in checked.zip(1_usize..) {
+            match item {
+                Ok(item) => items.push(item),
+                Err(phrase) => {
+                    is_right = false;
+                    let phrase = format!("item {number} {phrase}");
+                    self.notes.problems.push(self.place(path, Some(number)).problem(phrase));
+                }
+            }
+        }
+        is_right.then_some(items)
     }
 
     /// Records a problem of one key, or of several that do not go together: it belongs to the first of them that the
     /// environment overrides, else to the first.
     pub(super) fn report(&mut self, paths: &[&'static str], phrase: impl Into<String>) {
-        let overridden = paths.iter().find(|path| self.variable(path).is_some());
-        if let Some(path) = overridden.or(paths.first()) {
-            self.problems.push(Problem::new(self.place(path), phrase));
-        }
+        let problem = self.place_of(paths).problem(phrase);
+        self.notes.problems.push(problem);
+    }
+
+    /// Records something that works and is probably not meant.
+    pub(super) fn warn(&mut self, paths: &[&'static str], phrase: impl Into<String>) {
+        let problem = self.place_of(paths).problem(phrase).as_warning();
+        self.notes.problems.push(problem);
     }
 
     /// Records a problem of the table as a whole.
     pub(super) fn report_table(&mut self, phrase: impl Into<String>) {
-        self.problems.push(Problem::new(self.location.of_table(), phrase));
+        let problem = Problem::new(self.location.of_table(), phrase).at(self.location.site_of_table());
+        self.notes.problems.push(problem);
     }
 
     /// Records problems that another file had before it could be read.
     pub(super) fn report_elsewhere(&mut self, problems: impl IntoIterator<Item = Problem>) {
-        self.problems.extend(problems);
+        self.notes.problems.extend(problems);
+    }
+
+    /// Notes files that these keys name.
+    pub(super) fn note_file(&mut self, paths: &[&'static str], content: impl FnOnce() -> Content) {
+        let places = paths.iter().map(|path| self.place(path, None)).collect();
+        if let Some(inventory) = &mut self.notes.inventory {
+            inventory.files.push(NamedFile { content: content(), places });
+        }
+    }
+
+    fn place_of(&self, paths: &[&'static str]) -> Place {
+        let overridden = paths.iter().find(|path| self.variable(path).is_some());
+        self.place(overridden.or(paths.first()).copied().unwrap_or_default(), None)
     }
 
     /// Where a value came from: the variable that overrides it, or its path in the file.
-    fn place(&self, path: &str) -> String {
+    fn place(&self, path: &str, item: Option<usize>) -> Place {
         match self.variable(path) {
-            Some(_) => variable_of(path),
-            None => self.location.of_key(path),
+            Some(_) => Place { name: variable_of(path), site: None },
+            None => Place { name: self.location.of_key(path), site: Some(self.location.site(path, item)) },
         }
     }
 
@@ -251,28 +278,24 @@ impl Reader {
     }
 
     /// Every path that has been asked for.
-    #[cfg(test)]
     pub(super) fn known(&self) -> &[&'static str] {
         &self.known
     }
 
-    /// Adds what nobody asked for to the problems, and hands out what was read when there are none.
-    pub(super) fn finish<T>(mut self, read: Option<T>) -> Result<T, Problems> {
+    /// Everything that was written down, with what nobody asked for; `of_tenants` are the keys that belong elsewhere.
+    pub(super) fn finish(mut self, of_tenants: &[&str]) -> Notes {
         let overridable = self.known.iter().filter(|path| !self.arrays.contains(path));
         let known: Vec<String> = overridable.map(|path| variable_of(path)).collect();
         let variables = std::mem::take(&mut self.variables);
-        let mut problems = self.into_problems();
-        problems.extend(unknown::variables(variables.keys(), &known));
-        match read {
-            Some(read) if problems.is_empty() => Ok(read),
-            _ => Err(Problems::from(problems)),
-        }
+        let mut notes = self.into_notes(of_tenants);
+        notes.problems.extend(unknown::variables(variables.keys(), &known));
+        notes
     }
 
-    /// Everything that is wrong with this table, with what nobody asked for.
-    fn into_problems(mut self) -> Vec<Problem> {
-        self.problems.extend(unknown::keys(&self.file, &self.known, &self.location));
-        self.problems
+    fn into_notes(mut self, of_tenants: &[&str]) -> Notes {
+        let unknown = unknown::keys(&self.file, &self.known, &self.location, of_tenants);
+        self.notes.problems.extend(unknown);
+        self.notes
     }
 
     fn list<T>(
@@ -282,18 +305,40 @@ impl Reader {
         count: &RangeInclusive<usize>,
         parse: impl Fn(Written) -> Result<T, String>,
     ) -> Option<Vec<T>> {
-        let written = self.take(path).unwrap_or(Written::Typed(Value::Array(default)));
+        let written = self.take_or(path, default);
         let items = self.check(path, written.items())?;
         let counted = self.check(path, counted(items.len(), count));
         let checked = self.check_items(path, items.into_iter().map(parse));
         counted.and(checked)
     }
 
+    /// What is written under a path, or its default.
+    fn take_or(&mut self, path: &'static str, default: impl Into<Value>) -> Written {
+        self.take(path).unwrap_or_else(|| {
+            let default = Written::Typed(default.into());
+            self.note_value(path, &default, true);
+            default
+        })
+    }
+
     /// What is written under a path; the environment comes before the file.
     fn take(&mut self, path: &'static str) -> Option<Written> {
         self.known.push(path);
         let typed = take_from(&mut self.file, path).map(Written::Typed);
-        self.variable(path).cloned().map(Written::Plain).or(typed)
+        let written = self.variable(path).cloned().map(Written::Plain).or(typed)?;
+        self.note_value(path, &written, false);
+        Some(written)
+    }
+
+    fn note_value(&mut self, path: &str, value: &Written, is_default: bool) {
+        if self.notes.inventory.is_none() {
+            return;
+        }
+        let place = (!is_default).then(|| self.place(path, None));
+        let entry = Entry { key: self.location.of_key(path), value: value.shown(path), place };
+        if let Some(inventory) = &mut self.notes.inventory {
+            inventory.entries.push(entry);
+        }
     }
 }
 

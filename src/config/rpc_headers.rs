@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use crate::config::files::file;
+use crate::config::files::noted_file;
+use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::rpc_header::{HeaderSource, NotAHeaderValue, RpcHeader, value};
@@ -51,7 +52,7 @@ fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<H
     let name = reader.required_text("name", name);
     let given = (reader.is_given("value"), reader.is_given("value_file"));
     let text = reader.optional_text("value", secret);
-    let from_file = reader.optional_text("value_file", file);
+    let from_file = noted_file(reader, "value_file", Content::HeaderValue);
     if given.0 == given.1 {
         let phrase = if given.0 { "is one of two values" } else { "is missing" };
         reader.report(&["value"], format!("{phrase}; write either value or value_file"));

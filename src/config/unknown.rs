@@ -1,5 +1,6 @@
 //! Keys and variables that nobody asked for, each with the known one that was probably meant.
 
+use strsim::levenshtein;
 use toml::{Table, Value};
 
 use crate::config::location::Location;
@@ -12,10 +13,29 @@ const TYPING_ERRORS_MAX: usize = 2;
 /// The longest name that is compared and shown as it is.
 const NAME_BYTES_MAX: usize = 64;
 
+/// Variables of the command line and the log, which override no key.
+const OTHER_VARIABLES: [&str; 5] =
+    ["TIERGATE_API_KEY", "TIERGATE_CONFIG", "TIERGATE_LOG", "TIERGATE_OWNER_KEY", "TIERGATE_URL"];
+
+/// True if a variable is meant for us: its name begins with ours, in whatever case, and it is none of those that Kubernetes
+/// sets in every container of a namespace that has a service called tiergate.
+pub(super) fn is_ours(name: &str, value: &str) -> bool {
+    let begins = name.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("TIERGATE_"));
+    let of_services = ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP_", "_UDP_", "_SCTP_"];
+    let is_of_service = of_services.iter().any(|part| name.contains(part))
+        || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    begins && !(is_of_service && !name.contains("__")) && !OTHER_VARIABLES.contains(&name)
+}
+
 /// Everything that is left of a table once the known paths have been taken out.
-pub(super) fn keys(left: &Table, known: &[&'static str], location: &Location) -> Vec<Problem> {
-    let mut left_over = LeftOver { known, location, problems: Vec::new() };
-    left_over.walk(left, "");
+pub(super) fn keys(
+    left: &Table,
+    known: &[&'static str],
+    location: &Location,
+    of_tenants: &[&str],
+) -> Vec<Problem> {
+    let mut left_over = LeftOver { known, location, of_tenants, problems: Vec::new() };
+    left_over.walk(left, &[]);
     left_over.problems
 }
 
@@ -25,7 +45,11 @@ pub(super) fn variables<'a>(
     known: &'a [String],
 ) -> impl Iterator<Item = Problem> {
     names.filter(|name| !known.contains(name)).map(|name| {
-        let meant = closest(name, known.iter().map(String::as_str));
+        // One underscore and small letters are what people write.
+        let plain = |name: &str| name.to_uppercase().replace("__", "_");
+        let known_names = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
+        let same = known_names().find(|known| plain(known) == plain(name));
+        let meant = same.or_else(|| closest(name, known_names()));
         Problem::new(named(name), format!("is not a known variable{}", suggestion(meant)))
     })
 }
@@ -34,39 +58,60 @@ pub(super) fn variables<'a>(
 struct LeftOver<'a> {
     known: &'a [&'static str],
     location: &'a Location,
+    of_tenants: &'a [&'a str],
     problems: Vec<Problem>,
 }
 
 impl LeftOver<'_> {
-    fn walk(&mut self, left: &Table, section: &str) {
+    fn walk(&mut self, left: &Table, sections: &[&str]) {
+        let section: String = sections.iter().map(|name| format!("{}.", named(name))).collect();
         for (key, value) in left {
             let path = format!("{section}{}", named(key));
             let inside = format!("{path}.");
             let is_section = self.known.iter().any(|known| known.starts_with(&inside));
-            if !is_section {
-                let phrase = format!("is not a known key{}", suggestion(meant(key, section, self.known)));
-                self.problems.push(Problem::new(self.location.of_key(&path), phrase));
-            } else if let Value::Table(table) = value {
-                self.walk(table, &inside);
-            } else {
-                let header = self.location.header(&path);
-                let phrase = format!("is {}; write a section that begins with [{header}]", type_of(value));
-                self.problems.push(Problem::new(self.location.of_key(&path), phrase));
-            }
+            let phrase = match value {
+                Value::Table(table) if is_section => {
+                    self.walk(table, &[sections, &[key]].concat());
+                    continue;
+                }
+                _ if is_section => {
+                    let header = self.location.header(&path);
+                    format!("is {}; write a section that begins with [{header}]", type_of(value))
+                }
+                _ => format!("is not a known key{}", self.hint(key, &section)),
+            };
+            let problem = Problem::new(self.location.of_key(&path), phrase);
+            self.problems.push(problem.at(self.location.site_of_name(sections, key)));
         }
     }
-}
 
-/// A key or section beside it with nearly the same name, else a key of the same name elsewhere: a key that stands below
-/// the header of another section has moved there.
-fn meant<'a>(key: &str, section: &str, known: &'a [&'static str]) -> Option<&'a str> {
-    let beside = known.iter().filter_map(|path| {
-        let rest = path.strip_prefix(section)?;
-        let name_len = rest.find('.').unwrap_or(rest.len());
-        path.get(..section.len() + name_len)
-    });
-    let near = closest(&format!("{section}{key}"), beside);
-    near.or_else(|| known.iter().copied().find(|path| path.rsplit('.').next() == Some(key)))
+    /// A key or section beside it with nearly the same name, else where a key of the same name belongs: one that stands
+    /// below the header of another section has moved there.
+    fn hint(&self, key: &str, section: &str) -> String {
+        let beside = self.known.iter().filter_map(|path| {
+            let rest = path.strip_prefix(section)?;
+            let name_len = rest.find('.').unwrap_or(rest.len());
+            path.get(..section.len() + name_len)
+        });
+        let near = closest(&format!("{section}{key}"), beside);
+        let same = || self.known.iter().copied().find(|path| path.rsplit('.').next() == Some(key));
+        match near.or_else(same) {
+            None if section.is_empty() => self.table_hint(key),
+            meant => suggestion(meant),
+        }
+    }
+
+    /// The table in which a key of a tenant or route belongs.
+    fn table_hint(&self, key: &str) -> String {
+        let is_of_tenant = || self.of_tenants.iter().any(|path| path.split('.').next() == Some(key));
+        let hint = match key {
+            "tenants" => "; this is one tenant: write its keys without it, and [[routes]] for its routes",
+            "routes" => "; write [[tenants.routes]] below the [[tenants]] that it is of",
+            _ if is_of_tenant() => "; it belongs to a tenant: write it below [[tenants]]",
+            _ => "",
+        };
+        hint.to_owned()
+    }
 }
 
 /// The known path or variable that differs least, if the last part of its name differs by little.
@@ -75,29 +120,11 @@ fn closest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'
         return None;
     }
     let near = known.filter_map(|name| {
-        let distance = edit_distance(written, name);
+        let distance = levenshtein(written, name);
         let name_len = name.rsplit("__").next().and_then(|name| name.rsplit('.').next()).map_or(0, str::len);
         (distance <= TYPING_ERRORS_MAX && distance * 2 < name_len).then_some((distance, name))
     });
     near.min().map(|(_, name)| name)
-}
-
-/// How many characters must be added, removed or replaced to make one text the other (Levenshtein).
-fn edit_distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (place, left) in one.chars().enumerate() {
-        let mut next = vec![place + 1];
-        let mut last = place + 1;
-        for (pair, right) in row.windows(2).zip(&other) {
-            if let [diagonal, above] = pair {
-                last = (diagonal + usize::from(left != *right)).min(above + 1).min(last + 1);
-                next.push(last);
-            }
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 fn suggestion(meant: Option<&str>) -> String {

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use toml::Value;
 
+use crate::config::document;
 use crate::domain::rpc_url;
 
 /// How much of a wrong value a problem shows.
@@ -22,6 +23,21 @@ pub(super) enum Written {
 }
 
 impl Written {
+    /// The value as TOML writes it, without a secret.
+    pub(super) fn shown(&self, path: &str) -> String {
+        fn masked(path: &str, value: &Value) -> Value {
+            match value {
+                Value::String(text) => document::shown(path, text).into(),
+                Value::Array(items) => items.iter().map(|item| masked(path, item)).collect::<Vec<_>>().into(),
+                other => other.clone(),
+            }
+        }
+        match self {
+            Self::Typed(value) => masked(path, value).to_string(),
+            Self::Plain(text) => Value::from(document::shown(path, text)).to_string(),
+        }
+    }
+
     pub(super) fn text(self) -> Result<String, String> {
         match self {
             Self::Plain(text) | Self::Typed(Value::String(text)) => Ok(text),

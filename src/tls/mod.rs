@@ -5,6 +5,7 @@
 
 pub mod certificates;
 pub mod listener;
+pub mod look;
 pub mod upstream;
 
 mod pem;

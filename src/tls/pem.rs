@@ -109,7 +109,7 @@ fn name(path: &Path, problem: &str, problems: &mut Vec<String>) {
 }
 
 /// What is wrong with the time of a certificate, as a phrase.
-fn untimely(certificate: &[u8], now: UnixSeconds) -> Option<&'static str> {
+pub(super) fn untimely(certificate: &[u8], now: UnixSeconds) -> Option<&'static str> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let validity = certificate.validity();
     let now = i64::try_from(now.0).unwrap_or(i64::MAX);

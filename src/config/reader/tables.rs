@@ -17,9 +17,9 @@ impl Reader {
         table: Table,
         read: impl FnOnce(&mut Self) -> Option<T>,
     ) -> Option<T> {
-        let mut part = Self::part(location, table);
+        let mut part = Self::part(location, table, std::mem::take(&mut self.notes));
         let item = read(&mut part);
-        self.problems.extend(part.into_problems());
+        self.notes = part.into_notes(&[]);
         item
     }
 
@@ -63,7 +63,8 @@ impl Reader {
             return self.inside(location, table, read);
         }
         let phrase = format!("is {}; write a table that begins with {header}", type_of(&value));
-        self.problems.push(Problem::new(location.of_table(), phrase));
+        let problem = Problem::new(location.of_table(), phrase).at(location.site_of_table());
+        self.notes.problems.push(problem);
         None
     }
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::duration::DurationBounds;
-use crate::config::files::{file, key_pair};
+use crate::config::files::{key_pair, noted_file};
+use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::config::store::differs;
 use crate::domain::redis_url::{NotARedisUrl, RedisLayout, RedisUrl};
@@ -89,7 +90,7 @@ impl RedisKeys {
                 ["store.sentinel_password", "store.sentinel_password_file"],
             ),
             ca_is_given: reader.is_given("store.ca"),
-            ca: reader.optional_text("store.ca", file),
+            ca: noted_file(reader, "store.ca", Content::Authorities),
             identity: key_pair(reader, "store.cert", "store.key"),
             timeout: reader.duration("store.timeout", TIME, &UP_TO_FIVE_SECONDS),
             wait_replicas: reader.integer("store.wait_replicas", 0, &(0..=16)),
@@ -191,7 +192,7 @@ impl PasswordKeys {
             paths,
             given: paths.map(|path| reader.is_given(path)),
             text: reader.optional_text(text, password),
-            file: reader.optional_text(file_path, file),
+            file: noted_file(reader, file_path, Content::Password),
         }
     }
 

@@ -5,9 +5,11 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toml::Table;
 
+use crate::config::document::Document;
 use crate::config::location::Location;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
@@ -39,7 +41,9 @@ pub(super) fn read<T>(
     for path in files {
         let name = shown(&path);
         items.push(match table(&path, &name) {
-            Ok(table) => reader.inside(Location::of_file(&name), table, &mut read_one),
+            Ok((document, table)) => {
+                reader.inside(Location::of_file(document, Some(&name)), table, &mut read_one)
+            }
             Err(problems) => {
                 reader.report_elsewhere(problems);
                 None
@@ -82,14 +86,11 @@ fn shown(path: &Path) -> String {
     format!("{FOLDER}/{}", name.escape_debug())
 }
 
-fn table(path: &Path, name: &str) -> Result<Table, Vec<Problem>> {
+fn table(path: &Path, name: &str) -> Result<(Arc<Document>, Table), Vec<Problem>> {
     let text = regular(path).and_then(|()| syntax::read_file(path));
     let text = text.map_err(|phrase| vec![Problem::new(name, phrase)])?;
-    syntax::table(&text).map_err(|problems| {
-        let inside =
-            |problem: &Problem| Problem::new(format_args!("{name}: {}", problem.place()), problem.phrase());
-        problems.as_slice().iter().map(inside).collect()
-    })
+    let document = Arc::new(Document { name: path.display().to_string(), text });
+    Ok((Arc::clone(&document), syntax::table(&document)?))
 }
 
 /// Opening a pipe would wait for whoever writes into it.

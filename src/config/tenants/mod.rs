@@ -15,6 +15,9 @@ mod values;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use toml::Table;
+
+use crate::config::document::Document;
 use crate::config::listen::Listen;
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
@@ -54,11 +57,16 @@ pub(super) fn read(
 }
 
 /// Every path that a tenant may have, and every path that a route may have.
-#[cfg(test)]
 pub(super) fn known() -> [Vec<&'static str>; 2] {
-    let reader = || Reader::new(toml::Table::new(), std::iter::empty());
-    let (mut of_tenant, mut of_route, mut neighbours) = (reader(), reader(), Neighbours::new(None));
-    let _ = tenant::read(&mut of_tenant, &mut neighbours);
-    let _ = route::read(&mut of_route, &mut route::Taken::default(), &neighbours);
-    [of_tenant, of_route].map(|reader| reader.known().to_vec())
+    let known_after = |read: &dyn Fn(&mut Reader)| {
+        let document = Arc::new(Document { name: String::new(), text: String::new() });
+        let mut reader = Reader::new(document, Table::new(), std::iter::empty(), false);
+        read(&mut reader);
+        reader.known().to_vec()
+    };
+    let of_tenant = known_after(&|reader| drop(tenant::read(reader, &mut Neighbours::new(None))));
+    let of_route = known_after(&|reader| {
+        drop(route::read(reader, &mut route::Taken::default(), &Neighbours::new(None)));
+    });
+    [of_tenant, of_route]
 }

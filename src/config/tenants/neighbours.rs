@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::config::listen::{Listen, reaches};
+use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
@@ -13,7 +14,9 @@ use crate::domain::upstream::Upstream;
 
 /// The listener and the tenants so far.
 pub(super) struct Neighbours {
-    listener_has_tls: bool,
+    listener_tls: Option<KeyPair>,
+    /// False if that is not known.
+    listener_lacks_tls: bool,
     /// The addresses of the gateway's listener.
     gateway: Vec<SocketAddr>,
     /// Whose each id is, as the place of its tenant.
@@ -26,7 +29,8 @@ impl Neighbours {
     /// A listener that is wrong itself makes no upstream wrong.
     pub(super) fn new(listen: Option<&Listen>) -> Self {
         Self {
-            listener_has_tls: listen.is_none_or(|listen| listen.tls.is_some()),
+            listener_tls: listen.and_then(|listen| listen.tls.clone()),
+            listener_lacks_tls: listen.is_some_and(|listen| listen.tls.is_none()),
             gateway: listen.map(|listen| listen.gateway.clone()).unwrap_or_default(),
             ids: HashMap::new(),
             hosts: HashMap::new(),
@@ -72,9 +76,13 @@ impl Neighbours {
         reader.check_items("upstreams", checked);
     }
 
-    /// Which certificate is shown depends on the host that a client asks for while it opens a TLS connection.
-    pub(super) fn check_tls(&self, reader: &mut Reader, tls: Option<&KeyPair>) {
-        if tls.is_some() && !self.listener_has_tls {
+    /// The host that a client asks for while it opens a TLS connection chooses the certificate.
+    pub(super) fn check_tls(&self, reader: &mut Reader, tls: Option<&KeyPair>, hosts: &[HostPattern]) {
+        if let Some(pair) = tls.or(self.listener_tls.as_ref()) {
+            let path = if tls.is_some() { "tls.cert" } else { "hosts" };
+            reader.note_file(&[path], || Content::Shown(pair.clone(), hosts.to_vec()));
+        }
+        if tls.is_some() && self.listener_lacks_tls {
             let phrase = "needs listen.tls; without it the gateway speaks no TLS and shows no certificate";
             reader.report(&["tls.cert"], phrase);
         }

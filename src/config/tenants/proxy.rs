@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::config::choice::choice;
 use crate::config::duration::DurationBounds;
-use crate::config::files::{file, key_pair};
+use crate::config::files::{key_pair, noted_file};
+use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
@@ -98,7 +99,7 @@ fn health_path(text: &str) -> Result<Box<str>, String> {
 }
 
 fn upstream_tls(reader: &mut Reader) -> Option<UpstreamTls> {
-    let ca = reader.optional_text("upstream_tls.ca", file);
+    let ca = noted_file(reader, "upstream_tls.ca", Content::Authorities);
     let client = key_pair(reader, "upstream_tls.cert", "upstream_tls.key");
     let server_name = reader.optional_text("upstream_tls.server_name", server_name);
     Some(UpstreamTls { ca, client: client?, server_name })

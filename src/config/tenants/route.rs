@@ -1,6 +1,6 @@
 //! The keys of one route, and which routes none ever gets to.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use crate::config::choice::choice;
 use crate::config::reader::Reader;
@@ -58,8 +58,11 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
     }
     let (text, path) = path?;
     let methods = methods?;
-    if taken.take(&text, &methods) {
-        reader.report_table("is never reached; routes before it take all of its paths and methods");
+    if let Some(takers) = taken.take(&text, &methods) {
+        let takers: Vec<String> = takers.iter().map(|number| format!("routes[{number}]")).collect();
+        let phrase =
+            format!("is never reached; {} before it take all of its paths and methods", takers.join(" and "));
+        reader.report_table(phrase);
     }
     Some(Route {
         path,
@@ -74,27 +77,37 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
 
 const DENIED: &str = "has no meaning with access \"deny\", which forwards nothing; remove it";
 
-/// Which methods of which paths are taken already.
+/// The methods of paths that are taken already, each by a route with this number.
 #[derive(Default)]
-pub(super) struct Taken(HashMap<String, TakenMethods>);
+pub(super) struct Taken {
+    routes: usize,
+    paths: HashMap<String, TakenMethods>,
+}
 
 #[derive(Default)]
 struct TakenMethods {
-    all: bool,
-    some: HashSet<Box<str>>,
+    all: Option<usize>,
+    some: HashMap<Box<str>, usize>,
 }
 
 impl Taken {
-    /// Takes them; true when nothing was left of them.
-    fn take(&mut self, path: &str, methods: &[Box<str>]) -> bool {
+    /// Takes them for the next route; the numbers of the routes that have left nothing of them.
+    fn take(&mut self, path: &str, methods: &[Box<str>]) -> Option<BTreeSet<usize>> {
         let path = normal(path);
-        let hiding: Vec<&TakenMethods> = wider(path).filter_map(|wide| self.0.get(&wide)).collect();
-        let is_taken = |method| hiding.iter().any(|taken| taken.some.contains(method));
+        let hiding: Vec<&TakenMethods> = wider(path).filter_map(|wide| self.paths.get(&wide)).collect();
+        let all = hiding.iter().find_map(|taken| taken.all);
+        let taker = |method| hiding.iter().find_map(|taken| taken.some.get(method).copied());
+        let takers = || methods.iter().map(taker).collect::<Option<BTreeSet<_>>>();
         let nothing_left =
-            hiding.iter().any(|taken| taken.all) || (!methods.is_empty() && methods.iter().all(is_taken));
-        let taken = self.0.entry(path.to_owned()).or_default();
-        taken.all |= methods.is_empty();
-        taken.some.extend(methods.iter().cloned());
+            all.map(|route| [route].into()).or_else(|| takers().filter(|routes| !routes.is_empty()));
+        self.routes += 1;
+        let taken = self.paths.entry(path.to_owned()).or_default();
+        if methods.is_empty() {
+            taken.all.get_or_insert(self.routes);
+        }
+        for method in methods {
+            taken.some.entry(method.clone()).or_insert(self.routes);
+        }
         nothing_left
     }
 }

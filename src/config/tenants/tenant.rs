@@ -50,7 +50,8 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     }
     neighbours.check_hosts(reader, hosts.as_deref().unwrap_or_default());
     neighbours.check_upstreams(reader, upstreams.as_deref().unwrap_or_default());
-    neighbours.check_tls(reader, tls.as_ref().and_then(Option::as_ref));
+    let shown = tls.as_ref().and_then(Option::as_ref);
+    neighbours.check_tls(reader, shown, hosts.as_deref().unwrap_or_default());
     Some(Arc::new(Tenant {
         id: id?,
         hosts: hosts?,

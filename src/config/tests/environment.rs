@@ -176,7 +176,7 @@ fn a_relation_that_does_not_hold_names_the_variable_that_broke_it() {
 }
 
 #[test]
-fn an_unknown_variable_is_refused_and_others_are_none_of_our_business() {
+fn a_variable_of_ours_that_means_nothing_is_refused_and_others_are_none_of_our_business() {
     let environment = [
         ("TIERGATE__LISTEN__APY", "x"),
         ("TIERGATE__LISTEN", "x"),
@@ -184,19 +184,47 @@ fn an_unknown_variable_is_refused_and_others_are_none_of_our_business() {
         ("TIERGATE__", "x"),
         ("TIERGATE__TENANTS", "x"),
         ("TIERGATE__TENANTS__ID", "x"),
-        ("TIERGATE_LOG", "x"),
+        ("TIERGATE_LISTEN_API", "x"),
+        ("TIERGATE_LOGS", "x"),
+        ("TIERGATE_PORT", "8080"),
+        ("Tiergate_Surprise", "x"),
         ("tiergate__listen__api", "x"),
+        ("TIERGATE_LOG", "x"),
+        ("TIERGATES", "x"),
         ("PATH", "x"),
     ];
     assert_eq!(
         problems(MINIMAL, &environment),
         [
+            "TIERGATE_LISTEN_API: is not a known variable; did you mean TIERGATE__LISTEN__API?",
+            "TIERGATE_LOGS: is not a known variable; did you mean TIERGATE_LOG?",
+            "TIERGATE_PORT: is not a known variable",
             "TIERGATE__: is not a known variable",
             "TIERGATE__LISTEN: is not a known variable",
             "TIERGATE__LISTEN__APY: is not a known variable; did you mean TIERGATE__LISTEN__API?",
-            "TIERGATE__LISTEN__api: is not a known variable",
+            "TIERGATE__LISTEN__api: is not a known variable; did you mean TIERGATE__LISTEN__API?",
             "TIERGATE__TENANTS: is not a known variable",
             "TIERGATE__TENANTS__ID: is not a known variable",
+            "Tiergate_Surprise: is not a known variable",
+            "tiergate__listen__api: is not a known variable; did you mean TIERGATE__LISTEN__API?",
         ]
     );
+}
+
+#[test]
+fn variables_that_kubernetes_sets_for_a_service_called_tiergate_are_none_of_ours() {
+    let environment = [
+        ("TIERGATE_SERVICE_HOST", "10.96.0.1"),
+        ("TIERGATE_SERVICE_PORT", "8080"),
+        ("TIERGATE_SERVICE_PORT_HTTP", "8080"),
+        ("TIERGATE_API_SERVICE_HOST", "10.96.0.1"),
+        ("TIERGATE_PORT", "tcp://10.96.0.1:8080"),
+        ("TIERGATE_PORT_8080_TCP", "tcp://10.96.0.1:8080"),
+        ("TIERGATE_PORT_8080_TCP_PROTO", "tcp"),
+        ("TIERGATE_PORT_8080_TCP_PORT", "8080"),
+        ("TIERGATE_PORT_8080_TCP_ADDR", "10.96.0.1"),
+    ];
+    assert_eq!(problems(MINIMAL, &environment), [""; 0]);
+    let ours = [("TIERGATE__LISTEN__SERVICE_HOST", "tcp://10.96.0.1")];
+    assert_eq!(problems(MINIMAL, &ours), ["TIERGATE__LISTEN__SERVICE_HOST: is not a known variable"]);
 }

@@ -5,8 +5,9 @@ use std::io::Write;
 use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
 use super::{MINIMAL, ROUTE, TENANT, minimal_with, parse, problems};
-use crate::config::Settings;
+use crate::config::problem::{Excerpt, Problem};
 use crate::config::syntax::CONFIG_BYTES_MAX;
+use crate::config::{Settings, Survey};
 
 #[test]
 fn all_mistakes_of_a_file_are_reported_at_once() {
@@ -100,17 +101,173 @@ fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
     assert_eq!(found, ["\"listen.api\": is not a known key"], "a point in quotes parts no sections");
 }
 
+/// Where each problem is.
+fn places(text: &str) -> Vec<String> {
+    let found = parse(text, &[]).unwrap_err();
+    let place = |problem: &Problem| {
+        let Some(Excerpt { line, column, .. }) = problem.excerpt() else { panic!("{problem} has no place") };
+        format!("{line}:{column} {problem}")
+    };
+    found.as_slice().iter().map(place).collect()
+}
+
 #[test]
 fn every_syntax_error_has_its_line_and_column() {
-    let found = problems("[listen]\napi = \"127.0.0.1:1\"\n  api = \"127.0.0.1:2\"\nadmin = = 1\n", &[]);
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(
-        found.iter().any(|line| line.starts_with("line 3, column 3: is not TOML: duplicate key")),
-        "{found:?}"
+    let found = places("[listen]\napi = \"127.0.0.1:1\"\n  api = \"127.0.0.1:2\"\nadmin = = 1\n");
+    assert_eq!(
+        found,
+        [
+            "3:3 tiergate.toml: is not TOML: duplicate key",
+            "4:9 tiergate.toml: is not TOML: extra `=`, expected nothing"
+        ]
     );
-    assert!(found.iter().any(|line| line.starts_with("line 4, column 9: is not TOML: ")), "{found:?}");
-    let found = problems("[signature]\nchain_id = 9223372036854775808\n", &[]);
-    assert!(found.len() == 1 && found[0].starts_with("line 2, column 12: is not TOML: "), "{found:?}");
+    let found = places("[signature]\nchain_id = 9223372036854775808\n");
+    assert!(found.len() == 1 && found[0].starts_with("2:12 tiergate.toml: is not TOML: "), "{found:?}");
+}
+
+#[test]
+fn twenty_mistakes_are_found_at_once_each_with_its_line_and_column() {
+    let text = r#"surprise = true
+[listen]
+api = "localhost:80"
+admin = 9090
+gatewy = []
+[chain]
+rpc_urls = [
+  "https://node.example",
+  "node",
+]
+poll_interval = 1
+[chain.contracts]
+stake_vault = "0x12"
+[tiers]
+token_decimals = 37
+stake = ["1", "2", "three", "4"]
+requests_per_minute = [1, 5, 4]
+[signature]
+max_age = "1500ms"
+[keys]
+prefix = "a b"
+[store]
+kind = "memory"
+[abuse]
+failures_per_minit = 5
+[[routes]]
+path = "/v1"
+[[tenants]]
+id = "acme"
+hosts = ["acme.example", "acme.example", "a b"]
+upstreams = "api:80"
+[[tenants.routes]]
+path = "/v1"
+[[tenants.routes]]
+path = "/v1"
+min_tier = 5
+[tenants.timeouts]
+reed = "5s"
+[[tenants]]
+id = "acme"
+hosts = ["b.example"]
+upstreams = ["b:80"]
+"#;
+    let expected = [
+        "3:7 listen.api: is \"localhost:80\"; write an IP",
+        "4:9 listen.admin: is an integer",
+        "9:3 chain.rpc_urls: item 2 is not a URL",
+        "11:17 chain.poll_interval: is 1, a number without a unit",
+        "12:8 chain.contracts.identity: is required",
+        "13:15 chain.contracts.stake_vault: is \"0x12\"",
+        "15:18 tiers.token_decimals: is 37",
+        "16:20 tiers.stake: item 3 is \"three\"",
+        "17:23 tiers.requests_per_minute: has 3 items",
+        "19:11 signature.max_age: is 1s 500ms",
+        "21:10 keys.prefix: is \"a b\"",
+        "23:8 store.kind: is \"memory\"",
+        "30:42 tenants[1].hosts: item 3 is \"a b\"",
+        "31:13 tenants[1].upstreams: is a string",
+        "36:12 tenants[1].routes[2].min_tier: is 5",
+        "34:1 tenants[1].routes[2]: is never reached; routes[1] before it",
+        "38:1 tenants[1].timeouts.reed: is not a known key; did you mean timeouts.read?",
+        "40:6 tenants[2].id: is \"acme\", the id of tenants[1]",
+        "25:1 abuse.failures_per_minit: is not a known key; did you mean abuse.failures_per_minute?",
+        "5:1 listen.gatewy: is not a known key; did you mean listen.gateway?",
+        "26:3 routes: is not a known key; write [[tenants.routes]] below the [[tenants]] that it is of",
+        "1:1 surprise: is not a known key",
+    ];
+    let found = places(text);
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found}\n{expected}");
+    }
+}
+
+#[test]
+fn a_key_of_a_tenant_in_the_main_table_is_told_where_it_belongs() {
+    for (written, hint) in [
+        ("routes", "; write [[tenants.routes]] below the [[tenants]] that it is of"),
+        ("hosts", "; it belongs to a tenant: write it below [[tenants]]"),
+        ("timeouts", "; it belongs to a tenant: write it below [[tenants]]"),
+        ("surprise", ""),
+    ] {
+        let found = problems(&minimal_with(&[(written, "1")]), &[]);
+        assert_eq!(found, [format!("{written}: is not a known key{hint}")]);
+    }
+}
+
+#[test]
+fn what_works_and_is_probably_not_meant_is_a_warning() {
+    let same = [("chain.contracts.stake_vault", "\"0x5FbDB2315678afecb367f032d93F642f64180aa3\"")];
+    for (file, expected) in [
+        (
+            minimal_with(&TENANT),
+            "listen.gateway: is empty, and nobody reaches the tenants, 1 in all; write an address",
+        ),
+        (
+            minimal_with(&same),
+            "chain.contracts.stake_vault: is the address of chain.contracts.identity; registries are contracts of their own",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tiergate.toml");
+        std::fs::write(&path, file).unwrap();
+        let survey = Survey::of(&path, std::iter::empty(), false);
+        let [warning] = survey.problems.as_slice() else { panic!("{}", survey.problems) };
+        assert_eq!((warning.to_string().as_str(), warning.is_warning()), (expected, true));
+        assert!(survey.settings.is_some());
+    }
+}
+
+#[test]
+fn every_value_is_listed_with_its_origin_and_without_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tiergate.toml");
+    let text = format!(
+        "[store]\nkind = \"redis\"\n[store.redis]\nurl = \"redis://:SECRET@redis.example/1\"\n[listen]\ngateway = [\"127.0.0.1:8000\"]\n\
+         [[tenants]]\nid = \"acme\"\nhosts = [\"a.example\"]\nupstreams = [\"a:1\"]\n{MINIMAL}"
+    );
+    std::fs::write(&path, text).unwrap();
+    let environment =
+        [("TIERGATE__KEYS__PREFIX", "own_"), ("TIERGATE__CHAIN__RPC_URLS", "https://n.example/SECRET")];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let survey = Survey::of(&path, environment.into_iter(), true);
+    let listed: Vec<String> = survey
+        .values
+        .iter()
+        .map(|value| format!("{} = {} # {}", value.key, value.value, value.origin))
+        .collect();
+    let path = path.display();
+    for expected in [
+        "listen.api = \"127.0.0.1:8080\" # default".to_owned(),
+        format!("listen.gateway = [\"127.0.0.1:8000\"] # {path}:6:11"),
+        "keys.prefix = \"own_\" # TIERGATE__KEYS__PREFIX".to_owned(),
+        "chain.rpc_urls = \"https://n.example\" # TIERGATE__CHAIN__RPC_URLS".to_owned(),
+        format!("store.redis.url = \"redis://redis.example\" # {path}:4:7"),
+        format!("tenants[1].hosts = [\"a.example\"] # {path}:9:9"),
+        "tenants[1].timeouts.read = \"60s\" # default".to_owned(),
+    ] {
+        assert!(listed.contains(&expected), "{expected}\n{listed:#?}");
+    }
+    assert!(!listed.concat().contains("SECRET"), "{listed:#?}");
 }
 
 #[test]

@@ -26,10 +26,15 @@ fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Settings, Problems>
     Settings::parse(text, environment)
 }
 
-/// What is wrong, line by line; nothing when the text is accepted.
+/// What is wrong, line by line, without warnings; nothing when the text is accepted.
 fn problems(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     let Err(problems) = parse(text, environment) else { return Vec::new() };
-    problems.to_string().lines().map(str::to_owned).collect()
+    errors(&problems)
+}
+
+fn errors(problems: &Problems) -> Vec<String> {
+    let errors = problems.as_slice().iter().filter(|problem| !problem.is_warning());
+    errors.map(ToString::to_string).collect()
 }
 
 /// What a tenant has to have, beside listeners that speak TLS.

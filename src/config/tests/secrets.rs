@@ -126,3 +126,31 @@ fn a_password_of_redis_is_in_no_debug_display_or_problem() {
         printed(&minimal_with(&[("store.password", "[\"SECRET\"]"), ("store.kind", "\"redis\"")]), &[]);
     assert!(printed.starts_with("store.password: is an array"), "{printed}");
 }
+
+#[test]
+fn of_a_line_nothing_is_shown_but_keys_and_the_value_that_is_wrong() {
+    for (text, line) in [
+        ("[store.redis]\npassword = [\"SECRET\"]", "password = [\"******\"]"),
+        ("[store.redis]\npassword = 5", "password = *"),
+        ("[store.redis]\npassword_file = \"\"\npassword_file = \"SECRET\"", "password_file =*********"),
+        ("[store.redis]\npasword = \"SECRET word\"", "pasword = \"****** ****\""),
+        ("[chain]\nrpc_urls = [\"SECRET\"]", "rpc_urls = [\"******\"]"),
+        ("[listen]\napi = \"http://a.example/SECRET\"", "api = \"***********************\""),
+        ("[listen]\napi = \"here\"", "api = \"here\""),
+        (
+            "listen = { api = \"here\", admin = \"SECRET\" }",
+            "listen = { api = \"here\", admin = \"******\" }",
+        ),
+        ("[tiers]\nstake = [\"1\", \"2\", \"x\", \"4\"]", "stake = [\"1\", \"2\", \"x\", \"4\"]"),
+        ("[store.redis]\npassword = SECRET", "password =*******"),
+        ("[store.redis]\npassword = \"\"\"\nSECRET = 1\n\"\"\" x", "\"\"\" *"),
+        ("\"https://a.example/SECRET\" = 1", "\"************************\" = *"),
+    ] {
+        let text = format!("{text}\n");
+        let found = parse(&text, &[]).unwrap_err();
+        let lines: Vec<&str> =
+            found.as_slice().iter().filter_map(|problem| Some(problem.excerpt()?.text.as_str())).collect();
+        assert!(lines.contains(&line), "{line} is not in {lines:?}");
+        assert!(!lines.concat().contains("SECRET"), "{lines:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The file that is shipped: it shows every key with its default, and every key of it is strict.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{U256, address};
@@ -10,6 +11,7 @@ use super::{
     MINIMAL, parse, problems, remove, set, shipped_file, shipped_file_for, shipped_keys,
     shipped_keys_and_sections,
 };
+use crate::config::document::Document;
 use crate::config::reader::Reader;
 use crate::config::store::StoreSettings;
 use crate::config::{Settings, tenants};
@@ -82,7 +84,8 @@ fn the_defaults_are_what_is_documented() {
 
 #[test]
 fn the_shipped_file_shows_every_key_and_no_other() {
-    let mut reader = Reader::new(Table::new(), std::iter::empty());
+    let document = Arc::new(Document { name: String::new(), text: String::new() });
+    let mut reader = Reader::new(document, Table::new(), std::iter::empty(), false);
     let _ = Settings::read(&mut reader, None);
     let [of_tenant, of_route] = tenants::known();
     let in_place = |place: &str, known: &[&str]| -> Vec<String> {

@@ -15,11 +15,11 @@ fn reached(routes: &[(&str, &[&str])]) -> Vec<bool> {
     let mut tenant = tenant_with(&[]);
     tenant.insert("routes".to_owned(), routes.iter().map(route).collect::<Vec<_>>().into());
     let found = problems(&file_of(vec![tenant]), &[]);
-    let never = |number: usize| {
-        let phrase = "is never reached; routes before it take all of its paths and methods";
-        format!("tenants[1].routes[{number}]: {phrase}")
+    let is_reached = |number: usize| {
+        let never = format!("tenants[1].routes[{number}]: is never reached; ");
+        !found.iter().any(|line| line.starts_with(&never))
     };
-    let reached: Vec<bool> = (1..=routes.len()).map(|number| !found.contains(&never(number))).collect();
+    let reached: Vec<bool> = (1..=routes.len()).map(is_reached).collect();
     assert_eq!(found.len(), reached.iter().filter(|is_reached| !**is_reached).count(), "{found:?}");
     reached
 }
@@ -73,5 +73,25 @@ proptest! {
         if let Some(first) = routes.iter().position(takes) {
             assert!(reached[first], "{path} gets to {first} of {routes:?}");
         }
+    }
+}
+
+#[test]
+fn a_route_that_is_never_reached_says_which_routes_shadow_it() {
+    let get = Value::from(vec!["GET"]);
+    let put = Value::from(vec!["PUT"]);
+    let all = Value::from(Vec::<Value>::new());
+    let both = Value::from(vec!["PUT", "GET"]);
+    for (routes, shadows) in [
+        ([("/b", &all), ("/a/*", &all), ("/a/x", &get)], "routes[2]"),
+        ([("/a", &get), ("/a/*", &put), ("/a/x", &both)], "routes[1] and routes[2]"),
+    ] {
+        let route = |(path, methods): (&str, &Value)| {
+            Table::from_iter([("path".to_owned(), path.into()), ("methods".to_owned(), methods.clone())])
+        };
+        let mut tenant = tenant_with(&[]);
+        tenant.insert("routes".to_owned(), routes.map(route).to_vec().into());
+        let phrase = format!("is never reached; {shadows} before it take all of its paths and methods");
+        assert_eq!(problems(&file_of(vec![tenant]), &[]), [format!("tenants[1].routes[3]: {phrase}")]);
     }
 }

@@ -1,0 +1,37 @@
+//! The files that keys of a configuration name, looked into one by one, whatever is wrong elsewhere. Blocks.
+//!
+//! Must not say what is in them.
+
+use crate::app::{nodes, store_files};
+use crate::config::problem::Problem;
+use crate::config::{Content, NamedFile};
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::tenant::{KeyPair, UpstreamTls};
+use crate::tls::look;
+use crate::tls::upstream::UpstreamIdentity;
+
+/// Everything that is wrong with a file, or with a certificate and its key, and looks so.
+pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
+    let load = |ca, client| {
+        let rules = UpstreamTls { ca, client, server_name: None };
+        UpstreamIdentity::load(&rules, now).err().unwrap_or_default()
+    };
+    let (errors, warnings) = match &named.content {
+        // The clients of upstreams and of Redis ask more of a pair than listeners do.
+        Content::Pair(pair) => (load(None, Some(pair.clone())), look::warnings(pair, &[], now)),
+        Content::Shown(pair, hosts) => (Vec::new(), look::warnings(pair, hosts, now)),
+        Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
+        Content::Password(path) => (store_files::problem_of(path).into_iter().collect(), Vec::new()),
+        Content::HeaderValue(path) => (nodes::value_in(path).err().into_iter().collect(), Vec::new()),
+    };
+    let errors =
+        errors.into_iter().filter_map(|phrase| named.problem(key_of(&named.content, &phrase), &phrase));
+    let warnings = warnings.into_iter().filter_map(|phrase| Some(named.problem(0, &phrase)?.as_warning()));
+    errors.chain(warnings).collect()
+}
+
+/// The number of the key that names the file of this problem, which begins with the file's path.
+fn key_of(content: &Content, phrase: &str) -> usize {
+    let is_of = |KeyPair { key, .. }: &KeyPair| phrase.starts_with(&format!("{}: ", key.display()));
+    usize::from(matches!(content, Content::Pair(pair) if is_of(pair)))
+}

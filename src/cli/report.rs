@@ -1,0 +1,111 @@
+//! Problems of a configuration for a person, with the place in the file drawn, or for a script.
+
+use std::io::{self, IsTerminal};
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use serde_json::{Value, json};
+
+use crate::config::problem::{Problem, Problems};
+
+/// A picture for each problem, one after the other; in colour on a terminal.
+pub(super) fn drawn(problems: &Problems) -> String {
+    // https://no-color.org
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_colour = !is_plain && io::stderr().is_terminal();
+    let renderer = if has_colour { Renderer::styled() } else { Renderer::plain() };
+    let pictures = problems.as_slice().iter().map(|problem| renderer.render(&[picture(problem)]));
+    pictures.collect::<Vec<_>>().join("\n\n")
+}
+
+fn picture(problem: &Problem) -> Group<'_> {
+    let level = if problem.is_warning() { Level::WARNING } else { Level::ERROR };
+    let title = level.primary_title(problem.to_string());
+    match problem.excerpt() {
+        Some(found) => {
+            let marked = AnnotationKind::Primary.span(found.marked.clone());
+            let line = Snippet::source(&found.text).path(&found.file).line_start(found.line);
+            title.element(line.annotation(marked))
+        }
+        None => Group::with_title(title),
+    }
+}
+
+/// An object for each problem.
+pub(super) fn json(problems: &Problems) -> Value {
+    let objects = problems.as_slice().iter().map(|problem| {
+        let place = problem.excerpt();
+        json!({
+            "severity": if problem.is_warning() { "warning" } else { "error" },
+            "place": problem.place(),
+            "message": problem.phrase(),
+            "file": place.map(|place| &place.file),
+            "line": place.map(|place| place.line),
+            "column": place.map(|place| place.column),
+        })
+    });
+    objects.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{drawn, json};
+    use crate::config::Settings;
+
+    const TEXT: &str = "\
+[chain.contracts]
+identity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"
+stake_vault = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"
+[listen]
+api = \"nowhere\"  # of no use
+gateway = [\"127.0.0.1:8000\", \"[::1]:x\"]
+[store]
+kid = \"redis\"
+";
+
+    const PICTURE: &str = "\
+error: listen.api: is \"nowhere\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
+ --> tiergate.toml:5:7
+  |
+5 | api = \"nowhere\"  # of no use
+  |       ^^^^^^^^^
+
+error: listen.gateway: item 2 is \"[::1]:x\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
+ --> tiergate.toml:6:30
+  |
+6 | gateway = [\"127.0.0.1:8000\", \"[::1]:x\"]
+  |                              ^^^^^^^^^
+
+warning: chain.contracts.stake_vault: is the address of chain.contracts.identity; registries are contracts of their own
+ --> tiergate.toml:3:15
+  |
+3 | stake_vault = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"
+  |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+error: store.kid: is not a known key; did you mean store.kind?
+ --> tiergate.toml:8:1
+  |
+8 | kid = \"*****\"
+  | ^^^
+
+error: TIERGATE__KEYS: is not a known variable";
+
+    #[test]
+    fn each_problem_is_drawn_at_its_place() {
+        let environment = [("TIERGATE__KEYS".to_owned(), "x".to_owned())];
+        let problems = Settings::parse(TEXT, environment.into_iter()).unwrap_err();
+        assert_eq!(drawn(&problems), PICTURE);
+        let objects = json(&problems);
+        let first = serde_json::json!({
+            "severity": "error",
+            "place": "listen.api",
+            "message": "is \"nowhere\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"",
+            "file": "tiergate.toml",
+            "line": 5,
+            "column": 7,
+        });
+        assert_eq!(
+            (&objects[0], &objects[2]["severity"], &objects[4]["line"]),
+            (&first, &"warning".into(), &().into())
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! What is written down while a configuration is read: problems, and if they are wanted, each value with its origin and the
+//! files that keys name.
+
+use std::path::PathBuf;
+
+use crate::config::document::{Maps, Site};
+use crate::config::problem::Problem;
+use crate::domain::host::HostPattern;
+use crate::domain::tenant::KeyPair;
+
+/// What is written down.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) problems: Vec<Problem>,
+    /// Nothing unless they are wanted.
+    pub(super) inventory: Option<Inventory>,
+}
+
+/// Values and files.
+#[derive(Default)]
+pub(super) struct Inventory {
+    pub(super) entries: Vec<Entry>,
+    pub(super) files: Vec<NamedFile>,
+}
+
+/// A value and its origin.
+#[derive(Debug)]
+pub struct Value {
+    /// The path of its key.
+    pub key: String,
+    /// The value as TOML writes it, or stars for a secret.
+    pub value: String,
+    /// `default`, a file and a line, or a variable.
+    pub origin: String,
+}
+
+/// Files of one kind that keys name.
+#[derive(Debug)]
+pub struct NamedFile {
+    /// Their paths, and what they should hold.
+    pub content: Content,
+    /// The keys that name them.
+    pub(super) places: Vec<Place>,
+}
+
+/// What named files should hold.
+#[derive(Debug)]
+pub enum Content {
+    /// A certificate and its key, under two keys.
+    Pair(KeyPair),
+    /// A certificate that clients of these hosts are shown.
+    Shown(KeyPair, Vec<HostPattern>),
+    /// Authorities that are believed.
+    Authorities(PathBuf),
+    /// A password.
+    Password(PathBuf),
+    /// The value of a header.
+    HeaderValue(PathBuf),
+}
+
+/// A value that was read, before its place is known.
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) value: String,
+    /// Nothing for a default.
+    pub(super) place: Option<Place>,
+}
+
+/// Where a value is written.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// Its path, or a variable.
+    pub(super) name: String,
+    /// In a file.
+    pub(super) site: Option<Site>,
+}
+
+impl Place {
+    pub(super) fn problem(self, phrase: impl Into<String>) -> Problem {
+        let problem = Problem::new(self.name, phrase);
+        match self.site {
+            Some(site) => problem.at(site),
+            None => problem,
+        }
+    }
+}
+
+impl NamedFile {
+    /// A problem of one of the files, the first if there is no such.
+    #[must_use]
+    pub fn problem(&self, number: usize, phrase: &str) -> Option<Problem> {
+        Some(self.places.get(number).or(self.places.first())?.clone().problem(phrase))
+    }
+}
+
+impl Inventory {
+    /// The values, looked for in their files.
+    pub(super) fn values(entries: Vec<Entry>) -> Vec<Value> {
+        let mut maps = Maps::default();
+        let found = entries.into_iter().map(|Entry { key, value, place }| {
+            let origin = place.map(|Place { name, site }| match site {
+                Some(site) => maps.excerpt(&site).position(),
+                None => name,
+            });
+            Value { key, value, origin: origin.unwrap_or_else(|| "default".to_owned()) }
+        });
+        found.collect()
+    }
+}
+
+impl From<Problem> for Notes {
+    fn from(problem: Problem) -> Self {
+        vec![problem].into()
+    }
+}
+
+impl From<Vec<Problem>> for Notes {
+    fn from(problems: Vec<Problem>) -> Self {
+        Self { problems, inventory: None }
+    }
+}
