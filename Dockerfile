@@ -3,8 +3,8 @@
 #   docker build -t tiergate .
 #   docker build -t tiergate --build-arg FEATURES=--no-default-features .     without the development chain
 #
-# It reads /etc/tiergate/tiergate.toml, which has to be mounted. It writes nowhere but into store.path, and with a store in
-# Redis nowhere at all: a read-only root is fine. conf/compose shows it in use.
+# It reads /etc/tiergate/tiergate.toml, which has to be mounted. It writes nowhere but into
+# store.embedded.path, and with a store in Redis nowhere at all: a read-only root is fine. conf/compose shows it in use.
 
 FROM rust:1.95-slim-bookworm AS build
 # For zlib-ng, which is built with cmake.

@@ -161,7 +161,7 @@ fn self_signed() -> (String, String) {
     (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
-/// A configuration with these lines in `[store]`, checked in a folder with these files.
+/// A configuration with these lines in `[store.redis]`, checked in a folder with these files.
 fn check_store(files: &[(&str, &str)], store: &str, rest: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -169,7 +169,7 @@ fn check_store(files: &[(&str, &str)], store: &str, rest: &str) -> Output {
     }
     let contracts = "[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
                      stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n";
-    let text = format!("{contracts}\n[store]\nkind = \"redis\"\n{store}\n{rest}");
+    let text = format!("{contracts}\n[store]\nkind = \"redis\"\n[store.redis]\n{store}\n{rest}");
     std::fs::write(folder.path().join("tiergate.toml"), text).unwrap();
     command(&["check", "--config", "tiergate.toml"]).current_dir(folder.path()).output().unwrap()
 }
@@ -186,18 +186,18 @@ fn check_reads_every_file_of_the_store_and_names_the_key_of_each_that_is_wrong()
 
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA";
     for (name, instead, problem) in [
-        ("ca", None, "store.ca: ca: can't be read: No such file"),
-        ("ca", Some(&*key), "store.ca: ca: holds no certificate"),
-        ("ca", Some(broken), "store.ca: ca: is not well-formed PEM"),
-        ("cert", None, "store.cert: cert: can't be read: "),
-        ("cert", Some(&key), "store.cert: cert: holds no certificate"),
-        ("key", None, "store.key: key: can't be read: "),
-        ("key", Some(&cert), "store.key: key: holds no private key"),
-        ("key", Some(&other_key), "store.key: key: does not belong to the certificate in cert"),
-        ("word", None, "store.password_file: word: can't be read: "),
-        ("word", Some("\n"), "store.password_file: word: holds no password"),
-        ("other-word", None, "store.sentinel_password_file: other-word: can't be read: "),
-        ("other-word", Some(""), "store.sentinel_password_file: other-word: holds no password"),
+        ("ca", None, "store.redis.ca: ca: can't be read: No such file"),
+        ("ca", Some(&*key), "store.redis.ca: ca: holds no certificate"),
+        ("ca", Some(broken), "store.redis.ca: ca: is not well-formed PEM"),
+        ("cert", None, "store.redis.cert: cert: can't be read: "),
+        ("cert", Some(&key), "store.redis.cert: cert: holds no certificate"),
+        ("key", None, "store.redis.key: key: can't be read: "),
+        ("key", Some(&cert), "store.redis.key: key: holds no private key"),
+        ("key", Some(&other_key), "store.redis.key: key: does not belong to the certificate in cert"),
+        ("word", None, "store.redis.password_file: word: can't be read: "),
+        ("word", Some("\n"), "store.redis.password_file: word: holds no password"),
+        ("other-word", None, "store.redis.sentinel_password_file: other-word: can't be read: "),
+        ("other-word", Some(""), "store.redis.sentinel_password_file: other-word: holds no password"),
     ] {
         let mut files: Vec<(&str, &str)> = sound.into_iter().filter(|(other, _)| *other != name).collect();
         files.extend(instead.map(|text| (name, text)));
@@ -211,7 +211,7 @@ fn check_reads_every_file_of_the_store_and_names_the_key_of_each_that_is_wrong()
         let said = failure(&check_store(&[], all, rest), 2);
         assert_eq!(said.lines().count(), 1 + places.len() + elsewhere, "{said}");
         for place in places {
-            assert!(said.contains(&format!("\n  store.{place}: ")), "{place}: {said}");
+            assert!(said.contains(&format!("\n  store.redis.{place}: ")), "{place}: {said}");
         }
     }
 }
@@ -225,14 +225,14 @@ fn a_service_whose_store_names_unusable_files_does_not_start() {
         .env("TIERGATE__LISTEN__API", free_address())
         .env("TIERGATE__LISTEN__ADMIN", free_address())
         .env("TIERGATE__STORE__KIND", "redis")
-        .env("TIERGATE__STORE__URL", "rediss://127.0.0.1:1")
-        .env("TIERGATE__STORE__CA", "no-ca")
-        .env("TIERGATE__STORE__PASSWORD_FILE", "no-password")
+        .env("TIERGATE__STORE__REDIS__URL", "rediss://127.0.0.1:1")
+        .env("TIERGATE__STORE__REDIS__CA", "no-ca")
+        .env("TIERGATE__STORE__REDIS__PASSWORD_FILE", "no-password")
         .output()
         .unwrap();
     let said = failure(&output, 1);
     assert!(
-        said.contains("store.ca: no-ca: ") && said.contains("store.password_file: no-password: "),
+        said.contains("store.redis.ca: no-ca: ") && said.contains("store.redis.password_file: no-password: "),
         "{said}"
     );
 }
@@ -300,7 +300,9 @@ fn lives_and_is_not_ready(speaks_tls: bool) {
         let mut command = command(arguments);
         command.current_dir(folder.path()).env("TIERGATE_CONFIG", shipped);
         command.env("TIERGATE__LISTEN__API", &api).env("TIERGATE__LISTEN__ADMIN", &admin);
-        command.env("TIERGATE__STORE__KIND", "redis").env("TIERGATE__STORE__URL", "redis://127.0.0.1:1");
+        command
+            .env("TIERGATE__STORE__KIND", "redis")
+            .env("TIERGATE__STORE__REDIS__URL", "redis://127.0.0.1:1");
         command.env("TIERGATE__CHAIN__RPC_URLS", "http://127.0.0.1:1");
         if speaks_tls {
             command.env("TIERGATE__LISTEN__TLS__CERT", "cert").env("TIERGATE__LISTEN__TLS__KEY", "key");

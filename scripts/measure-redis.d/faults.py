@@ -207,7 +207,7 @@ class Place:
                 "SENTINEL", "REPLICAS", "service"
             )
             until("the Sentinel knows the replica", sees)
-        store = f'kind = "redis"\nurl = "{url}"\nwait_replicas = {int(has_sentinel)}'
+        store = f'kind = "redis"\n[store.redis]\nurl = "{url}"\nwait_replicas = {int(has_sentinel)}'
         tiers = [1, 16, LIMIT, 1_000_000]
         self.services = [Service(chain, f"{folder}/service-{number}", store, tiers) for number in (1, 2)]
         self.keys = with_keys(self.services, chain)

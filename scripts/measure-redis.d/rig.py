@@ -123,7 +123,7 @@ class Service:
         text = read(chain.config)
         for name, address in self.ports.items():
             text = text.replace(chain.ports[name], address)
-        text = re.sub(r"^\[store\][^\[]*", lambda _: f"[store]\n{store}\n\n", text, count=1, flags=re.M)
+        text = re.sub(r"^\[store\.embedded\][^\[]*", lambda _: f"[store]\n{store}\n\n", text, count=1, flags=re.M)
         # A new Redis refuses signatures for max_ahead; what asks whether that is over must not run into a limit.
         text += "\n[keys]\nrequests_per_hour = 1000000\n\n[abuse]\nfailures_per_minute = 0\n"
         text += f"\n[signature]\nmax_ahead = \"1s\"\n\n[tiers]\nrequests_per_minute = {tiers}\n"

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::app::store_files;
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
-use crate::config::store::redis_keys::{RedisPassword, RedisSettings};
+use crate::config::store::redis_keys::RedisSettings;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::secret::SecretSource;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 use crate::store::embedded::{self, EmbeddedStore};
@@ -71,7 +72,7 @@ fn redis_options(
     if !problems.is_empty() {
         return Err(StoreError::Files(problems));
     }
-    let password = |password: &Option<RedisPassword>| {
+    let password = |password: &Option<SecretSource>| {
         password
             .as_ref()
             .map(store_files::password)

@@ -10,9 +10,9 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use crate::config::store::StoreSettings;
-use crate::config::store::redis_keys::{RedisPassword, RedisSettings};
+use crate::config::store::redis_keys::RedisSettings;
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::secret::Secret;
+use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::{KeyPair, UpstreamTls};
 use crate::tls::upstream::UpstreamIdentity;
 
@@ -23,8 +23,8 @@ const PASSWORD_BYTES_MAX: u64 = 4_096;
 pub(crate) fn problems(store: &StoreSettings, now: UnixSeconds) -> Vec<String> {
     let StoreSettings::Redis(redis) = store else { return Vec::new() };
     let passwords = [
-        ("store.password_file", &redis.password),
-        ("store.sentinel_password_file", &redis.sentinel_password),
+        ("store.redis.password_file", &redis.password),
+        ("store.redis.sentinel_password_file", &redis.sentinel_password),
     ];
     let passwords = passwords.into_iter().filter_map(|(key, found)| {
         let problem = password(found.as_ref()?).err()?;
@@ -38,10 +38,10 @@ pub(crate) fn problems(store: &StoreSettings, now: UnixSeconds) -> Vec<String> {
 /// # Errors
 ///
 /// What is wrong with its file, with its path.
-pub(super) fn password(password: &RedisPassword) -> Result<Secret, String> {
+pub(super) fn password(password: &SecretSource) -> Result<Secret, String> {
     match password {
-        RedisPassword::Text(password) => Ok(password.clone()),
-        RedisPassword::File(path) => {
+        SecretSource::Text(password) => Ok(password.clone()),
+        SecretSource::File(path) => {
             password_in(path).map_err(|problem| format!("{}: {problem}", path.display()))
         }
     }
@@ -77,7 +77,7 @@ fn tls_problems(redis: &RedisSettings, now: UnixSeconds) -> Vec<String> {
     let load = |rules: UpstreamTls| UpstreamIdentity::load(&rules, now).err().unwrap_or_default();
     let ca = load(UpstreamTls { ca: redis.ca.clone(), client: None, server_name: None });
     let pair = load(UpstreamTls { ca: None, client: redis.identity.clone(), server_name: None });
-    let ca = ca.into_iter().map(|problem| format!("store.ca: {problem}"));
+    let ca = ca.into_iter().map(|problem| format!("store.redis.ca: {problem}"));
     let pair = pair.into_iter().map(|problem| {
         let key = key_of(redis.identity.as_ref(), &problem);
         format!("{key}: {problem}")
@@ -88,7 +88,7 @@ fn tls_problems(redis: &RedisSettings, now: UnixSeconds) -> Vec<String> {
 /// Which of two files a problem is of; it begins with the path.
 fn key_of(pair: Option<&KeyPair>, problem: &str) -> &'static str {
     let is_of_key = pair.is_some_and(|pair| problem.starts_with(&format!("{}: ", pair.key.display())));
-    if is_of_key { "store.key" } else { "store.cert" }
+    if is_of_key { "store.redis.key" } else { "store.redis.cert" }
 }
 
 #[cfg(test)]

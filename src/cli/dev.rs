@@ -132,7 +132,7 @@ impl Dev {
         let config = format!(
             "[listen]\napi = \"{}\"\ngateway = [\"{}\"]\nadmin = \"{}\"\n\n[chain]\nrpc_urls = [\"http://{}\"]\nmulticall = \"{}\"\n\n\
              [chain.contracts]\nidentity = \"{}\"\nstake_vault = \"{}\"\nreputation = \"{}\"\nvalidation = \"{}\"\n\
-             organization = \"{}\"\n\n[store]\nkind = \"embedded\"\npath = {:?}\n",
+             organization = \"{}\"\n\n[store.embedded]\npath = {:?}\n",
             self.api,
             self.gateway,
             self.admin,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
+use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::KeyPair;
 
 /// The path of a file; a relative one is relative to the working directory of the process.
@@ -46,6 +47,21 @@ pub(super) fn key_pair(
         (false, true) => reader.report(&[cert_path, key_path], TOGETHER),
     }
     None
+}
+
+/// A secret under one path, or its file under another; both are a problem.
+pub(super) fn secret_or_file(
+    reader: &mut Reader,
+    text_path: &'static str,
+    file_path: &'static str,
+    parse: impl FnOnce(&str) -> Result<Secret, String>,
+) -> Option<SecretSource> {
+    if reader.is_given(text_path) && reader.is_given(file_path) {
+        reader.report(&[text_path, file_path], format!("stands beside {file_path}; write one of them"));
+    }
+    let text = reader.optional_text(text_path, parse).map(SecretSource::Text);
+    let file = reader.optional_text(file_path, file).map(SecretSource::File);
+    text.or(file)
 }
 
 /// The problem is placed at the one that is missing.

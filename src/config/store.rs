@@ -1,21 +1,17 @@
-//! `[store]`: where keys, nonces and limits are kept.
-//!
-//! The keys of every kind are read, so that what is wrong in any of them is found. One of a kind that is not chosen is a
-//! problem unless it says its default: whoever wrote it believes that it does something.
+//! `[store]`: where keys, nonces and limits are kept, with a table for each kind.
 
 use std::path::PathBuf;
 
 use crate::config::choice::choice;
 use crate::config::reader::Reader;
-use crate::config::store::redis_keys::{RedisKeys, RedisSettings};
+use crate::config::store::redis_keys::RedisSettings;
 use crate::config::written::quoted;
 
 pub mod redis_keys;
 
-/// The folder of the embedded store.
-const PATH: &str = "./data";
+const PATH: &str = "store.embedded.path";
 
-/// The kind of store, with what it needs.
+/// The kind of store, with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreSettings {
     /// A durable file of this process.
@@ -35,35 +31,37 @@ enum Kind {
 }
 
 impl StoreSettings {
+    /// Reads both tables, so that every mistake is found. A value in the table of the other kind is a mistake: its
+    /// author believes that it counts.
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        let [of_embedded, of_redis] = [given(reader, &[PATH]), given(reader, &redis_keys::KEYS)];
         let kinds = choice(&[("embedded", Kind::Embedded), ("redis", Kind::Redis)]);
         let kind = reader.text("store.kind", "embedded", kinds);
-        let path = reader.text("store.path", PATH, folder);
-        let redis = RedisKeys::read(reader);
+        let path = reader.text(PATH, "./data", folder);
+        let redis = RedisSettings::read(reader, &of_redis);
         match kind? {
             Kind::Embedded => {
-                refuse_others(reader, "embedded", &redis.written());
+                refuse(reader, of_redis, "[store.redis] has no meaning for the kind \"embedded\"");
                 Some(Self::Embedded { path: path? })
             }
             Kind::Redis => {
-                refuse_others(reader, "redis", &[("store.path", differs(path.as_ref(), folder(PATH)))]);
-                redis.check(reader).map(Box::new).map(Self::Redis)
+                refuse(reader, of_embedded, "[store.embedded] has no meaning for the kind \"redis\"");
+                redis.map(Box::new).map(Self::Redis)
             }
         }
     }
 }
 
-/// Whether something else was read than the default. What could not be read is a problem already.
-fn differs<T: PartialEq>(read: Option<&T>, default: Result<T, String>) -> bool {
-    read.is_some_and(|read| default.as_ref() != Ok(read))
+/// Those of these keys that have a value, right or wrong; to be asked before they are read.
+fn given(reader: &Reader, keys: &[&'static str]) -> Vec<&'static str> {
+    keys.iter().copied().filter(|path| reader.is_given(path)).collect()
 }
 
-/// Each key that was written for another kind than the one that is chosen.
-fn refuse_others(reader: &mut Reader, kind: &str, keys: &[(&'static str, bool)]) {
-    for (path, _) in keys.iter().filter(|(_, is_written)| *is_written) {
-        let phrase =
-            format!("{path} means nothing for the kind \"{kind}\"; leave it out, or choose the other kind");
-        reader.report(&[path, "store.kind"], phrase);
+/// Reports the keys of the other kind as one problem.
+fn refuse(reader: &mut Reader, mut given: Vec<&'static str>, phrase: &str) {
+    if !given.is_empty() {
+        given.push("store.kind");
+        reader.report(&given, format!("{phrase}; remove it, or choose the other kind"));
     }
 }
 

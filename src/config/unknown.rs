@@ -47,9 +47,9 @@ pub(super) fn variables<'a>(
     names.filter(|name| !known.contains(name)).map(|name| {
         // One underscore and small letters are what people write.
         let plain = |name: &str| name.to_uppercase().replace("__", "_");
-        let known_names = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
-        let same = known_names().find(|known| plain(known) == plain(name));
-        let meant = same.or_else(|| closest(name, known_names()));
+        let all = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
+        let same = all().find(|known| plain(known) == plain(name));
+        let meant = same.or_else(|| below(name, "__", all())).or_else(|| closest(name, all()));
         Problem::new(named(name), format!("is not a known variable{}", suggestion(meant)))
     })
 }
@@ -78,7 +78,7 @@ impl LeftOver<'_> {
                     let header = self.location.header(&path);
                     format!("is {}; write a section that begins with [{header}]", type_of(value))
                 }
-                _ => format!("is not a known key{}", self.hint(key, &section)),
+                _ => format!("is not a known key{}", self.hint(key, &section, &path)),
             };
             let problem = Problem::new(self.location.of_key(&path), phrase);
             self.problems.push(problem.at(self.location.site_of_name(sections, key)));
@@ -87,7 +87,10 @@ impl LeftOver<'_> {
 
     /// A key or section beside it with nearly the same name, else where a key of the same name belongs: one that stands
     /// below the header of another section has moved there.
-    fn hint(&self, key: &str, section: &str) -> String {
+    fn hint(&self, key: &str, section: &str, path: &str) -> String {
+        if let Some(known) = below(path, ".", self.known.iter().copied()) {
+            return format!("; write {key} in [{}]", known.trim_end_matches(&format!(".{key}")));
+        }
         let beside = self.known.iter().filter_map(|path| {
             let rest = path.strip_prefix(section)?;
             let name_len = rest.find('.').unwrap_or(rest.len());
@@ -112,6 +115,13 @@ impl LeftOver<'_> {
         };
         hint.to_owned()
     }
+}
+
+/// The key or variable of the same name in a table below: it stood here in an earlier version, or belongs there.
+fn below<'a>(written: &str, separator: &str, mut known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let (section, key) = written.rsplit_once(separator)?;
+    let [start, end] = [format!("{section}{separator}"), format!("{separator}{key}")];
+    known.find(|path| path.starts_with(&start) && path.ends_with(&end))
 }
 
 /// The known path or variable that differs least, if the last part of its name differs by little.

@@ -1,12 +1,22 @@
 //! A text that must not show up anywhere: a password of a server of ours.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
 /// A secret. It has no `Display`, its `Debug` shows nothing, and its memory is wiped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
+
+/// A secret as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretSource {
+    /// The secret itself.
+    Text(Secret),
+    /// A file that holds it and nothing else; a line end behind it does not count.
+    File(PathBuf),
+}
 
 impl Secret {
     /// Keeps this text.

@@ -35,7 +35,7 @@ impl Elsewhere {
             .env("TIERGATE__LISTEN__GATEWAY", free_address())
             .env("TIERGATE__LISTEN__TLS__CERT", folder.path().join("cert"))
             .env("TIERGATE__LISTEN__TLS__KEY", folder.path().join("tls.key"))
-            .env("TIERGATE__STORE__PATH", folder.path().join("data"))
+            .env("TIERGATE__STORE__EMBEDDED__PATH", folder.path().join("data"))
             .env("TIERGATE__SIGNATURE__DOMAIN_NAME", "Elsewhere")
             .env("TIERGATE__SIGNATURE__CHAIN_ID", "31337")
             .stdout(Stdio::null())

@@ -140,7 +140,7 @@ fn the_check_of_the_program_finds_nothing_wrong_with_the_replicas_file() {
     let file = composition.folder.join("tiergate.toml");
     let output = Command::new(env!("CARGO_BIN_EXE_tiergate"))
         .args(["check", "--config", file.to_str().unwrap()])
-        .env("TIERGATE__STORE__PASSWORD_FILE", composition.folder.join("redis-password"))
+        .env("TIERGATE__STORE__REDIS__PASSWORD_FILE", composition.folder.join("redis-password"))
         .output()
         .unwrap();
     assert!(output.status.success(), "conf/compose/tiergate.toml: {output:?}");

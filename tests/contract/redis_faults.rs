@@ -47,9 +47,10 @@ struct Scene {
 
 impl Scene {
     fn new(world: &World, url: &str, wait_replicas: i64) -> Self {
-        let settings = world.settings().set("store.url", url);
+        let settings = world.settings().set("store.redis.url", url);
         // Signatures are refused for longer after a start of Redis than any case takes.
-        let settings = settings.set("signature.max_ahead", "5m").set("store.wait_replicas", wait_replicas);
+        let settings =
+            settings.set("signature.max_ahead", "5m").set("store.redis.wait_replicas", wait_replicas);
         let plenty = vec![1, i64::from(LIMIT), 1_000_000, 1_000_000];
         let settings = settings.set("tiers.requests_per_minute", plenty);
         let services = [Service::start(settings.clone()), Service::start(settings)];
@@ -259,7 +260,7 @@ fn a_redis_that_is_a_replica_lets_nobody_through_and_goes_on(world: &World) {
 fn a_redis_that_is_absent_at_the_start_is_waited_for(world: &World) {
     let mut redis = Redis::start(&[]);
     redis.kill();
-    let mut service = Service::prepare(world.settings().set("store.url", redis.url(0)));
+    let mut service = Service::prepare(world.settings().set("store.redis.url", redis.url(0)));
     service.start_alone("");
     let key = crate::support::agents::unknown_key(7);
     for _ in 0..5 {
@@ -302,7 +303,8 @@ fn what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret(world: &World)
     let redis = Redis::start(&keeps);
     redis.command(&["ACL", "SETUSER", "tiergate", "on", ">SECRET", "~tg2:*", "+@all"]);
     let url = redis.url(0).replace("redis://", "redis://tiergate:SECRET@");
-    let service = Service::start(world.settings().set("store.url", url).set("store.wait_replicas", 1));
+    let service =
+        Service::start(world.settings().set("store.redis.url", url).set("store.redis.wait_replicas", 1));
     for connections in 1..=3 {
         until("it is connected", SOON, || {
             (service.log().matches("connected to Redis").count() >= connections).then_some(())
@@ -312,7 +314,7 @@ fn what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret(world: &World)
     let log = service.log();
     assert!(!log.contains("SECRET"), "{log}");
     let named = format!("server={redis}");
-    for finding in ["appendfsync is everysec", "it has fewer replicas than store.wait_replicas"] {
+    for finding in ["appendfsync is everysec", "it has fewer replicas than store.redis.wait_replicas"] {
         let lines: Vec<&str> = log.lines().filter(|line| line.contains(finding)).collect();
         assert!(lines.len() == 1 && lines[0].contains(&named) && lines[0].contains("WARN"), "{lines:?}");
     }

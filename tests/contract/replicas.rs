@@ -98,7 +98,7 @@ fn the_budget_of_key_management_is_one(world: &World) {
 
 fn redis_holds_no_key_and_no_signature(world: &World) {
     let database = world.redis().database();
-    let service = Service::start(world.settings().set("store.url", database.clone()));
+    let service = Service::start(world.settings().set("store.redis.url", database.clone()));
     let agent = world.agent(4);
     let signed = agent.signed();
     let key = key_of(&service.generate(&signed).success(201));
@@ -117,7 +117,7 @@ fn redis_holds_no_key_and_no_signature(world: &World) {
 
 fn a_key_in_redis_never_expires(world: &World) {
     let database = world.redis().database();
-    let service = Service::start(world.settings().set("store.url", database.clone()));
+    let service = Service::start(world.settings().set("store.redis.url", database.clone()));
     world.agent(4).generate(&service);
     let number = database.rsplit_once('/').unwrap().1.parse().unwrap();
     let never = |kind| {

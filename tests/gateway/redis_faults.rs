@@ -19,7 +19,7 @@ pub(crate) const CASES: &[Case] = cases![
 /// Two gateways at one Redis, with one upstream.
 fn two(stage: &Stage, redis: &Redis) -> (Site, Gateway) {
     let url = redis.database();
-    let site = Site::of(stage).set("store.url", url).set("store.timeout", "5s").agent(3).start();
+    let site = Site::of(stage).set("store.redis.url", url).set("store.redis.timeout", "5s").agent(3).start();
     let twin = site.gateway.twin(|settings| settings);
     (site, twin)
 }
@@ -53,7 +53,7 @@ fn a_redis_that_fails_is_500_for_agents_and_nothing_to_the_public(stage: &Stage)
     let mut redis = Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let (site, twin) = two(stage, &redis);
     // One that hangs is met by a gateway that does not wait for it.
-    let impatient = site.gateway.twin(|settings| settings.set("store.timeout", "500ms"));
+    let impatient = site.gateway.twin(|settings| settings.set("store.redis.timeout", "500ms"));
     redis.freeze(true);
     is_closed(&site, &impatient);
     redis.freeze(false);

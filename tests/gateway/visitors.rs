@@ -221,7 +221,8 @@ fn two_replicas_share_the_limit_of_a_public_route_exactly(stage: &Stage) {
 
 fn a_redis_that_fails_lets_no_visitor_of_a_limited_route_pass(stage: &Stage) {
     let redis = Redis::start(&[]);
-    let site = limited(stage).set("store.url", redis.database()).set("store.timeout", "500ms").start();
+    let site =
+        limited(stage).set("store.redis.url", redis.database()).set("store.redis.timeout", "500ms").start();
     let request = Request::get(ACME, &path());
     passed(&site.gateway.ask(&request), LIMIT - 1);
     redis.freeze(true);

@@ -46,16 +46,16 @@ impl Settings {
 
     /// Keeps keys, nonces and limits in Redis. A request waits longer than it does by default: the machine may be busy.
     pub(crate) fn redis(self, url: &str) -> Self {
-        self.set("store.kind", "redis").set("store.url", url).set("store.timeout", "5s")
+        self.set("store.kind", "redis").set("store.redis.url", url).set("store.redis.timeout", "5s")
     }
 
     /// Keeps them in a folder, unless they are in Redis already.
     pub(crate) fn embedded_in(self, folder: &Path) -> Self {
         let store = self.0.get("store").and_then(Value::as_table);
-        if store.is_some_and(|store| store.contains_key("url")) {
+        if store.is_some_and(|store| store.contains_key("redis")) {
             return self;
         }
-        self.set("store.path", folder.to_str().unwrap())
+        self.set("store.embedded.path", folder.to_str().unwrap())
     }
 
     /// Leaves a key out.

@@ -300,8 +300,8 @@ fn a_prefix_is_1_to_64_plain_characters() {
 #[test]
 fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
     check("store.kind", "'embedded', 'redis'", "'', 'Embedded', 'valkey'");
-    check("store.path", "'data', '/var/lib/tiergate'", r#"'', "a\u0000b""#);
-    let store = settings(&[("store.path", "'../x/./data'")]).store;
+    check("store.embedded.path", "'data', '/var/lib/tiergate'", r#"'', "a\u0000b""#);
+    let store = settings(&[("store.embedded.path", "'../x/./data'")]).store;
     let StoreSettings::Embedded { path } = store else { panic!("{store:?}") };
     assert_eq!(path.as_os_str(), "../x/./data");
 }

@@ -47,20 +47,20 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("signature.max_age", "20s", "\"20s\"", "25h"),
     ("signature.max_ahead", "0s", "\"0s\"", "2h"),
     ("signature.nonce_retention", "7m", "\"7m\"", "359s"),
-    ("store.ca", "ca.pem", "\"ca.pem\"", ""),
-    ("store.cert", "a.pem", "\"a.pem\"", ""),
-    ("store.key", "b.pem", "\"b.pem\"", ""),
+    ("store.embedded.path", "elsewhere", "\"elsewhere\"", ""),
     ("store.kind", "redis", "\"redis\"", "memory"),
-    ("store.password", "word", "\"word\"", ""),
-    ("store.password_file", "word.txt", "\"word.txt\"", ""),
-    ("store.path", "elsewhere", "\"elsewhere\"", ""),
-    ("store.sentinel_password", "word", "\"word\"", ""),
-    ("store.sentinel_password_file", "word.txt", "\"word.txt\"", ""),
-    ("store.sentinel_username", "tiergate", "\"tiergate\"", ""),
-    ("store.timeout", "1s", "\"1s\"", "0s"),
-    ("store.url", "rediss://other", "\"rediss://other\"", "http://other"),
-    ("store.wait_replicas", "1", "1", "-1"),
-    ("store.wait_timeout", "1s", "\"1s\"", "6s"),
+    ("store.redis.ca", "ca.pem", "\"ca.pem\"", ""),
+    ("store.redis.cert", "a.pem", "\"a.pem\"", ""),
+    ("store.redis.key", "b.pem", "\"b.pem\"", ""),
+    ("store.redis.password", "word", "\"word\"", ""),
+    ("store.redis.password_file", "word.txt", "\"word.txt\"", ""),
+    ("store.redis.sentinel_password", "word", "\"word\"", ""),
+    ("store.redis.sentinel_password_file", "word.txt", "\"word.txt\"", ""),
+    ("store.redis.sentinel_username", "tiergate", "\"tiergate\"", ""),
+    ("store.redis.timeout", "1s", "\"1s\"", "0s"),
+    ("store.redis.url", "rediss://other", "\"rediss://other\"", "http://other"),
+    ("store.redis.wait_replicas", "1", "1", "-1"),
+    ("store.redis.wait_timeout", "1s", "\"1s\"", "6s"),
     ("tiers.requests_per_minute", "1,2,3,4", "[1, 2, 3, 4]", "1,2,3"),
     ("tiers.stake", "1, 2,3 ,4", r#"["1", "2", "3", "4"]"#, "1,2,3"),
     ("tiers.token_decimals", "19", "19", "37"),
@@ -74,25 +74,25 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     let base = [("listen.tls.cert", "\"cert.pem\""), ("listen.tls.key", "\"key.pem\"")];
     let redis = [
         ("store.kind", "\"redis\""),
-        ("store.url", "\"rediss://redis.example\""),
-        ("store.cert", "\"cert.pem\""),
-        ("store.key", "\"key.pem\""),
+        ("store.redis.url", "\"rediss://redis.example\""),
+        ("store.redis.cert", "\"cert.pem\""),
+        ("store.redis.key", "\"key.pem\""),
     ];
     let sentinels = [
-        ("store.url", "\"rediss-sentinel://sentinel.example/service\""),
-        ("store.sentinel_password", "\"first\""),
+        ("store.redis.url", "\"rediss-sentinel://sentinel.example/service\""),
+        ("store.redis.sentinel_password", "\"first\""),
     ];
     let trusted = [("listen.trusted_proxies", "[\"10.0.0.0/8\"]")];
     let trusted = if path == "listen.proxy_protocol" { &trusted[..] } else { &[] };
-    let of_redis = path.starts_with("store.") && !["store.kind", "store.path"].contains(&path);
-    let of_sentinels = path.starts_with("store.sentinel_");
+    let of_redis = path.starts_with("store.redis.");
+    let of_sentinels = path.starts_with("store.redis.sentinel_");
     // One of two ways to write the same password.
     let last = if path.ends_with("_file") { 1 } else { sentinels.len() };
     let sentinels = if of_sentinels { &sentinels[..last] } else { &[] };
     minimal_with(&[&base[..], trusted, if of_redis { &redis } else { &[] }, sentinels, keys].concat())
 }
 
-fn variable(path: &str) -> String {
+pub(super) fn variable(path: &str) -> String {
     format!("TIERGATE__{}", path.to_uppercase().replace('.', "__"))
 }
 

@@ -116,7 +116,7 @@ fn shipped_file() -> Table {
     shipped_file_for("tenants")
 }
 
-/// The same with a key in it, without those of `[store]` that do not go together with that key, and without the tenant
+/// The same with a key in it, without the keys of `[store]` that do not go together with that key, and without the tenant
 /// unless the key is one of its own.
 fn shipped_file_for(path: &str) -> Table {
     let mut file = uncommented_file();
@@ -128,18 +128,17 @@ fn shipped_file_for(path: &str) -> Table {
     } else {
         remove(&mut file, LIMIT_OF_THE_PUBLIC);
     }
-    if ["store.kind", "store.path"].contains(&path) || !path.starts_with("store.") {
-        for optional in OPTIONAL_OF_REDIS {
-            remove(&mut file, optional);
-        }
+    if !path.starts_with("store.redis") {
+        remove(&mut file, "store.redis");
         return file;
     }
+    remove(&mut file, "store.embedded");
     set(&mut file, "store.kind", "redis".into());
-    if path != "store.url" {
-        set(&mut file, "store.url", "rediss-sentinel://sentinel.example/service".into());
+    if path != "store.redis.url" {
+        set(&mut file, "store.redis.url", "rediss-sentinel://sentinel.example/service".into());
     }
     for of_two in ["password", "sentinel_password"] {
-        let (text, in_file) = (format!("store.{of_two}"), format!("store.{of_two}_file"));
+        let (text, in_file) = (format!("store.redis.{of_two}"), format!("store.redis.{of_two}_file"));
         remove(&mut file, if path == in_file { &text } else { &in_file });
     }
     file
@@ -147,18 +146,6 @@ fn shipped_file_for(path: &str) -> Table {
 
 /// It does not go together with agents.
 const LIMIT_OF_THE_PUBLIC: &str = "tenants[1].routes[1].requests_per_minute";
-
-/// The keys of Redis that have no default.
-const OPTIONAL_OF_REDIS: [&str; 8] = [
-    "store.password",
-    "store.password_file",
-    "store.sentinel_username",
-    "store.sentinel_password",
-    "store.sentinel_password_file",
-    "store.ca",
-    "store.cert",
-    "store.key",
-];
 
 fn uncommented_file() -> Table {
     let lines = shipped::TEXT.lines().map(|line| match line.strip_prefix("# ") {

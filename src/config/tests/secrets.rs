@@ -103,28 +103,37 @@ fn a_password_of_redis_is_in_no_debug_display_or_problem() {
     for kind in ["embedded", "redis"] {
         for url in urls {
             let (kind, literal) = (format!("{kind:?}"), format!("{url:?}"));
-            let keys =
-                [("store.kind", kind.as_str()), ("store.url", &literal), ("store.password", "\"SECRET\"")];
-            let sentinel = ("store.sentinel_password", "\"SECRET\"");
+            let keys = [
+                ("store.kind", kind.as_str()),
+                ("store.redis.url", &literal),
+                ("store.redis.password", "\"SECRET\""),
+            ];
+            let sentinel = ("store.redis.sentinel_password", "\"SECRET\"");
             for text in [
                 minimal_with(&keys),
                 minimal_with(&keys[..2]),
                 minimal_with(&[keys[0], keys[2]]),
                 minimal_with(&[keys[0], keys[1], sentinel]),
-                minimal_with(&[keys[0], keys[1], sentinel, ("store.sentinel_password_file", "\"SECRET\"")]),
+                minimal_with(&[
+                    keys[0],
+                    keys[1],
+                    sentinel,
+                    ("store.redis.sentinel_password_file", "\"SECRET\""),
+                ]),
             ] {
                 accepted += usize::from(parse(&text, &[]).is_ok());
                 let printed = printed(&text, &[]);
                 assert!(!printed.contains("SECRET"), "{text}\n{printed}");
             }
-            let overridden = [("TIERGATE__STORE__URL", url), ("TIERGATE__STORE__PASSWORD", "SECRET")];
+            let overridden =
+                [("TIERGATE__STORE__REDIS__URL", url), ("TIERGATE__STORE__REDIS__PASSWORD", "SECRET")];
             assert!(!printed(&minimal_with(&[("store.kind", &kind)]), &overridden).contains("SECRET"));
         }
     }
     assert_eq!(accepted, 21);
     let printed =
-        printed(&minimal_with(&[("store.password", "[\"SECRET\"]"), ("store.kind", "\"redis\"")]), &[]);
-    assert!(printed.starts_with("store.password: is an array"), "{printed}");
+        printed(&minimal_with(&[("store.redis.password", "[\"SECRET\"]"), ("store.kind", "\"redis\"")]), &[]);
+    assert!(printed.starts_with("store.redis.password: is an array"), "{printed}");
 }
 
 #[test]

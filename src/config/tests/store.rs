@@ -1,25 +1,25 @@
-//! `[store]`: what goes together, and what belongs to the kind that is not chosen.
+//! `[store]`: which keys go together, which are for the kind that is not chosen, and where they stood before.
 
 use super::bounds::{check_with, settings};
-use super::{minimal_with, parse, problems};
+use super::{minimal_with, problems};
 use crate::config::store::StoreSettings;
-use crate::config::store::redis_keys::{RedisPassword, RedisSettings};
-use crate::domain::secret::Secret;
+use crate::config::store::redis_keys::RedisSettings;
+use crate::domain::secret::{Secret, SecretSource};
 
 type Key<'a> = (&'a str, &'a str);
 
 const REDIS: Key<'_> = ("store.kind", "\"redis\"");
-const PLAIN: Key<'_> = ("store.url", "\"redis://a\"");
-const TLS: Key<'_> = ("store.url", "\"rediss://a\"");
-const SENTINELS: Key<'_> = ("store.url", "\"redis-sentinel://a,b/service\"");
-const CA: Key<'_> = ("store.ca", "\"c\"");
-const CERT: Key<'_> = ("store.cert", "\"d\"");
-const KEY: Key<'_> = ("store.key", "\"e\"");
-const TEXT: Key<'_> = ("store.password", "\"p\"");
-const FILE: Key<'_> = ("store.password_file", "\"f\"");
-const USER: Key<'_> = ("store.sentinel_username", "\"u\"");
-const SENTINEL_TEXT: Key<'_> = ("store.sentinel_password", "\"q\"");
-const SENTINEL_FILE: Key<'_> = ("store.sentinel_password_file", "\"g\"");
+const PLAIN: Key<'_> = ("store.redis.url", "\"redis://a\"");
+const TLS: Key<'_> = ("store.redis.url", "\"rediss://a\"");
+const SENTINELS: Key<'_> = ("store.redis.url", "\"redis-sentinel://a,b/service\"");
+const CA: Key<'_> = ("store.redis.ca", "\"c\"");
+const CERT: Key<'_> = ("store.redis.cert", "\"d\"");
+const KEY: Key<'_> = ("store.redis.key", "\"e\"");
+const TEXT: Key<'_> = ("store.redis.password", "\"p\"");
+const FILE: Key<'_> = ("store.redis.password_file", "\"f\"");
+const USER: Key<'_> = ("store.redis.sentinel_username", "\"u\"");
+const SENTINEL_TEXT: Key<'_> = ("store.redis.sentinel_password", "\"q\"");
+const SENTINEL_FILE: Key<'_> = ("store.redis.sentinel_password_file", "\"g\"");
 
 fn redis(keys: &[Key<'_>]) -> RedisSettings {
     let StoreSettings::Redis(redis) = settings(keys).store else { panic!("{keys:?} is no Redis") };
@@ -28,10 +28,10 @@ fn redis(keys: &[Key<'_>]) -> RedisSettings {
 
 #[test]
 fn requests_to_redis_take_a_millisecond_to_five_seconds() {
-    for path in ["store.timeout", "store.wait_timeout"] {
+    for path in ["store.redis.timeout", "store.redis.wait_timeout"] {
         check_with(&[REDIS], path, "'1ms', '5s'", "'0s', '999us', '5001ms', 1");
     }
-    check_with(&[REDIS], "store.wait_replicas", "0, 16", "-1, 17");
+    check_with(&[REDIS], "store.redis.wait_replicas", "0, 16", "-1, 17");
 }
 
 #[test]
@@ -42,33 +42,39 @@ fn what_belongs_to_redis_goes_together() {
         &[REDIS, PLAIN, FILE],
         &[REDIS, TLS, CA],
         &[REDIS, TLS, CERT, KEY],
-        &[REDIS, ("store.url", "\"rediss-sentinel://a/s\""), CA, CERT, KEY],
-        &[REDIS, ("store.url", "\"rediss+cluster://a,b\""), CA, CERT, KEY],
-        &[REDIS, ("store.url", "\"redis://u@a\""), TEXT],
+        &[REDIS, ("store.redis.url", "\"rediss-sentinel://a/s\""), CA, CERT, KEY],
+        &[REDIS, ("store.redis.url", "\"rediss+cluster://a,b\""), CA, CERT, KEY],
+        &[REDIS, ("store.redis.url", "\"redis://u@a\""), TEXT],
         &[REDIS, SENTINELS],
         &[REDIS, SENTINELS, SENTINEL_TEXT],
         &[REDIS, SENTINELS, USER, SENTINEL_FILE],
-        &[REDIS, ("store.url", "\"redis-sentinel://u:p@a/s\""), SENTINEL_FILE],
+        &[REDIS, ("store.redis.url", "\"redis-sentinel://u:p@a/s\""), SENTINEL_FILE],
     ] {
         settings(keys);
     }
     for (keys, start) in [
-        (&[REDIS, TEXT, FILE][..], "store.password: "),
-        (&[REDIS, ("store.url", "\"redis://:p@a\""), FILE], "store.password: "),
-        (&[REDIS, PLAIN, CA], "store.url: "),
-        (&[REDIS, PLAIN, CERT, KEY], "store.url: "),
-        (&[REDIS, SENTINELS, CA], "store.url: "),
-        (&[REDIS, ("store.url", "\"redis+cluster://a\""), CA], "store.url: "),
-        (&[REDIS, TLS, CERT], "store.key: "),
-        (&[REDIS, ("store.url", "\"redis://u@a\"")], "store.url: "),
-        (&[REDIS, SENTINELS, SENTINEL_TEXT, SENTINEL_FILE], "store.sentinel_password: "),
-        (&[REDIS, SENTINELS, USER], "store.sentinel_username: has no password"),
-        (&[REDIS, PLAIN, SENTINEL_TEXT], "store.sentinel_password: store.sentinel_password is for Sentinels"),
-        (&[REDIS, SENTINEL_FILE], "store.sentinel_password_file: "),
-        (&[REDIS, ("store.url", "\"redis+cluster://a\""), USER], "store.sentinel_username: "),
+        (&[REDIS, TEXT, FILE][..], "store.redis.password: stands beside store.redis.password_file"),
         (
-            &[REDIS, ("store.url", "\"redis-sentinel://:SECRET@a,b,A:26379/SECRET\""), SENTINEL_TEXT],
-            "store.url: names the Sentinel A:26379 twice; name each once",
+            &[REDIS, ("store.redis.url", "\"redis://:p@a\""), FILE],
+            "store.redis.password_file: is a second password",
+        ),
+        (&[REDIS, PLAIN, CA], "store.redis.url: "),
+        (&[REDIS, PLAIN, CERT, KEY], "store.redis.url: "),
+        (&[REDIS, SENTINELS, CA], "store.redis.url: "),
+        (&[REDIS, ("store.redis.url", "\"redis+cluster://a\""), CA], "store.redis.url: "),
+        (&[REDIS, TLS, CERT], "store.redis.key: "),
+        (&[REDIS, ("store.redis.url", "\"redis://u@a\"")], "store.redis.url: "),
+        (&[REDIS, SENTINELS, SENTINEL_TEXT, SENTINEL_FILE], "store.redis.sentinel_password: "),
+        (&[REDIS, SENTINELS, USER], "store.redis.sentinel_username: has no password"),
+        (
+            &[REDIS, PLAIN, SENTINEL_TEXT],
+            "store.redis.sentinel_password: store.redis.sentinel_password is for Sentinels",
+        ),
+        (&[REDIS, SENTINEL_FILE], "store.redis.sentinel_password_file: "),
+        (&[REDIS, ("store.redis.url", "\"redis+cluster://a\""), USER], "store.redis.sentinel_username: "),
+        (
+            &[REDIS, ("store.redis.url", "\"redis-sentinel://:SECRET@a,b,A:26379/SECRET\""), SENTINEL_TEXT],
+            "store.redis.url: names the Sentinel A:26379 twice; name each once",
         ),
     ] {
         let found = problems(&minimal_with(keys), &[]);
@@ -80,54 +86,83 @@ fn what_belongs_to_redis_goes_together() {
 
 #[test]
 fn servers_and_sentinels_have_logins_of_their_own() {
-    let url = ("store.url", "\"rediss-sentinel://u:p@a/s\"");
-    let read = redis(&[REDIS, url, ("store.sentinel_username", "\"w\""), SENTINEL_TEXT]);
+    let url = ("store.redis.url", "\"rediss-sentinel://u:p@a/s\"");
+    let read = redis(&[REDIS, url, ("store.redis.sentinel_username", "\"w\""), SENTINEL_TEXT]);
     assert_eq!((read.url.user(), read.url.password().map(Secret::reveal)), (Some("u"), Some("p")));
     assert_eq!(read.sentinel_username.as_deref(), Some("w"));
-    assert_eq!(read.sentinel_password, Some(RedisPassword::Text(Secret::new("q"))));
+    assert_eq!(read.sentinel_password, Some(SecretSource::Text(Secret::new("q"))));
     let read = redis(&[REDIS, url, SENTINEL_FILE]);
-    assert_eq!(read.sentinel_password, Some(RedisPassword::File("g".into())));
+    assert_eq!(read.sentinel_password, Some(SecretSource::File("g".into())));
     assert_eq!((read.password, read.sentinel_username), (None, None));
 }
 
 #[test]
-fn a_key_of_the_kind_that_is_not_chosen_is_a_problem_unless_it_says_its_default() {
-    let of_redis = [
-        (PLAIN, ("store.url", "\"redis://127.0.0.1\"")),
-        (("store.timeout", "\"1s\""), ("store.timeout", "\"250 ms\"")),
-        (("store.wait_replicas", "1"), ("store.wait_replicas", "0")),
-        (("store.wait_timeout", "\"1s\""), ("store.wait_timeout", "\"250ms\"")),
-    ];
-    for (other, default) in of_redis {
-        let found = problems(&minimal_with(&[other]), &[]);
-        let path = other.0;
-        let phrase = "leave it out, or choose the other kind";
-        assert_eq!(found, [format!("{path}: {path} means nothing for the kind \"embedded\"; {phrase}")]);
-        assert_eq!(problems(&minimal_with(&[default]), &[]), [""; 0]);
+fn keys_for_the_kind_that_is_not_chosen_are_one_problem_whatever_they_say() {
+    let default = ("store.redis.timeout", "\"250ms\"");
+    for keys in [&[PLAIN][..], &[default], &[TEXT], &[FILE], &[PLAIN, TEXT], &[TLS, CA, CERT, KEY]] {
+        let found = problems(&minimal_with(keys), &[]);
+        let first = ["store.redis.url", "store.redis.password", "store.redis.password_file", default.0]
+            .into_iter()
+            .find(|path| keys.iter().any(|key| key.0 == *path));
+        let phrase =
+            "[store.redis] has no meaning for the kind \"embedded\"; remove it, or choose the other kind";
+        assert_eq!(found, [format!("{}: {phrase}", first.unwrap())]);
     }
-    for key in [TEXT, FILE, USER, SENTINEL_TEXT, SENTINEL_FILE, CA] {
-        let found = problems(&minimal_with(&[key]), &[]);
-        assert!(found.len() == 1 && found[0].starts_with(&format!("{}: ", key.0)), "{key:?}: {found:?}");
-    }
-    assert_eq!(problems(&minimal_with(&[CERT, KEY]), &[]).len(), 2);
-    let all = [PLAIN, TEXT, USER, SENTINEL_FILE, CA, CERT, KEY, ("store.wait_replicas", "2")];
-    assert_eq!(problems(&minimal_with(&all), &[]).len(), all.len(), "each is named");
-
-    let elsewhere = ("store.path", "\"/var/lib/tiergate\"");
-    let found = problems(&minimal_with(&[REDIS, elsewhere]), &[]);
-    assert!(found.len() == 1 && found[0].starts_with("store.path: store.path means nothing"), "{found:?}");
-    assert_eq!(problems(&minimal_with(&[REDIS, ("store.path", "\"./data\"")]), &[]), [""; 0]);
+    let path = ("store.embedded.path", "\"./data\"");
+    let found = problems(&minimal_with(&[REDIS, path]), &[]);
+    let phrase =
+        "[store.embedded] has no meaning for the kind \"redis\"; remove it, or choose the other kind";
+    assert_eq!(found, [format!("store.embedded.path: {phrase}")]);
+    let found = problems(&minimal_with(&[PLAIN, ("store.redis.timeout", "\"6s\"")]), &[]);
+    assert_eq!(found.len(), 2, "mistakes in the table are found besides: {found:?}");
+    assert_eq!(problems(&minimal_with(&[REDIS, ("store.embedded", "{}")]), &[]), [""; 0], "it has no keys");
 }
 
 #[test]
 fn the_variable_that_brought_the_kinds_apart_is_named() {
-    let file = minimal_with(&[("store.path", "\"/var/lib/tiergate\"")]);
+    let file = minimal_with(&[("store.embedded.path", "\"/var/lib/tiergate\"")]);
     let found = problems(&file, &[("TIERGATE__STORE__KIND", "redis")]);
-    let expected = "TIERGATE__STORE__KIND: store.path means nothing for the kind \"redis\"";
+    let expected = "TIERGATE__STORE__KIND: [store.embedded] has no meaning for the kind \"redis\"";
     assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
-    let found = problems(&minimal_with(&[]), &[("TIERGATE__STORE__PASSWORD", "SECRET")]);
-    let expected = "TIERGATE__STORE__PASSWORD: store.password means nothing";
+    let found = problems(&minimal_with(&[]), &[("TIERGATE__STORE__REDIS__PASSWORD", "SECRET")]);
+    let expected = "TIERGATE__STORE__REDIS__PASSWORD: [store.redis] has no meaning";
     assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
-    let both = [("TIERGATE__STORE__KIND", "redis"), ("TIERGATE__STORE__PATH", "./data")];
-    assert!(parse(&file, &both).is_ok(), "the environment sets right what the file has");
+}
+
+#[test]
+fn the_shipped_file_shows_the_default_of_every_key_that_has_one() {
+    let optional = ["password", "sentinel_", "ca", "cert", "key"].map(|name| format!("store.redis.{name}"));
+    let mut tried = 0;
+    for (path, value) in super::shipped_keys() {
+        if optional.iter().any(|start| path.starts_with(start)) {
+            continue;
+        }
+        let kind = if path.starts_with("store.redis.") { "\"redis\"" } else { "\"embedded\"" };
+        let of_kind = ("store.kind", kind);
+        if path.starts_with("store.") {
+            assert_eq!(settings(&[of_kind, (&path, &value.to_string())]), settings(&[of_kind]), "{path}");
+            tried += 1;
+        }
+    }
+    assert_eq!(tried, 6);
+}
+
+/// Earlier versions had all keys in `[store]`.
+#[test]
+fn a_key_that_stands_in_store_itself_is_an_error_that_says_where_it_belongs() {
+    let keys = super::shipped_keys().into_iter().filter_map(|(path, value)| {
+        let (table, name) = path.rsplit_once('.')?;
+        table.starts_with("store.").then(|| (table.to_owned(), name.to_owned(), value))
+    });
+    let mut tried = 0;
+    for (table, name, value) in keys {
+        let old = format!("store.{name}");
+        let found = problems(&minimal_with(&[(&old, &value.to_string())]), &[]);
+        assert_eq!(found, [format!("{old}: is not a known key; write {name} in [{table}]")]);
+        let [old, new] = [old, format!("{table}.{name}")].map(|path| super::environment::variable(&path));
+        let found = problems(&minimal_with(&[]), &[(&old, "SECRET")]);
+        assert_eq!(found, [format!("{old}: is not a known variable; did you mean {new}?")]);
+        tried += 1;
+    }
+    assert_eq!(tried, 13);
 }

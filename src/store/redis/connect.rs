@@ -8,7 +8,7 @@ use crate::domain::redis_url::RedisHost;
 use crate::store::redis::error::RedisError;
 use crate::store::redis::options::{Options, Shared};
 
-/// After how many times `store.timeout` the kernel ends a connection whose peer acknowledges nothing.
+/// After how many times `store.redis.timeout` the kernel ends a connection whose peer acknowledges nothing.
 const UNACKNOWLEDGED_TIMEOUTS: u32 = 4;
 
 /// The account to log in with.
@@ -16,7 +16,7 @@ const UNACKNOWLEDGED_TIMEOUTS: u32 = 4;
 pub(super) enum Login {
     /// That of the URL, and its password.
     Server,
-    /// That of `store.sentinel_username`.
+    /// That of `store.redis.sentinel_username`.
     Sentinel,
 }
 

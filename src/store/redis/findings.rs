@@ -20,10 +20,9 @@ pub(super) const SYNCS_EVERY_SECOND: Finding = "appendfsync is everysec: when it
      last second or two are undone, and a revoked key may be current again; set always";
 pub(super) const NEVER_SYNCS: Finding = "appendfsync is no: when its machine fails, changes of keys of the last half \
      minute or more are undone, and a revoked key may be current again; set always";
-pub(super) const TOO_FEW_REPLICAS: Finding = "it has fewer replicas than store.wait_replicas: no key is made or replaced \
+pub(super) const TOO_FEW_REPLICAS: Finding = "it has fewer replicas than store.redis.wait_replicas: no key is made or replaced \
      until it has as many; revocations take effect and are answered with 500";
-pub(super) const NOBODY_WAITS: Finding =
-    "it has replicas and store.wait_replicas is 0: a failover may bring back a key that was just revoked";
+pub(super) const NOBODY_WAITS: Finding = "it has replicas and store.redis.wait_replicas is 0: a failover may bring back a key that was just revoked";
 pub(super) const GOES_ON_ALONE: Finding = "it has replicas and min-replicas-to-write is 0: cut off from them it goes on \
      as a master beside the one that is promoted";
 

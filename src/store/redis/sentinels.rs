@@ -52,7 +52,7 @@ impl Sentinels {
         })
     }
 
-    /// The master that more than half of the Sentinels name. All are asked at once, each within `store.timeout`; silent
+    /// The master that more than half of the Sentinels name. All are asked at once, each within `store.redis.timeout`; silent
     /// ones hold nothing up when the others agree.
     pub(super) async fn master(self: &Arc<Self>, shared: &Arc<Shared>) -> Result<RedisHost, RedisError> {
         #[cfg(test)]

@@ -84,7 +84,7 @@ impl Server {
         })
     }
 
-    /// Asks the server. A write that `is_write` finds in the answer must be acknowledged by `store.wait_replicas` replicas.
+    /// Asks the server. A write that `is_write` finds in the answer must be acknowledged by `store.redis.wait_replicas` replicas.
     pub(super) async fn ask(
         &self,
         request: &Request<'_>,

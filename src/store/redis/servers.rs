@@ -35,7 +35,7 @@ impl Servers {
         self.send(shard, request, None).await
     }
 
-    /// The same for a write that `store.wait_replicas` replicas must have, if `is_write` finds one in the answer.
+    /// The same for a write that `store.redis.wait_replicas` replicas must have, if `is_write` finds one in the answer.
     pub(super) async fn ask_acknowledged(
         &self,
         shard: Shard,
