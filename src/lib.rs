@@ -27,6 +27,8 @@ pub mod config;
 pub mod telemetry;
 pub mod tls;
 
+mod files;
+
 pub mod domain;
 pub mod http1;
 pub mod os;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// Which modules of ours a module may use. The order is that of the layers; `*` is everything.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
+    ("files", &["domain"]),
     ("within", &[]),
     ("http1", &[]),
     ("sharded", &["domain"]),
@@ -18,10 +19,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("os", &["domain", "ports"]),
     ("telemetry", &["domain", "ports"]),
     ("pipeline", &["domain", "within", "sharded", "ports"]),
-    ("config", &["domain"]),
+    ("config", &["domain", "files"]),
     ("chain", &["domain", "within", "ports", "telemetry"]),
-    ("store", &["domain", "within", "sharded", "ports", "telemetry"]),
-    ("tls", &["domain", "ports", "telemetry"]),
+    ("store", &["domain", "files", "within", "sharded", "ports", "telemetry"]),
+    ("tls", &["domain", "files", "ports", "telemetry"]),
     ("wire", &["domain", "http1", "ports", "pipeline"]),
     ("serve", &["domain", "sharded", "http1", "ports", "telemetry", "wire"]),
     ("verdicts", &["domain", "ports", "telemetry", "pipeline", "wire"]),

@@ -7,7 +7,6 @@ pub(crate) mod presence;
 pub(crate) mod reload;
 pub(crate) mod source;
 pub(crate) mod store;
-pub(crate) mod store_files;
 pub(crate) mod tenants;
 
 #[cfg(feature = "dev-chain")]

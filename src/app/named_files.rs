@@ -2,16 +2,21 @@
 //!
 //! Must not say what is in them.
 
-use crate::app::{nodes, store_files};
+use std::path::Path;
+
 use crate::config::problem::Problem;
 use crate::config::{Content, NamedFile};
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::rpc_header;
+use crate::domain::secret::SecretSource;
 use crate::domain::tenant::{KeyPair, UpstreamTls};
+use crate::files;
 use crate::tls::look;
 use crate::tls::upstream::UpstreamIdentity;
 
 /// Everything that is wrong with a file, or with a certificate and its key, and looks so.
 pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
+    let secret = |path: &Path| files::secret(&SecretSource::File(path.to_owned()));
     let load = |ca, client| {
         let rules = UpstreamTls { ca, client, server_name: None };
         UpstreamIdentity::load(&rules, now).err().unwrap_or_default()
@@ -21,8 +26,12 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
         Content::Pair(pair) => (load(None, Some(pair.clone())), look::warnings(pair, &[], now)),
         Content::Shown(pair, hosts) => (Vec::new(), look::warnings(pair, hosts, now)),
         Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
-        Content::Password(path) => (store_files::problem_of(path).into_iter().collect(), Vec::new()),
-        Content::HeaderValue(path) => (nodes::value_in(path).err().into_iter().collect(), Vec::new()),
+        Content::Secret(path) => (secret(path).err().into_iter().collect(), Vec::new()),
+        Content::HeaderValue(path) => {
+            let unfit = |why| format!("{}: can't be sent: {why}", path.display());
+            let sendable = secret(path).and_then(|text| rpc_header::value(text.reveal()).map_err(unfit));
+            (sendable.err().into_iter().collect(), Vec::new())
+        }
     };
     let errors =
         errors.into_iter().filter_map(|phrase| named.problem(key_of(&named.content, &phrase), &phrase));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::config::listen::Listen;
 use crate::config::problem::Problems;
 use crate::config::tenants::watched_files;
-use crate::config::{Settings, Survey};
+use crate::config::{Settings, Survey, Wanted};
 
 /// A configuration file with the environment over it.
 pub(crate) struct Source {
@@ -33,7 +33,7 @@ impl Source {
     ///
     /// Everything that is wrong with them.
     pub(crate) fn load(&self) -> Result<Settings, Problems> {
-        let survey = Survey::of(&self.path, environment(), false);
+        let survey = self.survey(Wanted::Settings);
         for warning in survey.problems.as_slice().iter().filter(|problem| problem.is_warning()) {
             tracing::warn!("the configuration can be used, and looks wrong: {}", warning.on_one_line());
         }
@@ -41,8 +41,8 @@ impl Source {
     }
 
     /// Reads them with all that there is to say of them.
-    pub(crate) fn survey(&self) -> Survey {
-        Survey::of(&self.path, environment(), true)
+    pub(crate) fn survey(&self, wanted: Wanted) -> Survey {
+        Survey::of(&self.path, environment(), wanted)
     }
 
     /// Reads what they say of the listeners, whatever is wrong elsewhere; nothing when a part of that is wrong.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::app::store_files;
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::config::store::redis_keys::RedisSettings;
-use crate::domain::freshness::UnixSeconds;
 use crate::domain::secret::SecretSource;
+use crate::files;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 use crate::store::embedded::{self, EmbeddedStore};
@@ -24,9 +23,9 @@ pub(crate) enum StoreError {
     /// What Redis needs.
     #[error(transparent)]
     Redis(#[from] redis::OpenError),
-    /// Files that its settings name, each problem with its key.
-    #[error("files of the store can't be used:\n  {}", .0.join("\n  "))]
-    Files(Vec<String>),
+    /// A file with a password.
+    #[error("the password of the store can't be read: {0}")]
+    Secret(String),
     /// Two metrics of one name.
     #[error("cannot register the metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -53,7 +52,7 @@ pub(crate) fn open(
             store
         }
         StoreSettings::Redis(redis) => {
-            let options = redis_options(settings, redis, &clock)?;
+            let options = redis_options(settings, redis)?;
             let store = Arc::new(RunningRedisStore::open(options, clock, metrics.clone())?);
             metrics.count_entries("known_keys", &store, RunningRedisStore::known_keys)?;
             metrics.count_entries("key_managers", &store, RunningRedisStore::key_managers)?;
@@ -63,29 +62,17 @@ pub(crate) fn open(
     })
 }
 
-fn redis_options(
-    settings: &Settings,
-    redis: &RedisSettings,
-    clock: &Arc<dyn Clock>,
-) -> Result<Options, StoreError> {
-    let problems = store_files::problems(&settings.store, UnixSeconds(clock.unix_seconds()));
-    if !problems.is_empty() {
-        return Err(StoreError::Files(problems));
-    }
-    let password = |password: &Option<SecretSource>| {
-        password
-            .as_ref()
-            .map(store_files::password)
-            .transpose()
-            .map_err(|problem| StoreError::Files(vec![problem]))
+fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, StoreError> {
+    let secret = |source: &Option<SecretSource>| {
+        source.as_ref().map(files::secret).transpose().map_err(StoreError::Secret)
     };
     let identity = redis.identity.as_ref().map(|pair| (pair.cert.clone(), pair.key.clone()));
     Ok(Options {
         url: redis.url.clone(),
-        password: password(&redis.password)?,
+        password: secret(&redis.password)?,
         sentinel: SentinelLogin {
             user: redis.sentinel_username.clone(),
-            password: password(&redis.sentinel_password)?,
+            password: secret(&redis.sentinel_password)?,
         },
         tls: TlsFiles { ca: redis.ca.clone(), identity },
         timeout: redis.timeout,

@@ -5,9 +5,9 @@ use std::path::Path;
 use crate::app::descriptors::Descriptors;
 use crate::app::named_files;
 use crate::app::source::Source;
-use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, report, say};
-use crate::config::Settings;
+use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
 use crate::config::problem::{Problem, Problems};
+use crate::config::{Settings, Wanted};
 use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
 use crate::ports::clock::Clock;
@@ -29,33 +29,29 @@ impl Check {
     /// Also prints how a process with the limits of this one would divide its file descriptors.
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = &self.file.config;
-        let survey = Source::at(config).survey();
-        let mut problems = survey.problems.as_slice().to_vec();
-        problems.extend(unreadable_override());
-        let now = UnixSeconds(Os::new().unix_seconds());
-        problems.extend(survey.files.iter().flat_map(|named| named_files::problems(named, now)));
-        let descriptors = survey.settings.as_ref().map(Descriptors::planned).transpose();
+        let (settings, mut problems) = survey(&Source::at(config));
+        let descriptors = settings.as_ref().map(Descriptors::planned).transpose();
         if let Err(too_few) = &descriptors {
             problems.push(Problem::new("file descriptors", too_few.to_string()).as_warning());
         }
         let problems = Problems::from(problems);
-        let warnings = problems.as_slice().iter().filter(|problem| problem.is_warning()).count();
-        let errors = problems.as_slice().len() - warnings;
+        let (warnings, errors): (Vec<&Problem>, Vec<&Problem>) =
+            problems.as_slice().iter().partition(|problem| problem.is_warning());
         if self.json {
             say(format_args!("{}", report::json(&problems)))?;
         }
-        if errors > 0 || (self.strict && warnings > 0) {
+        if !errors.is_empty() || (self.strict && !warnings.is_empty()) {
             return Err(unusable(config, &problems));
         }
         if self.json {
             return Ok(());
         }
-        if warnings > 0 {
-            say(format_args!("{}\n", report::drawn(&problems)))?;
+        if warnings.is_empty() {
+            say(format_args!("{}: no problems", config.display()))?;
+        } else {
+            complain(format_args!("warnings\n\n{}\n", report::drawn(&problems)));
+            say(format_args!("{}: no errors, {}", config.display(), counted(warnings.len(), "warning")))?;
         }
-        let counted =
-            if warnings > 0 { format!("{warnings} warnings, no errors") } else { "no problems".to_owned() };
-        say(format_args!("{}: {counted}", config.display()))?;
         match descriptors {
             Ok(Some(descriptors)) => say(format_args!("{descriptors}")),
             Ok(None) | Err(_) => Ok(()),
@@ -73,7 +69,7 @@ pub(super) enum Config {
 impl Config {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Self::Show(ConfigFile { config }) = self;
-        let survey = Source::at(&config).survey();
+        let survey = Source::at(&config).survey(Wanted::Values);
         if survey.settings.is_none() {
             return Err(unusable(&config, &survey.problems));
         }
@@ -92,23 +88,30 @@ impl Config {
     }
 }
 
-/// Reads the file and the environment.
+/// Reads the configuration, and looks into the files that it names.
 pub(super) fn load(source: &Source) -> Result<Settings, Failure> {
-    let loaded = match unreadable_override() {
-        Some(problem) => Err(vec![problem].into()),
-        None => source.load(),
-    };
-    loaded.map_err(|problems| unusable(source.path(), &problems))
+    let (settings, problems) = survey(source);
+    let has_error = problems.iter().any(|problem| !problem.is_warning());
+    settings.filter(|_| !has_error).ok_or_else(|| unusable(source.path(), &problems.into()))
+}
+
+/// The settings, if their keys can be used, and everything that is wrong with keys, variables and files.
+fn survey(source: &Source) -> (Option<Settings>, Vec<Problem>) {
+    let survey = source.survey(Wanted::Files);
+    let now = UnixSeconds(Os::new().unix_seconds());
+    let of_files = survey.files.iter().flat_map(|named| named_files::problems(named, now));
+    let problems = survey.problems.as_slice().iter().cloned().chain(unreadable_override()).chain(of_files);
+    (survey.settings, problems.collect())
 }
 
 fn unusable(config: &Path, problems: &Problems) -> Failure {
-    let (list, count) = (report::drawn(problems), problems.as_slice().len());
-    let s = if count == 1 { "" } else { "s" };
-    Failure::new(format!(
-        "the configuration {} can't be used: {count} problem{s}\n\n{list}",
-        config.display()
-    ))
-    .with_code(BAD_CONFIGURATION)
+    let (list, count) = (report::drawn(problems), counted(problems.as_slice().len(), "problem"));
+    Failure::new(format!("the configuration {} can't be used: {count}\n\n{list}", config.display()))
+        .with_code(BAD_CONFIGURATION)
+}
+
+fn counted(count: usize, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
 /// An override whose value can't be read: to pass over it would be to start with something else than was meant.

@@ -8,16 +8,17 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use crate::cli::Failure;
+use crate::files::{self, SECRET_BYTES_MAX};
 
 /// Reads the secret in a file, or in a variable when none is named.
 pub(super) fn read(file: Option<&Path>, flag: &str, variable: &str) -> Result<Zeroizing<String>, Failure> {
-    let text = match file {
-        Some(file) => std::fs::read_to_string(file)
-            .map_err(|cause| Failure::new(format!("cannot read {}: {cause}", file.display()))),
+    match file {
+        Some(file) => files::text(file, SECRET_BYTES_MAX)
+            .map_err(|problem| Failure::new(format!("{}: {problem}", file.display()))),
         None => std::env::var(variable)
+            .map(Zeroizing::new)
             .map_err(|_| Failure::new(format!("no key: name its file with {flag}, or set {variable}"))),
-    };
-    text.map(Zeroizing::new)
+    }
 }
 
 /// Creates a file that its owner alone can read. One that exists is left alone.

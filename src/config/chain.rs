@@ -9,8 +9,9 @@ use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
 use crate::config::written::quoted;
-use crate::domain::rpc_header::{HeaderSource, RpcHeader};
+use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::{RpcUrl, public_part};
+use crate::domain::secret::SecretSource;
 
 /// How many RPC URLs there may be.
 const RPC_URLS_MAX: usize = 16;
@@ -76,7 +77,7 @@ pub struct ChainSettings {
     /// The most gas that one `eth_call` may burn, 1,000,000 to 1,000,000,000.
     pub gas_cap: u64,
     /// What goes with every call, by the origin of the node.
-    pub rpc_headers: Vec<RpcHeader<HeaderSource>>,
+    pub rpc_headers: Vec<RpcHeader<SecretSource>>,
     /// Multicall3, which reads a profile from one block in one call.
     pub multicall: Address,
     /// The registries.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use zeroize::Zeroizing;
 
 use crate::domain::rpc_url::public_part;
 
@@ -23,7 +24,7 @@ const URLS: [&str; 3] = ["http_proxy", "rpc_urls", "url"];
 pub(super) struct Document {
     /// Its path as it is shown.
     pub(super) name: String,
-    pub(super) text: String,
+    pub(super) text: Zeroizing<String>,
 }
 
 /// A place in a file that has not been looked for yet.

@@ -55,12 +55,13 @@ pub(super) fn secret_or_file(
     text_path: &'static str,
     file_path: &'static str,
     parse: impl FnOnce(&str) -> Result<Secret, String>,
+    content: impl FnOnce(PathBuf) -> Content,
 ) -> Option<SecretSource> {
     if reader.is_given(text_path) && reader.is_given(file_path) {
         reader.report(&[text_path, file_path], format!("stands beside {file_path}; write one of them"));
     }
     let text = reader.optional_text(text_path, parse).map(SecretSource::Text);
-    let file = reader.optional_text(file_path, file).map(SecretSource::File);
+    let file = noted_file(reader, file_path, content).map(SecretSource::File);
     text.or(file)
 }
 

@@ -38,8 +38,8 @@ use crate::config::document::Document;
 use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
-pub use crate::config::notes::{Content, NamedFile, Value};
-use crate::config::notes::{Inventory, Notes};
+use crate::config::notes::Notes;
+pub use crate::config::notes::{Content, NamedFile, Value, Wanted};
 use crate::config::problem::{Problem, Problems};
 use crate::config::reader::Reader;
 use crate::config::signature::SignatureSettings;
@@ -91,15 +91,11 @@ pub struct Survey {
 impl Survey {
     /// Reads the file at `path` and the tenants beside it; `environment` is all variables of the process. Tenants are
     /// reloaded by calling it again: whatever is wrong anywhere then refuses all of it.
-    pub fn of(
-        path: &Path,
-        environment: impl Iterator<Item = (String, String)>,
-        wants_inventory: bool,
-    ) -> Self {
+    pub fn of(path: &Path, environment: impl Iterator<Item = (String, String)>, wanted: Wanted) -> Self {
         let name = path.display().to_string();
         match syntax::read_file(path) {
-            Ok(text) => Self::read(Document { name, text }, environment, Some(path), wants_inventory),
-            Err(phrase) => Self::new(None, Problem::new(name, phrase).into()),
+            Ok(text) => Self::read(Document { name, text }, environment, Some(path), wanted),
+            Err(phrase) => Self::new(None, Notes::new(wanted, vec![Problem::new(name, phrase)])),
         }
     }
 
@@ -107,24 +103,23 @@ impl Survey {
         document: Document,
         environment: impl Iterator<Item = (String, String)>,
         path: Option<&Path>,
-        wants_inventory: bool,
+        wanted: Wanted,
     ) -> Self {
         let document = Arc::new(document);
         let table = match syntax::table(&document) {
             Ok(table) => table,
-            Err(problems) => return Self::new(None, problems.into()),
+            Err(problems) => return Self::new(None, Notes::new(wanted, problems)),
         };
-        let mut reader = Reader::new(document, table, environment, wants_inventory);
+        let mut reader = Reader::new(document, table, environment, wanted);
         let settings = Settings::read(&mut reader, path);
         let [of_tenant, _] = tenants::known();
         Self::new(settings, reader.finish(&of_tenant))
     }
 
-    fn new(settings: Option<Settings>, Notes { problems, inventory }: Notes) -> Self {
+    fn new(settings: Option<Settings>, Notes { problems, entries, files, .. }: Notes) -> Self {
         let has_error = problems.iter().any(|problem| !problem.is_warning());
-        let Inventory { entries, files } = inventory.unwrap_or_default();
         let settings = settings.filter(|_| !has_error);
-        Self { settings, problems: problems.into(), values: Inventory::values(entries), files }
+        Self { settings, problems: problems.into(), values: notes::values(entries), files }
     }
 
     /// The settings.
@@ -144,7 +139,7 @@ impl Settings {
     ///
     /// Everything that is wrong with it.
     pub fn load(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        Survey::of(path, environment, false).usable()
+        Survey::of(path, environment, Wanted::Settings).usable()
     }
 
     /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it.
@@ -153,8 +148,8 @@ impl Settings {
     ///
     /// Everything that is wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        let document = Document { name: "tiergate.toml".to_owned(), text: text.to_owned() };
-        Survey::read(document, environment, None, false).usable()
+        let document = Document { name: "tiergate.toml".to_owned(), text: text.to_owned().into() };
+        Survey::read(document, environment, None, Wanted::Settings).usable()
     }
 
     /// Reads the section of the listeners alone, whatever is wrong elsewhere and however many tenants there are: for
@@ -164,7 +159,7 @@ impl Settings {
         let document = Document { name: String::new(), text: syntax::read_file(path).ok()? };
         let document = Arc::new(document);
         let table = syntax::table(&document).ok()?;
-        Listen::read(&mut Reader::new(document, table, environment, false))
+        Listen::read(&mut Reader::new(document, table, environment, Wanted::Settings))
     }
 
     /// The sections that count at the start alone and are others here. Of `[listen]` certificates are read again.

@@ -8,17 +8,21 @@ use crate::config::problem::Problem;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::KeyPair;
 
-/// What is written down.
-#[derive(Default)]
-pub(super) struct Notes {
-    pub(super) problems: Vec<Problem>,
-    /// Nothing unless they are wanted.
-    pub(super) inventory: Option<Inventory>,
+/// Beside settings and problems.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Nothing else.
+    Settings,
+    /// The files that keys name.
+    Files,
+    /// These, and every value.
+    Values,
 }
 
-/// Values and files.
-#[derive(Default)]
-pub(super) struct Inventory {
+/// What is written down.
+pub(super) struct Notes {
+    pub(super) wanted: Wanted,
+    pub(super) problems: Vec<Problem>,
     pub(super) entries: Vec<Entry>,
     pub(super) files: Vec<NamedFile>,
 }
@@ -52,8 +56,8 @@ pub enum Content {
     Shown(KeyPair, Vec<HostPattern>),
     /// Authorities that are believed.
     Authorities(PathBuf),
-    /// A password.
-    Password(PathBuf),
+    /// A secret.
+    Secret(PathBuf),
     /// The value of a header.
     HeaderValue(PathBuf),
 }
@@ -93,29 +97,27 @@ impl NamedFile {
     }
 }
 
-impl Inventory {
-    /// The values, looked for in their files.
-    pub(super) fn values(entries: Vec<Entry>) -> Vec<Value> {
-        let mut maps = Maps::default();
-        let found = entries.into_iter().map(|Entry { key, value, place }| {
-            let origin = place.map(|Place { name, site }| match site {
-                Some(site) => maps.excerpt(&site).position(),
-                None => name,
-            });
-            Value { key, value, origin: origin.unwrap_or_else(|| "default".to_owned()) }
+impl Notes {
+    pub(super) const fn new(wanted: Wanted, problems: Vec<Problem>) -> Self {
+        Self { wanted, problems, entries: Vec::new(), files: Vec::new() }
+    }
+
+    /// Takes everything, to write more behind it.
+    pub(super) fn taken(&mut self) -> Self {
+        let empty = Self::new(self.wanted, Vec::new());
+        std::mem::replace(self, empty)
+    }
+}
+
+/// The values, looked for in their files.
+pub(super) fn values(entries: Vec<Entry>) -> Vec<Value> {
+    let mut maps = Maps::default();
+    let found = entries.into_iter().map(|Entry { key, value, place }| {
+        let origin = place.map(|Place { name, site }| match site {
+            Some(site) => maps.excerpt(&site).position(),
+            None => name,
         });
-        found.collect()
-    }
-}
-
-impl From<Problem> for Notes {
-    fn from(problem: Problem) -> Self {
-        vec![problem].into()
-    }
-}
-
-impl From<Vec<Problem>> for Notes {
-    fn from(problems: Vec<Problem>) -> Self {
-        Self { problems, inventory: None }
-    }
+        Value { key, value, origin: origin.unwrap_or_else(|| "default".to_owned()) }
+    });
+    found.collect()
 }

@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use crate::config::document::Document;
 use crate::config::duration::DurationBounds;
 use crate::config::location::Location;
-use crate::config::notes::{Content, Entry, Inventory, NamedFile, Notes, Place};
+use crate::config::notes::{Content, Entry, NamedFile, Notes, Place, Wanted};
 use crate::config::problem::Problem;
 use crate::config::unknown;
 use crate::config::written::Written;
@@ -45,10 +45,10 @@ impl Reader {
         document: Arc<Document>,
         file: Table,
         environment: impl Iterator<Item = (String, String)>,
-        wants_inventory: bool,
+        wanted: Wanted,
     ) -> Self {
         let variables = environment.filter(|(name, value)| unknown::is_ours(name, value)).collect();
-        let notes = Notes { inventory: wants_inventory.then(Inventory::default), ..Notes::default() };
+        let notes = Notes::new(wanted, Vec::new());
         Self { variables, ..Self::part(Location::of_file(document, None), file, notes) }
     }
 
@@ -249,9 +249,9 @@ impl Reader {
 
     /// Notes files that these keys name.
     pub(super) fn note_file(&mut self, paths: &[&'static str], content: impl FnOnce() -> Content) {
-        let places = paths.iter().map(|path| self.place(path, None)).collect();
-        if let Some(inventory) = &mut self.notes.inventory {
-            inventory.files.push(NamedFile { content: content(), places });
+        if self.notes.wanted != Wanted::Settings {
+            let places = paths.iter().map(|path| self.place(path, None)).collect();
+            self.notes.files.push(NamedFile { content: content(), places });
         }
     }
 
@@ -331,13 +331,10 @@ impl Reader {
     }
 
     fn note_value(&mut self, path: &str, value: &Written, is_default: bool) {
-        if self.notes.inventory.is_none() {
-            return;
-        }
-        let place = (!is_default).then(|| self.place(path, None));
-        let entry = Entry { key: self.location.of_key(path), value: value.shown(path), place };
-        if let Some(inventory) = &mut self.notes.inventory {
-            inventory.entries.push(entry);
+        if self.notes.wanted == Wanted::Values {
+            let place = (!is_default).then(|| self.place(path, None));
+            let entry = Entry { key: self.location.of_key(path), value: value.shown(path), place };
+            self.notes.entries.push(entry);
         }
     }
 }

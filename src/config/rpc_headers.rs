@@ -2,15 +2,13 @@
 //!
 //! No problem shows a value.
 
-use std::path::PathBuf;
-
-use crate::config::files::noted_file;
+use crate::config::files::secret_or_file;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
-use crate::domain::rpc_header::{HeaderSource, NotAHeaderValue, RpcHeader, value};
+use crate::domain::rpc_header::{NotAHeaderValue, RpcHeader, value};
 use crate::domain::rpc_url::{RpcUrl, public_part};
-use crate::domain::secret::Secret;
+use crate::domain::secret::{Secret, SecretSource};
 
 /// How many headers there may be.
 const HEADERS_MAX: usize = 64;
@@ -34,7 +32,7 @@ const OURS: &[&str] = &[
 ];
 
 /// Reads the headers for these nodes; nothing of them is checked against nodes that are wrong themselves.
-pub(super) fn read(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<RpcHeader<HeaderSource>>> {
+pub(super) fn read(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<RpcHeader<SecretSource>>> {
     let mut taken: Vec<(String, String)> = Vec::new();
     reader.tables("chain.rpc_headers", HEADERS_MAX, |reader| {
         let header = read_one(reader, nodes)?;
@@ -47,23 +45,15 @@ pub(super) fn read(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<
     })
 }
 
-fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<HeaderSource>> {
+fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<SecretSource>> {
     let origin = reader.required_text("url", |text| origin(text, nodes));
     let name = reader.required_text("name", name);
-    let given = (reader.is_given("value"), reader.is_given("value_file"));
-    let text = reader.optional_text("value", secret);
-    let from_file = noted_file(reader, "value_file", Content::HeaderValue);
-    if given.0 == given.1 {
-        let phrase = if given.0 { "is one of two values" } else { "is missing" };
-        reader.report(&["value"], format!("{phrase}; write either value or value_file"));
-        return None;
+    let is_given = reader.is_given("value") || reader.is_given("value_file");
+    let value = secret_or_file(reader, "value", "value_file", secret, Content::HeaderValue);
+    if !is_given {
+        reader.report(&["value"], "is missing; write value or value_file");
     }
-    let value = source(text, from_file)?;
-    Some(RpcHeader { origin: origin?, name: name?, value })
-}
-
-fn source(text: Option<Secret>, from_file: Option<PathBuf>) -> Option<HeaderSource> {
-    text.map(HeaderSource::Text).or(from_file.map(HeaderSource::File))
+    Some(RpcHeader { origin: origin?, name: name?, value: value? })
 }
 
 /// What is wrong shows scheme and host at most.

@@ -1,30 +1,23 @@
 //! From a file to text, and from text to TOML.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use toml::Table;
 use toml::de::{DeTable, Deserializer, Error};
+use zeroize::Zeroizing;
 
 use crate::config::document::{Document, Mark, Site};
 use crate::config::problem::Problem;
+use crate::files;
 
 /// The largest configuration file, in bytes.
 pub(super) const CONFIG_BYTES_MAX: usize = 1_048_576;
 
-/// The text of a configuration file.
-pub(super) fn read_file(path: &Path) -> Result<String, String> {
-    let unreadable = |why: io::Error| format!("cannot be read: {why}");
-    let file = File::open(path).map_err(unreadable)?;
-    let mut text = String::new();
-    let read = file.take(CONFIG_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if read > CONFIG_BYTES_MAX {
-        return Err(format!("is longer than {CONFIG_BYTES_MAX} bytes"));
-    }
-    Ok(text)
+/// The text of a configuration file; wiped when it is dropped, for it may hold a secret.
+pub(super) fn read_file(path: &Path) -> Result<Zeroizing<String>, String> {
+    files::text(path, CONFIG_BYTES_MAX)
 }
 
 /// Reads a document as TOML, or says what is wrong with it, line by line; a key that is given twice is wrong.

@@ -1,7 +1,5 @@
 //! A header that goes with every call to the nodes of one origin. Providers take keys in them, so its value is a secret.
 
-use std::path::PathBuf;
-
 use crate::domain::secret::Secret;
 
 /// A header as it is configured.
@@ -13,15 +11,6 @@ pub struct RpcHeader<V> {
     pub name: String,
     /// Its value, or where that is.
     pub value: V,
-}
-
-/// A header's value as it is configured.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeaderSource {
-    /// The value itself.
-    Text(Secret),
-    /// A file that holds it and nothing else; a line end behind it does not count.
-    File(PathBuf),
 }
 
 /// The longest value, in bytes.

@@ -2,8 +2,6 @@
 //!
 //! The server framework panics on a certificate that it can't parse, so what leaves this file has been parsed.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use rustls::Error;
@@ -13,13 +11,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
-use zeroize::Zeroizing;
 
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::KeyPair;
-
-/// The longest PEM file: several times the authorities that a system believes.
-const PEM_BYTES_MAX: u64 = 4 * 1024 * 1024;
+use crate::files::{self, PEM_BYTES_MAX};
 
 /// What is said of a file that can't be decoded: nothing of its content, which may be a key.
 const MALFORMED: &str = "is not well-formed PEM";
@@ -63,7 +58,7 @@ pub(super) fn identity(pair: &KeyPair, now: UnixSeconds, problems: &mut Vec<Stri
 
 /// Reads all certificates of a file; at least one.
 pub(super) fn certificates(path: &Path, problems: &mut Vec<String>) -> Option<Vec<CertificateDer<'static>>> {
-    read(path)
+    files::bytes(path, PEM_BYTES_MAX)
         .and_then(|text| parse_certificates(&text))
         .map_err(|problem| name(path, &problem, problems))
         .ok()
@@ -82,26 +77,12 @@ fn parse_certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Strin
 }
 
 fn private_key(path: &Path, problems: &mut Vec<String>) -> Option<PrivateKeyDer<'static>> {
-    let key = read(path).and_then(|text| match PrivateKeyDer::from_pem_slice(&text) {
+    let key = files::bytes(path, PEM_BYTES_MAX).and_then(|text| match PrivateKeyDer::from_pem_slice(&text) {
         Ok(key) => Ok(key),
         Err(pem::Error::NoItemsFound) => Err("holds no private key, or only an encrypted one".to_owned()),
         Err(_) => Err(MALFORMED.to_owned()),
     });
     key.map_err(|problem| name(path, &problem, problems)).ok()
-}
-
-/// The whole file; wiped when it is dropped, for it may hold a key.
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
-    let unreadable = |error: std::io::Error| format!("can't be read: {error}");
-    let file = File::open(path).map_err(unreadable)?;
-    let bytes = file.metadata().map_err(unreadable)?.len();
-    let mut text =
-        Zeroizing::new(Vec::with_capacity(usize::try_from(bytes.min(PEM_BYTES_MAX)).unwrap_or(0) + 1));
-    let read = file.take(PEM_BYTES_MAX + 1).read_to_end(&mut text).map_err(unreadable)?;
-    if u64::try_from(read).is_ok_and(|read| read > PEM_BYTES_MAX) {
-        return Err(format!("is longer than {PEM_BYTES_MAX} bytes"));
-    }
-    Ok(text)
 }
 
 fn name(path: &Path, problem: &str, problems: &mut Vec<String>) {
@@ -144,7 +125,7 @@ mod tests {
         let unparsable = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let no_key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
         let encrypted = own.key_pem.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
-        let long = " ".repeat(usize::try_from(PEM_BYTES_MAX).unwrap() + 1);
+        let long = " ".repeat(PEM_BYTES_MAX + 1);
         for (cert, key, expected) in [
             ("", "", &["x.crt: holds no certificate", "x.key: holds no private key"][..]),
             (unparsable, &own.key_pem, &["x.crt: holds a certificate that can't be read"]),

@@ -17,7 +17,7 @@ impl Reader {
         table: Table,
         read: impl FnOnce(&mut Self) -> Option<T>,
     ) -> Option<T> {
-        let mut part = Self::part(location, table, std::mem::take(&mut self.notes));
+        let mut part = Self::part(location, table, self.notes.taken());
         let item = read(&mut part);
         self.notes = part.into_notes(&[]);
         item

@@ -65,13 +65,20 @@ impl RedisSettings {
     /// Reads the table, and reports everything in it that does not go together; `given` are its keys that have a value.
     pub(super) fn read(reader: &mut Reader, given: &[&'static str]) -> Option<Self> {
         let url = reader.text(URL, "redis://127.0.0.1:6379", redis_url);
-        let login = secret_or_file(reader, "store.redis.password", "store.redis.password_file", password);
+        let login = secret_or_file(
+            reader,
+            "store.redis.password",
+            "store.redis.password_file",
+            password,
+            Content::Secret,
+        );
         let sentinel_username = reader.optional_text(SENTINEL_USER, user);
         let sentinel_password = secret_or_file(
             reader,
             "store.redis.sentinel_password",
             "store.redis.sentinel_password_file",
             password,
+            Content::Secret,
         );
         let ca = noted_file(reader, "store.redis.ca", Content::Authorities);
         let identity = key_pair(reader, "store.redis.cert", "store.redis.key");

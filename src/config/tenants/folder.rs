@@ -55,7 +55,7 @@ pub(super) fn read<T>(
 
 /// The files that hold tenants, in the order of their names.
 pub(super) fn files(folder: &Path, most: usize) -> Result<Vec<PathBuf>, String> {
-    let unreadable = |why| format!("cannot be read: {why}");
+    let unreadable = |why| format!("can't be read: {why}");
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -95,7 +95,7 @@ fn table(path: &Path, name: &str) -> Result<(Arc<Document>, Table), Vec<Problem>
 
 /// Opening a pipe would wait for whoever writes into it.
 fn regular(path: &Path) -> Result<(), String> {
-    let found = fs::metadata(path).map_err(|why| format!("cannot be read: {why}"))?;
+    let found = fs::metadata(path).map_err(|why| format!("can't be read: {why}"))?;
     if found.is_file() { Ok(()) } else { Err("is not a file".to_owned()) }
 }
 

@@ -19,6 +19,7 @@ use toml::Table;
 
 use crate::config::document::Document;
 use crate::config::listen::Listen;
+use crate::config::notes::Wanted;
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::domain::tenant::Tenant;
@@ -59,8 +60,8 @@ pub(super) fn read(
 /// Every path that a tenant may have, and every path that a route may have.
 pub(super) fn known() -> [Vec<&'static str>; 2] {
     let known_after = |read: &dyn Fn(&mut Reader)| {
-        let document = Arc::new(Document { name: String::new(), text: String::new() });
-        let mut reader = Reader::new(document, Table::new(), std::iter::empty(), false);
+        let document = Arc::new(Document { name: String::new(), text: String::new().into() });
+        let mut reader = Reader::new(document, Table::new(), std::iter::empty(), Wanted::Settings);
         read(&mut reader);
         reader.known().to_vec()
     };

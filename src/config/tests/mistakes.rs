@@ -7,7 +7,7 @@ use proptest::prelude::{ProptestConfig as Config, any, proptest};
 use super::{MINIMAL, ROUTE, TENANT, minimal_with, parse, problems};
 use crate::config::problem::{Excerpt, Problem};
 use crate::config::syntax::CONFIG_BYTES_MAX;
-use crate::config::{Settings, Survey};
+use crate::config::{Settings, Survey, Wanted};
 
 #[test]
 fn all_mistakes_of_a_file_are_reported_at_once() {
@@ -230,7 +230,7 @@ fn what_works_and_is_probably_not_meant_is_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
         std::fs::write(&path, file).unwrap();
-        let survey = Survey::of(&path, std::iter::empty(), false);
+        let survey = Survey::of(&path, std::iter::empty(), Wanted::Settings);
         let [warning] = survey.problems.as_slice() else { panic!("{}", survey.problems) };
         assert_eq!((warning.to_string().as_str(), warning.is_warning()), (expected, true));
         assert!(survey.settings.is_some());
@@ -249,7 +249,7 @@ fn every_value_is_listed_with_its_origin_and_without_a_secret() {
     let environment =
         [("TIERGATE__KEYS__PREFIX", "own_"), ("TIERGATE__CHAIN__RPC_URLS", "https://n.example/SECRET")];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let survey = Survey::of(&path, environment.into_iter(), true);
+    let survey = Survey::of(&path, environment.into_iter(), Wanted::Values);
     let listed: Vec<String> = survey
         .values
         .iter()
@@ -292,7 +292,7 @@ fn a_file_that_cannot_be_read_is_the_problem() {
     let not_text = folder.path().join("bytes.toml");
     std::fs::write(&not_text, [0xff]).unwrap();
     for (path, phrase) in
-        [(&absent, "cannot be read: "), (&too_long, "is longer than "), (&not_text, "cannot be read: ")]
+        [(&absent, "can't be read: "), (&too_long, "is longer than "), (&not_text, "is not UTF-8 text")]
     {
         let found = Settings::load(path, std::iter::empty()).unwrap_err();
         let [problem] = found.as_slice() else { panic!("{found}") };

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::{MINIMAL, parse, problems};
-use crate::domain::rpc_header::{HeaderSource, RpcHeader};
+use crate::domain::rpc_header::RpcHeader;
+use crate::domain::secret::SecretSource;
 
 const NODES: &str = r#"["https://node.example/v3/key", "http://u:p@other.example:8545"]"#;
 
@@ -15,7 +16,7 @@ fn header(url: &str, name: &str, rest: &str) -> String {
     format!("[[chain.rpc_headers]]\nurl = {url:?}\nname = {name:?}\n{rest}\n")
 }
 
-fn headers(text: &str) -> Vec<RpcHeader<HeaderSource>> {
+fn headers(text: &str) -> Vec<RpcHeader<SecretSource>> {
     parse(&file(text), &[]).unwrap_or_else(|problems| panic!("{problems}")).chain.rpc_headers
 }
 
@@ -27,10 +28,10 @@ fn a_header_has_one_of_the_nodes_origins_a_name_and_a_value_that_is_not_shown_or
     );
     assert_eq!((&*read[0].origin, &*read[0].name), ("https://node.example", "x-api-key"));
     assert!(!format!("{read:?} {read:#?}").contains("SECRET"));
-    let HeaderSource::Text(value) = &read[0].value else { panic!("{read:?}") };
+    let SecretSource::Text(value) = &read[0].value else { panic!("{read:?}") };
     assert_eq!(value.reveal(), "SECRET");
     assert_eq!((&*read[1].origin, &*read[1].name), ("http://other.example:8545", "authorization"));
-    assert_eq!(read[1].value, HeaderSource::File(PathBuf::from("key.txt")));
+    assert_eq!(read[1].value, SecretSource::File(PathBuf::from("key.txt")));
 }
 
 #[test]
@@ -71,10 +72,10 @@ fn what_is_wrong_is_named_and_no_value_is_shown() {
         (header(right, "x", "value = \"SEC\\nRET SECRET\""), "chain.rpc_headers[1].value: can't be sent"),
         (header(right, "x", "value = \" SECRET\""), "chain.rpc_headers[1].value: can't be sent"),
         (header(right, "x", "value = \"\""), "chain.rpc_headers[1].value: can't be sent"),
-        (header(right, "x", ""), "chain.rpc_headers[1].value: is missing; write either value or value_file"),
+        (header(right, "x", ""), "chain.rpc_headers[1].value: is missing; write value or value_file"),
         (
             header(right, "x", "value = \"SECRET\"\nvalue_file = \"f\""),
-            "chain.rpc_headers[1].value: is one of two values; write either value or value_file",
+            "chain.rpc_headers[1].value: stands beside value_file; write one of them",
         ),
         (
             header(right, "x", "value_file = \"\""),

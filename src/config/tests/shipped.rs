@@ -12,6 +12,7 @@ use super::{
     shipped_keys_and_sections,
 };
 use crate::config::document::Document;
+use crate::config::notes::Wanted;
 use crate::config::reader::Reader;
 use crate::config::store::StoreSettings;
 use crate::config::{Settings, tenants};
@@ -84,8 +85,8 @@ fn the_defaults_are_what_is_documented() {
 
 #[test]
 fn the_shipped_file_shows_every_key_and_no_other() {
-    let document = Arc::new(Document { name: String::new(), text: String::new() });
-    let mut reader = Reader::new(document, Table::new(), std::iter::empty(), false);
+    let document = Arc::new(Document { name: String::new(), text: String::new().into() });
+    let mut reader = Reader::new(document, Table::new(), std::iter::empty(), Wanted::Settings);
     let _ = Settings::read(&mut reader, None);
     let [of_tenant, of_route] = tenants::known();
     let in_place = |place: &str, known: &[&str]| -> Vec<String> {

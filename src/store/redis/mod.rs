@@ -6,9 +6,9 @@
 //!
 //! Signatures whose nonces Redis may have lost are refused: see `scripts/nonces.lua`.
 
-use std::fs;
 use std::future::ready;
 use std::io;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,7 @@ use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::{HOUR_MICROS, Quota};
 use crate::domain::redis_url::RedisLayout;
 use crate::domain::window::Verdict;
+use crate::files::{self, PEM_BYTES_MAX};
 use crate::ports::clock::Clock;
 use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
@@ -75,13 +76,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A file that can't be read.
-    #[error("cannot read {path}: {cause}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        cause: io::Error,
-    },
+    #[error("{0}")]
+    File(String),
     /// No thread for connections.
     #[error("cannot start a thread for connections to Redis: {0}")]
     NoThread(io::Error),
@@ -347,7 +343,10 @@ fn owner(entry: &[u8]) -> Option<KeyOwner> {
 
 /// Reads the files with certificates.
 fn certificates(files: &TlsFiles) -> Result<Option<TlsCertificates>, OpenError> {
-    let read = |path: &PathBuf| fs::read(path).map_err(|cause| OpenError::File { path: path.clone(), cause });
+    let read = |path: &PathBuf| {
+        let read = files::bytes(path, PEM_BYTES_MAX).map(|mut bytes| mem::take(&mut *bytes));
+        read.map_err(|problem| OpenError::File(format!("{}: {problem}", path.display())))
+    };
     let client_tls = match &files.identity {
         Some((cert, key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
         None => None,

@@ -1,0 +1,111 @@
+//! Small files that are read whole: configurations, certificates, keys and other secrets.
+//!
+//! What was read is wiped when it is dropped, and no error shows anything of it. Reading blocks.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use crate::domain::secret::{Secret, SecretSource};
+
+/// The longest PEM file, in bytes: several times the authorities that a system believes.
+pub(crate) const PEM_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The longest file with a secret, in bytes.
+pub(crate) const SECRET_BYTES_MAX: usize = 16 * 1024;
+
+/// The bytes of a file.
+///
+/// # Errors
+///
+/// What is wrong with it, without its path.
+pub(crate) fn bytes(path: &Path, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, String> {
+    let unreadable = |error: io::Error| format!("can't be read: {error}");
+    let file = File::open(path).map_err(unreadable)?;
+    let expected = usize::try_from(file.metadata().map_err(unreadable)?.len()).unwrap_or(bytes_max);
+    // A buffer that grows leaves copies behind that are not wiped.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(expected.min(bytes_max) + 1));
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > bytes_max { Err(format!("is longer than {bytes_max} bytes")) } else { Ok(bytes) }
+}
+
+/// The text of a file.
+///
+/// # Errors
+///
+/// The same.
+pub(crate) fn text(path: &Path, bytes_max: usize) -> Result<Zeroizing<String>, String> {
+    let bytes = bytes(path, bytes_max)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| "is not UTF-8 text")?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// A secret, or the one in its file, without a line end behind it.
+///
+/// # Errors
+///
+/// What is wrong with the file, with its path.
+pub(crate) fn secret(source: &SecretSource) -> Result<Secret, String> {
+    let path = match source {
+        SecretSource::Text(secret) => return Ok(secret.clone()),
+        SecretSource::File(path) => path,
+    };
+    let read = text(path, SECRET_BYTES_MAX).and_then(|text| match text.trim_end_matches(['\r', '\n']) {
+        "" => Err("holds no secret".to_owned()),
+        secret => Ok(Secret::new(secret)),
+    });
+    read.map_err(|problem| format!("{}: {problem}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{SECRET_BYTES_MAX, bytes, secret, text};
+    use crate::domain::secret::SecretSource;
+
+    fn read(path: &Path, bytes: &[u8]) -> Result<String, String> {
+        fs::write(path, bytes).unwrap();
+        secret(&SecretSource::File(path.to_owned())).map(|secret| secret.reveal().to_owned())
+    }
+
+    #[test]
+    fn a_line_end_behind_a_secret_does_not_count_and_a_blank_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        assert_eq!(read(&path, b" pass word \r\n").unwrap(), " pass word ");
+        let longest = vec![b'x'; SECRET_BYTES_MAX];
+        assert_eq!(read(&path, &longest).unwrap().as_bytes(), longest);
+    }
+
+    #[test]
+    fn a_file_without_a_secret_is_named_and_nothing_of_it_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        let long = "SECRET".repeat(SECRET_BYTES_MAX);
+        for (bytes, problem) in [
+            (&b""[..], "holds no secret"),
+            (b"\r\n", "holds no secret"),
+            (b"SECRET\xff", "is not UTF-8 text"),
+            (long.as_bytes(), "is longer than 16384 bytes"),
+        ] {
+            assert_eq!(read(&path, bytes).unwrap_err(), format!("{}: {problem}", path.display()));
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_whole_up_to_its_limit_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"ab\xff").unwrap();
+        assert_eq!(*bytes(&path, 3).unwrap(), b"ab\xff");
+        assert_eq!(bytes(&path, 2).unwrap_err(), "is longer than 2 bytes");
+        assert_eq!(text(&path, 3).unwrap_err(), "is not UTF-8 text");
+        for path in [folder.path(), &folder.path().join("missing")] {
+            assert!(bytes(path, 3).unwrap_err().starts_with("can't be read: "), "{path:?}");
+        }
+    }
+}
