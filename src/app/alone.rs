@@ -28,7 +28,7 @@ pub(crate) fn run_door(
     let service = WholeAnswers::new(service, Arc::clone(&clock));
     let limits = Limits::new(door, CONNECTIONS_MAX, None, &Metrics::new()?);
     let shell = HttpShell::new(service, None, clock, limits);
-    server.add_service(Worker::new(door, bind(address, 1)?, shell));
+    server.add_service(Worker::new(door, bind(door, address, 1)?, shell));
     server.run(RunArgs::default());
     Ok(())
 }

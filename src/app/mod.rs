@@ -74,8 +74,10 @@ const TRIES_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     /// An address can't be listened on.
-    #[error("cannot listen on {address}: {cause}")]
+    #[error("cannot listen on {address} ({key}): {cause}")]
     Listen {
+        /// The key that names the address.
+        key: String,
         /// The address.
         address: SocketAddr,
         /// What the operating system says.
@@ -233,7 +235,7 @@ impl App {
         let limits = Limits::new(listening.name, listening.connections_max, listening.rules, &self.metrics);
         let mut sockets: Vec<Vec<TcpSocket>> = (0..listening.workers).map(|_| Vec::new()).collect();
         for address in listening.addresses {
-            let of_workers = bind(*address, listening.workers)?;
+            let of_workers = bind(listening.name, *address, listening.workers)?;
             sockets.iter_mut().zip(of_workers).for_each(|(sockets, socket)| sockets.push(socket));
         }
         for sockets in sockets {
@@ -243,7 +245,7 @@ impl App {
         Ok(())
     }
 
-    /// Serves until a signal says to stop: SIGTERM lets requests finish, SIGINT does not.
+    /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not.
     pub(crate) fn run(self) {
         self.server.run(RunArgs::default());
     }
@@ -359,8 +361,9 @@ fn client_rules(listen: &Listen, listener: Listener) -> ClientRules {
 
 /// The sockets of a listener's workers. The server framework ends the process with a backtrace when it can't listen; found
 /// out before, it is a sentence.
-fn bind(address: SocketAddr, workers: usize) -> Result<Vec<TcpSocket>, StartError> {
-    bound(address, workers).map_err(|cause| StartError::Listen { address, cause })
+fn bind(name: &str, address: SocketAddr, workers: usize) -> Result<Vec<TcpSocket>, StartError> {
+    let key = format!("listen.{name}");
+    bound(address, workers).map_err(|cause| StartError::Listen { key, address, cause })
 }
 
 /// Made in code: Pingora's own file and its silent defaults are not for our users.

@@ -13,6 +13,8 @@ use crate::config::{Settings, Survey, Wanted};
 /// A configuration file with the environment over it.
 pub(crate) struct Source {
     path: PathBuf,
+    /// Of the environment, by name.
+    overrides: Vec<(String, String)>,
     /// As the files were before they were first read.
     first: Fingerprint,
 }
@@ -24,7 +26,13 @@ pub(crate) struct Fingerprint(u64);
 impl Source {
     /// The file at a path. To be made before it is read, so that a change while it is read is noticed later.
     pub(crate) fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), first: Fingerprint::of(&watched_files(path)) }
+        Self { overrides: environment().collect(), ..Self::alone(path) }
+    }
+
+    /// The same without the environment.
+    pub(crate) fn alone(path: &Path) -> Self {
+        let first = Fingerprint::of(&watched_files(path));
+        Self { path: path.to_owned(), overrides: Vec::new(), first }
     }
 
     /// Reads the file, the folder of tenants beside it, and the environment. Warnings are in the log.
@@ -42,12 +50,12 @@ impl Source {
 
     /// Reads them with all that there is to say of them.
     pub(crate) fn survey(&self, wanted: Wanted) -> Survey {
-        Survey::of(&self.path, environment(), wanted)
+        Survey::of(&self.path, self.overrides.iter().cloned(), wanted)
     }
 
     /// Reads what they say of the listeners, whatever is wrong elsewhere; nothing when a part of that is wrong.
     pub(crate) fn load_listen(&self) -> Option<Listen> {
-        Settings::load_listen(&self.path, environment())
+        Settings::load_listen(&self.path, self.overrides.iter().cloned())
     }
 
     /// Where the file is.

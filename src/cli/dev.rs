@@ -1,21 +1,24 @@
 //! `tiergate dev`: a chain with sample agents, the store, the API, a gateway with sample tenants and the API behind them
 //! in one process, and what to paste next.
 
-use std::fmt::Write as _;
-use std::fs;
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
+use serde_json::{Value, json};
 
+use crate::app::alone::run_door;
 use crate::app::reload::EarlyHangup;
-use crate::app::source::Source;
-use crate::app::{self, App};
-use crate::cli::{BAD_CONFIGURATION, Failure, say};
+use crate::app::source::{Source, environment};
+use crate::app::{App, StartError};
+use crate::cli::output::with;
+use crate::cli::{BAD_CONFIGURATION, Failure, complain, say};
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
 use crate::dev::samples::{self, Deployment};
@@ -26,12 +29,6 @@ use crate::telemetry::log;
 
 /// The development chain's id: the one in the contract's signing domain.
 const CHAIN_ID: u64 = 8004;
-
-/// The host of the sample tenant for every agent.
-const WEATHER_HOST: &str = "weather.example";
-
-/// The host of the sample tenant for high tiers.
-const VAULT_HOST: &str = "vault.example";
 
 /// How often the service is asked whether it is ready, before what to paste is printed.
 const READY_POLL: Duration = Duration::from_millis(20);
@@ -66,44 +63,46 @@ impl Dev {
     /// Runs until it is told to stop.
     pub(super) fn run(self) -> Result<(), Failure> {
         let early_hangup = EarlyHangup::listen().map_err(Failure::new)?;
+        let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
         if self.only_upstream {
-            let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
-            return app::alone::run_door("sample-upstream", self.upstream, SampleUpstream)
-                .map_err(Failure::new);
+            return run_door("upstream", self.upstream, SampleUpstream).map_err(not_started);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
         let deployment = samples::deploy(&chain).map_err(Failure::new)?;
-        let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)))?;
-            return app::alone::run_door("dev-chain", self.chain, DevChainDoor::new(chain))
-                .map_err(Failure::new);
+            return run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started);
         }
         self.check_addresses()?;
+        warn_of_overrides();
         // Removed when this returns, with the store in it.
         let folder = tempfile::Builder::new().prefix("tiergate-dev-").tempdir().map_err(Failure::new)?;
-        self.write_files(folder.path(), &deployment).map_err(Failure::new)?;
-        let source = Source::at(&config_file(folder.path()));
+        let values = self.values(folder.path(), &deployment);
+        write_files(folder.path(), &deployment, &values).map_err(Failure::new)?;
+        let source = Source::alone(&folder.path().join("tiergate.toml"));
         let settings = source.load().map_err(Failure::new)?;
-        let mut app = App::new(&settings, source, early_hangup).map_err(Failure::new)?;
-        app.add_door("dev-chain", self.chain, 1, DevChainDoor::new(chain)).map_err(Failure::new)?;
-        app.add_door("sample-upstream", self.upstream, 1, SampleUpstream).map_err(Failure::new)?;
-        let text = self.welcome(folder.path(), &deployment);
+        let mut app = App::new(&settings, source, early_hangup).map_err(not_started)?;
+        app.add_door("chain", self.chain, 1, DevChainDoor::new(chain)).map_err(not_started)?;
+        app.add_door("upstream", self.upstream, 1, SampleUpstream).map_err(not_started)?;
+        let text = fill(include_str!("dev/welcome.txt"), &values);
         app.add_chain_user("welcome", Welcome { text, readiness: app.readiness() });
         app.await_own_node(self.chain);
         app.run();
         Ok(())
     }
 
-    /// The doors that the configuration doesn't know of must not stand where one of its own does.
+    /// Every listener has an address of its own.
     fn check_addresses(&self) -> Result<(), Failure> {
-        let doors = [self.api, self.admin, self.gateway];
-        for (name, address, others) in [
-            ("--chain", self.chain, doors.as_slice()),
-            ("--upstream", self.upstream, &[self.api, self.admin, self.gateway, self.chain]),
+        let mut flags = HashMap::new();
+        for (flag, address) in [
+            ("--api", self.api),
+            ("--gateway", self.gateway),
+            ("--admin", self.admin),
+            ("--chain", self.chain),
+            ("--upstream", self.upstream),
         ] {
-            if others.contains(&address) {
-                let message = format!("{name} is {address}, where another door listens");
+            if let Some(other) = flags.insert(address, flag) {
+                let message = format!("{other} and {flag} are both {address}");
                 return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
             }
         }
@@ -111,8 +110,8 @@ impl Dev {
     }
 
     /// What a script needs to know of the chain.
-    fn facts(&self, deployment: &Deployment) -> serde_json::Value {
-        serde_json::json!({
+    fn facts(&self, deployment: &Deployment) -> Value {
+        json!({
             "rpcUrl": format!("http://{}", self.chain),
             "chainId": CHAIN_ID,
             "identity": deployment.identity,
@@ -124,96 +123,65 @@ impl Dev {
         })
     }
 
-    /// The configuration and the sample owners' keys, as files.
-    fn write_files(&self, folder: &Path, deployment: &Deployment) -> std::io::Result<()> {
-        for agent in &deployment.agents {
-            fs::write(key_file(folder, agent.id), agent.key)?;
-        }
-        let config = format!(
-            "[listen]\napi = \"{}\"\ngateway = [\"{}\"]\nadmin = \"{}\"\n\n[chain]\nrpc_urls = [\"http://{}\"]\nmulticall = \"{}\"\n\n\
-             [chain.contracts]\nidentity = \"{}\"\nstake_vault = \"{}\"\nreputation = \"{}\"\nvalidation = \"{}\"\n\
-             organization = \"{}\"\n\n[store.embedded]\npath = {:?}\n",
-            self.api,
-            self.gateway,
-            self.admin,
-            self.chain,
-            deployment.multicall,
-            deployment.identity,
-            deployment.stake_vault,
-            deployment.reputation,
-            deployment.validation,
-            deployment.organization,
-            folder.join("data"),
-        );
-        let tenants = folder.join("tenants.d");
-        fs::create_dir(&tenants)?;
-        fs::write(tenants.join("weather.toml"), self.weather_tenant())?;
-        fs::write(tenants.join("vault.toml"), self.vault_tenant())?;
-        fs::write(config_file(folder), config)
+    /// The values of the names in braces in the files of `dev/`.
+    fn values(&self, folder: &Path, deployment: &Deployment) -> Value {
+        let agents = deployment.agents.iter();
+        let agents: Vec<String> = agents
+            .map(|agent| format!("  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner))
+            .collect();
+        let program = std::env::current_exe().unwrap_or_else(|_| "tiergate".into());
+        let values = [
+            ("api", self.api.to_string()),
+            ("gateway", self.gateway.to_string()),
+            ("admin", self.admin.to_string()),
+            ("chain", self.chain.to_string()),
+            ("upstream", self.upstream.to_string()),
+            ("agents", agents.join("\n")),
+            ("program", program.display().to_string()),
+            ("folder", folder.display().to_string()),
+        ];
+        let facts = self.facts(deployment);
+        values.into_iter().fold(facts, |values, (name, value)| with(values, name, Some(value)))
     }
+}
 
-    /// A tenant that lets every verified agent in, and everybody to its public part.
-    fn weather_tenant(&self) -> String {
-        format!(
-            "id = \"weather\"\nhosts = [\"{WEATHER_HOST}\"]\nupstreams = [\"{}\"]\n\n\
-             [[routes]]\npath = \"/public/*\"\naccess = \"public\"\n",
-            self.upstream
-        )
+/// `dev` has its own configuration, which the environment does not override: its addresses are those of its flags.
+fn warn_of_overrides() {
+    let names = environment().map(|(name, _)| name).filter(|name| name.starts_with("TIERGATE__"));
+    let names: Vec<String> = names.collect();
+    if !names.is_empty() {
+        complain(format_args!("`dev` takes flags and ignores the environment's {}", names.join(" ")));
     }
+}
 
-    /// A tenant for high tiers, with limits of its own.
-    fn vault_tenant(&self) -> String {
-        format!(
-            "id = \"vault\"\nhosts = [\"{VAULT_HOST}\"]\nupstreams = [\"{}\"]\nmin_tier = 3\n\
-             requests_per_minute = [5, 5, 5, 10]\n",
-            self.upstream
-        )
-    }
+/// Names the flag of an address in the place of its key.
+fn not_started(error: StartError) -> Failure {
+    let StartError::Listen { key, address, cause } = error else { return Failure::new(error) };
+    Failure::new(format!("cannot listen on {address} ({}): {cause}", key.replace("listen.", "--")))
+}
 
-    fn welcome(&self, folder: &Path, deployment: &Deployment) -> String {
-        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tiergate"));
-        let program = program.display();
-        let config = config_file(folder);
-        let sign = |agent: u64| {
-            let key_file = key_file(folder, agent);
-            format!(
-                "{program} sign --url http://{} --agent-id {agent} --key-file {}",
-                self.api,
-                key_file.display()
-            )
-        };
-        let (api, kept) = (self.api, folder.join("key.json"));
-        let kept = kept.display();
-        let gateway = self.gateway;
-        let key_of = format!("grep -o 'svc_live_v1_[0-9a-f]*' {kept}");
-        let mut text = String::new();
-        let _ = writeln!(text, "Tiergate is ready.\n");
-        let _ = writeln!(text, "  API      http://{api}\n  gateway  http://{}", self.gateway);
-        let _ = writeln!(text, "  upstream http://{}  (a sample API behind the gateway)", self.upstream);
-        let _ = writeln!(text, "  metrics  http://{}/metrics", self.admin);
-        let _ = writeln!(text, "  chain    http://{}  (chain id {CHAIN_ID}, in memory)", self.chain);
-        let _ = writeln!(text, "  config   {}\n\nSample agents:", config.display());
-        for agent in &deployment.agents {
-            let _ = writeln!(text, "  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner);
-        }
-        let _ = writeln!(
-            text,
-            "\nGenerate an API key for agent 2, signed by its owner:\n  {} | curl -s -d @- http://{api}/keys/generate | tee {kept}\n\
-             \nVerify the agent with that key:\n  curl -s -d @{kept} http://{api}/verify\n\
-             \nVerify agent 3 with its owner's signature:\n  {} | curl -s -d @- http://{api}/verify/signature\n\
-             \nSee agent 5, which has no stake, refused:\n  {} | curl -s -d @- http://{api}/verify/signature\n\
-             \nThrough the gateway, everybody may see the public part of the tenant \"weather\":\n  curl -s -H 'Host: {WEATHER_HOST}' http://{gateway}/public/forecast\n\
-             \nThe rest is for agents, such as agent 2 with its key:\n  curl -s -H 'Host: {WEATHER_HOST}' -H \"X-API-Key: $({key_of})\" http://{gateway}/forecast\n\
-             \nOr agent 3 with its owner's signature:\n  {} --headers | curl -s -H @- -H 'Host: {WEATHER_HOST}' http://{gateway}/forecast\n\
-             \nThe tenant \"vault\" asks for tier 3; agent 2 has tier 2 and is refused:\n  curl -s -H 'Host: {VAULT_HOST}' -H \"X-API-Key: $({key_of})\" http://{gateway}/secrets\n\
-             \nCtrl-C stops everything and forgets it.",
-            sign(2),
-            sign(3),
-            sign(5),
-            sign(3),
-        );
-        text
+/// The configuration and the sample owners' keys, as files.
+fn write_files(folder: &Path, deployment: &Deployment, values: &Value) -> io::Result<()> {
+    for agent in &deployment.agents {
+        fs::write(folder.join(format!("agent-{}.key", agent.id)), agent.key)?;
     }
+    fs::create_dir(folder.join("tenants.d"))?;
+    for (name, text) in [
+        ("tiergate.toml", include_str!("dev/tiergate.toml")),
+        ("tenants.d/weather.toml", include_str!("dev/weather.toml")),
+        ("tenants.d/vault.toml", include_str!("dev/vault.toml")),
+    ] {
+        fs::write(folder.join(name), fill(text, values))?;
+    }
+    Ok(())
+}
+
+/// A text with the values of the names in braces.
+fn fill(text: &str, values: &Value) -> String {
+    values.as_object().into_iter().flatten().fold(text.to_owned(), |text, (name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        text.replace(&format!("{{{name}}}"), &value)
+    })
 }
 
 /// Prints what to paste once it works.
@@ -234,12 +202,4 @@ impl BackgroundService for Welcome {
         // Whoever does not read it does not stop the service.
         let _ = say(format_args!("{}", self.text));
     }
-}
-
-fn key_file(folder: &Path, agent: u64) -> PathBuf {
-    folder.join(format!("agent-{agent}.key"))
-}
-
-fn config_file(folder: &Path) -> PathBuf {
-    folder.join("tiergate.toml")
 }

@@ -1,5 +1,6 @@
 //! `tiergate dev`, and the commands that need a chain to talk to.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -26,6 +27,10 @@ pub(super) struct Dev {
 
 impl Dev {
     fn start() -> Self {
+        Self::start_with(&[], Stdio::inherit())
+    }
+
+    fn start_with(variables: &[(&str, &str)], stderr: Stdio) -> Self {
         let api = free_address();
         let others =
             ["--admin", "--chain", "--gateway", "--upstream"].map(|door| [door.to_owned(), free_address()]);
@@ -35,6 +40,8 @@ impl Dev {
             .args(others.concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(stderr)
+            .envs(variables.iter().copied())
             .spawn()
             .unwrap();
         let alive = shell.stdin.take();
@@ -221,15 +228,48 @@ fn health_says_that_the_service_lives_and_is_ready() {
 }
 
 #[test]
-fn an_address_in_use_is_a_sentence_and_not_a_backtrace() {
+fn an_address_in_use_is_a_sentence_that_names_its_flag() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let others =
-        ["--admin", "--chain", "--gateway", "--upstream"].map(|door| [door.to_owned(), free_address()]);
-    let arguments: Vec<String> =
-        ["dev", "--api", &address].map(str::to_owned).into_iter().chain(others.concat()).collect();
-    let output = tiergate(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(failure(&output, 1).contains(&format!("cannot listen on {address}")));
+    let taken = taken.local_addr().unwrap().to_string();
+    let flags = ["--api", "--admin", "--chain", "--gateway", "--upstream"];
+    for flag in flags {
+        let addresses = flags.map(|other| if other == flag { taken.clone() } else { free_address() });
+        let addresses = flags.iter().zip(&addresses).flat_map(|(flag, address)| [*flag, address]);
+        let args: Vec<&str> = ["dev"].into_iter().chain(addresses).collect();
+        let said = failure(&command(&args).env("TIERGATE_LOG", "warn").output().unwrap(), 1);
+        assert!(said.contains(&format!("cannot listen on {taken} ({flag}): ")), "{said}");
+    }
+    for flag in ["--only-chain", "--only-upstream"] {
+        let output = tiergate(&["dev", flag, "--chain", &taken, "--upstream", &taken]);
+        let said = failure(&output, 1);
+        assert!(said.contains(&format!("({}): ", flag.replace("only-", ""))), "{said}");
+    }
+    let said = failure(&tiergate(&["dev", "--gateway", &taken, "--upstream", &taken]), 2);
+    assert!(said.contains(&format!("--gateway and --upstream are both {taken}")), "{said}");
+}
+
+#[test]
+fn variables_of_the_shell_do_not_change_where_dev_listens_and_are_named() {
+    let elsewhere = free_address();
+    let folder = tempfile::tempdir().unwrap();
+    let stderr = folder.path().join("stderr");
+    let variables = [
+        ("TIERGATE__LISTEN__API", &*elsewhere),
+        ("TIERGATE__LISTEN__GATEWAY", "127.0.0.1:1"),
+        ("TIERGATE__SURPRISE", "x"),
+    ];
+    let dev = Dev::start_with(&variables, File::create(&stderr).unwrap().into());
+    let printed = dev.printed.split("Sample agents").next().unwrap();
+    let addresses = printed.split("http://").skip(1).map(|rest| rest.split(['/', ' ', '\n']).next().unwrap());
+    assert_eq!(addresses.clone().count(), 5, "{printed}");
+    for address in addresses {
+        assert!(TcpStream::connect(address).is_ok(), "nobody listens at {address}");
+    }
+    let said = std::fs::read_to_string(&stderr).unwrap();
+    let warning = said.lines().find(|line| line.contains("`dev` takes flags")).unwrap();
+    for (name, _) in variables {
+        assert!(warning.contains(name), "{warning}");
+    }
 }
 
 #[test]

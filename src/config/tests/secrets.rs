@@ -141,17 +141,17 @@ fn of_a_line_nothing_is_shown_but_keys_and_the_value_that_is_wrong() {
     for (text, line) in [
         ("[store.redis]\npassword = [\"SECRET\"]", "password = [\"******\"]"),
         ("[store.redis]\npassword = 5", "password = *"),
-        ("[store.redis]\npassword_file = \"\"\npassword_file = \"SECRET\"", "password_file =*********"),
+        ("[store.redis]\npassword_file = \"\"\npassword_file = \"SECRET\"", "password_file = \"******\""),
         ("[store.redis]\npasword = \"SECRET word\"", "pasword = \"****** ****\""),
         ("[chain]\nrpc_urls = [\"SECRET\"]", "rpc_urls = [\"******\"]"),
         ("[listen]\napi = \"http://a.example/SECRET\"", "api = \"***********************\""),
         ("[listen]\napi = \"here\"", "api = \"here\""),
         (
-            "listen = { api = \"here\", admin = \"SECRET\" }",
-            "listen = { api = \"here\", admin = \"******\" }",
+            "listen = { api = \"here\", admin = \"there\" }",
+            "listen = { api = \"here\", admin = \"*****\" }",
         ),
         ("[tiers]\nstake = [\"1\", \"2\", \"x\", \"4\"]", "stake = [\"1\", \"2\", \"x\", \"4\"]"),
-        ("[store.redis]\npassword = SECRET", "password =*******"),
+        ("[store.redis]\npassword = SECRET", "password = ******"),
         ("[store.redis]\npassword = \"\"\"\nSECRET = 1\n\"\"\" x", "\"\"\" *"),
         ("\"https://a.example/SECRET\" = 1", "\"************************\" = *"),
     ] {
