@@ -1,4 +1,4 @@
-//! Counters of requests, the log's queue, and the end after SIGTERM.
+//! Counters of requests, the log's queue, and the end after SIGTERM and SIGQUIT.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -31,12 +31,21 @@ use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     requests_under_way_at_sigterm_end_whole_and_no_connection_is_taken_any_more,
+    sigquit_is_sigterm,
     each_outcome_and_error_of_a_request_is_counted_exactly_once,
     each_decision_about_an_agent_is_counted_exactly_once_and_names_nobody,
     a_full_log_queue_delays_nobody,
 ];
 
 fn requests_under_way_at_sigterm_end_whole_and_no_connection_is_taken_any_more(stage: &Stage) {
+    end_whole_after(stage, "TERM");
+}
+
+fn sigquit_is_sigterm(stage: &Stage) {
+    end_whole_after(stage, "QUIT");
+}
+
+fn end_whole_after(stage: &Stage, signal: &str) {
     let Site { gateway, upstream, .. } = &Site::start(stage);
     let (whole, streamed, over_http_2) = (public_path(), public_path(), public_path());
     let cue = Cue::new();
@@ -61,7 +70,7 @@ fn requests_under_way_at_sigterm_end_whole_and_no_connection_is_taken_any_more(s
     assert_eq!(stream.head().unwrap().status, 200);
     assert_eq!(stream.chunk().unwrap().unwrap(), b"before");
     until("all requests are under way", SOON, || (upstream.seen().len() == 3).then_some(()));
-    gateway.signal("TERM");
+    gateway.signal(signal);
     for address in [gateway.address, gateway.service.api] {
         until("no connection is taken", SOON, || TcpStream::connect(address).err());
     }
