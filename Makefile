@@ -13,13 +13,13 @@ help: ## List these commands
 
 dev: ## Build in release and start everything for development, with sample agents
 	@scripts/need cmake
-	@cargo build --release --quiet
+	@cargo build --release
 	@exec target/release/tiergate dev
 
 test: ## Install what the tests need, and run all of them
 	@scripts/need cmake python3
 	@scripts/test-servers
-	$(test) --quiet --no-run
+	$(test) --no-run
 	$(test)
 
 test-all: test ## Before a release: all tests again in release, and again without the development chain
@@ -29,8 +29,8 @@ test-all: test ## Before a release: all tests again in release, and again withou
 lint: ## Formatting and lints, with and without the development chain
 	@scripts/need cmake
 	cargo fmt --check
-	cargo clippy --quiet --all-targets -- -D warnings
-	cargo clippy --quiet --no-default-features -- -D warnings
+	cargo clippy --all-targets -- -D warnings
+	cargo clippy --no-default-features -- -D warnings
 
 fuzz: ## Fuzz the readers of HTTP/1 for half a minute; scripts/fuzz SECONDS for longer
 	scripts/fuzz

@@ -1,17 +1,23 @@
 //! One request to a running service.
 
+use std::io::{self, IsTerminal as _};
+use std::pin::pin;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, Method, StatusCode, Url};
 use serde_json::Value;
 use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use crate::cli::output::{Output, lines, shown};
-use crate::cli::{Failure, say};
+use crate::cli::{Failure, complain, say};
 
 /// How long a request may take.
 const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// After how long a person is told for what the program waits.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// The default of `listen.api`.
 const USUAL_URL: &str = "http://127.0.0.1:8080";
@@ -73,12 +79,26 @@ pub(super) fn exchange(
         let answer = request.send().await?;
         Ok((answer.status(), answer.text().await?))
     };
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|cause| cause.to_string())?;
-    runtime.block_on(exchange).map_err(|cause: reqwest::Error| {
+    let answer = wait_for(url, exchange).map_err(|cause| cause.to_string())?;
+    answer.map_err(|cause: reqwest::Error| {
         let mut innermost: &dyn std::error::Error = &cause;
         while let Some(inner) = innermost.source() {
             innermost = inner;
         }
         innermost.to_string()
+    })
+}
+
+/// Runs a task to its end. A terminal is told what is waited for when that takes long.
+pub(super) fn wait_for<T>(what: &str, task: impl Future<Output = T>) -> io::Result<T> {
+    Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let mut task = pin!(task);
+        if let Ok(done) = timeout(SILENCE_MAX, &mut task).await {
+            return Ok(done);
+        }
+        if io::stderr().is_terminal() {
+            complain(format_args!("waiting for {what}"));
+        }
+        Ok(task.await)
     })
 }

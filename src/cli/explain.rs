@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
-use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 use crate::app::source::Source;
 use crate::app::{chain, store};
 use crate::cli::check::load;
+use crate::cli::client::wait_for;
 use crate::cli::output::Output;
 use crate::cli::{ConfigFile, Failure, secret};
 use crate::config::Settings;
@@ -86,9 +86,9 @@ impl Explain {
         let store = is_shared.then(|| store::open(&settings, &clock, &metrics)).transpose();
         let store = store.map_err(Failure::new)?;
         let headers = self.headers()?;
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
         let mut found = Findings::default();
-        match runtime.block_on(self.decide(&settings, &headers, &reader, store.as_deref(), &mut found)) {
+        let decision = self.decide(&settings, &headers, &reader, store.as_deref(), &mut found);
+        match wait_for("the chain and the store", decision).map_err(Failure::new)? {
             Ok(decision) => found.add("decision", decision),
             Err(cause) => found.add_refusal(&cause),
         }
