@@ -2,6 +2,7 @@
 #
 #   docker build -t tiergate .
 #   docker build -t tiergate --build-arg FEATURES=--no-default-features .     without the development chain
+#   docker build -t tiergate --build-arg BUILD_COMMIT=$(git rev-parse --short=12 HEAD) .     `version` names the commit
 #
 # It reads /etc/tiergate/tiergate.toml, which has to be mounted. It writes nowhere but into
 # store.embedded.path, and with a store in Redis nowhere at all: a read-only root is fine. conf/compose shows it in use.
@@ -14,6 +15,8 @@ RUN apt-get update \
 WORKDIR /build
 COPY . .
 ARG FEATURES=
+# The history is not copied, so git can't be asked.
+ARG BUILD_COMMIT=
 # Without the names of functions: what a panic says has file and line all the same.
 ENV CARGO_PROFILE_RELEASE_STRIP=symbols
 RUN cargo build --release --locked $FEATURES \

@@ -8,11 +8,15 @@ use std::process::{Child, Command, Output, Stdio};
 #[cfg(feature = "dev-chain")]
 #[path = "cli/dev.rs"]
 mod dev;
+#[path = "cli/files.rs"]
+mod files;
 #[path = "support/loopback.rs"]
 mod loopback;
 #[cfg(feature = "dev-chain")]
 #[path = "cli/owner.rs"]
 mod owner;
+#[path = "cli/terminal.rs"]
+mod terminal;
 
 /// An identity registry.
 const REGISTRY: &str = "0x5FbDB2315678afecb367f032d93F642f64180aa3";
@@ -99,6 +103,46 @@ fn an_argument_that_is_no_number_is_named_and_the_exit_code_is_2() {
         let output = tiergate(args);
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && text.contains(name), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn each_exit_code_is_the_one_that_the_help_lists() {
+    let help = String::from_utf8(tiergate(&["--help"]).stdout).unwrap();
+    let listed = help.split("Exit codes:\n").nth(1).unwrap();
+    let listed: Vec<&str> = listed.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(listed, ["0", "1", "2", "101"]);
+    let nowhere = format!("http://{}", free_address());
+    for (args, code) in [
+        (&["version"][..], 0),
+        (&["--help"], 0),
+        (&["keys", "status", "--url", &nowhere, "--agent-id", "1"], 1),
+        (&["init", "/nowhere/tiergate.toml"], 1),
+        (&[], 2),
+        (&["surprise"], 2),
+        (&["run", "--surprise"], 2),
+        (&["health", "--config", "/nonexistent"], 2),
+        (&["check", "--config", "/nonexistent"], 2),
+        (&["run", "--config", "/nonexistent"], 2),
+    ] {
+        assert_eq!(tiergate(args).status.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_a_sentence_that_names_its_key() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
+    let folder = tempfile::tempdir().unwrap();
+    for key in ["api", "gateway", "admin"] {
+        let mut run = command(&["run", "--config", shipped]);
+        for other in ["api", "gateway", "admin"] {
+            let address = if other == key { taken.clone() } else { free_address() };
+            run.env(format!("TIERGATE__LISTEN__{}", other.to_uppercase()), address);
+        }
+        let said = failure(&run.current_dir(folder.path()).output().unwrap(), 1);
+        assert!(said.contains(&format!("cannot listen on {taken} (listen.{key}): ")), "{said}");
     }
 }
 

@@ -3,7 +3,9 @@ mod check;
 mod client;
 mod explain;
 mod health;
+mod init;
 mod keys;
+mod manual;
 mod output;
 mod owner_key;
 mod report;
@@ -25,7 +27,7 @@ use clap::{Parser, Subcommand};
 
 /// A gateway that lets verified on-chain agents through.
 #[derive(Parser)]
-#[command(name = "tiergate", version, about, max_term_width = 100)]
+#[command(name = "tiergate", version = VERSION, about, max_term_width = 100, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -39,6 +41,8 @@ enum Command {
     /// a sample API.
     #[cfg(feature = "dev-chain")]
     Dev(dev::Dev),
+    /// Write a small configuration file to begin with.
+    Init(init::Init),
     /// Check a configuration file and the files that it names, and show every problem; exit code 2 if there are any.
     Check(check::Check),
     /// Look at the configuration.
@@ -56,6 +60,12 @@ enum Command {
     Keys(keys::Keys),
     /// Verify an agent at a running service.
     Verify(verify::Verify),
+    /// Print completions for a shell, such as those that `source <(tiergate completions bash)` takes.
+    Completions(manual::Completions),
+    /// Print the manual page, or write the pages of all commands into a folder.
+    Man(manual::Pages),
+    /// Print the version, the commit that it was built from, and the features that are compiled in.
+    Version,
 }
 
 /// Which configuration file to read.
@@ -66,8 +76,18 @@ struct ConfigFile {
     config: PathBuf,
 }
 
+/// Made by the build script.
+const VERSION: &str = env!("TIERGATE_VERSION");
+
 /// The exit code for a configuration or arguments that can't be used.
 const BAD_CONFIGURATION: u8 = 2;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done; `run` and `dev`: stopped by a signal
+  1    failed: the service refuses, is not healthy, can't be reached or can't start
+  2    the arguments or the configuration can't be used
+  101  internal error; please report it";
 
 /// Why a command failed: a sentence for people, and the exit code.
 #[derive(Debug)]
@@ -96,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Run(file) => run::run(&file.config),
         #[cfg(feature = "dev-chain")]
         Command::Dev(dev) => dev.run(),
+        Command::Init(init) => init.run(),
         Command::Check(check) => check.run(),
         Command::Config(config) => config.run(),
         Command::Health(health) => health.run(),
@@ -103,6 +124,9 @@ pub fn main() -> ExitCode {
         Command::Sign(sign) => sign.run(),
         Command::Keys(keys) => keys.run(),
         Command::Verify(verify) => verify.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(pages) => pages.run(),
+        Command::Version => say(format_args!("tiergate {VERSION}")),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use crate::app::presence::Presence;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::Source;
 use crate::cli::check::load;
-use crate::cli::{BAD_CONFIGURATION, Failure};
+use crate::cli::{BAD_CONFIGURATION, Failure, VERSION};
 use crate::config::Settings;
 use crate::telemetry::log;
 
@@ -30,7 +30,7 @@ pub(super) fn run(config: &Path) -> Result<(), Failure> {
 
 fn announce(settings: &Settings) {
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = VERSION,
         api = %settings.listen.api,
         gateway = %settings.listen.gateway.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
         tenants = settings.tenants.len(),

@@ -63,7 +63,7 @@ fn the_image_reads_the_file_that_is_mounted_and_its_checks_are_commands_that_the
     }
     assert!(dockerfile.contains("CMD [\"/usr/local/bin/tiergate\", \"health\"]"));
     assert!(dockerfile.contains("\nUSER 65532:65532\n") && dockerfile.contains("\nSTOPSIGNAL SIGTERM\n"));
-    for kept in ["Cargo.toml", "Cargo.lock", "src", "contracts", "benches", "tests"] {
+    for kept in ["Cargo.toml", "Cargo.lock", "build.rs", "src", "contracts", "benches", "tests"] {
         let ignore = fs::read_to_string(root.join(".dockerignore")).unwrap();
         assert!(ignore.lines().any(|line| line == format!("!{kept}")) && root.join(kept).exists(), "{kept}");
     }

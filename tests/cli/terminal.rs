@@ -1,0 +1,63 @@
+//! The program in a terminal, which `script` opens, and beside it without one.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use super::{PROGRAM, command, loopback};
+
+/// The program in a terminal that has colours.
+fn in_terminal(args: &[&str]) -> Command {
+    let line = [&[PROGRAM], args].concat().join(" ");
+    let mut script = Command::new("script");
+    script
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .env_remove("CLICOLOR")
+        .env_remove("CLICOLOR_FORCE")
+        .stdin(Stdio::null());
+    script
+}
+
+/// True if the program writes a terminal's control sequences.
+fn is_coloured(command: &mut Command) -> bool {
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    assert!(text.windows(8).any(|word| word == b"tiergate"), "{}", String::from_utf8_lossy(&text));
+    text.contains(&0x1b)
+}
+
+#[test]
+fn there_are_colours_in_a_terminal_alone_and_none_with_no_color() {
+    for args in [&["--help"][..], &["keys", "surprise"]] {
+        assert!(is_coloured(&mut in_terminal(args)), "{args:?}");
+        assert!(!is_coloured(in_terminal(args).env("NO_COLOR", "1")), "{args:?}");
+        assert!(!is_coloured(command(args).env("TERM", "xterm")), "{args:?}");
+    }
+    // The program's own lines, and the log's, have none anywhere.
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut run = in_terminal(&["run", "--config", shipped]);
+    run.env("TIERGATE__LISTEN__API", taken.local_addr().unwrap().to_string()).env("TIERGATE_LOG", "debug");
+    assert!(!is_coloured(run.env("TIERGATE__STORE__PATH", tempfile::tempdir().unwrap().path())));
+}
+
+#[test]
+fn a_person_is_told_what_a_long_wait_is_for_and_a_script_is_not() {
+    let service = TcpListener::bind((loopback::own_ip(), 0)).unwrap();
+    let url = format!("http://{}", service.local_addr().unwrap());
+    let args = ["keys", "status", "--agent-id", "1", "--url", &url];
+    let script = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let asked = service.accept().unwrap();
+    let mut terminal = in_terminal(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let asked_too = service.accept().unwrap();
+    let mut lines = BufReader::new(terminal.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let said = lines.next().unwrap();
+    assert!(said.contains(&format!("waiting for {url}/keys/status")), "{said}");
+    drop((asked, asked_too));
+    assert!(lines.next().unwrap().contains("cannot reach"));
+    terminal.wait().unwrap();
+    let output = script.wait_with_output().unwrap();
+    assert!(!String::from_utf8(output.stderr).unwrap().contains("waiting"));
+}
