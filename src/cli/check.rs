@@ -12,7 +12,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
 use crate::ports::clock::Clock;
 
-/// Check a configuration file and the files that it names, and show every problem at its place.
+/// Check a configuration file and the files that it names, and show every problem at its place; exit code 2 if there are any.
 #[derive(clap::Args)]
 pub(super) struct Check {
     #[command(flatten)]

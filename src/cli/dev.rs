@@ -11,13 +11,12 @@ use std::{fs, io};
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::app::alone::run_door;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::{Source, environment};
 use crate::app::{App, StartError};
-use crate::cli::output::with;
 use crate::cli::{BAD_CONFIGURATION, Failure, complain, say};
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
@@ -33,7 +32,8 @@ const CHAIN_ID: u64 = 8004;
 /// How often the service is asked whether it is ready, before what to paste is printed.
 const READY_POLL: Duration = Duration::from_millis(20);
 
-/// Start everything in one process for development.
+/// Start everything in one process for development: a chain with sample agents, store, API, and a gateway in front of a
+/// sample API.
 #[derive(clap::Args)]
 pub(super) struct Dev {
     /// Where the API listens.
@@ -62,25 +62,25 @@ pub(super) struct Dev {
 impl Dev {
     /// Runs until it is told to stop.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let early_hangup = EarlyHangup::listen().map_err(Failure::new)?;
+        let early_hangup = EarlyHangup::listen()?;
         let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
         if self.only_upstream {
             return run_door("upstream", self.upstream, SampleUpstream).map_err(not_started);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
-        let deployment = samples::deploy(&chain).map_err(Failure::new)?;
+        let deployment = samples::deploy(&chain)?;
         if self.only_chain {
-            say(format_args!("{}", self.facts(&deployment)))?;
+            say(format_args!("{}", self.facts(&deployment)?))?;
             return run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started);
         }
         self.check_addresses()?;
         warn_of_overrides();
         // Removed when this returns, with the store in it.
-        let folder = tempfile::Builder::new().prefix("tiergate-dev-").tempdir().map_err(Failure::new)?;
-        let values = self.values(folder.path(), &deployment);
-        write_files(folder.path(), &deployment, &values).map_err(Failure::new)?;
+        let folder = tempfile::Builder::new().prefix("tiergate-dev-").tempdir()?;
+        let values = self.values(folder.path(), &deployment)?;
+        write_files(folder.path(), &deployment, &values)?;
         let source = Source::alone(&folder.path().join("tiergate.toml"));
-        let settings = source.load().map_err(Failure::new)?;
+        let settings = source.load()?;
         let mut app = App::new(&settings, source, early_hangup).map_err(not_started)?;
         app.add_door("chain", self.chain, 1, DevChainDoor::new(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, 1, SampleUpstream).map_err(not_started)?;
@@ -91,18 +91,18 @@ impl Dev {
         Ok(())
     }
 
+    /// The addresses, by the names of their flags.
+    fn addresses(&self) -> [(&'static str, SocketAddr); 5] {
+        let Self { api, gateway, admin, chain, upstream, .. } = *self;
+        [("api", api), ("gateway", gateway), ("admin", admin), ("chain", chain), ("upstream", upstream)]
+    }
+
     /// Every listener has an address of its own.
     fn check_addresses(&self) -> Result<(), Failure> {
-        let mut flags = HashMap::new();
-        for (flag, address) in [
-            ("--api", self.api),
-            ("--gateway", self.gateway),
-            ("--admin", self.admin),
-            ("--chain", self.chain),
-            ("--upstream", self.upstream),
-        ] {
-            if let Some(other) = flags.insert(address, flag) {
-                let message = format!("{other} and {flag} are both {address}");
+        let mut names = HashMap::new();
+        for (name, address) in self.addresses() {
+            if let Some(other) = names.insert(address, name) {
+                let message = format!("--{other} and --{name} are both {address}");
                 return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
             }
         }
@@ -110,38 +110,26 @@ impl Dev {
     }
 
     /// What a script needs to know of the chain.
-    fn facts(&self, deployment: &Deployment) -> Value {
-        json!({
-            "rpcUrl": format!("http://{}", self.chain),
-            "chainId": CHAIN_ID,
-            "identity": deployment.identity,
-            "stakeVault": deployment.stake_vault,
-            "reputation": deployment.reputation,
-            "validation": deployment.validation,
-            "organization": deployment.organization,
-            "multicall": deployment.multicall,
-        })
+    fn facts(&self, deployment: &Deployment) -> Result<Value, Failure> {
+        let mut facts = serde_json::to_value(deployment)?;
+        facts["rpcUrl"] = format!("http://{}", self.chain).into();
+        facts["chainId"] = CHAIN_ID.into();
+        Ok(facts)
     }
 
     /// The values of the names in braces in the files of `dev/`.
-    fn values(&self, folder: &Path, deployment: &Deployment) -> Value {
+    fn values(&self, folder: &Path, deployment: &Deployment) -> Result<Value, Failure> {
+        let mut values = self.facts(deployment)?;
+        for (name, address) in self.addresses() {
+            values[name] = address.to_string().into();
+        }
         let agents = deployment.agents.iter();
-        let agents: Vec<String> = agents
-            .map(|agent| format!("  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner))
-            .collect();
-        let program = std::env::current_exe().unwrap_or_else(|_| "tiergate".into());
-        let values = [
-            ("api", self.api.to_string()),
-            ("gateway", self.gateway.to_string()),
-            ("admin", self.admin.to_string()),
-            ("chain", self.chain.to_string()),
-            ("upstream", self.upstream.to_string()),
-            ("agents", agents.join("\n")),
-            ("program", program.display().to_string()),
-            ("folder", folder.display().to_string()),
-        ];
-        let facts = self.facts(deployment);
-        values.into_iter().fold(facts, |values, (name, value)| with(values, name, Some(value)))
+        let agents =
+            agents.map(|agent| format!("  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner));
+        values["agents"] = agents.collect::<Vec<_>>().join("\n").into();
+        values["program"] = std::env::current_exe()?.to_string_lossy().into();
+        values["folder"] = folder.to_string_lossy().into();
+        Ok(values)
     }
 }
 

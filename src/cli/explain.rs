@@ -46,7 +46,7 @@ const REMAINING: &str = "unknown: windows are not read; the access log of the ru
 const TRIES_MAX: u32 = 50;
 const TRY_EVERY: Duration = Duration::from_millis(100);
 
-/// A request to be explained.
+/// Say what the gateway would decide about a request, and why. It charges nothing.
 #[derive(clap::Args)]
 pub(super) struct Explain {
     #[command(flatten)]
@@ -80,15 +80,15 @@ impl Explain {
     pub(super) fn run(self) -> Result<(), Failure> {
         let settings = load(&Source::at(&self.file.config))?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
-        let metrics = Metrics::new().map_err(Failure::new)?;
-        let reader = chain::reader(&settings, &clock, &metrics).map_err(Failure::new)?;
+        let metrics = Metrics::new()?;
+        let reader = chain::reader(&settings, &clock, &metrics)?;
         let is_shared = self.key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
         let store = is_shared.then(|| store::open(&settings, &clock, &metrics)).transpose();
-        let store = store.map_err(Failure::new)?;
+        let store = store?;
         let headers = self.headers()?;
         let mut found = Findings::default();
         let decision = self.decide(&settings, &headers, &reader, store.as_deref(), &mut found);
-        match wait_for("the chain and the store", decision).map_err(Failure::new)? {
+        match wait_for("the chain and the store", decision)? {
             Ok(decision) => found.add("decision", decision),
             Err(cause) => found.add_refusal(&cause),
         }

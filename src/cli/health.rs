@@ -17,7 +17,7 @@ use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, say};
 /// How long the answer may take; `/readyz` takes 2 s when something does not answer.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Ask the API listener of the service that runs with a configuration.
+/// Ask the service that runs with a configuration file whether it is alive, or ready; exit code 1 if it is not.
 #[derive(clap::Args)]
 pub(super) struct Health {
     #[command(flatten)]

@@ -8,7 +8,7 @@ use alloy::primitives::Address;
 
 use crate::cli::{Failure, say};
 
-/// A configuration to be written.
+/// Write a small configuration file to begin with.
 #[derive(clap::Args)]
 pub(super) struct Init {
     /// The file. One that exists is left alone.

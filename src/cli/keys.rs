@@ -12,7 +12,7 @@ use crate::cli::signing::Signing;
 use crate::cli::{Failure, secret};
 use crate::domain::agent_id::AgentId;
 
-/// What to do with an agent's API key.
+/// Generate, rotate, revoke or look up an agent's API key at a running service.
 #[derive(clap::Subcommand)]
 pub(super) enum Keys {
     /// Make the agent's API key and print it, once, or keep it in a file.

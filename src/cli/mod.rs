@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 /// A gateway that lets verified on-chain agents through.
 #[derive(Parser)]
@@ -37,33 +38,29 @@ struct Cli {
 enum Command {
     /// Serve, as the configuration file says.
     Run(ConfigFile),
-    /// Start everything in one process for development: a chain with sample agents, store, API, and a gateway in front of
-    /// a sample API.
     #[cfg(feature = "dev-chain")]
     Dev(dev::Dev),
-    /// Write a small configuration file to begin with.
     Init(init::Init),
-    /// Check a configuration file and the files that it names, and show every problem; exit code 2 if there are any.
     Check(check::Check),
-    /// Look at the configuration.
     #[command(subcommand)]
     Config(check::Config),
-    /// Ask the service that runs with a configuration file whether it is alive, or ready; exit code 1 if it is not.
     Health(health::Health),
-    /// Say what the gateway would decide about a request, and why. It charges nothing.
     Explain(explain::Explain),
-    /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the
-    /// gateway takes.
     Sign(sign::Sign),
-    /// Generate, rotate, revoke or look up an agent's API key at a running service.
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Verify an agent at a running service.
     Verify(verify::Verify),
-    /// Print completions for a shell, such as those that `source <(tiergate completions bash)` takes.
-    Completions(manual::Completions),
+    /// Print completions for a shell: `source <(tiergate completions bash)`.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
     /// Print the manual page, or write the pages of all commands into a folder.
-    Man(manual::Pages),
+    Man {
+        /// The folder.
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
     /// Print the version, the commit that it was built from, and the features that are compiled in.
     Version,
 }
@@ -107,6 +104,13 @@ impl Failure {
     }
 }
 
+/// An error that says enough by itself.
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(error)
+    }
+}
+
 /// Runs the command that the arguments name.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -124,8 +128,8 @@ pub fn main() -> ExitCode {
         Command::Sign(sign) => sign.run(),
         Command::Keys(keys) => keys.run(),
         Command::Verify(verify) => verify.run(),
-        Command::Completions(completions) => completions.run(),
-        Command::Man(pages) => pages.run(),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { folder } => manual::pages(folder.as_deref()),
         Command::Version => say(format_args!("tiergate {VERSION}")),
     };
     match outcome {

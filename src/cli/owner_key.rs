@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use alloy::primitives::{B256, hex};
 use alloy::signers::local::PrivateKeySigner;
-use zeroize::Zeroizing;
 
 use crate::cli::{Failure, secret};
 
@@ -23,20 +21,9 @@ impl OwnerKey {
     /// Reads the key.
     pub(super) fn signer(&self) -> Result<PrivateKeySigner, Failure> {
         let text = secret::read(self.key_file.as_deref(), "--key-file", KEY_VARIABLE)?;
-        parse(&text).ok_or_else(|| {
+        text.trim().parse().map_err(|_| {
             let place = self.key_file.as_ref().map_or(KEY_VARIABLE.into(), |file| file.to_string_lossy());
             Failure::new(format!("{place} does not hold a private key of 64 hex characters"))
         })
     }
-}
-
-fn parse(text: &str) -> Option<PrivateKeySigner> {
-    let digits = text.trim();
-    let digits = digits.strip_prefix("0x").unwrap_or(digits);
-    let mut bytes = Zeroizing::new([0_u8; 32]);
-    if digits.len() != 64 {
-        return None;
-    }
-    hex::decode_to_slice(digits, bytes.as_mut_slice()).ok()?;
-    PrivateKeySigner::from_bytes(&B256::from(*bytes)).ok()
 }

@@ -13,11 +13,11 @@ use crate::telemetry::log;
 
 /// Serves as the file says.
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
-    let early_hangup = EarlyHangup::listen().map_err(Failure::new)?;
+    let early_hangup = EarlyHangup::listen()?;
     let source = Source::at(config);
     let settings = load(&source)?;
     let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
-    let app = App::new(&settings, source, early_hangup).map_err(Failure::new)?;
+    let app = App::new(&settings, source, early_hangup)?;
     let presence = Presence::announce(config, &settings.listen);
     if let Err(why) = &presence {
         tracing::warn!("`tiergate health` has to ask where the configuration says, which may change: {why}");

@@ -5,7 +5,8 @@ use crate::cli::signing::Signing;
 use crate::cli::{Failure, say};
 use crate::domain::agent_id::AgentId;
 
-/// Sign a request as an agent's owner.
+/// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the gateway
+/// takes.
 #[derive(clap::Args)]
 pub(super) struct Sign {
     /// The agent's id.

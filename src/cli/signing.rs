@@ -61,11 +61,11 @@ impl Signing {
         let os = Os::new();
         let signer = self.owner_key.signer()?;
         let domain = SigningDomain::new(self.domain()?);
-        let random = Nonce::new(U256::from_be_bytes(os.key_bytes().map_err(Failure::new)?));
+        let random = Nonce::new(U256::from_be_bytes(os.key_bytes()?));
         let nonce = self.nonce.unwrap_or(random);
         let timestamp = self.timestamp.unwrap_or_else(|| os.unix_seconds());
         let digest = domain.digest(agent, nonce, UnixSeconds(timestamp));
-        let signature = signer.sign_hash_sync(&digest).map_err(Failure::new)?;
+        let signature = signer.sign_hash_sync(&digest)?;
         Ok(json!({
             "agentId": agent.to_string(),
             "signature": hex::encode_prefixed(signature.as_bytes()),

@@ -13,7 +13,7 @@ use crate::domain::agent_id::AgentId;
 /// Where the API key may stand when no file is named.
 const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
 
-/// Verify an agent.
+/// Verify an agent at a running service.
 #[derive(clap::Args)]
 pub(super) struct Verify {
     /// The agent's id: with an API key, the agent that the key must belong to.

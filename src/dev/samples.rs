@@ -5,7 +5,7 @@
 use alloy::primitives::{Address, Bytes, I256, U256, address};
 use alloy::sol;
 use alloy::sol_types::SolCall;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::dev::accounts::{SAMPLE_ACCOUNTS, SampleAccount};
 use crate::dev::chain::{DevChain, Receipt};
@@ -40,7 +40,8 @@ const ORGANIZATIONS: [(&str, bool, &[u64]); 2] =
     [("Harbour Robotics", true, &[3, 4]), ("Night Market Collective", false, &[4])];
 
 /// What stands on the chain after [`deploy`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Deployment {
     pub(crate) identity: Address,
     pub(crate) stake_vault: Address,
@@ -49,6 +50,7 @@ pub(crate) struct Deployment {
     pub(crate) organization: Address,
     pub(crate) multicall: Address,
     /// In the order of their ids, from 1.
+    #[serde(skip)]
     pub(crate) agents: Vec<SampleAgent>,
 }
 
