@@ -1,7 +1,7 @@
 # What people type. `make` alone lists it.
 
 # Tests that need a server fail, instead of saying so, when `make test` could not install it.
-export TIERGATE_REQUIRE_SERVERS = 1
+export TG_REQUIRE_SERVERS = 1
 
 # A test that hangs is ended and named.
 test = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"

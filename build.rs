@@ -16,7 +16,8 @@ fn main() {
     let commit = commit.map(|commit| format!("commit {commit}, ")).unwrap_or_default();
     let features = if env::var_os("CARGO_FEATURE_DEV_CHAIN").is_some() { "dev-chain" } else { "none" };
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
-    println!("cargo::rustc-env=TIERGATE_VERSION={version} ({commit}features: {features})");
+    // Not with our prefix: cargo sets it also for the programs that it runs, and the program refuses unknown variables.
+    println!("cargo::rustc-env=BUILD_VERSION={version} ({commit}features: {features})");
 }
 
 /// The commit that is checked out here. A checkout further up is not ours.

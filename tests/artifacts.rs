@@ -20,7 +20,7 @@ const COMPILES_WITHIN: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     let compiler = Path::new(ROOT).join("tools/node_modules/solc").is_dir();
-    let required = std::env::var_os("TIERGATE_REQUIRE_SERVERS").is_some_and(|value| value == "1");
+    let required = std::env::var_os("TG_REQUIRE_SERVERS").is_some_and(|value| value == "1");
     if !compiler && !required {
         println!("the Solidity compiler is not installed: make test installs it");
     }

@@ -87,7 +87,7 @@ fn what_goes_wrong_is_one_plain_sentence_and_a_non_zero_exit_code() {
         let output = tiergate(args);
         assert!(!output.status.success(), "{args:?}");
         let text = failure(&output, output.status.code().unwrap());
-        assert!(text.lines().count() <= 2, "{args:?}: {text}");
+        assert!(text.lines().filter(|line| !line.is_empty()).count() <= 2, "{args:?}: {text}");
     }
 }
 
@@ -173,17 +173,21 @@ fn with_too_few_descriptors_the_service_does_not_start_and_says_so() {
 
 #[test]
 fn check_says_how_the_descriptors_would_be_divided() {
-    let check = |limit: &str| {
+    let check = |limit: &str, options: &str| {
         let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
-        let script = format!("ulimit -n {limit}; exec {PROGRAM} check --config {shipped}");
-        let output = Command::new("sh").args(["-c", &script]).env_remove("TIERGATE_CONFIG").output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        let script = format!("ulimit -n {limit}; exec {PROGRAM} check {options} --config {shipped}");
+        Command::new("sh").args(["-c", &script]).env_remove("TIERGATE_CONFIG").output().unwrap()
     };
-    let text = check("4000");
+    let output = check("4000", "--strict");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
     let caps = ["limit=4000", "reserved=", "api=", "gateway=", "requests=", "idle="];
     assert!(text.contains("file descriptors ") && caps.iter().all(|cap| text.contains(cap)), "{text}");
-    assert!(check("100").contains("may open 100 files"));
+    let warned = check("100", "");
+    assert!(warned.status.success(), "{warned:?}");
+    let said = String::from_utf8(warned.stderr).unwrap();
+    assert!(said.contains("warning: file descriptors: ") && said.contains("may open 100 files"), "{said}");
+    failure(&check("100", "--strict"), 2);
 }
 
 #[test]
@@ -196,6 +200,56 @@ fn check_reads_the_certificates_that_are_named() {
     std::fs::write(&file, shipped.replacen("[chain]", tls, 1)).unwrap();
     let said = failure(&tiergate(&["check", "--config", file.to_str().unwrap()]), 2);
     assert!(said.contains("/nowhere/tls.crt") && said.contains("/nowhere/tls.key"), "{said}");
+}
+
+#[test]
+fn check_finds_certificates_that_are_late_or_of_another_host_and_strict_refuses_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, key) = self_signed();
+    std::fs::write(folder.path().join("tls.crt"), cert).unwrap();
+    std::fs::write(folder.path().join("tls.key"), key).unwrap();
+    let expired = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(["acme.example".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    std::fs::write(folder.path().join("old.crt"), params.self_signed(&expired).unwrap().pem()).unwrap();
+    std::fs::write(folder.path().join("old.key"), expired.serialize_pem()).unwrap();
+    let text = "[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
+                stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n\
+                [listen]\ngateway = [\"127.0.0.1:8443\"]\n[listen.tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\n\
+                [[tenants]]\nid = \"a\"\nhosts = [\"acme.example\"]\nupstreams = [\"127.0.0.1:1\"]\n\
+                [tenants.tls]\ncert = \"old.crt\"\nkey = \"old.key\"\n\
+                [[tenants]]\nid = \"b\"\nhosts = [\"other.example\"]\nupstreams = [\"127.0.0.1:1\"]\n";
+    std::fs::write(folder.path().join("tiergate.toml"), text).unwrap();
+    let check = |option: &str| command(&["check", option]).current_dir(folder.path()).output().unwrap();
+    let said = failure(&check("--strict"), 2);
+    for expected in [
+        "warning: tenants[1].tls.cert: old.crt: the certificate has expired\n  --> tiergate.toml:14:8\n",
+        "warning: tenants[2].hosts: tls.crt: the certificate is not for the host other.example\n  --> tiergate.toml:18:9\n",
+    ] {
+        assert!(said.contains(expected), "{said}");
+    }
+    let output = check("--json");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(output.status.success() && found.as_array().unwrap().len() == 2, "{found}");
+    assert_eq!((&found[0]["severity"], &found[0]["line"]), (&"warning".into(), &14.into()));
+    assert_eq!(found[0]["place"], "tenants[1].tls.cert");
+}
+
+#[test]
+fn config_show_prints_every_value_with_its_origin() {
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
+    let output = command(&["config", "show", "--config", shipped])
+        .env("TIERGATE__KEYS__PREFIX", "own_")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let line = |start: &str| {
+        text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"))
+    };
+    assert!(line("keys.prefix = \"own_\" ").ends_with("# TIERGATE__KEYS__PREFIX"));
+    assert!(line("chain.contracts.identity = \"0x").contains("/conf/tiergate.toml:"));
+    assert!(line("gateway.http1 = ").contains("# "));
 }
 
 /// A certificate that vouches for itself, and its key.
@@ -246,16 +300,20 @@ fn check_reads_every_file_of_the_store_and_names_the_key_of_each_that_is_wrong()
         let mut files: Vec<(&str, &str)> = sound.into_iter().filter(|(other, _)| *other != name).collect();
         files.extend(instead.map(|text| (name, text)));
         let said = failure(&check_store(&files, all, ""), 2);
-        assert!(said.lines().count() == 2 && said.contains(&format!("\n  {problem}")), "{problem}: {said}");
+        assert!(said.contains("used: 1 problem\n\n"), "{problem}: {said}");
+        assert!(
+            said.contains(&format!("\nerror: {problem}")) && said.contains(" --> tiergate.toml:"),
+            "{said}"
+        );
     }
 
     // All of them, and what is wrong elsewhere, at once; with or without it.
     let places = ["ca", "cert", "key", "password_file", "sentinel_password_file"];
     for (rest, elsewhere) in [("", 0), ("[listen]\napi = \"x\"\n[surprise]", 2)] {
         let said = failure(&check_store(&[], all, rest), 2);
-        assert_eq!(said.lines().count(), 1 + places.len() + elsewhere, "{said}");
+        assert!(said.contains(&format!("used: {} problems", places.len() + elsewhere)), "{said}");
         for place in places {
-            assert!(said.contains(&format!("\n  store.redis.{place}: ")), "{place}: {said}");
+            assert!(said.contains(&format!("\nerror: store.redis.{place}: ")), "{place}: {said}");
         }
     }
 }
@@ -274,11 +332,10 @@ fn a_service_whose_store_names_unusable_files_does_not_start() {
         .env("TIERGATE__STORE__REDIS__PASSWORD_FILE", "no-password")
         .output()
         .unwrap();
-    let said = failure(&output, 1);
-    assert!(
-        said.contains("store.redis.ca: no-ca: ") && said.contains("store.redis.password_file: no-password: "),
-        "{said}"
-    );
+    let said = failure(&output, 2);
+    for problem in ["CA: no-ca: ", "PASSWORD_FILE: no-password: "] {
+        assert!(said.contains(&format!("error: TIERGATE__STORE__REDIS__{problem}")), "{said}");
+    }
 }
 
 /// A process that ends with the test, also when that fails.

@@ -15,7 +15,7 @@ use crate::limit::{Failure, within};
 fn run(script: &str, seconds_max: u32) -> Output {
     Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/time-limit"))
         .args(["sh", "-c", script])
-        .env("TIERGATE_TEST_SECONDS_MAX", seconds_max.to_string())
+        .env("TG_TEST_SECONDS_MAX", seconds_max.to_string())
         .output()
         .unwrap()
 }

@@ -54,7 +54,7 @@ class Redis:
     """A server on core 0, and one connection to it."""
 
     def __init__(self, work):
-        program = os.environ.get("TIERGATE_REDIS_SERVER", "redis-server")
+        program = os.environ.get("TG_REDIS_SERVER", "redis-server")
         arguments = ["--bind", "127.0.0.1", "--port", str(PORT), "--save", "", "--dir", work]
         with open(f"{work}/log", "w") as log:
             self.process = subprocess.Popen(["taskset", "-c", "0", program, *arguments], stdout=log)

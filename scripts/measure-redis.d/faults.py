@@ -194,7 +194,7 @@ class Place:
 
     def __init__(self, chain, folder, has_sentinel):
         os.makedirs(folder)
-        debug = [] if "6.2" in os.environ.get("TIERGATE_REDIS_SERVER", "") else ["--enable-debug-command", "yes"]
+        debug = [] if "6.2" in os.environ.get("TG_REDIS_SERVER", "") else ["--enable-debug-command", "yes"]
         self.redis = Redis(f"{folder}/redis", "--appendonly", "yes", "--appendfsync", "always", *debug)
         url = f"redis://127.0.0.1:{self.redis.port}"
         if has_sentinel:

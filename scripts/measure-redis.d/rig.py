@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 
-REDIS_SERVER = os.environ.get("TIERGATE_REDIS_SERVER", "redis-server")
+REDIS_SERVER = os.environ.get("TG_REDIS_SERVER", "redis-server")
 
 children = []
 

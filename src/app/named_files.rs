@@ -23,8 +23,10 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
     };
     let (errors, warnings) = match &named.content {
         // The clients of upstreams and of Redis ask more of a pair than listeners do.
-        Content::Pair(pair) => (load(None, Some(pair.clone())), look::warnings(pair, &[], now)),
-        Content::Shown(pair, hosts) => (Vec::new(), look::warnings(pair, hosts, now)),
+        Content::Pair(pair) => {
+            (load(None, Some(pair.clone())), look::untimely(pair, now).into_iter().collect())
+        }
+        Content::Shown(pair, hosts) => (Vec::new(), look::other_hosts(pair, hosts)),
         Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
         Content::Secret(path) => (secret(path).err().into_iter().collect(), Vec::new()),
         Content::HeaderValue(path) => {

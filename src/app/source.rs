@@ -42,9 +42,7 @@ impl Source {
     /// Everything that is wrong with them.
     pub(crate) fn load(&self) -> Result<Settings, Problems> {
         let survey = self.survey(Wanted::Settings);
-        for warning in survey.problems.as_slice().iter().filter(|problem| problem.is_warning()) {
-            tracing::warn!("the configuration can be used, and looks wrong: {}", warning.on_one_line());
-        }
+        survey.problems.log_warnings();
         survey.usable()
     }
 

@@ -88,11 +88,15 @@ impl Config {
     }
 }
 
-/// Reads the configuration, and looks into the files that it names.
-pub(super) fn load(source: &Source) -> Result<Settings, Failure> {
+/// Reads the configuration, and looks into the files that it names. Warnings are what else there is to say of it.
+pub(super) fn load(source: &Source) -> Result<(Settings, Problems), Failure> {
     let (settings, problems) = survey(source);
     let has_error = problems.iter().any(|problem| !problem.is_warning());
-    settings.filter(|_| !has_error).ok_or_else(|| unusable(source.path(), &problems.into()))
+    let problems = Problems::from(problems);
+    match settings {
+        Some(settings) if !has_error => Ok((settings, problems)),
+        _ => Err(unusable(source.path(), &problems)),
+    }
 }
 
 /// The settings, if their keys can be used, and everything that is wrong with keys, variables and files.

@@ -78,7 +78,7 @@ struct Findings(Map<String, Value>);
 impl Explain {
     /// Prints the decision, and everything that it follows from.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let settings = load(&Source::at(&self.file.config))?;
+        let (settings, _) = load(&Source::at(&self.file.config))?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
         let reader = chain::reader(&settings, &clock, &metrics)?;

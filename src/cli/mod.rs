@@ -74,7 +74,7 @@ struct ConfigFile {
 }
 
 /// Made by the build script.
-const VERSION: &str = env!("TIERGATE_VERSION");
+const VERSION: &str = env!("BUILD_VERSION");
 
 /// The exit code for a configuration or arguments that can't be used.
 const BAD_CONFIGURATION: u8 = 2;

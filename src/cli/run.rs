@@ -15,8 +15,9 @@ use crate::telemetry::log;
 pub(super) fn run(config: &Path) -> Result<(), Failure> {
     let early_hangup = EarlyHangup::listen()?;
     let source = Source::at(config);
-    let settings = load(&source)?;
+    let (settings, warnings) = load(&source)?;
     let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
+    warnings.log_warnings();
     let app = App::new(&settings, source, early_hangup)?;
     let presence = Presence::announce(config, &settings.listen);
     if let Err(why) = &presence {

@@ -79,7 +79,7 @@ impl Signing {
         let is_asked = self.service.url.is_some() || (self.registry.is_none() && self.config.is_none());
         let told = is_asked.then(|| self.told()).transpose()?;
         let base = match (&self.config, &told) {
-            (Some(config), _) => signing_domain(&load(&Source::at(config))?),
+            (Some(config), _) => signing_domain(&load(&Source::at(config))?.0),
             (None, Some(told)) => told.clone(),
             (None, None) => usual_domain(),
         };

@@ -84,6 +84,13 @@ impl fmt::Display for Problem {
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
+    /// Writes the warnings into the log.
+    pub fn log_warnings(&self) {
+        for warning in self.0.iter().filter(|problem| problem.is_warning()) {
+            tracing::warn!("the configuration can be used, and looks wrong: {}", warning.on_one_line());
+        }
+    }
+
     /// The problems one by one.
     #[must_use]
     pub fn as_slice(&self) -> &[Problem] {
@@ -96,8 +103,9 @@ impl From<Vec<Problem>> for Problems {
     fn from(mut problems: Vec<Problem>) -> Self {
         let mut maps = Maps::default();
         for (number, problem) in problems.iter_mut().enumerate() {
-            let site = problem.site.take().filter(|_| number < EXCERPTS_MAX);
-            problem.excerpt = site.map(|site| maps.excerpt(&site));
+            if let Some(site) = problem.site.take().filter(|_| number < EXCERPTS_MAX) {
+                problem.excerpt = Some(maps.excerpt(&site));
+            }
         }
         Self(problems)
     }

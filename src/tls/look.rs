@@ -9,16 +9,25 @@ use crate::domain::host::HostPattern;
 use crate::domain::tenant::KeyPair;
 use crate::tls::pem;
 
-/// What clients that are shown this certificate will complain of: its time, and each of these hosts that it is not for. A
-/// file that can't be read has other problems.
+/// What is wrong with the time of a certificate. A file that can't be read has other problems.
 #[must_use]
-pub fn warnings(pair: &KeyPair, hosts: &[HostPattern], now: UnixSeconds) -> Vec<String> {
-    let chain = pem::certificates(&pair.cert, &mut Vec::new()).unwrap_or_default();
-    let (Some(leaf), shown) = (chain.first(), pair.cert.display()) else { return Vec::new() };
-    let untimely = pem::untimely(leaf, now).map(|untimely| format!("{shown}: the certificate {untimely}"));
-    let others = hosts.iter().filter(|host| !is_for(leaf, host));
-    let others = others.map(|host| format!("{shown}: the certificate is not for the host {host}"));
-    untimely.into_iter().chain(others).collect()
+pub fn untimely(pair: &KeyPair, now: UnixSeconds) -> Option<String> {
+    let untimely = pem::untimely(&leaf(pair)?, now)?;
+    Some(format!("{}: the certificate {untimely}", pair.cert.display()))
+}
+
+/// Each of these hosts that a certificate is not for.
+#[must_use]
+pub fn other_hosts(pair: &KeyPair, hosts: &[HostPattern]) -> Vec<String> {
+    let Some(leaf) = leaf(pair) else { return Vec::new() };
+    let others = hosts.iter().filter(|host| !is_for(&leaf, host));
+    others
+        .map(|host| format!("{}: the certificate is not for the host {host}", pair.cert.display()))
+        .collect()
+}
+
+fn leaf(pair: &KeyPair) -> Option<CertificateDer<'static>> {
+    pem::certificates(&pair.cert, &mut Vec::new())?.into_iter().next()
 }
 
 /// True if clients of a host accept the name (RFC 9525). No certificate is for all hosts, and none need be.
@@ -35,7 +44,7 @@ fn is_for(leaf: &CertificateDer<'_>, host: &HostPattern) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::warnings;
+    use super::{other_hosts, untimely};
     use crate::domain::freshness::UnixSeconds;
     use crate::domain::host::HostPattern;
     use crate::tls::fixture::{Folder, NOT_AFTER, NOW, SelfSigned};
@@ -52,13 +61,14 @@ mod tests {
             let hosts = |list: &str| -> Vec<HostPattern> {
                 list.split(' ').map(|host| HostPattern::parse(host).unwrap()).collect()
             };
-            assert_eq!(warnings(&pair, &hosts(covered), NOW), Vec::<String>::new());
+            assert!(other_hosts(&pair, &hosts(covered)).is_empty());
             let expected = hosts(others)
                 .into_iter()
                 .map(|host| format!("{}: the certificate is not for the host {host}", pair.cert.display()));
-            assert_eq!(warnings(&pair, &hosts(others), NOW), expected.collect::<Vec<_>>());
-            let late = warnings(&pair, &[], UnixSeconds(NOT_AFTER + 1));
-            assert!(late.len() == 1 && late[0].ends_with("the certificate has expired"), "{late:?}");
+            assert_eq!(other_hosts(&pair, &hosts(others)), expected.collect::<Vec<_>>());
+            assert_eq!(untimely(&pair, NOW), None);
+            let late = untimely(&pair, UnixSeconds(NOT_AFTER + 1)).unwrap();
+            assert!(late.ends_with(".crt: the certificate has expired"), "{late}");
         }
     }
 }

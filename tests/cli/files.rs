@@ -45,7 +45,7 @@ fn a_release_names_its_commit_and_a_debug_build_is_not_built_again_for_each_comm
     assert!(compiled.unwrap().success());
     fs::create_dir(&work).unwrap();
     let release = ("PROFILE", "release");
-    assert!(built(&script, &work, &[release]).ends_with("=TIERGATE_VERSION=1.2.3 (features: none)\n"));
+    assert!(built(&script, &work, &[release]).ends_with("=BUILD_VERSION=1.2.3 (features: none)\n"));
 
     let git = |args: &str| {
         let output = Command::new("git")
@@ -117,7 +117,7 @@ fn a_first_configuration_passes_the_check_once_the_contracts_are_named_and_is_ne
     assert!(run(&["init"]).status.success());
     let written = fs::read_to_string(&file).unwrap();
     let said = failure(&run(&["check"]), 2);
-    assert_eq!(said.lines().count(), 3, "the contracts alone are missing: {said}");
+    assert!(said.contains("used: 2 problems\n"), "the contracts alone are missing: {said}");
     assert!(said.contains("contracts.identity") && said.contains("contracts.stake_vault"), "{said}");
     let flags = ["--identity", REGISTRY, "--stake-vault", VAULT];
     assert!(failure(&run(&[&["init"], &flags[..]].concat()), 1).contains("cannot create tiergate.toml"));

@@ -40,7 +40,7 @@ fn there_are_colours_in_a_terminal_alone_and_none_with_no_color() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut run = in_terminal(&["run", "--config", shipped]);
     run.env("TIERGATE__LISTEN__API", taken.local_addr().unwrap().to_string()).env("TIERGATE_LOG", "debug");
-    assert!(!is_coloured(run.env("TIERGATE__STORE__PATH", tempfile::tempdir().unwrap().path())));
+    assert!(!is_coloured(run.env("TIERGATE__STORE__EMBEDDED__PATH", tempfile::tempdir().unwrap().path())));
 }
 
 #[test]

@@ -263,7 +263,7 @@ pub(crate) fn terminate(pid: u32) {
 /// True when a program is installed. Where it must be, a missing one is a failure.
 pub(crate) fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    let required = std::env::var("TIERGATE_REQUIRE_SERVERS").is_ok_and(|value| value == "1");
+    let required = std::env::var("TG_REQUIRE_SERVERS").is_ok_and(|value| value == "1");
     assert!(found || !required, "{program} is not installed; scripts/test-servers installs it");
     if !found {
         eprintln!("skipped: {program} is not installed");

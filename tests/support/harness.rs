@@ -14,7 +14,7 @@ use crate::support::limit::{Failure, within};
 use crate::support::world::Kind;
 
 /// Set to 1 where a missing server is a failure, not a reason to skip.
-pub(crate) const REQUIRE_SERVERS: &str = "TIERGATE_REQUIRE_SERVERS";
+pub(crate) const REQUIRE_SERVERS: &str = "TG_REQUIRE_SERVERS";
 
 /// Cases mostly wait for other processes.
 const CASES_AT_ONCE: usize = 8;

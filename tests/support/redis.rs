@@ -180,7 +180,7 @@ impl std::fmt::Display for Redis {
 
 /// The server's program, or why it is not there.
 pub(crate) fn redis_server() -> Result<PathBuf, String> {
-    let named = std::env::var_os("TIERGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+    let named = std::env::var_os("TG_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
     let version = Command::new(&named).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     match version {
         Ok(status) if status.success() => Ok(named.into()),

@@ -108,7 +108,7 @@ impl World {
 
 /// Where the real node's program is, or why it is not there.
 pub(crate) fn anvil() -> Result<PathBuf, String> {
-    if let Some(named) = std::env::var_os("TIERGATE_ANVIL") {
+    if let Some(named) = std::env::var_os("TG_ANVIL") {
         let named = PathBuf::from(named);
         return if named.is_file() { Ok(named) } else { Err(format!("{} is not there", named.display())) };
     }

@@ -48,11 +48,11 @@ fn search(first: &World, mutant: Option<Mutant>) -> (usize, Option<(&'static str
     (seen.len(), None)
 }
 
-/// How many actions lead to the farthest worlds, unless `TIERGATE_MODEL_STEPS` says. Each more multiplies time and memory.
+/// How many actions lead to the farthest worlds, unless `TG_MODEL_STEPS` says. Each more multiplies time and memory.
 const STEPS: usize = 6;
 
 fn steps_max() -> usize {
-    std::env::var("TIERGATE_MODEL_STEPS").map_or(STEPS, |steps| steps.parse().unwrap())
+    std::env::var("TG_MODEL_STEPS").map_or(STEPS, |steps| steps.parse().unwrap())
 }
 
 #[test]

@@ -146,10 +146,7 @@ fn of_a_line_nothing_is_shown_but_keys_and_the_value_that_is_wrong() {
         ("[chain]\nrpc_urls = [\"SECRET\"]", "rpc_urls = [\"******\"]"),
         ("[listen]\napi = \"http://a.example/SECRET\"", "api = \"***********************\""),
         ("[listen]\napi = \"here\"", "api = \"here\""),
-        (
-            "listen = { api = \"here\", admin = \"there\" }",
-            "listen = { api = \"here\", admin = \"*****\" }",
-        ),
+        ("listen = { api = \"here\", admin = \"there\" }", "listen = { api = \"here\", admin = \"*****\" }"),
         ("[tiers]\nstake = [\"1\", \"2\", \"x\", \"4\"]", "stake = [\"1\", \"2\", \"x\", \"4\"]"),
         ("[store.redis]\npassword = SECRET", "password = ******"),
         ("[store.redis]\npassword = \"\"\"\nSECRET = 1\n\"\"\" x", "\"\"\" *"),

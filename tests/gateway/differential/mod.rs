@@ -1,7 +1,7 @@
 //! The relay beside the HTTP library: the same exchanges go through two gateways that differ in `gateway.http1` alone.
 //! Both sides of each see the same, but for the differences that [`rules`] names.
 //!
-//! `TIERGATE_EXCHANGES=N` runs so many exchanges, `TIERGATE_SEED=S` others than the usual ones; a failure says how to see
+//! `TG_EXCHANGES=N` runs so many exchanges, `TG_SEED=S` others than the usual ones; a failure says how to see
 //! it again.
 
 mod plan;
@@ -43,8 +43,8 @@ fn site(stage: &Stage, http1: &str) -> Site {
 
 fn the_relay_and_the_library_show_both_sides_the_same(stage: &Stage) {
     let (relay, library) = (site(stage, "relay"), site(stage, "library"));
-    let (seed, exchanges) = (number_of("TIERGATE_SEED", 1), number_of("TIERGATE_EXCHANGES", EXCHANGES));
-    let only = env::var("TIERGATE_EXCHANGE").ok().map(|number| number.parse::<u64>().unwrap());
+    let (seed, exchanges) = (number_of("TG_SEED", 1), number_of("TG_EXCHANGES", EXCHANGES));
+    let only = env::var("TG_EXCHANGE").ok().map(|number| number.parse::<u64>().unwrap());
     let (next, wrong) = (Mutex::new(only.unwrap_or(0)), Mutex::new(Vec::new()));
     let end = only.map_or(exchanges, |only| only + 1);
     let uses: Vec<AtomicUsize> = RULES.iter().map(|_| AtomicUsize::new(0)).collect();
@@ -58,7 +58,7 @@ fn the_relay_and_the_library_show_both_sides_the_same(stage: &Stage) {
             let [first, second] = cuts;
             let views = (through(one, &plans[0], &path, first), through(other, &plans[1], &path, second));
             if let Some(difference) = differ(&plans[0], views, &uses) {
-                let again = format!("TIERGATE_SEED={seed} TIERGATE_EXCHANGE={exchange}");
+                let again = format!("TG_SEED={seed} TG_EXCHANGE={exchange}");
                 lock(&wrong).push(format!("{again}\n{}\n{difference}", plans[0].shown()));
             }
         }

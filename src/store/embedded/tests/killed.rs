@@ -15,7 +15,7 @@ use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::{by_key, by_nonce, clock, open, reopen, rotate};
 
 const NAME: &str = "store::embedded::tests::killed::nothing_acknowledged_is_lost_to_a_kill";
-const ROLE: &str = "TIERGATE_TEST_CHILD";
+const ROLE: &str = "TG_TEST_CHILD";
 const TASKS: u64 = 8;
 const ROUNDS: u64 = 6;
 

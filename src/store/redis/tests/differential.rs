@@ -12,7 +12,7 @@ use crate::store::embedded::{EmbeddedStore, Options};
 use crate::store::redis::tests::{AHEAD_SECS, DAY_SECS, SIGNED_SECS, opened, options, served};
 
 /// Says how many questions are asked, where it is not this many.
-const QUESTIONS_VARIABLE: &str = "TIERGATE_QUESTIONS";
+const QUESTIONS_VARIABLE: &str = "TG_QUESTIONS";
 const QUESTIONS: u32 = 10_000;
 
 const AGENTS: u64 = 6;

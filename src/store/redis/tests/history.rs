@@ -1,7 +1,7 @@
 //! Histories: three replicas of the product under load while their servers fail, recorded by one monotonic clock.
 //!
 //! The runs are in `history_admissions.rs` and `history_revocation.rs`. This file has what both need: the servers and their
-//! faults. `TIERGATE_HISTORIES=20` makes each history so often, and has its figures shown.
+//! faults. `TG_HISTORIES=20` makes each history so often, and has its figures shown.
 
 use std::io::{Write, stderr};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{options, ready};
 
 /// How often each history is made.
-const REPEATS_VARIABLE: &str = "TIERGATE_HISTORIES";
+const REPEATS_VARIABLE: &str = "TG_HISTORIES";
 
 /// How many replicas of the product there are. They share nothing but Redis.
 pub(super) const REPLICAS: usize = 3;

@@ -24,7 +24,7 @@ use crate::store::redis::tests::{by_key, is_admitted, options, ready, refused};
 
 /// Set where this very test binary was started again, with other authorities for the system's: the server's URL and the
 /// file with its authority.
-const ROLE: &str = "TIERGATE_TEST_SYSTEM_ROOTS";
+const ROLE: &str = "TG_TEST_SYSTEM_ROOTS";
 
 /// The rights of the product's user at a Sentinel; `docs/operations.md` names the same.
 const SENTINEL_RIGHTS: &str = "-@all +auth +sentinel|get-master-addr-by-name";

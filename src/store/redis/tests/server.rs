@@ -25,10 +25,10 @@ use crate::store::redis::tests::watched::Watched;
 mod loopback;
 
 /// Names another program than the distribution's `redis-server`; `others.rs` runs tests over such.
-pub(super) const PROGRAM_VARIABLE: &str = "TIERGATE_REDIS_SERVER";
+pub(super) const PROGRAM_VARIABLE: &str = "TG_REDIS_SERVER";
 
 /// Set to 1 where a server that is not installed is a failure, and no reason to skip a test.
-pub(super) const REQUIRED_VARIABLE: &str = "TIERGATE_REQUIRE_SERVERS";
+pub(super) const REQUIRED_VARIABLE: &str = "TG_REQUIRE_SERVERS";
 
 /// How a server's administrator logs in.
 #[derive(Clone, Default)]
