@@ -101,42 +101,34 @@ pub struct Contracts {
 
 impl ChainSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let rpc_urls =
-            reader.texts("chain.rpc_urls", &["http://127.0.0.1:8545"], &(1..=RPC_URLS_MAX), rpc_url);
-        let chain_id = reader.optional_integer("chain.chain_id", &(1..=i64::MAX));
-        let poll_interval = reader.duration("chain.poll_interval", "1s", &UP_TO_A_MINUTE);
-        let rpc_headers = rpc_headers::read(reader, rpc_urls.as_deref());
-        let max_staleness = reader.duration("chain.max_staleness", "5s", &UP_TO_TEN_MINUTES);
-        if let (Some(most), Some(poll)) = (max_staleness, poll_interval)
-            && most < poll * 2
-        {
-            let phrase =
-                "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
-            reader.report(&["chain.max_staleness"], phrase);
-        }
-        let max_head_age = reader.duration_or_none("chain.max_head_age", "10m", &HEAD_AGE);
-        let request_timeout = reader.duration("chain.request_timeout", "2s", &UP_TO_FIVE_SECONDS);
-        let calls_per_second = reader.optional_integer("chain.calls_per_second", &(1..=100_000));
-        let http_proxy = reader.optional_text("chain.http_proxy", rpc_url);
-        let reread_after = reader.duration_or_none("chain.reread_after", "1h", &REREAD);
-        let gas_cap = reader.integer("chain.gas_cap", 50_000_000, &(1_000_000..=1_000_000_000));
-        let multicall =
-            reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract);
-        let contracts = Contracts::read(reader);
-        Some(Self {
-            rpc_urls: rpc_urls?,
-            chain_id,
-            rpc_headers: rpc_headers?,
-            poll_interval: poll_interval?,
-            max_staleness: max_staleness?,
-            max_head_age: max_head_age?,
-            request_timeout: request_timeout?,
-            calls_per_second: calls_per_second.and_then(NonZeroU32::new),
-            http_proxy,
-            reread_after: reread_after?,
-            gas_cap: gas_cap?,
-            multicall: multicall?,
-            contracts: contracts?,
+        read_all!(Self {
+            rpc_urls: reader.texts(
+                "chain.rpc_urls",
+                &["http://127.0.0.1:8545"],
+                &(1..=RPC_URLS_MAX),
+                rpc_url
+            ),
+            chain_id: Some(reader.optional_integer("chain.chain_id", &(1..=i64::MAX))),
+            rpc_headers: rpc_headers::read(reader, rpc_urls.as_deref()),
+            poll_interval: reader.duration("chain.poll_interval", "1s", &UP_TO_A_MINUTE),
+            max_staleness: reader.duration("chain.max_staleness", "5s", &UP_TO_TEN_MINUTES),
+            max_head_age: reader.duration_or_none("chain.max_head_age", "10m", &HEAD_AGE),
+            request_timeout: reader.duration("chain.request_timeout", "2s", &UP_TO_FIVE_SECONDS),
+            calls_per_second: {
+                let calls = reader.optional_integer("chain.calls_per_second", &(1..=100_000));
+                Some(calls.and_then(NonZeroU32::new))
+            },
+            http_proxy: Some(reader.optional_text("chain.http_proxy", rpc_url)),
+            reread_after: reader.duration_or_none("chain.reread_after", "1h", &REREAD),
+            gas_cap: reader.integer("chain.gas_cap", 50_000_000, &(1_000_000..=1_000_000_000)),
+            multicall: reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract),
+            contracts: Contracts::read(reader),
+        } then {
+            if max_staleness.zip(poll_interval).is_some_and(|(most, poll)| most < poll * 2) {
+                let phrase =
+                    "is shorter than two of chain.poll_interval; write a duration that is at least twice as long";
+                reader.report(&["chain.max_staleness"], phrase);
+            }
         })
     }
 }

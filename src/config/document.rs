@@ -11,7 +11,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use zeroize::Zeroizing;
 
-use crate::domain::rpc_url::public_part;
+use crate::domain::redis_url::RedisUrl;
+use crate::domain::rpc_url::{RpcUrl, public_part};
 
 /// Keys whose values are secrets.
 const SECRETS: [&str; 3] = ["password", "sentinel_password", "value"];
@@ -69,15 +70,17 @@ impl Excerpt {
     }
 }
 
-/// A text as it may be shown: of a URL scheme and host alone, whatever key it stands under.
+/// A value that can be used, as it may be shown: of a URL that may hold a secret, scheme, host and port.
 pub(super) fn shown(path: &str, text: &str) -> String {
     let name = path.rsplit('.').next().unwrap_or_default();
-    let is_url = text.contains("://") || URLS.contains(&name);
-    match public_part(text).filter(|_| is_url && !SECRETS.contains(&name)) {
-        Some(public) => public,
-        None if is_url || SECRETS.contains(&name) => "***".to_owned(),
-        None => text.to_owned(),
-    }
+    let public = match (RpcUrl::parse(text), RedisUrl::parse(text)) {
+        _ if SECRETS.contains(&name) => None,
+        _ if !URLS.contains(&name) => return text.to_owned(),
+        (Ok(node), _) => Some(node.origin().to_owned()),
+        (_, Ok(redis)) => Some(redis.to_string()),
+        _ => public_part(text),
+    };
+    public.unwrap_or_else(|| "***".to_owned())
 }
 
 /// The maps of files that are looked at one after the other.

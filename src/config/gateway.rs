@@ -26,10 +26,11 @@ pub enum Http1 {
 impl GatewaySettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         let words = [("relay", Http1::Relay), ("library", Http1::Library)];
-        let http1 = reader.text("gateway.http1", "relay", choice(&words));
-        let in_flight_max: Option<u32> = reader.integer("gateway.max_in_flight", 0, &(0..=1_000_000));
-        let via = reader.optional_text("gateway.via", name);
-        let in_flight_max = in_flight_max?;
-        Some(Self { http1: http1?, in_flight_max: (in_flight_max > 0).then_some(in_flight_max), via })
+        let max = reader.integer("gateway.max_in_flight", 0, &(0..=1_000_000));
+        read_all!(Self {
+            http1: reader.text("gateway.http1", "relay", choice(&words)),
+            in_flight_max: max.map(|max: u32| (max > 0).then_some(max)),
+            via: Some(reader.optional_text("gateway.via", name)),
+        })
     }
 }

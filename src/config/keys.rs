@@ -19,9 +19,12 @@ pub struct KeySettings {
 
 impl KeySettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let format = reader.text("keys.prefix", "svc_live_v1_", prefix);
-        let requests_per_hour = reader.integer("keys.requests_per_hour", 10, &(1..=1_000_000));
-        Some(Self { format: format?, requests_per_hour: requests_per_hour.map(Quota::per_hour)? })
+        read_all!(Self {
+            format: reader.text("keys.prefix", "svc_live_v1_", prefix),
+            requests_per_hour: reader
+                .integer("keys.requests_per_hour", 10, &(1..=1_000_000))
+                .map(Quota::per_hour),
+        })
     }
 }
 

@@ -49,33 +49,28 @@ pub struct Listen {
 
 impl Listen {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let api = reader.text("listen.api", "127.0.0.1:8080", socket_address);
-        let gateway = reader.texts("listen.gateway", &[], &(0..=GATEWAYS_MAX), socket_address);
-        let admin = reader.text("listen.admin", "127.0.0.1:9090", socket_address);
-        let trusted_proxies =
-            reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network);
         let listeners = choice(&[("api", Listener::Api), ("gateway", Listener::Gateway)]);
-        let proxy_protocol = reader.texts("listen.proxy_protocol", &[], &(0..=2), listeners);
-        let is_given = proxy_protocol.as_ref().is_some_and(|listeners| !listeners.is_empty());
-        if is_given && trusted_proxies.as_ref().is_some_and(Vec::is_empty) {
-            let phrase =
-                "is spoken by listen.trusted_proxies alone, and there are none; write both or neither";
-            reader.report(&["listen.proxy_protocol", "listen.trusted_proxies"], phrase);
-        }
-        let max_connections = reader.integer("listen.max_connections", 4_096, &(1..=1_000_000));
-        let max_connections_per_network =
-            reader.integer("listen.max_connections_per_network", 0, &(0..=1_000_000));
-        let tls = key_pair(reader, "listen.tls.cert", "listen.tls.key");
-        refuse_overlaps(reader, api, gateway.as_deref().unwrap_or_default(), admin);
-        Some(Self {
-            api: api?,
-            gateway: gateway?,
-            admin: admin?,
-            trusted_proxies: trusted_proxies?,
-            proxy_protocol: proxy_protocol?,
-            max_connections: max_connections?,
-            max_connections_per_network: max_connections_per_network?,
-            tls: tls?,
+        read_all!(Self {
+            api: reader.text("listen.api", "127.0.0.1:8080", socket_address),
+            gateway: reader.texts("listen.gateway", &[], &(0..=GATEWAYS_MAX), socket_address),
+            admin: reader.text("listen.admin", "127.0.0.1:9090", socket_address),
+            trusted_proxies: reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network),
+            proxy_protocol: reader.texts("listen.proxy_protocol", &[], &(0..=2), listeners),
+            max_connections: reader.integer("listen.max_connections", 4_096, &(1..=1_000_000)),
+            max_connections_per_network: reader.integer(
+                "listen.max_connections_per_network",
+                0,
+                &(0..=1_000_000)
+            ),
+            tls: key_pair(reader, "listen.tls.cert", "listen.tls.key"),
+        } then {
+            let is_given = proxy_protocol.as_ref().is_some_and(|listeners| !listeners.is_empty());
+            if is_given && trusted_proxies.as_ref().is_some_and(Vec::is_empty) {
+                let phrase =
+                    "is spoken by listen.trusted_proxies alone, and there are none; write both or neither";
+                reader.report(&["listen.proxy_protocol", "listen.trusted_proxies"], phrase);
+            }
+            refuse_overlaps(reader, api, gateway.as_deref().unwrap_or_default(), admin);
         })
     }
 }

@@ -5,6 +5,16 @@
 //! once. Each section has a file of its own, which states its keys, defaults and bounds; `conf/tiergate.toml` shows them
 //! to operators. Must not know what the settings are used for.
 
+/// A struct whose fields are read one after the other: every one of them, before one that is wrong gives up the whole. A
+/// field may use those before it, and checks of several come last.
+macro_rules! read_all {
+    ($name:ident { $($field:ident: $read:expr),+ $(,)? } $(then $checks:block)?) => {{
+        $(let $field = $read;)+
+        $($checks)?
+        Some($name { $($field: $field?),+ })
+    }};
+}
+
 pub mod abuse;
 pub mod chain;
 pub mod gateway;

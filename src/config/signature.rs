@@ -42,32 +42,32 @@ pub struct SignatureSettings {
 
 impl SignatureSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let domain_name = reader.text("signature.domain_name", "Service Verification", not_empty);
-        let domain_version = reader.text("signature.domain_version", "1", not_empty);
-        let chain_id = reader.integer("signature.chain_id", 8004, &(1..=i64::MAX));
-        let max_age_secs = whole_seconds(reader, "signature.max_age", "300s", &MAX_AGE);
-        let max_ahead_secs = whole_seconds(reader, "signature.max_ahead", "60s", &MAX_AHEAD);
-        let nonce_retention = reader.duration("signature.nonce_retention", "15m", &NONCE_RETENTION);
-
-        let freshness = Freshness { max_age_secs: max_age_secs?, max_ahead_secs: max_ahead_secs? };
-        let nonce_retention = nonce_retention?;
-        let window = Duration::from_secs(freshness.span_secs());
-        if nonce_retention < window {
-            let phrase = format!(
-                "nonce_retention is {}, shorter than max_age and max_ahead together; write at least {}",
-                format_duration(nonce_retention),
-                format_duration(window),
-            );
-            reader.report(&["signature.nonce_retention", "signature.max_age", "signature.max_ahead"], phrase);
-        }
-        Some(Self {
-            domain_name: domain_name?,
-            domain_version: domain_version?,
-            chain_id: chain_id?,
-            freshness,
-            nonce_retention,
+        read_all!(Self {
+            domain_name: reader.text("signature.domain_name", "Service Verification", not_empty),
+            domain_version: reader.text("signature.domain_version", "1", not_empty),
+            chain_id: reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
+            freshness: freshness(reader),
+            nonce_retention: reader.duration("signature.nonce_retention", "15m", &NONCE_RETENTION),
+        } then {
+            let window = freshness.map(|freshness| Duration::from_secs(freshness.span_secs()));
+            if let Some((retention, window)) = nonce_retention.zip(window).filter(|(kept, window)| kept < window) {
+                let phrase = format!(
+                    "nonce_retention is {}, shorter than max_age and max_ahead together; write at least {}",
+                    format_duration(retention),
+                    format_duration(window),
+                );
+                let paths = ["signature.nonce_retention", "signature.max_age", "signature.max_ahead"];
+                reader.report(&paths, phrase);
+            }
         })
     }
+}
+
+fn freshness(reader: &mut Reader) -> Option<Freshness> {
+    read_all!(Freshness {
+        max_age_secs: whole_seconds(reader, "signature.max_age", "300s", &MAX_AGE),
+        max_ahead_secs: whole_seconds(reader, "signature.max_ahead", "60s", &MAX_AHEAD),
+    })
 }
 
 fn not_empty(text: &str) -> Result<String, String> {

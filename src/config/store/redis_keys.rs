@@ -64,40 +64,32 @@ pub struct RedisSettings {
 impl RedisSettings {
     /// Reads the table, and reports everything in it that does not go together; `given` are its keys that have a value.
     pub(super) fn read(reader: &mut Reader, given: &[&'static str]) -> Option<Self> {
-        let url = reader.text(URL, "redis://127.0.0.1:6379", redis_url);
-        let login = secret_or_file(
-            reader,
-            "store.redis.password",
-            "store.redis.password_file",
-            password,
-            Content::Secret,
-        );
-        let sentinel_username = reader.optional_text(SENTINEL_USER, user);
-        let sentinel_password = secret_or_file(
-            reader,
-            "store.redis.sentinel_password",
-            "store.redis.sentinel_password_file",
-            password,
-            Content::Secret,
-        );
-        let ca = noted_file(reader, "store.redis.ca", Content::Authorities);
-        let identity = key_pair(reader, "store.redis.cert", "store.redis.key");
-        let timeout = reader.duration("store.redis.timeout", "250ms", &UP_TO_FIVE_SECONDS);
-        let wait_replicas = reader.integer("store.redis.wait_replicas", 0, &(0..=16));
-        let wait_timeout = reader.duration("store.redis.wait_timeout", "250ms", &UP_TO_FIVE_SECONDS);
-        if let Some(url) = &url {
-            check(reader, url, given);
-        }
-        Some(Self {
-            url: url?,
-            password: login,
-            sentinel_username,
-            sentinel_password,
-            ca,
-            identity: identity?,
-            timeout: timeout?,
-            wait_replicas: wait_replicas?,
-            wait_timeout: wait_timeout?,
+        read_all!(Self {
+            url: reader.text(URL, "redis://127.0.0.1:6379", redis_url),
+            password: Some(secret_or_file(
+                reader,
+                "store.redis.password",
+                "store.redis.password_file",
+                word,
+                Content::Secret,
+            )),
+            sentinel_username: Some(reader.optional_text(SENTINEL_USER, user)),
+            sentinel_password: Some(secret_or_file(
+                reader,
+                "store.redis.sentinel_password",
+                "store.redis.sentinel_password_file",
+                word,
+                Content::Secret,
+            )),
+            ca: Some(noted_file(reader, "store.redis.ca", Content::Authorities)),
+            identity: key_pair(reader, "store.redis.cert", "store.redis.key"),
+            timeout: reader.duration("store.redis.timeout", "250ms", &UP_TO_FIVE_SECONDS),
+            wait_replicas: reader.integer("store.redis.wait_replicas", 0, &(0..=16)),
+            wait_timeout: reader.duration("store.redis.wait_timeout", "250ms", &UP_TO_FIVE_SECONDS),
+        } then {
+            if let Some(url) = &url {
+                check(reader, url, given);
+            }
         })
     }
 }
@@ -155,6 +147,6 @@ fn user(text: &str) -> Result<String, String> {
 }
 
 /// What is wrong shows nothing of it.
-fn password(text: &str) -> Result<Secret, String> {
+fn word(text: &str) -> Result<Secret, String> {
     if text.is_empty() { Err("is empty; leave it out".to_owned()) } else { Ok(Secret::new(text)) }
 }

@@ -17,18 +17,12 @@ const QUEUE_TIME: DurationBounds = DurationBounds {
 };
 
 pub(super) fn read(reader: &mut Reader) -> Option<InFlight> {
-    let all = reader.integer("limits.max_in_flight", 1_024, &COUNT);
-    let public = reader.integer("limits.max_in_flight_public", 512, &COUNT);
-    let per_agent = reader.integer("limits.max_in_flight_per_agent", 128, &COUNT);
-    let streams_per_agent = reader.integer("limits.max_streams_per_agent", 16, &COUNT);
-    let queue_max = reader.integer("limits.max_queued", 128, &(0..=10_000));
-    let queue_time = reader.duration("limits.queue_timeout", "500ms", &QUEUE_TIME);
-    Some(InFlight {
-        all: all?,
-        public: public?,
-        per_agent: per_agent?,
-        streams_per_agent: streams_per_agent?,
-        queue_max: queue_max?,
-        queue_time: queue_time?,
+    read_all!(InFlight {
+        all: reader.integer("limits.max_in_flight", 1_024, &COUNT),
+        public: reader.integer("limits.max_in_flight_public", 512, &COUNT),
+        per_agent: reader.integer("limits.max_in_flight_per_agent", 128, &COUNT),
+        streams_per_agent: reader.integer("limits.max_streams_per_agent", 16, &COUNT),
+        queue_max: reader.integer("limits.max_queued", 128, &(0..=10_000)),
+        queue_time: reader.duration("limits.queue_timeout", "500ms", &QUEUE_TIME),
     })
 }

@@ -38,50 +38,53 @@ const INTERVAL_OR_NONE: DurationBounds = DurationBounds {
 const HEALTH_PATH_BYTES_MAX: usize = 1_024;
 
 pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
-    let host_header = reader.text("host_header", "client", choice(&HOST_HEADER));
-    let connect_retries = reader.integer("connect_retries", 2, &(0..=8));
-    let body_bytes_max: Option<u64> = reader.integer("max_body_bytes", 0, &(0..=i64::MAX));
-    let timeouts = timeouts(reader);
-    let balance = reader.text("balance", "round_robin", choice(&BALANCE));
-    let in_flight_max = reader.integer("upstream_limits.max_in_flight", 1_024, &(1..=100_000));
-    let pending_max = reader.integer("upstream_limits.max_pending", 64, &(0..=10_000));
-    let health = health(reader);
-    let upstream_tls = upstream_tls(reader);
-    Some(ProxyRules {
-        host_header: host_header?,
-        connect_retries: connect_retries?,
-        body_bytes_max: body_bytes_max.map(|bytes| (bytes > 0).then_some(bytes))?,
-        timeouts: timeouts?,
-        balance: balance?,
-        upstream_limits: UpstreamLimits { in_flight_max: in_flight_max?, pending_max: pending_max? },
-        health: health?,
-        upstream_tls: upstream_tls?,
+    read_all!(ProxyRules {
+        host_header: reader.text("host_header", "client", choice(&HOST_HEADER)),
+        connect_retries: reader.integer("connect_retries", 2, &(0..=8)),
+        body_bytes_max: reader
+            .integer("max_body_bytes", 0, &(0..=i64::MAX))
+            .map(|bytes: u64| (bytes > 0).then_some(bytes)),
+        timeouts: timeouts(reader),
+        balance: reader.text("balance", "round_robin", choice(&BALANCE)),
+        upstream_limits: upstream_limits(reader),
+        health: health(reader),
+        upstream_tls: upstream_tls(reader),
     })
 }
 
 fn timeouts(reader: &mut Reader) -> Option<Timeouts> {
-    let connect = reader.duration("timeouts.connect", "5s", &UP_TO_A_DAY);
-    let read = reader.duration("timeouts.read", "60s", &UP_TO_A_DAY);
-    let write = reader.duration("timeouts.write", "60s", &UP_TO_A_DAY);
-    let idle = reader.duration("timeouts.idle", "60s", &UP_TO_A_DAY);
-    let total = reader.duration_or_none("timeouts.total", "1h", &UP_TO_A_DAY_OR_NONE);
-    Some(Timeouts { connect: connect?, read: read?, write: write?, idle: idle?, total: total? })
+    read_all!(Timeouts {
+        connect: reader.duration("timeouts.connect", "5s", &UP_TO_A_DAY),
+        read: reader.duration("timeouts.read", "60s", &UP_TO_A_DAY),
+        write: reader.duration("timeouts.write", "60s", &UP_TO_A_DAY),
+        idle: reader.duration("timeouts.idle", "60s", &UP_TO_A_DAY),
+        total: reader.duration_or_none("timeouts.total", "1h", &UP_TO_A_DAY_OR_NONE),
+    })
+}
+
+fn upstream_limits(reader: &mut Reader) -> Option<UpstreamLimits> {
+    read_all!(UpstreamLimits {
+        in_flight_max: reader.integer("upstream_limits.max_in_flight", 1_024, &(1..=100_000)),
+        pending_max: reader.integer("upstream_limits.max_pending", 64, &(0..=10_000)),
+    })
 }
 
 fn health(reader: &mut Reader) -> Option<HealthRules> {
-    let path = reader.optional_text("health.path", health_path);
-    let interval = reader.duration_or_none("health.interval", "10s", &INTERVAL_OR_NONE);
-    let timeout = reader.duration("health.timeout", "2s", &UP_TO_A_DAY);
-    let eject_after = reader.integer("health.eject_after", 3, &(0..=1_000));
-    let eject_for = reader.duration("health.eject_for", "10s", &UP_TO_A_DAY);
-    let slow_start = reader.duration_or_none("health.slow_start", "10s", &UP_TO_A_DAY_OR_NONE);
-    Some(HealthRules {
-        path,
-        interval: interval?,
-        timeout: timeout?,
-        eject_after: eject_after?,
-        eject_for: eject_for?,
-        slow_start: slow_start?,
+    read_all!(HealthRules {
+        path: Some(reader.optional_text("health.path", health_path)),
+        interval: reader.duration_or_none("health.interval", "10s", &INTERVAL_OR_NONE),
+        timeout: reader.duration("health.timeout", "2s", &UP_TO_A_DAY),
+        eject_after: reader.integer("health.eject_after", 3, &(0..=1_000)),
+        eject_for: reader.duration("health.eject_for", "10s", &UP_TO_A_DAY),
+        slow_start: reader.duration_or_none("health.slow_start", "10s", &UP_TO_A_DAY_OR_NONE),
+    })
+}
+
+fn upstream_tls(reader: &mut Reader) -> Option<UpstreamTls> {
+    read_all!(UpstreamTls {
+        ca: Some(noted_file(reader, "upstream_tls.ca", Content::Authorities)),
+        client: key_pair(reader, "upstream_tls.cert", "upstream_tls.key"),
+        server_name: Some(reader.optional_text("upstream_tls.server_name", server_name)),
     })
 }
 
@@ -96,13 +99,6 @@ fn health_path(text: &str) -> Result<Box<str>, String> {
             quoted(text)
         ))
     }
-}
-
-fn upstream_tls(reader: &mut Reader) -> Option<UpstreamTls> {
-    let ca = noted_file(reader, "upstream_tls.ca", Content::Authorities);
-    let client = key_pair(reader, "upstream_tls.cert", "upstream_tls.key");
-    let server_name = reader.optional_text("upstream_tls.server_name", server_name);
-    Some(UpstreamTls { ca, client: client?, server_name })
 }
 
 /// One host, IPv6 without brackets, as upstreams have it.

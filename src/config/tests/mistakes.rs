@@ -246,8 +246,10 @@ fn every_value_is_listed_with_its_origin_and_without_a_secret() {
          [[tenants]]\nid = \"acme\"\nhosts = [\"a.example\"]\nupstreams = [\"a:1\"]\n{MINIMAL}"
     );
     std::fs::write(&path, text).unwrap();
-    let environment =
-        [("TIERGATE__KEYS__PREFIX", "own_"), ("TIERGATE__CHAIN__RPC_URLS", "https://n.example/SECRET")];
+    let environment = [
+        ("TIERGATE__KEYS__PREFIX", "own_"),
+        ("TIERGATE__CHAIN__RPC_URLS", "https://u:SECRET@n.example:8545/SECRET"),
+    ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let survey = Survey::of(&path, environment.into_iter(), Wanted::Values);
     let listed: Vec<String> = survey
@@ -260,8 +262,8 @@ fn every_value_is_listed_with_its_origin_and_without_a_secret() {
         "listen.api = \"127.0.0.1:8080\" # default".to_owned(),
         format!("listen.gateway = [\"127.0.0.1:8000\"] # {path}:6:11"),
         "keys.prefix = \"own_\" # TIERGATE__KEYS__PREFIX".to_owned(),
-        "chain.rpc_urls = \"https://n.example\" # TIERGATE__CHAIN__RPC_URLS".to_owned(),
-        format!("store.redis.url = \"redis://redis.example\" # {path}:4:7"),
+        "chain.rpc_urls = \"https://n.example:8545\" # TIERGATE__CHAIN__RPC_URLS".to_owned(),
+        format!("store.redis.url = \"redis://redis.example:6379\" # {path}:4:7"),
         format!("tenants[1].hosts = [\"a.example\"] # {path}:9:9"),
         "tenants[1].timeouts.read = \"60s\" # default".to_owned(),
     ] {
