@@ -12,6 +12,7 @@ mod app;
 mod dev;
 mod gateway;
 mod serve;
+mod supervision;
 mod verdicts;
 
 pub mod wire;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pingora::server::{RunArgs, Server};
 
-use crate::app::{StartError, bind, server_conf};
+use crate::app::error::StartError;
+use crate::app::{bind, server_conf};
 use crate::os::Os;
 use crate::ports::clock::Clock;
 use crate::serve::whole::{WholeAnswers, WholeService};

@@ -1,39 +1,14 @@
-//! What reads agents through the nodes, put together, and the task that keeps it in step with the chain.
+//! The reader of agents, put together.
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
-
-use crate::app::StartError;
+use crate::app::error::StartError;
 use crate::app::nodes;
-use crate::app::supervision::{PAUSE, Supervised};
-use crate::chain::follower::Follower;
 use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
 use crate::chain::registries::Registries;
 use crate::config::Settings;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
-
-/// Follows the chain. A poll that is under way when the process ends is given up: it has changed nothing yet.
-/// One that panics is begun anew with nothing cached, and what it said before does not stand.
-pub(super) struct Follow {
-    pub(super) follower: Arc<Follower>,
-    pub(super) metrics: Metrics,
-}
-
-#[async_trait]
-impl BackgroundService for Follow {
-    async fn start(&self, shutdown: ShutdownWatch) {
-        let begin = || {
-            let follower = Arc::clone(&self.follower);
-            async move { follower.follow().await }
-        };
-        let task = Supervised { name: "follower", pause: PAUSE, metrics: &self.metrics };
-        task.run(begin, || self.follower.lose(), shutdown).await;
-    }
-}
 
 /// Reads the configured registries through the configured nodes.
 pub(crate) fn reader(

@@ -1,6 +1,7 @@
 //! The composition root: configuration → ports → pipeline → doors → Pingora server.
 
 pub(crate) mod chain;
+pub(crate) mod error;
 pub(crate) mod named_files;
 pub(crate) mod nodes;
 pub(crate) mod presence;
@@ -12,32 +13,25 @@ pub(crate) mod tenants;
 #[cfg(feature = "dev-chain")]
 pub(crate) mod alone;
 pub(crate) mod descriptors;
-#[cfg(feature = "dev-chain")]
-mod own_node;
-mod supervision;
-mod sweeper;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use pingora::server::configuration::ServerConf;
-use pingora::server::{RunArgs, Server};
-#[cfg(feature = "dev-chain")]
-use pingora::services::ServiceHandle;
+use pingora::server::{RunArgs, Server, ShutdownWatch};
 use pingora::services::background::{BackgroundService, background_service};
 use tokio::net::TcpSocket;
 
 use crate::admin::Admin;
 use crate::api::Api;
-use crate::app::chain::Follow;
-use crate::app::descriptors::{ADMIN_CONNECTIONS, Descriptors, TooFew, processors};
-#[cfg(feature = "dev-chain")]
-use crate::app::own_node::Listens;
+use crate::app::descriptors::{ADMIN_CONNECTIONS, Descriptors, processors};
+use crate::app::error::StartError;
 use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
-use crate::app::store::StoreError;
-use crate::app::sweeper::Sweeper;
 use crate::app::tenants::Tenants;
+use crate::chain::follower::Follower;
 use crate::chain::reader::ChainReader;
 use crate::config::Settings;
 use crate::config::gateway::Http1;
@@ -45,14 +39,14 @@ use crate::config::listen::{Listen, Listener};
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
-use crate::gateway::relay::pool::{Pool, PoolKeeper};
+use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::watch::Watch;
 use crate::gateway::{Gateway, GatewayDoor, GatewayRules};
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};
 use crate::ports::chain::Chain;
-use crate::ports::clock::{Clock, NoEntropy};
+use crate::ports::clock::Clock;
 use crate::ports::store::{Scope, Store};
 use crate::serve::clients::ClientRules;
 use crate::serve::whole::WholeAnswers;
@@ -60,6 +54,7 @@ use crate::serve::whole::WholeAnswers;
 use crate::serve::whole::WholeService;
 use crate::serve::worker::{Worker, bound};
 use crate::serve::{Door, HttpShell, Limits};
+use crate::supervision::keep_going;
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::listener::{Protocols, server_config};
@@ -70,41 +65,12 @@ const GRACE_SECS: u64 = 5;
 /// How often another upstream may be tried. Tenants set a lower limit of their own.
 const TRIES_MAX: usize = 64;
 
-/// Why the service can't start.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    /// An address can't be listened on.
-    #[error("cannot listen on {address} ({key}): {cause}")]
-    Listen {
-        /// The key that names the address.
-        key: String,
-        /// The address.
-        address: SocketAddr,
-        /// What the operating system says.
-        cause: std::io::Error,
-    },
-    /// Too few file descriptors.
-    #[error(transparent)]
-    Descriptors(#[from] TooFew),
-    /// The store can't be opened.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// No HTTP client for the chain.
-    #[error("cannot make an HTTP client for the chain: {0}")]
-    Http(#[from] reqwest::Error),
-    /// Headers for nodes that can't be read from their files, each with its file.
-    #[error("headers for RPC nodes can't be used:\n  {}", .0.join("\n  "))]
-    Headers(Vec<String>),
-    /// Two metrics of one name.
-    #[error("cannot register the metrics: {0}")]
-    Metrics(#[from] prometheus::Error),
-    /// Certificates that can't be used, each with its file.
-    #[error("certificates can't be used:\n  {}", .0.join("\n  "))]
-    Certificates(Vec<String>),
-    /// No randomness for request ids.
-    #[error(transparent)]
-    Entropy(#[from] NoEntropy),
-}
+/// How often memory that no longer matters is given back.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether a node in this process listens, and whether the service is ready.
+#[cfg(feature = "dev-chain")]
+const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Everything but the doors, put together.
 pub(crate) struct App {
@@ -114,9 +80,28 @@ pub(crate) struct App {
     readiness: Arc<Readiness>,
     tenants: Arc<Tenants>,
     descriptors: Descriptors,
-    /// What asks nodes by itself.
-    #[cfg(feature = "dev-chain")]
-    chain_users: Vec<ServiceHandle>,
+    follower: Arc<Follower>,
+}
+
+/// A background task, which is given up when the process is to end.
+struct Task<B> {
+    name: &'static str,
+    metrics: Metrics,
+    begin: B,
+}
+
+#[async_trait]
+impl<B, F> BackgroundService for Task<B>
+where
+    B: Fn() -> F + Send + Sync,
+    F: Future<Output = ()> + Send,
+{
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        tokio::select! {
+            () = keep_going(self.name, &self.metrics, &self.begin) => {}
+            _ = shutdown.changed() => {}
+        }
+    }
 }
 
 /// Where a door listens, and how.
@@ -145,7 +130,7 @@ impl App {
         let metrics = Metrics::new()?;
         let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
         let reader = chain::reader(settings, &clock, &metrics)?;
-        let follow = Follow { follower: Arc::new(reader.follower()), metrics: metrics.clone() };
+        let follower = Arc::new(reader.follower());
         let reader = Arc::new(reader);
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents)?;
         let chain: Arc<dyn Chain> = reader;
@@ -164,47 +149,37 @@ impl App {
             readiness,
             tenants: Arc::new(tenants),
             descriptors,
-            #[cfg(feature = "dev-chain")]
-            chain_users: Vec::new(),
+            follower,
         };
         app.server.bootstrap();
         let reloader = Reloader::new(Arc::clone(&app.tenants), early_hangup, app.metrics.clone());
-        app.server.add_service(background_service("reloader", reloader));
+        let reloader = Arc::new(reloader);
+        app.supervise("reloader", move || Arc::clone(&reloader).run());
         app.serve_api(settings, Arc::clone(&pipeline))?;
         app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings)?;
-        app.server.add_service(background_service("sweeper", Sweeper(pipeline)));
-        app.add_chain_user("follower", follow);
+        app.supervise("sweeper", move || sweep(Arc::clone(&pipeline)));
         tracing::info!("{}", app.descriptors);
         Ok(app)
     }
 
-    /// What is asked whether verifications can be answered.
+    /// Runs with a node in this process, which listens at this address a moment after everything else has begun. Calls
+    /// `welcome` once verifications can be answered.
     #[cfg(feature = "dev-chain")]
-    pub(crate) fn readiness(&self) -> Arc<Readiness> {
-        Arc::clone(&self.readiness)
-    }
-
-    /// Adds something that asks nodes by itself.
-    pub(crate) fn add_chain_user(
-        &mut self,
-        name: &str,
-        task: impl BackgroundService + Send + Sync + 'static,
-    ) {
-        let user = self.server.add_service(background_service(name, task));
-        #[cfg(feature = "dev-chain")]
-        self.chain_users.push(user);
-        #[cfg(not(feature = "dev-chain"))]
-        drop(user);
-    }
-
-    /// Says that the node is in this process and listens here: whatever asks it by itself begins when it does.
-    #[cfg(feature = "dev-chain")]
-    pub(crate) fn await_own_node(&mut self, address: SocketAddr) {
-        let listens = self.server.add_service(background_service("own-node", Listens(address)));
-        for user in &self.chain_users {
-            user.add_dependency(&listens);
-        }
+    pub(crate) fn run_with_node(mut self, node: SocketAddr, welcome: impl Fn() + Send + Sync + 'static) {
+        let (readiness, welcome) = (Arc::clone(&self.readiness), Arc::new(welcome));
+        self.supervise("welcome", move || {
+            let (readiness, welcome) = (Arc::clone(&readiness), Arc::clone(&welcome));
+            async move {
+                listening(node).await;
+                while !readiness.report().await.is_ready() {
+                    tokio::time::sleep(TRY_EVERY).await;
+                }
+                welcome();
+                std::future::pending().await
+            }
+        });
+        self.run_after(move || listening(node));
     }
 
     /// Adds a listener in the clear; `door` is its name in logs and metrics.
@@ -247,7 +222,32 @@ impl App {
 
     /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not.
     pub(crate) fn run(self) {
+        self.run_after(|| std::future::ready(()));
+    }
+
+    /// The same; the chain is followed when its node is there.
+    fn run_after<F>(mut self, node: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let follower = Arc::clone(&self.follower);
+        self.supervise("follower", move || {
+            let (node, follower) = (node(), Arc::clone(&follower));
+            async move {
+                node.await;
+                follower.follow().await;
+            }
+        });
         self.server.run(RunArgs::default());
+    }
+
+    /// Adds a background task: one that ends before the process does is begun anew.
+    fn supervise<F>(&mut self, name: &'static str, begin: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let task = Task { name, metrics: self.metrics.clone(), begin };
+        self.server.add_service(background_service(name, task));
     }
 
     fn serve_api(&mut self, settings: &Settings, pipeline: Arc<Pipeline>) -> Result<(), StartError> {
@@ -288,8 +288,8 @@ impl App {
             return Ok(());
         }
         let table = Arc::clone(self.tenants.table());
-        let watch = Watch::new(Arc::clone(&table), Arc::clone(&self.clock));
-        self.server.add_service(background_service("upstreams", watch));
+        let watch = Arc::new(Watch::new(Arc::clone(&table), Arc::clone(&self.clock)));
+        self.supervise("upstreams", move || Arc::clone(&watch).run());
         let rules = GatewayRules {
             trusted_proxies: settings.listen.trusted_proxies.clone(),
             in_flight_max: self.descriptors.requests,
@@ -316,7 +316,7 @@ impl App {
             tls: Some(Protocols::Http1AndHttp2),
         };
         self.open(door, listening)?;
-        self.server.add_service(background_service("upstream-connections", PoolKeeper(pools)));
+        self.supervise("upstream-connections", move || pool::keep(pools.clone()));
         Ok(())
     }
 
@@ -327,6 +327,22 @@ impl App {
         let listening =
             Listening { name: "admin", addresses, connections_max, rules: None, workers: 1, tls: None };
         self.open(|| Arc::clone(&admin), listening)
+    }
+}
+
+/// Gives memory back now and then.
+async fn sweep(pipeline: Arc<Pipeline>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        pipeline.sweep();
+    }
+}
+
+/// Returns when somebody listens at the address.
+#[cfg(feature = "dev-chain")]
+async fn listening(address: SocketAddr) {
+    while tokio::net::TcpStream::connect(address).await.is_err() {
+        tokio::time::sleep(TRY_EVERY).await;
     }
 }
 

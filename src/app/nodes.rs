@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::app::StartError;
+use crate::app::error::StartError;
 use crate::chain::pool::{Pool, PoolSettings};
 use crate::config::Settings;
 use crate::domain::rpc_header::{RpcHeader, value};

@@ -9,9 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -93,11 +90,9 @@ impl Reloader {
         let tenants = Arc::clone(&self.tenants);
         tokio::task::spawn_blocking(move || tenants.fingerprint()).await.ok()
     }
-}
 
-#[async_trait]
-impl BackgroundService for Reloader {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
+    /// Applies changes for as long as it is polled.
+    pub(super) async fn run(self: Arc<Self>) {
         let Ok(mut hangup) = signal(SignalKind::hangup()) else {
             tracing::error!("SIGHUP can't be listened to");
             return;
@@ -125,7 +120,6 @@ impl BackgroundService for Reloader {
                         last = now;
                     }
                 }
-                _ = shutdown.changed() => return,
             }
         }
     }

@@ -5,32 +5,25 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use std::{fs, io};
 
-use async_trait::async_trait;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 use serde_json::Value;
 
+use crate::app::App;
 use crate::app::alone::run_door;
+use crate::app::error::StartError;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::{Source, environment};
-use crate::app::{App, StartError};
 use crate::cli::{BAD_CONFIGURATION, Failure, complain, say};
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
 use crate::dev::samples::{self, Deployment};
 use crate::dev::upstream::SampleUpstream;
 use crate::os::Os;
-use crate::pipeline::readiness::Readiness;
 use crate::telemetry::log;
 
 /// The development chain's id: the one in the contract's signing domain.
 const CHAIN_ID: u64 = 8004;
-
-/// How often the service is asked whether it is ready, before what to paste is printed.
-const READY_POLL: Duration = Duration::from_millis(20);
 
 /// Start everything in one process for development: a chain with sample agents, store, API, and a gateway in front of a
 /// sample API.
@@ -85,9 +78,10 @@ impl Dev {
         app.add_door("chain", self.chain, 1, DevChainDoor::new(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, 1, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);
-        app.add_chain_user("welcome", Welcome { text, readiness: app.readiness() });
-        app.await_own_node(self.chain);
-        app.run();
+        app.run_with_node(self.chain, move || {
+            // Its failure does not stop the service.
+            let _ = say(format_args!("{text}"));
+        });
         Ok(())
     }
 
@@ -170,24 +164,4 @@ fn fill(text: &str, values: &Value) -> String {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         text.replace(&format!("{{{name}}}"), &value)
     })
-}
-
-/// Prints what to paste once it works.
-struct Welcome {
-    text: String,
-    readiness: Arc<Readiness>,
-}
-
-#[async_trait]
-impl BackgroundService for Welcome {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        while !self.readiness.report().await.is_ready() {
-            tokio::select! {
-                () = tokio::time::sleep(READY_POLL) => {}
-                _ = shutdown.changed() => return,
-            }
-        }
-        // Whoever does not read it does not stop the service.
-        let _ = say(format_args!("{}", self.text));
-    }
 }

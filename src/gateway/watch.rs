@@ -7,11 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 use pingora::upstreams::peer::HttpPeer;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -66,6 +63,15 @@ impl Watch {
         Self { table, clock, tasks: Arc::new(Semaphore::new(TASKS_MAX)) }
     }
 
+    /// Looks after them for as long as it is polled.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let connector = Arc::new(Connector::new(None));
+        loop {
+            self.tick(&connector);
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
     /// Begins whatever is due.
     fn tick(&self, connector: &Arc<Connector>) {
         let now = self.clock.monotonic_micros();
@@ -117,20 +123,6 @@ impl Watch {
     fn begin(&self, is_under_way: &AtomicBool) -> Option<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.tasks).try_acquire_owned().ok()?;
         (!is_under_way.swap(true, Ordering::Acquire)).then_some(place)
-    }
-}
-
-#[async_trait]
-impl BackgroundService for Watch {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        let connector = Arc::new(Connector::new(None));
-        self.tick(&connector);
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(TICK) => self.tick(&connector),
-                _ = shutdown.changed() => return,
-            }
-        }
     }
 }
 

@@ -96,6 +96,7 @@ pub(crate) struct HttpShell<D> {
 /// The limits and counters that the workers of a listener share.
 #[derive(Clone)]
 pub(crate) struct Limits {
+    metrics: Metrics,
     malformed: IntCounter,
     tls_failures: IntCounter,
     connections: Arc<Semaphore>,
@@ -116,6 +117,7 @@ impl Limits {
     ) -> Self {
         let turned_away = |reason| metrics.connections_turned_away.with_label_values(&[name, reason]);
         Self {
+            metrics: metrics.clone(),
             malformed: metrics.malformed.with_label_values(&[name]),
             tls_failures: metrics.tls_failures.with_label_values(&[name]),
             connections: Arc::new(Semaphore::new(connections_max)),

@@ -18,6 +18,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::serve::{Door, HttpShell};
+use crate::supervision::keep_going;
 
 /// How many connections wait to be accepted.
 const BACKLOG: u32 = 65_535;
@@ -76,8 +77,10 @@ impl<D: Door> Service for Worker<D> {
         shutdown: ShutdownWatch,
         _listeners_per_fd: usize,
     ) {
-        let turns = Arc::clone(&self.shell.turns);
-        tokio::spawn(async move { turns.begin_rounds().await });
+        let shell = Arc::clone(&self.shell);
+        tokio::spawn(async move {
+            keep_going("turns", &shell.limits.metrics, || shell.turns.begin_rounds()).await;
+        });
         let accepting = self.sockets.drain(..).map(|socket| {
             let (shell, shutdown) = (Arc::clone(&self.shell), shutdown.clone());
             async {

@@ -7,11 +7,13 @@ mod pace;
 pub(super) mod status;
 pub(super) mod tracker;
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::U64;
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use crate::chain::answer::Date;
@@ -63,7 +65,8 @@ pub(super) struct Following<'a> {
 }
 
 impl Follower {
-    /// Follows the chain for as long as it is polled, and looks for the contracts beside it until all are found.
+    /// Follows the chain for as long as it is polled, and looks for the contracts beside it until all are found. After a
+    /// panic what was read at the followed block serves no more.
     pub async fn follow(&self) {
         let poll = async {
             let mut following = self.begin();
@@ -72,14 +75,15 @@ impl Follower {
                 tokio::time::sleep(pause).await;
             }
         };
-        tokio::join!(poll, self.contracts.watch());
+        self.lose_after(async { tokio::join!(poll, self.contracts.watch()) }).await;
     }
 
-    /// To be called when following has ended by itself: what was read at the followed block serves no more.
-    pub fn lose(&self) {
+    pub(super) async fn lose_after<T>(&self, following: impl Future<Output = T>) -> T {
+        let ended = AssertUnwindSafe(following).catch_unwind().await;
         self.cache.restart(None);
         self.status.failed(None);
         self.status.enter(Mode::Lost);
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     pub(super) fn begin(&self) -> Following<'_> {

@@ -7,11 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use pingora::server::ShutdownWatch;
-use pingora::services::background::BackgroundService;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
@@ -100,18 +97,11 @@ impl Pool {
     }
 }
 
-/// Closes unused connections in time.
-pub(crate) struct PoolKeeper(pub(crate) Vec<Arc<Pool>>);
-
-#[async_trait]
-impl BackgroundService for PoolKeeper {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        loop {
-            tokio::select! {
-                () = sleep(SWEEP_EVERY) => self.0.iter().for_each(|pool| pool.sweep(Timer::now())),
-                _ = shutdown.changed() => return,
-            }
-        }
+/// Closes unused connections in time, for as long as it is polled.
+pub(crate) async fn keep(pools: Vec<Arc<Pool>>) {
+    loop {
+        sleep(SWEEP_EVERY).await;
+        pools.iter().for_each(|pool| pool.sweep(Timer::now()));
     }
 }
 

@@ -22,6 +22,7 @@ use crate::store::redis::names::{SHARDS, Shard};
 use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
 use crate::store::redis::server::{Address, Server, in_time};
+use crate::supervision::keep_going;
 
 /// How often the nodes are asked which slots they have.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -86,6 +87,10 @@ impl Cluster {
 
     /// Follows the cluster for as long as the runtime lives.
     pub(super) async fn follow(self: Arc<Self>) {
+        keep_going("redis-cluster", &self.shared.metrics, || self.keep_map()).await;
+    }
+
+    async fn keep_map(&self) {
         let mut why = String::new();
         loop {
             match self.look().await {

@@ -45,6 +45,7 @@ use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::server::{Address, Server};
 use crate::store::redis::servers::{Layout, Servers};
 use crate::store::redis::visitors::Refusals;
+use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
@@ -147,7 +148,10 @@ impl RunningRedisStore {
         let known = Cache::new(KNOWN_KEYS_MAX);
         let (meters, refusals) = (Meters::new(METERS_MAX), Refusals::new());
         let store = Arc::new(RedisStore { shared, servers, known, meters, refusals });
-        runtime.spawn(tidy_now_and_then(Arc::clone(&store)));
+        let tidied = Arc::clone(&store);
+        runtime.spawn(async move {
+            keep_going("redis-tidying", &tidied.shared.metrics, || tidied.tidy_now_and_then()).await;
+        });
         Ok(Self { store, runtime: Some(runtime) })
     }
 }
@@ -181,17 +185,17 @@ impl Drop for RunningRedisStore {
     }
 }
 
-async fn tidy_now_and_then(store: Arc<RedisStore>) {
-    loop {
-        tokio::time::sleep(TIDY_EVERY).await;
-        store.meters.sweep(HOUR_MICROS, store.shared.clock.monotonic_micros());
-        if let Err(error) = store.tidy_overdue().await {
-            tracing::debug!(%error, "cannot look for unfinished changes of keys");
+impl RedisStore {
+    async fn tidy_now_and_then(&self) {
+        loop {
+            tokio::time::sleep(TIDY_EVERY).await;
+            self.meters.sweep(HOUR_MICROS, self.shared.clock.monotonic_micros());
+            if let Err(error) = self.tidy_overdue().await {
+                tracing::debug!(%error, "cannot look for unfinished changes of keys");
+            }
         }
     }
-}
 
-impl RedisStore {
     async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, RedisError> {
         let get = Request::command("GET").arg(names::entry(digest));
         let entry = self.servers.ask(Shard::of_digest(digest), get).await?;

@@ -26,6 +26,7 @@ use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
 use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::session::{Connection, Session};
+use crate::supervision::keep_going;
 use crate::within::within;
 
 /// The address of a server.
@@ -166,6 +167,10 @@ impl Server {
 
     /// Keeps a session up for as long as the runtime lives.
     pub(super) async fn keep(self: Arc<Self>) {
+        keep_going("redis-server", &self.shared.metrics, || self.keep_session()).await;
+    }
+
+    async fn keep_session(self: &Arc<Self>) {
         loop {
             let pause = self.breaker.lock().pause_micros(self.shared.clock.monotonic_micros());
             sleep(Duration::from_micros(pause)).await;

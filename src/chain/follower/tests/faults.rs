@@ -1,8 +1,10 @@
 //! What becomes of the cache when nodes fail the follower.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use alloy::primitives::U256;
+use futures_util::FutureExt;
 
 use super::Scene;
 use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS};
@@ -80,7 +82,8 @@ async fn a_follower_that_has_ended_is_lost_at_once_and_one_that_is_begun_anew_kn
     scene.warm(&mut following, 1).await;
     assert!(scene.is_cached(1).await);
     drop(following);
-    scene.follower.lose();
+    let panicking = scene.follower.lose_after(async { panic!("it has ended") });
+    AssertUnwindSafe(panicking).catch_unwind().await.unwrap_err();
     assert_eq!(scene.mode(), "lost");
     assert!(!scene.is_cached(1).await);
     let mut following = scene.follower.begin();
