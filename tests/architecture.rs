@@ -54,7 +54,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("alloy::transports", &["chain/"]),
     ("reqwest", &["chain/", "cli/", "app/error.rs"]),
     // Background tasks of ours are supervised.
-    ("BackgroundService", &["app/mod.rs"]),
+    ("BackgroundService", &["app/process.rs"]),
     ("pingora::proxy", &["gateway/library/"]),
     // The log only names it.
     ("rustls", &["tls/", "serve/", "telemetry/log.rs"]),

@@ -10,7 +10,7 @@ use std::{fs, io};
 use serde_json::Value;
 
 use crate::app::App;
-use crate::app::alone::run_door;
+use crate::app::dev::run_door;
 use crate::app::error::StartError;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::{Source, environment};
@@ -75,8 +75,8 @@ impl Dev {
         let source = Source::alone(&folder.path().join("tiergate.toml"));
         let settings = source.load()?;
         let mut app = App::new(&settings, source, early_hangup).map_err(not_started)?;
-        app.add_door("chain", self.chain, 1, DevChainDoor::new(chain)).map_err(not_started)?;
-        app.add_door("upstream", self.upstream, 1, SampleUpstream).map_err(not_started)?;
+        app.add_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?;
+        app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);
         app.run_with_node(self.chain, move || {
             // Its failure does not stop the service.

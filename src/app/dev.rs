@@ -1,0 +1,70 @@
+//! For `tiergate dev`: further listeners, a node in this process, and a listener without the rest of the product.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use crate::app::App;
+use crate::app::error::StartError;
+use crate::app::process::{Listening, Process};
+use crate::os::Os;
+use crate::serve::whole::WholeService;
+use crate::telemetry::metrics::Metrics;
+
+/// How many connections a listener without the rest of the product holds.
+const CONNECTIONS_MAX: usize = 4_096;
+
+/// How often it is looked whether the node listens, and whether the service is ready.
+const TRY_EVERY: Duration = Duration::from_millis(10);
+
+impl App {
+    /// Adds a listener in the clear.
+    pub(crate) fn add_door(
+        &mut self,
+        name: &str,
+        address: SocketAddr,
+        service: impl WholeService,
+    ) -> Result<(), StartError> {
+        self.process.open_whole(service, Listening::plain(name, &address, self.descriptors.api))
+    }
+
+    /// Runs with a node in this process, which listens at this address a moment after everything else has begun. Calls
+    /// `welcome` once verifications can be answered.
+    pub(crate) fn run_with_node(mut self, node: SocketAddr, welcome: impl Fn() + Send + Sync + 'static) {
+        let (readiness, welcome) = (Arc::clone(&self.readiness), Arc::new(welcome));
+        self.process.supervise("welcome", move || {
+            let (readiness, welcome) = (Arc::clone(&readiness), Arc::clone(&welcome));
+            async move {
+                listening(node).await;
+                while !readiness.report().await.is_ready() {
+                    sleep(TRY_EVERY).await;
+                }
+                welcome();
+                std::future::pending().await
+            }
+        });
+        self.run_after(move || listening(node));
+    }
+}
+
+/// Serves a single listener.
+pub(crate) fn run_door(
+    name: &str,
+    address: SocketAddr,
+    service: impl WholeService,
+) -> Result<(), StartError> {
+    let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0);
+    process.open_whole(service, Listening::plain(name, &address, CONNECTIONS_MAX))?;
+    process.run();
+    Ok(())
+}
+
+/// Returns when somebody listens at the address.
+async fn listening(address: SocketAddr) {
+    while TcpStream::connect(address).await.is_err() {
+        sleep(TRY_EVERY).await;
+    }
+}

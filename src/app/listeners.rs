@@ -1,0 +1,110 @@
+//! The listeners for the API, the gateway and metrics.
+
+use std::sync::Arc;
+
+use crate::admin::Admin;
+use crate::api::Api;
+use crate::app::App;
+use crate::app::descriptors::{ADMIN_CONNECTIONS, processors};
+use crate::app::error::StartError;
+use crate::app::process::Listening;
+use crate::config::Settings;
+use crate::config::gateway::Http1;
+use crate::config::listen::{Listen, Listener};
+use crate::domain::tier::Tier;
+use crate::gateway::library::door::LibraryDoor;
+use crate::gateway::relay::pool::{self, Pool};
+use crate::gateway::watch::Watch;
+use crate::gateway::{Gateway, GatewayDoor, GatewayRules};
+use crate::os::Os;
+use crate::pipeline::{Access, Pipeline};
+use crate::ports::store::Scope;
+use crate::serve::clients::ClientRules;
+use crate::tls::listener::Protocols;
+
+impl App {
+    pub(super) fn serve_api(
+        &mut self,
+        settings: &Settings,
+        pipeline: Arc<Pipeline>,
+    ) -> Result<(), StartError> {
+        let access = Access {
+            scope: Scope::Api,
+            min_tier: Tier::Bronze,
+            quotas: settings.tiers.requests_per_minute,
+            denies_endpoint_mismatch: false,
+        };
+        let api = Api::new(
+            pipeline,
+            Arc::clone(&self.readiness),
+            access,
+            settings.listen.trusted_proxies.clone(),
+            Arc::clone(&self.process.clock),
+            &self.process.metrics,
+        );
+        let listening = Listening {
+            rules: Some(client_rules(&settings.listen, Listener::Api)),
+            workers: processors(),
+            tls: Some(Protocols::Http1),
+            ..Listening::plain("api", &settings.listen.api, self.descriptors.api)
+        };
+        self.process.open_whole(api, listening)
+    }
+
+    /// The gateway, and the watch of its upstreams.
+    pub(super) fn serve_gateway(
+        &mut self,
+        settings: &Settings,
+        pipeline: &Arc<Pipeline>,
+        os: &Os,
+    ) -> Result<(), StartError> {
+        if settings.listen.gateway.is_empty() {
+            return Ok(());
+        }
+        let process = &mut self.process;
+        let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&process.clock));
+        let watch = Arc::new(Watch::new(Arc::clone(&table), Arc::clone(&clock)));
+        process.supervise("upstreams", move || Arc::clone(&watch).run());
+        let rules = GatewayRules {
+            trusted_proxies: settings.listen.trusted_proxies.clone(),
+            in_flight_max: self.descriptors.requests,
+            via: settings.gateway.via.clone(),
+        };
+        let gateway = Gateway::new(table, Arc::clone(pipeline), rules, clock, os, &process.metrics)?;
+        let gateway = Arc::new(gateway);
+        let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), process.configuration()));
+        let is_off = settings.gateway.http1 == Http1::Library;
+        let (mut pools, workers) = (Vec::new(), processors());
+        let idle_max = self.descriptors.idle / workers;
+        let door = || {
+            let pool = Arc::new(Pool::new(idle_max));
+            pools.push(Arc::clone(&pool));
+            GatewayDoor::new(Arc::clone(&gateway), Arc::clone(&library), is_off, pool)
+        };
+        let listening = Listening {
+            name: "gateway",
+            addresses: &settings.listen.gateway,
+            connections_max: self.descriptors.gateway,
+            rules: Some(client_rules(&settings.listen, Listener::Gateway)),
+            workers,
+            tls: Some(Protocols::Http1AndHttp2),
+        };
+        process.open(door, listening)?;
+        process.supervise("upstream-connections", move || pool::keep(pools.clone()));
+        Ok(())
+    }
+
+    pub(super) fn serve_admin(&mut self, settings: &Settings) -> Result<(), StartError> {
+        let admin = Admin::new(self.process.metrics.clone(), Arc::clone(&self.readiness));
+        let listening = Listening::plain("admin", &settings.listen.admin, ADMIN_CONNECTIONS);
+        self.process.open_whole(admin, listening)
+    }
+}
+
+fn client_rules(listen: &Listen, listener: Listener) -> ClientRules {
+    ClientRules {
+        trusted_proxies: listen.trusted_proxies.clone(),
+        uses_proxy_protocol: listen.proxy_protocol.contains(&listener),
+        per_network_max: listen.max_connections_per_network,
+    }
+}

@@ -1,0 +1,162 @@
+//! The process: the server framework with our listeners and background tasks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pingora::server::configuration::ServerConf;
+use pingora::server::{RunArgs, Server, ShutdownWatch};
+use pingora::services::background::{BackgroundService, background_service};
+use tokio::net::TcpSocket;
+
+use crate::app::error::StartError;
+use crate::ports::clock::Clock;
+use crate::serve::clients::ClientRules;
+use crate::serve::whole::{WholeAnswers, WholeService};
+use crate::serve::worker::{Worker, bound};
+use crate::serve::{Door, HttpShell, Limits};
+use crate::supervision::keep_going;
+use crate::telemetry::metrics::Metrics;
+use crate::tls::certificates::CertificateStore;
+use crate::tls::listener::{Protocols, server_config};
+
+/// How long requests in flight may take after SIGTERM, in seconds.
+const GRACE_SECS: u64 = 5;
+
+/// How often another upstream may be tried. Tenants set a lower limit of their own.
+const TRIES_MAX: usize = 64;
+
+/// A process that does not serve yet.
+pub(super) struct Process {
+    server: Server,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Metrics,
+    /// For listeners that speak TLS; nothing: none does.
+    certificates: Option<Arc<CertificateStore>>,
+}
+
+/// Where a listener is, and how it serves.
+pub(super) struct Listening<'a> {
+    /// Its name in logs and metrics.
+    pub(super) name: &'a str,
+    pub(super) addresses: &'a [SocketAddr],
+    pub(super) connections_max: usize,
+    pub(super) rules: Option<ClientRules>,
+    /// How many workers take connections, each with a thread and an accept queue of its own.
+    pub(super) workers: usize,
+    /// What is offered over TLS; nothing: the listener serves in the clear.
+    pub(super) tls: Option<Protocols>,
+}
+
+impl<'a> Listening<'a> {
+    /// With one worker, in the clear, for whoever connects.
+    pub(super) const fn plain(name: &'a str, address: &'a SocketAddr, connections_max: usize) -> Self {
+        let addresses = std::slice::from_ref(address);
+        Self { name, addresses, connections_max, rules: None, workers: 1, tls: None }
+    }
+}
+
+/// A background task, which is given up when the process is to end.
+struct Task<B> {
+    name: &'static str,
+    metrics: Metrics,
+    begin: B,
+}
+
+#[async_trait]
+impl<B, F> BackgroundService for Task<B>
+where
+    B: Fn() -> F + Send + Sync,
+    F: Future<Output = ()> + Send,
+{
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        tokio::select! {
+            () = keep_going(self.name, &self.metrics, &self.begin) => {}
+            _ = shutdown.changed() => {}
+        }
+    }
+}
+
+impl Process {
+    /// With room for so many unused connections to upstreams.
+    pub(super) fn new(
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        certificates: Option<Arc<CertificateStore>>,
+        upstreams_idle_max: usize,
+    ) -> Self {
+        let mut server = Server::new_with_opt_and_conf(None, server_conf(upstreams_idle_max));
+        server.bootstrap();
+        Self { server, clock, metrics, certificates }
+    }
+
+    pub(super) fn configuration(&self) -> &Arc<ServerConf> {
+        &self.server.configuration
+    }
+
+    /// Adds a background task: one that ends before the process does is begun anew.
+    pub(super) fn supervise<F>(&mut self, name: &'static str, begin: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let task = Task { name, metrics: self.metrics.clone(), begin };
+        self.server.add_service(background_service(name, task));
+    }
+
+    /// Opens a listener for a service whose answers are whole.
+    pub(super) fn open_whole(
+        &mut self,
+        service: impl WholeService,
+        listening: Listening<'_>,
+    ) -> Result<(), StartError> {
+        let service = Arc::new(WholeAnswers::new(service, Arc::clone(&self.clock)));
+        self.open(|| Arc::clone(&service), listening)
+    }
+
+    /// Opens a listener: each worker gets a door of its own. The server framework ends the process with a backtrace when it
+    /// can't listen; found out before, it is a sentence.
+    pub(super) fn open<D: Door>(
+        &mut self,
+        mut door: impl FnMut() -> D,
+        listening: Listening<'_>,
+    ) -> Result<(), StartError> {
+        let tls = listening.tls.zip(self.certificates.as_ref());
+        let tls = tls.map(|(protocols, store)| server_config(store, protocols));
+        let limits = Limits::new(listening.name, listening.connections_max, listening.rules, &self.metrics);
+        let mut sockets: Vec<Vec<TcpSocket>> = (0..listening.workers).map(|_| Vec::new()).collect();
+        for &address in listening.addresses {
+            let of_workers = bound(address, listening.workers).map_err(|cause| StartError::Listen {
+                key: format!("listen.{}", listening.name),
+                address,
+                cause,
+            })?;
+            sockets.iter_mut().zip(of_workers).for_each(|(sockets, socket)| sockets.push(socket));
+        }
+        for sockets in sockets {
+            let shell = HttpShell::new(door(), tls.clone(), Arc::clone(&self.clock), limits.clone());
+            self.server.add_service(Worker::new(listening.name, sockets, shell));
+        }
+        Ok(())
+    }
+
+    /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not.
+    pub(super) fn run(self) {
+        self.server.run(RunArgs::default());
+    }
+}
+
+/// Made in code: Pingora's own file and its silent defaults are not for our users.
+fn server_conf(upstreams_idle_max: usize) -> ServerConf {
+    ServerConf {
+        // Each service has one thread; listeners have as many services as there are processors.
+        threads: 1,
+        work_stealing: false,
+        grace_period_seconds: Some(GRACE_SECS),
+        graceful_shutdown_timeout_seconds: Some(GRACE_SECS),
+        upstream_keepalive_pool_size: upstreams_idle_max,
+        max_retries: TRIES_MAX,
+        upgrade_sock: String::new(),
+        pid_file: String::new(),
+        ..ServerConf::default()
+    }
+}
