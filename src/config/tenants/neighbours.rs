@@ -64,16 +64,13 @@ impl Neighbours {
     }
 
     /// The gateway does not forward to itself.
-    pub(super) fn check_upstreams(&self, reader: &mut Reader, upstreams: &[Upstream]) {
-        let checked = upstreams.iter().map(|upstream| {
-            match self.gateway.iter().find(|listener| reaches(upstream, **listener)) {
-                Some(listener) => Err(format!(
-                    "is {upstream}, where this gateway itself listens ({listener}); write the service behind it"
-                )),
-                None => Ok(()),
-            }
-        });
-        reader.check_items("upstreams", checked);
+    pub(super) fn check_upstream(&self, upstream: &Upstream) -> Result<(), String> {
+        let Some(listener) = self.gateway.iter().find(|listener| reaches(upstream, **listener)) else {
+            return Ok(());
+        };
+        Err(format!(
+            "is {upstream}, where this gateway itself listens ({listener}); write the service behind it"
+        ))
     }
 
     /// The host that a client asks for while it opens a TLS connection chooses the certificate.

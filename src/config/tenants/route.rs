@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use crate::config::choice::choice;
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
-use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, distinct_upstreams, tier, upstream};
+use crate::config::tenants::values::{TIERS, distinct, tier, upstreams};
 use crate::config::tiers::REQUESTS_PER_MINUTE;
 use crate::config::written::quoted;
 use crate::domain::path::PathPattern;
@@ -35,11 +35,8 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
         .texts("methods", &[], &(0..=METHODS_MAX), method)
         .and_then(|methods| distinct(reader, "methods", methods));
     let requests_per_minute = reader.optional_integer(LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute);
-    let upstreams = reader
-        .optional_texts("upstreams", UPSTREAMS_MAX, upstream)
-        .and_then(|upstreams| distinct_upstreams(reader, upstreams));
+    let upstreams = upstreams(reader, neighbours, false);
     let upgrades = reader.boolean("upgrades", false);
-    neighbours.check_upstreams(reader, upstreams.as_deref().unwrap_or_default());
 
     if has_min_tier && access.is_some_and(|access| access != RouteAccess::Agents) {
         reader.report(&["min_tier"], "has no meaning without agents; remove it, or write access \"agents\"");

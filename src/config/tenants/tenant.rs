@@ -8,7 +8,7 @@ use crate::config::reader::Reader;
 use crate::config::tenants::cors;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::route::{self, Taken};
-use crate::config::tenants::values::{TIERS, UPSTREAMS_MAX, distinct, distinct_upstreams, tier, upstream};
+use crate::config::tenants::values::{TIERS, distinct, tier, upstreams};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::quoted;
@@ -31,9 +31,7 @@ const ON_MISMATCH: [(&str, OnMismatch); 2] = [("allow", OnMismatch::Allow), ("de
 pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Arc<Tenant>> {
     let id: Option<Arc<str>> = reader.required_text("id", name);
     let hosts = reader.required_texts("hosts", HOSTS_MAX, host);
-    let upstreams = reader
-        .required_texts("upstreams", UPSTREAMS_MAX, upstream)
-        .and_then(|upstreams| distinct_upstreams(reader, upstreams));
+    let upstreams = upstreams(reader, neighbours, true);
     let min_tier = reader.integer("min_tier", 1, &TIERS).and_then(tier);
     let credentials = credentials(reader);
     let requests_per_minute = requests_per_minute(reader);
@@ -49,7 +47,6 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
         neighbours.check_id(reader, id);
     }
     neighbours.check_hosts(reader, hosts.as_deref().unwrap_or_default());
-    neighbours.check_upstreams(reader, upstreams.as_deref().unwrap_or_default());
     let shown = tls.as_ref().and_then(Option::as_ref);
     neighbours.check_tls(reader, shown, hosts.as_deref().unwrap_or_default());
     Some(Arc::new(Tenant {

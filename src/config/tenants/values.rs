@@ -6,39 +6,52 @@ use std::hash::Hash;
 use std::ops::RangeInclusive;
 
 use crate::config::reader::Reader;
+use crate::config::tenants::neighbours::Neighbours;
 use crate::config::written::quoted;
 use crate::domain::tier::{PASSING_TIERS, Tier};
 use crate::domain::upstream::Upstream;
 
 /// How many upstreams a tenant or a route may have.
-pub(super) const UPSTREAMS_MAX: usize = 64;
+const UPSTREAMS_MAX: usize = 64;
 
 /// The tiers that may be asked for; tier 0 never passes.
 pub(super) const TIERS: RangeInclusive<i64> = 1..=4;
 
-pub(super) fn upstream(text: &str) -> Result<Upstream, String> {
-    Upstream::parse(text).map_err(|_| {
-        format!(
-            "is {}; write a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host",
-            quoted(text)
-        )
-    })
+/// The upstreams of a tenant, or those that a route may have instead.
+pub(super) fn upstreams(
+    reader: &mut Reader,
+    neighbours: &Neighbours,
+    are_required: bool,
+) -> Option<Vec<Upstream>> {
+    let upstreams = if are_required {
+        reader.required_texts("upstreams", UPSTREAMS_MAX, upstream)
+    } else {
+        reader.optional_texts("upstreams", UPSTREAMS_MAX, upstream)
+    };
+    let mut seen: HashMap<Upstream, Upstream> = HashMap::new();
+    let checked = upstreams?.into_iter().map(|item| {
+        neighbours.check_upstream(&item)?;
+        match seen.insert(item.alone(), item.clone()) {
+            Some(first) => Err(format!(
+                "is \"{item}\", the same upstream as \"{first}\"; write each once, with its weight"
+            )),
+            None => Ok(item),
+        }
+    });
+    reader.check_items("upstreams", checked)
 }
 
 pub(super) fn tier(number: u8) -> Option<Tier> {
     PASSING_TIERS.into_iter().find(|tier| tier.number() == number)
 }
 
-/// The upstreams of a list, each of which stands there once, whatever its weight.
-pub(super) fn distinct_upstreams(reader: &mut Reader, items: Vec<Upstream>) -> Option<Vec<Upstream>> {
-    let mut seen: HashMap<Upstream, Upstream> = HashMap::new();
-    let checked = items.into_iter().map(|item| match seen.insert(item.alone(), item.clone()) {
-        Some(first) => {
-            Err(format!("is \"{item}\", the same upstream as \"{first}\"; write each once, with its weight"))
-        }
-        None => Ok(item),
-    });
-    reader.check_items("upstreams", checked)
+fn upstream(text: &str) -> Result<Upstream, String> {
+    Upstream::parse(text).map_err(|_| {
+        format!(
+            "is {}; write a host and a port, such as \"127.0.0.1:9000\", or http://, https:// or h2c:// and a host",
+            quoted(text)
+        )
+    })
 }
 
 /// The items of a list of which each stands there once.

@@ -30,11 +30,11 @@ fn the_gateways_own_listener_is_no_upstream() {
     assert_eq!(
         problems(&minimal_with(&[&keys[..], &route].concat()), &[]),
         [
-            format!("tenants[1].routes[1].upstreams: item 1 is http://[::1]:8443, {}", of("[::]:8443")),
             format!(
                 "tenants[1].upstreams: item 2 is http://localhost:8000 weight=2, {}",
                 of("127.0.0.1:8000")
             ),
+            format!("tenants[1].routes[1].upstreams: item 1 is http://[::1]:8443, {}", of("[::]:8443")),
         ]
     );
 }
