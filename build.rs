@@ -2,7 +2,6 @@
 //!
 //! The commit is `BUILD_COMMIT`, or that of the git checkout in a release build. Debug builds don't ask git: every commit
 //! would compile the library and all tests again.
-#![expect(clippy::print_stdout, reason = "cargo reads it")]
 
 use std::env;
 use std::path::Path;

@@ -14,6 +14,7 @@ use crate::app::dev::run_door;
 use crate::app::error::StartError;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::{Source, environment};
+use crate::cli::output::with;
 use crate::cli::{BAD_CONFIGURATION, Failure, complain, say};
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
@@ -105,25 +106,23 @@ impl Dev {
 
     /// What a script needs to know of the chain.
     fn facts(&self, deployment: &Deployment) -> Result<Value, Failure> {
-        let mut facts = serde_json::to_value(deployment)?;
-        facts["rpcUrl"] = format!("http://{}", self.chain).into();
-        facts["chainId"] = CHAIN_ID.into();
-        Ok(facts)
+        Ok(with(serde_json::to_value(deployment)?, "rpcUrl", Some(format!("http://{}", self.chain))))
     }
 
     /// The values of the names in braces in the files of `dev/`.
     fn values(&self, folder: &Path, deployment: &Deployment) -> Result<Value, Failure> {
-        let mut values = self.facts(deployment)?;
-        for (name, address) in self.addresses() {
-            values[name] = address.to_string().into();
-        }
         let agents = deployment.agents.iter();
-        let agents =
-            agents.map(|agent| format!("  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner));
-        values["agents"] = agents.collect::<Vec<_>>().join("\n").into();
-        values["program"] = std::env::current_exe()?.to_string_lossy().into();
-        values["folder"] = folder.to_string_lossy().into();
-        Ok(values)
+        let agents: Vec<String> = agents
+            .map(|agent| format!("  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner))
+            .collect();
+        let others = [
+            ("agents", agents.join("\n")),
+            ("program", std::env::current_exe()?.display().to_string()),
+            ("folder", folder.display().to_string()),
+        ];
+        let addresses = self.addresses().map(|(name, address)| (name, address.to_string()));
+        let all = addresses.into_iter().chain(others);
+        Ok(all.fold(self.facts(deployment)?, |values, (name, value)| with(values, name, Some(value))))
     }
 }
 

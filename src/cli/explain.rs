@@ -26,15 +26,15 @@ use crate::domain::path::Reading;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
+use crate::domain::tier::Tier;
 use crate::gateway::site::{access, check_method};
 use crate::os::Os;
-use crate::pipeline::Access;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::judge;
 use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
-use crate::ports::store::{Store, StoreFault};
+use crate::ports::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::credentials::credential_of;
 use crate::wire::errors::ErrorCause;
@@ -71,28 +71,32 @@ pub(super) struct Explain {
     output: Output,
 }
 
-/// The findings about a request so far.
-#[derive(Default)]
-struct Findings(Map<String, Value>);
+/// A request and everything that its decision follows from.
+struct Case<'a> {
+    request: &'a Explain,
+    settings: &'a Settings,
+    chain: &'a dyn Chain,
+    store: Option<&'a dyn Store>,
+    found: Map<String, Value>,
+}
 
 impl Explain {
     /// Prints the decision, and everything that it follows from.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (settings, _) = load(&Source::at(&self.file.config))?;
+        let (settings, _) = &load(&Source::at(&self.file.config))?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
-        let reader = chain::reader(&settings, &clock, &metrics)?;
+        let chain = &chain::reader(settings, &clock, &metrics)?;
         let is_shared = self.key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
-        let store = is_shared.then(|| store::open(&settings, &clock, &metrics)).transpose();
-        let store = store?;
+        let store = is_shared.then(|| store::open(settings, &clock, &metrics)).transpose()?;
+        let store = store.as_deref();
         let headers = self.headers()?;
-        let mut found = Findings::default();
-        let decision = self.decide(&settings, &headers, &reader, store.as_deref(), &mut found);
-        match wait_for("the chain and the store", decision)? {
-            Ok(decision) => found.add("decision", decision),
-            Err(cause) => found.add_refusal(&cause),
+        let mut case = Case { request: &self, settings, chain, store, found: Map::new() };
+        match wait_for("the chain and the store", case.decide(&headers))? {
+            Ok(decision) => case.add("decision", decision),
+            Err(cause) => case.add_refusal(&cause),
         }
-        self.output.print(&found.0.into())
+        self.output.print(&case.found.into())
     }
 
     /// The headers of the request, which hold the key if there is one.
@@ -105,97 +109,11 @@ impl Explain {
         }
         Ok(headers)
     }
-
-    /// The decision in a word.
-    async fn decide(
-        &self,
-        settings: &Settings,
-        headers: &HeaderMap,
-        chain: &dyn Chain,
-        store: Option<&dyn Store>,
-        found: &mut Findings,
-    ) -> Result<&'static str, ErrorCause> {
-        let tenant = self.tenant(settings, found)?;
-        check_method(&self.method)?;
-        let decision = self.route(tenant, found);
-        let quota = match decision.access {
-            RouteAccess::Deny => return Err(ErrorCause::Forbidden),
-            RouteAccess::Public => decision.route.and_then(|at| tenant.routes.get(at)?.requests_per_minute),
-            RouteAccess::Agents => {
-                let accepted = tenant.credentials;
-                let kinds = [("api_key", accepted.api_key), ("signature", accepted.signature)];
-                let kinds = kinds.into_iter().filter_map(|(kind, is_taken)| is_taken.then_some(kind));
-                found.add("credentials", kinds.collect::<Vec<_>>());
-                found.add("minTier", decision.min_tier.number());
-                let access = access(tenant, settings.tiers.requests_per_minute, decision.min_tier);
-                let agent = match self.agent {
-                    Some(agent) => agent,
-                    None => {
-                        let credential = credential_of(headers, &settings.keys.format, accepted)?;
-                        let (Credential::Key { digest, .. }, Some(store)) = (credential, store) else {
-                            found.add(
-                                "agent",
-                                "unknown: an embedded store is read by the running service alone",
-                            );
-                            return Ok("unknown");
-                        };
-                        owner_of(&digest, store).await?
-                    }
-                };
-                Some(judged(settings, &access, chain, agent, found).await?)
-            }
-        };
-        if let Some(quota) = quota {
-            found.add("limit", quota.limit);
-            found.add("remaining", REMAINING);
-        }
-        Ok(if decision.access == RouteAccess::Public { "public" } else { "admitted" })
-    }
-
-    fn tenant<'a>(&self, settings: &'a Settings, found: &mut Findings) -> Result<&'a Tenant, ErrorCause> {
-        let of = |tenant: &'a Tenant| tenant.hosts.iter().map(move |host| (host, tenant));
-        let all: Vec<(&HostPattern, &Tenant)> =
-            settings.tenants.iter().flat_map(|tenant| of(tenant)).collect();
-        let find = |among: &[(&'a HostPattern, &'a Tenant)]| {
-            let hosts = HostMap::new(among.iter().map(|one| (one.0.clone(), *one))).unwrap_or_default();
-            hosts.find(&self.host).copied()
-        };
-        let (host, tenant) = find(&all).ok_or(ErrorCause::UnknownHost)?;
-        let others = all.iter().filter(|one| one.0 != host && find(&[**one]).is_some());
-        found.add("tenant", &*tenant.id);
-        found.add("host", host.to_string());
-        found.add("hostWhy", "the most precise that matches");
-        let others = others.map(|(host, tenant)| format!("{host} of {}", tenant.id));
-        found.add("otherHosts", others.collect::<Vec<_>>());
-        Ok(tenant)
-    }
-
-    fn route(&self, tenant: &Tenant, found: &mut Findings) -> Decision {
-        let path = self.path.split('?').next().unwrap_or_default().as_bytes();
-        let decision = routing::decide(tenant, &self.method, path);
-        let (reading, candidates) = routing::candidates(tenant, &self.method, path);
-        let taken = decision.route.and_then(|at| tenant.routes.get(at));
-        let why = match reading {
-            Reading::Plain if taken.is_none() => {
-                "no route takes the request, so the tenant's own rule counts"
-            }
-            Reading::Plain => "the first route that takes the request",
-            Reading::Refused => "no honest request has this path",
-            Reading::Escaped(_) | Reading::Ambiguous(_) | Reading::Anywhere => {
-                "the path is ambiguous: the strictest of all routes that may be meant count"
-            }
-        };
-        found.add("route", taken.map_or("none".to_owned(), written));
-        found.add("routeWhy", why);
-        let others = candidates.into_iter().filter(|other| taken != Some(*other));
-        found.add("otherRoutes", others.map(written).collect::<Vec<_>>());
-        decision
-    }
 }
 
-impl Findings {
+impl<'a> Case<'a> {
     fn add(&mut self, name: &str, value: impl Into<Value>) {
-        self.0.insert(name.to_owned(), value.into());
+        self.found.insert(name.to_owned(), value.into());
     }
 
     /// The text of the client's answer, and for a fault its cause.
@@ -212,46 +130,117 @@ impl Findings {
         self.add("errorType", error_type);
         self.add("error", body.get("error").cloned());
     }
-}
 
-/// The quota of an agent, if its tier suffices.
-async fn judged(
-    settings: &Settings,
-    access: &Access,
-    chain: &dyn Chain,
-    agent: AgentId,
-    found: &mut Findings,
-) -> Result<Quota, ErrorCause> {
-    found.add("agent", agent.to_string());
-    let profile = chain.profile(agent).await.map_err(Refusal::from)?.filter(|_| !agent.is_reserved());
-    let profile = profile.ok_or(Refusal::from(Denial::AgentNotFound { agent }))?;
-    let stakes = &settings.tiers.stake;
-    found.add("owner", profile.owner_text());
-    found.add("stake", profile.stake_text());
-    found.add("minStake", stakes.get(access.min_tier).map(|stake| stake.to_string()));
-    found.add("tier", stakes.tier_of(profile.stake).number());
-    if access.denies_endpoint_mismatch {
-        found.add("origin", "must be the one declared for the key, which is not looked at here");
+    /// The decision in a word.
+    async fn decide(&mut self, headers: &HeaderMap) -> Result<&'static str, ErrorCause> {
+        let tenant = self.tenant()?;
+        check_method(&self.request.method)?;
+        let decision = self.route(tenant);
+        let quota = match decision.access {
+            RouteAccess::Deny => return Err(ErrorCause::Forbidden),
+            RouteAccess::Public => decision.route.and_then(|at| tenant.routes.get(at)?.requests_per_minute),
+            RouteAccess::Agents => {
+                let accepted = tenant.credentials;
+                let kinds = [("api_key", accepted.api_key), ("signature", accepted.signature)];
+                let kinds = kinds.into_iter().filter_map(|(kind, is_taken)| is_taken.then_some(kind));
+                self.add("credentials", kinds.collect::<Vec<_>>());
+                self.add("minTier", decision.min_tier.number());
+                let agent = match self.request.agent {
+                    Some(agent) => agent,
+                    None => {
+                        let credential = credential_of(headers, &self.settings.keys.format, accepted)?;
+                        let (Credential::Key { digest, .. }, Some(store)) = (credential, self.store) else {
+                            self.add(
+                                "agent",
+                                "unknown: an embedded store is read by the running service alone",
+                            );
+                            return Ok("unknown");
+                        };
+                        owner_of(&digest, store).await?
+                    }
+                };
+                Some(self.judged(tenant, decision.min_tier, agent).await?)
+            }
+        };
+        if let Some(quota) = quota {
+            self.add("limit", quota.limit);
+            self.add("remaining", REMAINING);
+        }
+        Ok(if decision.access == RouteAccess::Public { "public" } else { "admitted" })
     }
-    Ok(judge(stakes, access, agent, profile.stake).map_err(Refusal::from)?.1)
+
+    fn tenant(&mut self) -> Result<&'a Tenant, ErrorCause> {
+        let of = |tenant: &'a Arc<Tenant>| tenant.hosts.iter().map(move |host| (host, &**tenant));
+        let all: Vec<(&HostPattern, &Tenant)> = self.settings.tenants.iter().flat_map(of).collect();
+        let find = |among: &[(&'a HostPattern, &'a Tenant)]| {
+            let hosts = HostMap::new(among.iter().map(|one| (one.0.clone(), *one))).unwrap_or_default();
+            hosts.find(&self.request.host).copied()
+        };
+        let (host, tenant) = find(&all).ok_or(ErrorCause::UnknownHost)?;
+        let others = all.iter().filter(|one| one.0 != host && find(&[**one]).is_some());
+        let others: Vec<_> = others.map(|(host, tenant)| format!("{host} of {}", tenant.id)).collect();
+        self.add("tenant", &*tenant.id);
+        self.add("host", host.to_string());
+        self.add("hostWhy", "the most precise that matches");
+        self.add("otherHosts", others);
+        Ok(tenant)
+    }
+
+    fn route(&mut self, tenant: &Tenant) -> Decision {
+        let path = self.request.path.split('?').next().unwrap_or_default().as_bytes();
+        let decision = routing::decide(tenant, &self.request.method, path);
+        let (reading, candidates) = routing::candidates(tenant, &self.request.method, path);
+        let taken = decision.route.and_then(|at| tenant.routes.get(at));
+        let why = match reading {
+            Reading::Plain if taken.is_none() => {
+                "no route takes the request, so the tenant's own rule counts"
+            }
+            Reading::Plain => "the first route that takes the request",
+            Reading::Refused => "no honest request has this path",
+            Reading::Escaped(_) | Reading::Ambiguous(_) | Reading::Anywhere => {
+                "the path is ambiguous: the strictest of all routes that may be meant count"
+            }
+        };
+        let others = candidates.into_iter().filter(|other| taken != Some(*other));
+        self.add("route", taken.map_or("none".to_owned(), written));
+        self.add("routeWhy", why);
+        self.add("otherRoutes", others.map(written).collect::<Vec<_>>());
+        decision
+    }
+
+    /// The quota of an agent, if its tier suffices.
+    async fn judged(&mut self, tenant: &Tenant, min_tier: Tier, agent: AgentId) -> Result<Quota, ErrorCause> {
+        self.add("agent", agent.to_string());
+        let profile = self.chain.profile(agent).await.map_err(Refusal::from)?;
+        let profile = profile.filter(|_| !agent.is_reserved());
+        let profile = profile.ok_or(Refusal::from(Denial::AgentNotFound { agent }))?;
+        let stakes = &self.settings.tiers.stake;
+        self.add("owner", profile.owner_text());
+        self.add("stake", profile.stake_text());
+        self.add("minStake", stakes.get(min_tier).map(|stake| stake.to_string()));
+        self.add("tier", stakes.tier_of(profile.stake).number());
+        let access = access(tenant, self.settings.tiers.requests_per_minute, min_tier);
+        if access.denies_endpoint_mismatch {
+            self.add("origin", "must be the one declared for the key, which is not looked at here");
+        }
+        Ok(judge(stakes, &access, agent, profile.stake).map_err(Refusal::from)?.1)
+    }
 }
 
 /// The agent whose current key this is. The store has just begun to connect, so it is asked until it answers.
 async fn owner_of(digest: &KeyDigest, store: &dyn Store) -> Result<AgentId, ErrorCause> {
-    let current = || async {
-        let Some(owner) = store.find(digest).await? else { return Ok(None) };
-        Ok(store.is_current(owner.agent, digest).await?.then_some(owner.agent))
-    };
-    let mut asked: Result<_, StoreFault> = current().await;
-    for _ in 0..TRIES_MAX {
-        if asked.is_ok() {
-            break;
+    let mut tries = 0;
+    let owner = loop {
+        match store.find(digest).await {
+            Err(_) if tries < TRIES_MAX => tries += 1,
+            found => break found.map_err(Refusal::from)?,
         }
         sleep(TRY_EVERY).await;
-        asked = current().await;
-    }
-    let agent = asked.map_err(Refusal::from)?;
-    Ok(agent.ok_or(Refusal::from(Denial::InvalidApiKey { agent: None }))?)
+    };
+    let unknown = Refusal::from(Denial::InvalidApiKey { agent: None });
+    let agent = owner.ok_or_else(|| unknown.clone())?.agent;
+    let is_current = store.is_current(agent, digest).await.map_err(Refusal::from)?;
+    Ok(is_current.then_some(agent).ok_or(unknown)?)
 }
 
 /// A route as it is written.

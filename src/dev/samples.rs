@@ -43,6 +43,7 @@ const ORGANIZATIONS: [(&str, bool, &[u64]); 2] =
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deployment {
+    pub(crate) chain_id: u64,
     pub(crate) identity: Address,
     pub(crate) stake_vault: Address,
     pub(crate) reputation: Address,
@@ -93,7 +94,9 @@ pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
     let multicall = Artifact::read(include_str!("../../contracts/artifacts/Multicall3.json"))?;
     chain.set_code(MULTICALL, multicall.deployed_bytecode);
 
+    let chain_id = chain.ledger.lock().chain_id;
     let mut deployment = Deployment {
+        chain_id,
         identity: setup.create(include_str!("../../contracts/artifacts/IdentityRegistry.json"))?,
         stake_vault: setup.create(include_str!("../../contracts/artifacts/StakeVault.json"))?,
         reputation: setup.create(include_str!("../../contracts/artifacts/ReputationRegistry.json"))?,

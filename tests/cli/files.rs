@@ -126,7 +126,8 @@ fn a_first_configuration_passes_the_check_once_the_contracts_are_named_and_is_ne
     let by_hand = written.replace("# identity = \"0x...\"", &format!("identity = \"{REGISTRY}\""));
     let by_hand = by_hand.replace("# stake_vault = \"0x...\"", &format!("stake_vault = \"{VAULT}\""));
     fs::write(&file, &by_hand).unwrap();
-    assert!(run(&["check"]).status.success());
+    let checked = run(&["check", "--strict"]);
+    assert!(checked.status.success(), "{checked:?}");
     assert!(run(&[&["init", "other.toml"], &flags[..]].concat()).status.success());
     assert_eq!(fs::read_to_string(folder.path().join("other.toml")).unwrap(), by_hand);
     let said = String::from_utf8(run(&["init", "third.toml", "--identity", "0x12"]).stderr).unwrap();
