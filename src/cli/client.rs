@@ -16,7 +16,7 @@ use crate::cli::{Failure, complain, say};
 /// How long a request may take.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// After how long a person is told for what the program waits.
+/// After how long a terminal shows what the program waits for.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// The default of `listen.api`.
@@ -89,7 +89,7 @@ pub(super) fn exchange(
     })
 }
 
-/// Runs a task to its end. A terminal is told what is waited for when that takes long.
+/// Runs a task to its end. A terminal shows what it waits for when that takes long.
 pub(super) fn wait_for<T>(what: &str, task: impl Future<Output = T>) -> io::Result<T> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut task = pin!(task);

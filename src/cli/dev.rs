@@ -54,7 +54,7 @@ pub(super) struct Dev {
 }
 
 impl Dev {
-    /// Runs until it is told to stop.
+    /// Runs until a signal stops it.
     pub(super) fn run(self) -> Result<(), Failure> {
         let early_hangup = EarlyHangup::listen()?;
         let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;

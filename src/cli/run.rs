@@ -1,4 +1,4 @@
-//! `tiergate run`: serve until told to stop.
+//! `tiergate run`: serve until a signal says to stop.
 
 use std::path::Path;
 

@@ -77,10 +77,10 @@ impl Signing {
     /// The given values, and for the rest those of the file, of the service, or the usual ones.
     fn domain(&self) -> Result<Eip712Domain, Failure> {
         let is_asked = self.service.url.is_some() || (self.registry.is_none() && self.config.is_none());
-        let told = is_asked.then(|| self.told()).transpose()?;
-        let base = match (&self.config, &told) {
+        let reported = is_asked.then(|| self.reported()).transpose()?;
+        let base = match (&self.config, &reported) {
             (Some(config), _) => signing_domain(&load(&Source::at(config))?.0),
-            (None, Some(told)) => told.clone(),
+            (None, Some(reported)) => reported.clone(),
             (None, None) => usual_domain(),
         };
         let domain = Eip712Domain {
@@ -89,17 +89,17 @@ impl Signing {
             chain_id: self.chain_id.unwrap_or(base.chain_id),
             verifying_contract: self.registry.unwrap_or(base.verifying_contract),
         };
-        if let Some(told) = told.filter(|told| *told != domain) {
+        if let Some(reported) = reported.filter(|reported| *reported != domain) {
             let service = self.service.base();
             complain(format_args!(
-                "signing for the domain of {domain}, as given, but {service} expects {told}"
+                "signing for the domain of {domain}, as given, but {service} expects {reported}"
             ));
         }
         Ok(domain)
     }
 
     /// The domain that the service names.
-    fn told(&self) -> Result<Eip712Domain, Failure> {
+    fn reported(&self) -> Result<Eip712Domain, Failure> {
         let answer = self.service.ask(Output::Text, Method::GET, "/.well-known/tiergate", None);
         let domain = answer.and_then(|answer| {
             let problem = "its types are not those that this program signs";
