@@ -1,0 +1,42 @@
+//! The pages do not lie: their commands run and print what they say, their links lead somewhere, and their tables are
+//! those of the program.
+
+#![expect(clippy::unwrap_used, reason = "what a test does not find where it should be is its failure")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "dev-chain")]
+#[path = "docs/commands.rs"]
+mod commands;
+#[path = "docs/links.rs"]
+mod links;
+#[cfg(feature = "dev-chain")]
+#[path = "support/loopback.rs"]
+mod loopback;
+#[path = "docs/tables.rs"]
+mod tables;
+
+/// A file of the repository, by its path from the root.
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|why| panic!("{path}: {why}"))
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The files below a folder whose names end so, without what is built or installed there.
+fn files(folder: &Path, suffix: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && !name.starts_with('.') && !["target", "tools"].contains(&name) {
+            found.extend(files(&path, suffix));
+        } else if path.is_file() && name.ends_with(suffix) {
+            found.push(path);
+        }
+    }
+    found
+}

@@ -1,0 +1,176 @@
+//! Runs the `sh` blocks of a page in one shell, as they are printed, beside a `tiergate dev`. A `text` block behind an `sh`
+//! block is what that prints; `...` in it stands for anything. A `toml` block is the file `tiergate.toml`.
+//!
+//! Three things are not as a reader has them: `target/release/tiergate` is the program of this build, the address
+//! 127.0.0.1 is one that no other test uses, and the commands of `NOT_TYPED` are not typed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::symlink;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::{loopback, read};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
+
+/// Commands that are blocks of their own and are not typed: the first is `Dev`, the second runs this test.
+const NOT_TYPED: [&str; 2] = ["make dev", "make test"];
+
+/// The longest that a start in a debug build on a busy machine may take.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Printed between the outputs of two blocks, with the exit code of the former.
+const MARK: &str = "-- end of a block --";
+
+/// `tiergate dev` on an address of its own. It dies with this process, however that ends: its shell waits for a pipe
+/// that closes then.
+struct Dev {
+    alive: Option<ChildStdin>,
+    shell: Child,
+    ip: String,
+}
+
+impl Dev {
+    fn start() -> Self {
+        let ip = loopback::own_ip().to_string();
+        let ports = [("api", 8080), ("gateway", 8000), ("upstream", 9000), ("admin", 9090), ("chain", 8545)];
+        let addresses = ports.map(|(name, port)| [format!("--{name}"), format!("{ip}:{port}")]);
+        let script = r#""$@" & pid=$!; cat >/dev/null; kill -INT $pid; wait $pid"#;
+        let mut shell = Command::new("sh")
+            .args(["-c", script, "sh", PROGRAM, "dev"])
+            .args(addresses.concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(shell.stdout.take().unwrap());
+        let (sender, is_ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if line.contains("Ctrl-C") {
+                    let _ = sender.send(());
+                }
+            }
+        });
+        let dev = Self { alive: shell.stdin.take(), shell, ip };
+        is_ready.recv_timeout(START_TIME_MAX).unwrap();
+        dev
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// The fenced blocks of a page: language and text.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    let fences = page.split("\n```").skip(1).step_by(2);
+    fences.map(|block| block.split_once('\n').unwrap()).collect()
+}
+
+/// True when this was printed: `...` stands for anything.
+fn is_as_documented(printed: &str, documented: &str) -> bool {
+    let mut pieces = documented.split("...");
+    let Some(mut rest) = printed.strip_prefix(pieces.next().unwrap()) else { return false };
+    let mut last = "";
+    for piece in pieces {
+        let Some(at) = rest.find(piece) else { return false };
+        (rest, last) = (&rest[at + piece.len()..], piece);
+    }
+    rest.is_empty() || (documented.contains("...") && (last.is_empty() || rest.ends_with(last)))
+}
+
+/// Everything that does not work as the page says.
+fn problems(page: &str) -> Vec<String> {
+    let dev = Dev::start();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("target/release")).unwrap();
+    symlink(PROGRAM, folder.path().join("target/release/tiergate")).unwrap();
+    fs::write(folder.path().join(".curlrc"), "max-time = 30\n").unwrap();
+    let blocks = blocks(page);
+    let mut typed = Vec::new();
+    for (index, (language, text)) in blocks.iter().enumerate() {
+        match *language {
+            "toml" => fs::write(folder.path().join("tiergate.toml"), text).unwrap(),
+            "sh" if !NOT_TYPED.contains(text) => {
+                let printed = blocks.get(index + 1).filter(|(next, _)| *next == "text");
+                typed.push((*text, printed.map(|(_, text)| *text)));
+            }
+            _ => {}
+        }
+    }
+    let script = typed.iter().map(|(text, _)| format!("{text}\nprintf '\\n{MARK}%s\\n' $?\n"));
+    let script = script.collect::<String>().replace("127.0.0.1", &dev.ip);
+    let mut shell = Command::new("sh")
+        .args(["-c", "exec 2>&1; . /dev/stdin"])
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .env("TIERGATE_URL", format!("http://{}:8080", dev.ip))
+        .env_remove("TIERGATE_CONFIG")
+        .env_remove("TIERGATE_API_KEY")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    shell.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let output = String::from_utf8(shell.wait_with_output().unwrap().stdout).unwrap();
+    let output = output.replace('\r', "").replace(&dev.ip, "127.0.0.1");
+    let mut outputs = output.split(MARK);
+    let mut found = Vec::new();
+    let mut printed = outputs.next().unwrap_or_default();
+    for (text, documented) in &typed {
+        let next = outputs.next().unwrap_or("none");
+        let (code, behind) = next.split_once('\n').unwrap_or((next, ""));
+        let documented = documented.unwrap_or("...").trim();
+        if code != "0" || !is_as_documented(printed.trim(), documented) {
+            found.push(format!("exit code {code} of\n{text}\nprinted\n{printed}\ndocumented\n{documented}"));
+        }
+        printed = behind;
+    }
+    found
+}
+
+/// Fails with everything that does not work.
+fn holds(page: &str, blocks_min: usize) {
+    let text = read(page);
+    let runs = blocks(&text).iter().filter(|(language, _)| *language == "sh").count();
+    assert!(runs >= blocks_min, "{page}: {runs} blocks were found");
+    let found = problems(&text);
+    assert!(found.is_empty(), "{page}: {}", found.join("\n"));
+}
+
+#[test]
+fn the_commands_of_the_readme_print_what_it_says() {
+    holds("README.md", 8);
+}
+
+#[test]
+fn the_commands_of_the_page_about_the_api_print_what_it_says() {
+    holds("docs/api.md", 8);
+}
+
+#[test]
+fn a_command_that_is_broken_and_an_output_that_is_another_are_found() {
+    let page = |command: &str, text: &str| {
+        format!(
+            "x\n```sh\n{command}\n```\n\n```text\n{text}\n```\n\n```sh\necho the end\n```\n\n```text\nthe end\n```\n"
+        )
+    };
+    let status = "target/release/tiergate keys status --agent-id 4";
+    assert_eq!(problems(&page(status, "agentId  4\nhasKey   false")), Vec::<String>::new());
+    for (command, text) in [
+        (status, "agentId  4\nhasKey   true"),
+        ("target/release/tiergate keys stauts --agent-id 4", "..."),
+        ("curl -s http://127.0.0.1:8081/livez", "..."),
+        ("echo one two three", "one ... two"),
+    ] {
+        let found = problems(&page(command, text));
+        assert_eq!(found.len(), 1, "{command}: {found:?}");
+    }
+}

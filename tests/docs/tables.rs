@@ -1,0 +1,118 @@
+//! The tables of the pages are those of the program.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::{files, read, root};
+
+/// The cells of the rows of every table of a page, without head and rule.
+fn rows(page: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let lines: Vec<&str> = page.lines().collect();
+    for (index, line) in lines.iter().enumerate() {
+        let is_head = lines.get(index + 1).is_some_and(|next| next.starts_with("| ---"));
+        if line.starts_with("| ") && !line.starts_with("| ---") && !is_head {
+            let cells = line.trim_matches(['|', ' ']).split(" | ");
+            found.push(cells.map(|cell| cell.trim().to_owned()).collect());
+        }
+    }
+    found
+}
+
+/// The code spans of a text.
+fn spans(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The texts in double quotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('"').skip(1).step_by(2)
+}
+
+/// The metrics of the program, each with its labels.
+fn metrics() -> BTreeSet<(String, Vec<String>)> {
+    let source = read("src/telemetry/metrics.rs");
+    let (_, table) = source.split_once("\nmetrics! {\n").unwrap();
+    let (table, _) = table.split_once("\n}\n").unwrap();
+    let made = table.split(';').filter_map(|row| {
+        // What stands behind "from" are values of a label.
+        let (_, call) = row.split(" from [").next()?.split_once(" =")?;
+        let mut texts = quoted(call).map(str::to_owned);
+        Some((format!("tiergate_{}", texts.next()?), texts.collect()))
+    });
+    let beside = [("tiergate_build_info", "version"), ("tiergate_entries", "kind")];
+    let beside = beside.map(|(name, label)| (name.to_owned(), vec![label.to_owned()]));
+    made.chain(beside).collect()
+}
+
+#[test]
+fn the_page_about_metrics_has_each_metric_of_the_program_with_its_labels() {
+    let page = read("docs/metrics.md");
+    let listed = rows(&page).into_iter().filter(|cells| cells[0].starts_with("`tiergate_"));
+    let listed = listed.map(|cells| {
+        let name = spans(&cells[0]).next().unwrap().to_owned();
+        (name, spans(&cells[1]).map(str::to_owned).collect())
+    });
+    assert_eq!(listed.collect::<BTreeSet<_>>(), metrics());
+}
+
+#[test]
+fn every_metric_that_a_page_names_is_one_of_the_program() {
+    let known: BTreeSet<String> = metrics().into_iter().map(|(name, _)| name).collect();
+    let pages = files(&root().join("docs"), ".md").into_iter().chain([root().join("README.md")]);
+    for path in pages {
+        let page = fs::read_to_string(&path).unwrap();
+        let words = page.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+        for word in words.filter(|word| word.starts_with("tiergate_")) {
+            let name = word.strip_suffix("_bucket").unwrap_or(word);
+            assert!(known.contains(name), "{}: {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_page_about_errors_has_each_error_type_of_the_program() {
+    let source = read("src/wire/errors.rs");
+    let is_type = |text: &&str| text.len() > 4 && text.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let made: BTreeSet<&str> = quoted(&source).filter(is_type).collect();
+    let page = read("docs/errors.md");
+    let rows = rows(&page);
+    let listed: Vec<&str> = rows.iter().flat_map(|cells| spans(&cells[1])).collect();
+    let reserved = ["INSUFFICIENT_DEPOSIT", "RELAY_FAILED"];
+    assert!(reserved.iter().all(|name| page.contains(&format!("`{name}`"))));
+    let all: BTreeSet<&str> = listed.iter().copied().chain(reserved).collect();
+    assert_eq!((all, listed.len()), (made.clone(), made.len() - reserved.len()), "each has one row");
+}
+
+/// A line is listed as the program writes it, with `...` for what differs from time to time.
+#[test]
+fn the_page_about_the_log_has_lines_that_the_program_writes() {
+    let sources = files(&root().join("src"), ".rs").into_iter().map(|path| fs::read_to_string(path).unwrap());
+    let sources = sources.collect::<String>();
+    let mut count = 0;
+    for cells in rows(&read("docs/logs.md")) {
+        for line in spans(&cells[0]) {
+            let pieces = line.split("...").map(str::trim).filter(|piece| piece.contains(' '));
+            for piece in pieces {
+                count += 1;
+                assert!(sources.contains(piece), "{line}: {piece}");
+            }
+        }
+    }
+    assert!(count > 60, "{count} pieces were found");
+}
+
+#[test]
+fn the_tiers_of_the_readme_are_those_of_the_shipped_configuration() {
+    let conf = read("conf/tiergate.toml");
+    let list = |key: &str| -> Vec<String> {
+        let (_, text) = conf.split_once(&format!("\n{key} = [")).unwrap();
+        let items = text.split_once(']').unwrap().0.split(',');
+        items.map(|item| item.trim().trim_matches('"').to_owned()).collect()
+    };
+    let page = read("README.md");
+    let tiers = rows(&page).into_iter().filter(|cells| ["1", "2", "3", "4"].contains(&cells[0].as_str()));
+    let (stakes, limits): (Vec<_>, Vec<_>) =
+        tiers.map(|cells| (cells[2].replace(',', ""), cells[3].replace(',', ""))).unzip();
+    assert_eq!((stakes, limits), (list("stake"), list("requests_per_minute")));
+}
