@@ -84,6 +84,34 @@ fn the_page_about_errors_has_each_error_type_of_the_program() {
     assert_eq!((all, listed.len()), (made.clone(), made.len() - reserved.len()), "each has one row");
 }
 
+/// The longer pieces of the messages of the program's log that are always the same.
+fn logged() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for path in files(&root().join("src"), ".rs") {
+        let source = fs::read_to_string(&path).unwrap();
+        let is_code = !path.components().any(|part| part.as_os_str() == "tests");
+        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for call in code.split("tracing::").skip(1).filter(|_| is_code) {
+            let is_shown = ["info!(", "warn!(", "error!("].iter().any(|start| call.starts_with(start));
+            let message = call.split_once(");").and_then(|(call, _)| quoted(call).last());
+            for piece in message.filter(|_| is_shown).unwrap_or_default().split(['{', '}', '`']) {
+                let piece = piece.trim_matches([' ', ':', '(', ')', ',']);
+                found.extend((piece.len() > 3 && piece.contains(' ')).then(|| piece.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_page_about_the_log_has_each_message_of_the_program() {
+    let page = read("docs/logs.md");
+    let messages = logged();
+    let missing: Vec<&String> = messages.iter().filter(|message| !page.contains(*message)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(messages.len() > 30, "{} pieces were found", messages.len());
+}
+
 /// A line is listed as the program writes it, with `...` for what differs from time to time.
 #[test]
 fn the_page_about_the_log_has_lines_that_the_program_writes() {
