@@ -130,6 +130,56 @@ fn the_page_about_the_log_has_lines_that_the_program_writes() {
     assert!(count > 60, "{count} pieces were found");
 }
 
+/// The tables and keys of the shipped configuration, by their paths; those that are commented out are among them.
+fn settings() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut table = "";
+    let conf = read("conf/tiergate.toml");
+    for line in conf.lines().map(|line| line.strip_prefix("# ").unwrap_or(line)) {
+        let is_name = |text: &str| text.chars().all(|char| char.is_ascii_lowercase() || "_.".contains(char));
+        if let Some(header) = line.strip_prefix('[').map(|rest| rest.trim_matches(['[', ']'])) {
+            table = header;
+            found.insert(table.to_owned());
+        } else if let Some((key, _)) = line.split_once(" = ").filter(|(key, _)| is_name(key)) {
+            found.insert(format!("{table}.{key}"));
+        }
+    }
+    found
+}
+
+/// A key of a tenant's table may stand without `tenants.`.
+#[test]
+fn every_setting_and_variable_that_a_page_names_is_in_the_shipped_configuration() {
+    let known = settings();
+    let tables: BTreeSet<&str> = known
+        .iter()
+        .filter_map(|path| path.strip_prefix("tenants.").unwrap_or(path).split_once('.'))
+        .map(|(table, _)| table)
+        .collect();
+    let pages = files(&root().join("docs"), ".md").into_iter().chain([root().join("README.md")]);
+    let mut count = 0;
+    for path in pages {
+        let page = fs::read_to_string(&path).unwrap();
+        let variables = page.split(|char: char| !char.is_ascii_uppercase() && char != '_');
+        let variables = variables.filter_map(|word| word.strip_prefix("TIERGATE__"));
+        let variables = variables.map(|word| word.to_ascii_lowercase().replace("__", "."));
+        let is_key = |span: &&str| {
+            let is_path = span.chars().all(|char| char.is_ascii_lowercase() || "_.".contains(char));
+            let table = span.split_once('.').map(|(table, _)| table);
+            let is_file = [".rs", ".md", ".toml", ".d"].iter().any(|suffix| span.ends_with(suffix));
+            is_path && !is_file && table.is_some_and(|table| tables.contains(table))
+        };
+        let text = page.split("\n```").step_by(2).collect::<String>();
+        let keys = spans(&text).map(|span| span.trim_matches(['[', ']'])).filter(is_key).map(str::to_owned);
+        for key in variables.chain(keys) {
+            let is_known = known.contains(&key) || known.contains(&format!("tenants.{key}"));
+            assert!(is_known, "{}: {key}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count} settings were found");
+}
+
 #[test]
 fn the_tiers_of_the_readme_are_those_of_the_shipped_configuration() {
     let conf = read("conf/tiergate.toml");
