@@ -38,7 +38,7 @@ impl Dev {
         let ports = [("api", 8080), ("gateway", 8000), ("upstream", 9000), ("admin", 9090), ("chain", 8545)];
         let addresses = ports.map(|(name, port)| [format!("--{name}"), format!("{ip}:{port}")]);
         let script = r#""$@" & pid=$!; cat >/dev/null; kill -INT $pid; wait $pid"#;
-        let mut shell = Command::new("sh")
+        let mut shell = command("sh")
             .args(["-c", script, "sh", PROGRAM, "dev"])
             .args(addresses.concat())
             .stdin(Stdio::piped())
@@ -66,6 +66,15 @@ impl Drop for Dev {
         drop(self.alive.take());
         let _ = self.shell.wait();
     }
+}
+
+/// A command without the variables of Tiergate that the one who runs the tests has set.
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIERGATE_")) {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// The fenced blocks of a page: language and text.
@@ -107,13 +116,11 @@ fn problems(page: &str) -> Vec<String> {
     }
     let script = typed.iter().map(|(text, _)| format!("{text}\nprintf '\\n{MARK}%s\\n' $?\n"));
     let script = script.collect::<String>().replace("127.0.0.1", &dev.ip);
-    let mut shell = Command::new("sh")
+    let mut shell = command("sh")
         .args(["-c", "exec 2>&1; . /dev/stdin"])
         .current_dir(folder.path())
         .env("HOME", folder.path())
         .env("TIERGATE_URL", format!("http://{}:8080", dev.ip))
-        .env_remove("TIERGATE_CONFIG")
-        .env_remove("TIERGATE_API_KEY")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
