@@ -4,6 +4,7 @@
 //! Three things are not as a reader has them: `target/release/tiergate` is the program of this build, the address
 //! 127.0.0.1 is one that no other test uses, and the commands of `NOT_TYPED` are not typed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
@@ -11,6 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::tables::{rows, spans};
 use super::{loopback, read};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
@@ -160,6 +162,35 @@ fn the_commands_of_the_readme_print_what_it_says() {
 #[test]
 fn the_commands_of_the_page_about_the_api_print_what_it_says() {
     holds("docs/api.md", 8);
+}
+
+/// Each row names commands, and may name options of theirs.
+#[test]
+fn the_page_about_operations_has_each_command_of_the_program_and_options_that_there_are() {
+    let help = |arguments: &[&str]| {
+        let output = command(PROGRAM).args(arguments).arg("--help").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = help(&[]);
+    let (_, list) = all.split_once("Commands:\n").unwrap();
+    let list = list.split_once("\n\n").unwrap().0.lines().filter(|line| !line.starts_with("   "));
+    let made: BTreeSet<&str> = list.filter_map(|line| line.split_whitespace().next()).collect();
+    let page = read("docs/operations.md");
+    let (_, table) = page.split_once("## Commands\n").unwrap();
+    let table = table.split_once("\n\nEvery command").unwrap().0;
+    let mut listed = BTreeSet::from(["help"]);
+    for cells in rows(table) {
+        let commands: Vec<String> = spans(&cells[0]).map(str::to_owned).collect();
+        for text in &commands {
+            let words: Vec<&str> = text.split(' ').filter(|word| *word != "tiergate").collect();
+            listed.extend(made.iter().copied().filter(|name| *name == words[0]));
+            let options = help(&words);
+            let named = spans(&cells[1]).filter(|span| span.starts_with("--"));
+            named.for_each(|option| assert!(options.contains(option), "{text}: {option}"));
+        }
+    }
+    assert_eq!(listed, made);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use super::{files, read, root};
 
 /// The cells of the rows of every table of a page, without head and rule.
-fn rows(page: &str) -> Vec<Vec<String>> {
+pub(super) fn rows(page: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let lines: Vec<&str> = page.lines().collect();
     for (index, line) in lines.iter().enumerate() {
@@ -20,7 +20,7 @@ fn rows(page: &str) -> Vec<Vec<String>> {
 }
 
 /// The code spans of a text.
-fn spans(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
