@@ -1,7 +1,7 @@
 //! Keys and variables that nobody asked for, each with the known one that was probably meant.
 
 use strsim::levenshtein;
-use toml::{Table, Value};
+use toml::Table;
 
 use crate::config::location::Location;
 use crate::config::problem::Problem;
@@ -22,9 +22,10 @@ const OTHER_VARIABLES: [&str; 5] =
 pub(super) fn is_ours(name: &str, value: &str) -> bool {
     let begins = name.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("TIERGATE_"));
     let of_services = ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP_", "_UDP_", "_SCTP_"];
+    let overrides = name.contains("__");
     let is_of_service = of_services.iter().any(|part| name.contains(part))
         || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
-    begins && !(is_of_service && !name.contains("__")) && !OTHER_VARIABLES.contains(&name)
+    begins && (overrides || !is_of_service) && !OTHER_VARIABLES.contains(&name)
 }
 
 /// Everything that is left of a table once the known paths have been taken out.
@@ -69,16 +70,16 @@ impl LeftOver<'_> {
             let path = format!("{section}{}", named(key));
             let inside = format!("{path}.");
             let is_section = self.known.iter().any(|known| known.starts_with(&inside));
-            let phrase = match value {
-                Value::Table(table) if is_section => {
+            let phrase = match value.as_table().filter(|_| is_section) {
+                Some(table) => {
                     self.walk(table, &[sections, &[key]].concat());
                     continue;
                 }
-                _ if is_section => {
+                None if is_section => {
                     let header = self.location.header(&path);
                     format!("is {}; write a section that begins with [{header}]", type_of(value))
                 }
-                _ => format!("is not a known key{}", self.hint(key, &section, &path)),
+                None => format!("is not a known key{}", self.hint(key, &section, &path)),
             };
             let problem = Problem::new(self.location.of_key(&path), phrase);
             self.problems.push(problem.at(self.location.site_of_name(sections, key)));

@@ -26,10 +26,10 @@ impl Written {
     /// The value as TOML writes it, without a secret.
     pub(super) fn shown(&self, path: &str) -> String {
         fn masked(path: &str, value: &Value) -> Value {
-            match value {
-                Value::String(text) => document::shown(path, text).into(),
-                Value::Array(items) => items.iter().map(|item| masked(path, item)).collect::<Vec<_>>().into(),
-                other => other.clone(),
+            match (value.as_str(), value.as_array()) {
+                (Some(text), _) => document::shown(path, text).into(),
+                (_, Some(items)) => items.iter().map(|item| masked(path, item)).collect::<Vec<_>>().into(),
+                (None, None) => value.clone(),
             }
         }
         match self {
