@@ -78,10 +78,10 @@ fn the_image_reads_the_file_that_is_mounted_and_its_checks_are_commands_that_the
 fn what_the_replicas_are_configured_with_is_what_is_composed() {
     let composition = Composition::shipped();
     let config: Table = composition.text("tiergate.toml").parse().unwrap();
-    let redis = port_of(config["store"]["url"].as_str().unwrap(), &composition);
+    let redis = port_of(config["store"]["redis"]["url"].as_str().unwrap(), &composition);
     assert_eq!(redis, ("redis", 6_379));
     assert!(composition.text("redis.conf").contains("\nport 6379\n"));
-    let secret = config["store"]["password_file"].as_str().unwrap();
+    let secret = config["store"]["redis"]["password_file"].as_str().unwrap();
     for user in ["redis", REPLICAS[0], REPLICAS[1]] {
         let files = &composition.services[user].files;
         assert!(files.iter().any(|(_, inside)| inside == secret), "{user} has no {secret}");
