@@ -52,10 +52,6 @@ fn configured(config: &Path) -> Result<String, Failure> {
         Failure::new(format!("[listen] of {file} can't be read; `tiergate check` says what is wrong"))
             .with_code(BAD_CONFIGURATION)
     })?;
-    if listen.api.port() == 0 {
-        let message = "listen.api has port 0: nobody knows where the service listens";
-        return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
-    }
     Ok(presence::api_url(&listen))
 }
 
