@@ -57,6 +57,21 @@ struct Check {
     clock: Arc<dyn Clock>,
 }
 
+type Flag = fn(&UpstreamState) -> &AtomicBool;
+
+/// A look-up or check that is under way until this is dropped, even by a panic.
+struct UnderWay {
+    state: Arc<UpstreamState>,
+    flag: Flag,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        (self.flag)(&self.state).store(false, Ordering::Release);
+    }
+}
+
 impl Watch {
     /// Looks after the upstreams of whatever table is in force.
     pub(crate) fn new(table: Arc<LiveTable>, clock: Arc<dyn Clock>) -> Self {
@@ -93,17 +108,16 @@ impl Watch {
     /// Looks a name up, unless that is being done or too much else is.
     fn resolve(&self, site: &Site, member: &Member) {
         let (state, tenant) = (Arc::clone(&member.state), Arc::clone(&site.tenant.id));
-        let Some(place) = self.begin(&state.is_in_resolution) else { return };
+        let Some(under_way) = self.begin(&state, |state| &state.is_in_resolution) else { return };
         tokio::spawn(async move {
             resolve(&state, &tenant).await;
-            state.is_in_resolution.store(false, Ordering::Release);
-            drop(place);
+            drop(under_way);
         });
     }
 
     /// Checks an upstream, unless that is being done or too much else is.
     fn check(&self, site: &Site, member: &Member, connector: &Arc<Connector>) {
-        let Some(place) = self.begin(&member.state.is_in_check) else { return };
+        let Some(under_way) = self.begin(&member.state, |state| &state.is_in_check) else { return };
         let check = Check {
             state: Arc::clone(&member.state),
             tenant: Arc::clone(&site.tenant.id),
@@ -114,15 +128,15 @@ impl Watch {
         let connector = Arc::clone(connector);
         tokio::spawn(async move {
             check.run(&connector).await;
-            check.state.is_in_check.store(false, Ordering::Release);
-            drop(place);
+            drop(under_way);
         });
     }
 
-    /// A place for a task that is not under way yet. Whoever gets none comes again with the next tick.
-    fn begin(&self, is_under_way: &AtomicBool) -> Option<OwnedSemaphorePermit> {
+    /// A place for a task that is not under way yet. Without one it is tried again with the next tick.
+    fn begin(&self, state: &Arc<UpstreamState>, flag: Flag) -> Option<UnderWay> {
         let place = Arc::clone(&self.tasks).try_acquire_owned().ok()?;
-        (!is_under_way.swap(true, Ordering::Acquire)).then_some(place)
+        let is_free = !flag(state).swap(true, Ordering::Acquire);
+        is_free.then(|| UnderWay { state: Arc::clone(state), flag, _place: place })
     }
 }
 
@@ -227,4 +241,34 @@ fn is_due(next: &AtomicU64, now: u64, every: Duration) -> bool {
     }
     next.store(now.saturating_add(micros(every)), Ordering::Relaxed);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Watch;
+    use crate::domain::fixture;
+    use crate::domain::upstream::Upstream;
+    use crate::gateway::table::{LiveTable, Table};
+    use crate::gateway::upstreams::state::UpstreamState;
+    use crate::ports::simulated::SimulatedClock;
+
+    #[tokio::test]
+    async fn a_check_that_panics_leaves_its_place_to_the_next_one() {
+        let table = Arc::new(LiveTable::from_pointee(Table::default()));
+        let watch = Watch::new(table, Arc::new(SimulatedClock::new(0)));
+        let rules = fixture::tenant().proxy;
+        let upstream = Upstream::parse("127.0.0.1:1").unwrap();
+        let state = Arc::new(UpstreamState::new(upstream, rules.health, rules.upstream_limits));
+        let begin = || watch.begin(&state, |state| &state.is_in_check);
+        let under_way = begin().unwrap();
+        assert!(begin().is_none(), "one at a time");
+        let check = async move {
+            let _under_way = under_way;
+            panic!("a check")
+        };
+        tokio::spawn(check).await.unwrap_err();
+        assert!(begin().is_some());
+    }
 }
