@@ -32,13 +32,22 @@ impl App {
     }
 
     /// Runs with a node in this process, which listens at this address a moment after everything else has begun. Calls
-    /// `welcome` once verifications can be answered.
-    pub(crate) fn run_with_node(mut self, node: SocketAddr, welcome: impl Fn() + Send + Sync + 'static) {
-        let (readiness, welcome) = (Arc::clone(&self.readiness), Arc::new(welcome));
+    /// `welcome` once there are listeners at all of these addresses and verifications can be answered.
+    pub(crate) fn run_with_node(
+        mut self,
+        node: SocketAddr,
+        addresses: Vec<SocketAddr>,
+        welcome: impl Fn() + Send + Sync + 'static,
+    ) {
+        let readiness = Arc::clone(&self.readiness);
+        let (addresses, welcome): (Arc<[_]>, _) = (addresses.into(), Arc::new(welcome));
         self.process.supervise("welcome", move || {
-            let (readiness, welcome) = (Arc::clone(&readiness), Arc::clone(&welcome));
+            let (readiness, addresses, welcome) =
+                (Arc::clone(&readiness), Arc::clone(&addresses), Arc::clone(&welcome));
             async move {
-                listening(node).await;
+                for address in &*addresses {
+                    listening(*address).await;
+                }
                 while !readiness.report().await.is_ready() {
                     sleep(TRY_EVERY).await;
                 }

@@ -79,7 +79,8 @@ impl Dev {
         app.add_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);
-        app.run_with_node(self.chain, move || {
+        let addresses = self.addresses().map(|(_, address)| address).to_vec();
+        app.run_with_node(self.chain, addresses, move || {
             // Its failure does not stop the service.
             let _ = say(format_args!("{text}"));
         });

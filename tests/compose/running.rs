@@ -171,7 +171,7 @@ impl Running {
         text.replace("default-server check", &format!("default-server source {own} check"))
             // It takes two descriptors for each connection at its start; a test may have a thousand in all.
             .replace("maxconn 4096", "maxconn 128")
-            .replace("kind = \"redis\"\n", "kind = \"redis\"\ntimeout = \"5s\"\n")
+            .replace("[store.redis]\n", "[store.redis]\ntimeout = \"5s\"\n")
     }
 
     /// A client at `ip`, connected to a service.

@@ -101,8 +101,8 @@ fn store_of(service: &Service) -> Arc<dyn Store> {
     let clock = Arc::new(Os::new());
     let settings = std::fs::read_to_string(service.folder.path().join("tiergate.toml")).unwrap();
     let settings: toml::Table = settings.parse().unwrap();
-    let text = |key: &str| settings["store"].get(key).and_then(toml::Value::as_str);
-    if let Some(url) = text("url") {
+    let text = |kind: &str, key: &str| settings["store"].get(kind)?.get(key)?.as_str();
+    if let Some(url) = text("redis", "url") {
         let options = Options {
             url: RedisUrl::parse(url).unwrap(),
             password: None,
@@ -116,7 +116,7 @@ fn store_of(service: &Service) -> Arc<dyn Store> {
         };
         return Arc::new(RunningRedisStore::open(options, clock, Metrics::new().unwrap()).unwrap());
     }
-    let path = PathBuf::from(text("path").unwrap());
+    let path = PathBuf::from(text("embedded", "path").unwrap());
     let options =
         embedded::Options { path, nonce_retention_secs: NONCE_RETENTION_SECS, max_ahead_secs: AHEAD_SECS };
     Arc::new(EmbeddedStore::open(options, clock).unwrap())
