@@ -2,10 +2,10 @@
 
 use std::io::{self, IsTerminal};
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use serde_json::{Value, json};
 
-use crate::config::problem::{Problem, Problems};
+use crate::config::problem::{Excerpt, Problem, Problems};
 
 /// A picture for each problem, one after the other; in colour on a terminal.
 pub(super) fn drawn(problems: &Problems) -> String {
@@ -21,6 +21,9 @@ fn picture(problem: &Problem) -> Group<'_> {
     let level = if problem.is_warning() { Level::WARNING } else { Level::ERROR };
     let title = level.primary_title(problem.to_string());
     match problem.excerpt() {
+        Some(Excerpt { file, line, column, text, .. }) if text.is_empty() => {
+            title.element(Origin::path(file).line(*line).char_column(*column))
+        }
         Some(found) => {
             let marked = AnnotationKind::Primary.span(found.marked.clone());
             let line = Snippet::source(&found.text).path(&found.file).line_start(found.line);
@@ -88,6 +91,17 @@ error: store.kid: is not a known key; did you mean store.kind?
   | ^^^
 
 error: TIERGATE__KEYS: is not a known variable";
+
+    #[test]
+    fn of_a_line_that_is_too_long_the_place_alone_is_shown() {
+        let text = format!("{} = 1", "x".repeat(1_000));
+        let problems = Settings::parse(&text, std::iter::empty()).unwrap_err();
+        assert!(
+            drawn(&problems).contains("is not a known key\n--> tiergate.toml:1:1"),
+            "{}",
+            drawn(&problems)
+        );
+    }
 
     #[test]
     fn each_problem_is_drawn_at_its_place() {

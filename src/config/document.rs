@@ -20,6 +20,9 @@ const SECRETS: [&str; 3] = ["password", "sentinel_password", "value"];
 /// Keys whose values are URLs, which may hold a secret behind the host.
 const URLS: [&str; 3] = ["http_proxy", "rpc_urls", "url"];
 
+/// The longest line that is shown, in bytes. Blanking a longer one for each of its mistakes would take minutes.
+const LINE_BYTES_MAX: usize = 1_000;
+
 /// A file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Document {
@@ -55,7 +58,7 @@ pub struct Excerpt {
     pub line: usize,
     /// Counted from 1, in characters.
     pub column: usize,
-    /// The line, in which strings that may be secrets are blanked.
+    /// The line, in which values that may be secrets are blanked; empty if it is too long for that.
     pub text: String,
     /// The bytes of the line that are marked.
     pub marked: Range<usize>,
@@ -166,6 +169,7 @@ impl Map {
         let start = span.start.saturating_sub(begin).min(line.len());
         let marked = start..span.end.saturating_sub(begin).clamp(start, line.len());
         let text = match mark {
+            _ if line.len() > LINE_BYTES_MAX => String::new(),
             Mark::Syntax(_) => without_value(line),
             Mark::Value(_) | Mark::Key(_) => self.blanked(begin, line, &shown),
         };
