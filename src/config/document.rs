@@ -101,7 +101,7 @@ impl Maps {
 /// A document with the places of everything in it.
 struct Map {
     document: Arc<Document>,
-    /// Where each line begins.
+    /// The offset of each line.
     lines: Vec<usize>,
     nodes: HashMap<Vec<String>, Node>,
     /// Every value, and every key that may hold a secret, in order; true if nothing makes it fit to be shown.
@@ -215,7 +215,7 @@ impl Map {
     }
 }
 
-/// What stands before the value in a line that is not TOML, if that is plainly the name of a key or table.
+/// A line that is not TOML without its value, or without anything if it may be no name of a key or table.
 fn without_value(line: &str) -> String {
     let plain = |text: &str| {
         text.bytes().all(|byte| byte.is_ascii_lowercase() || b"0123456789_-.[] \t".contains(&byte))

@@ -1,17 +1,17 @@
-//! Where a table stands: what a problem says before the path of a key, what headers inside it begin with, and how it is
-//! found in its file again.
+//! The location of a table: for problems the text before the path of a key, the beginning of headers inside it, and the way
+//! to it in its file.
 
 use std::sync::Arc;
 
 use crate::config::document::{Document, Mark, Site};
 
-/// Where a table stands.
+/// The location of a table.
 #[derive(Debug, Clone)]
 pub(super) struct Location {
     document: Arc<Document>,
-    /// What stands before a path: nothing, `tenants[2].` or `tenants.d/acme.toml: `.
+    /// The text before a path: nothing, `tenants[2].` or `tenants.d/acme.toml: `.
     before: String,
-    /// What a section's header in this table begins with: nothing, or `tenants.`.
+    /// The beginning of a section's header in this table: nothing, or `tenants.`.
     headers: String,
     /// The way to it in its file: names of tables, and numbers of items from 0.
     trail: Vec<String>,

@@ -1,5 +1,5 @@
-//! What is written down while a configuration is read: problems, and if they are wanted, each value with its origin and the
-//! files that keys name.
+//! Notes of a configuration that is being read: problems, and if they are wanted, each value with its origin and the files
+//! that keys name.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::domain::tenant::KeyPair;
 /// Beside settings and problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// Nothing else.
+    /// No more.
     Settings,
     /// The files that keys name.
     Files,
@@ -19,7 +19,7 @@ pub enum Wanted {
     Values,
 }
 
-/// What is written down.
+/// The notes.
 pub(super) struct Notes {
     pub(super) wanted: Wanted,
     pub(super) problems: Vec<Problem>,
@@ -47,7 +47,7 @@ pub struct NamedFile {
     pub(super) places: Vec<Place>,
 }
 
-/// What named files should hold.
+/// The content that named files should have.
 #[derive(Debug)]
 pub enum Content {
     /// A certificate and its key, under two keys.
@@ -66,11 +66,11 @@ pub enum Content {
 pub(super) struct Entry {
     pub(super) key: String,
     pub(super) value: String,
-    /// Nothing for a default.
+    /// `None` for a default.
     pub(super) place: Option<Place>,
 }
 
-/// Where a value is written.
+/// The place of a value.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     /// Its path, or a variable.

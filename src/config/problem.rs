@@ -7,7 +7,7 @@ use std::fmt;
 pub use crate::config::document::Excerpt;
 use crate::config::document::{Maps, Site};
 
-/// How many problems are looked for in their files; so many are mended one after the other anyway.
+/// Problems that are looked for in their files. More are mended one after the other anyway.
 const EXCERPTS_MAX: usize = 1_000;
 
 /// One thing that is wrong, or looks so.
@@ -38,7 +38,7 @@ impl Problem {
         Self { is_warning: true, ..self }
     }
 
-    /// Where it is: a path in the file (`chain.contracts.identity`, `tenants[1].hosts`), an environment variable, or the
+    /// Its place: a path in the file (`chain.contracts.identity`, `tenants[1].hosts`), an environment variable, or the
     /// file itself; in a tenant's own file with its name in front.
     #[must_use]
     pub fn place(&self) -> &str {

@@ -312,7 +312,7 @@ impl Reader {
         counted.and(checked)
     }
 
-    /// What is written under a path, or its default.
+    /// The value under a path, or its default.
     fn take_or(&mut self, path: &'static str, default: impl Into<Value>) -> Written {
         self.take(path).unwrap_or_else(|| {
             let default = Written::Typed(default.into());

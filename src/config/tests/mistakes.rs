@@ -101,7 +101,7 @@ fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
     assert_eq!(found, ["\"listen.api\": is not a known key"], "a point in quotes parts no sections");
 }
 
-/// Where each problem is.
+/// Each problem with its place.
 fn places(text: &str) -> Vec<String> {
     let found = parse(text, &[]).unwrap_err();
     let place = |problem: &Problem| {
