@@ -3,7 +3,7 @@
 //! A node that has a slot no longer says so and does nothing; the request then goes to the one it names, once. While a
 //! slot is on its way from one node to another its agents get a fault: no script runs on half of its keys.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,6 +137,17 @@ impl Cluster {
             }
         }
         Err(last)
+    }
+
+    /// The masters that a node names, if together they have all slots.
+    pub(super) async fn masters(&self) -> Result<Vec<RedisHost>, RedisError> {
+        let ranges = self.look().await?;
+        let has_all = Shard::all()
+            .all(|shard| ranges.iter().any(|range| (range.first..=range.last).contains(&shard.slot())));
+        if !has_all {
+            return Err(RedisError::Down("not every slot of the cluster has a node".to_owned()));
+        }
+        Ok(ranges.into_iter().map(|range| range.master).collect::<HashSet<_>>().into_iter().collect())
     }
 
     /// Makes the map that the ranges say, with the connections that there are.

@@ -37,6 +37,7 @@ use crate::sharded::meters::Meters;
 use crate::store::redis::answers::{admission, bytes};
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::error::RedisError;
+pub use crate::store::redis::look::look;
 use crate::store::redis::meters::METERS_MAX;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, Shared, TlsFiles};
@@ -56,6 +57,7 @@ mod error;
 mod findings;
 mod info;
 mod key_changes;
+mod look;
 mod meters;
 mod names;
 pub mod options;
@@ -111,16 +113,7 @@ impl RunningRedisStore {
     ///
     /// [`OpenError`]: not when Redis is absent.
     pub fn open(options: Options, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<Self, OpenError> {
-        let shared = Shared {
-            certificates: certificates(&options.tls)?,
-            options,
-            clock,
-            metrics,
-            scripts: Scripts::new(),
-            #[cfg(test)]
-            simulated_from_micros: None,
-        };
-        Self::on(shared)
+        Self::on(shared(options, clock, metrics)?)
     }
 
     fn on(shared: Shared) -> Result<Self, OpenError> {
@@ -333,6 +326,18 @@ fn fault(verb: &'static str) -> impl Fn(RedisError) -> StoreFault {
 
 fn with_quota(request: Request<'_>, quota: Quota) -> Request<'_> {
     request.arg(quota.limit).arg(quota.window_micros)
+}
+
+fn shared(options: Options, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<Shared, OpenError> {
+    Ok(Shared {
+        certificates: certificates(&options.tls)?,
+        options,
+        clock,
+        metrics,
+        scripts: Scripts::new(),
+        #[cfg(test)]
+        simulated_from_micros: None,
+    })
 }
 
 /// Reads an entry: the agent, then the declared origin, if there is one.

@@ -1,0 +1,52 @@
+//! A look at Redis from outside of a store. It writes nothing: a store that is opened begins epochs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use crate::domain::redis_url::RedisLayout;
+use crate::ports::clock::Clock;
+use crate::store::redis::cluster::Cluster;
+use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::findings::{self, Finding};
+use crate::store::redis::info::Info;
+use crate::store::redis::options::Options;
+use crate::store::redis::sentinels::Sentinels;
+use crate::store::redis::server::in_time;
+use crate::store::redis::shared;
+use crate::telemetry::metrics::Metrics;
+
+/// Connects to every master that a store of these options would use. Returns what an operator should know of them.
+///
+/// # Errors
+///
+/// Why a store would not use one of them.
+pub async fn look(
+    options: Options,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+) -> Result<BTreeSet<Finding>, String> {
+    let shared = Arc::new(shared(options, clock, metrics).map_err(|error| error.to_string())?);
+    let options = &shared.options;
+    let looked = in_time(options.connect_timeout(), async {
+        let hosts = match options.url.layout().clone() {
+            RedisLayout::Single(host) => vec![host],
+            RedisLayout::Sentinel { sentinels, service } => {
+                vec![Sentinels::new(sentinels, service).master(&shared).await?]
+            }
+            RedisLayout::Cluster { seeds } => {
+                Cluster::new(Arc::clone(&shared), seeds, Handle::current()).masters().await?
+            }
+        };
+        let mut found = BTreeSet::new();
+        for host in hosts {
+            let mut connection = connect(&shared, &host, Login::Server).await?;
+            let info = Info::of(&mut connection).await?;
+            info.check_usable()?;
+            found.extend(findings::of(&mut connection, &info, options.wait_replicas).await);
+        }
+        Ok(found)
+    });
+    looked.await.map_err(|error| error.to_string())
+}
