@@ -7,6 +7,7 @@ pub(crate) mod dev;
 pub(crate) mod error;
 pub(crate) mod named_files;
 pub(crate) mod nodes;
+pub(crate) mod online;
 pub(crate) mod presence;
 pub(crate) mod reload;
 pub(crate) mod source;

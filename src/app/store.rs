@@ -62,6 +62,26 @@ pub(crate) fn open(
     })
 }
 
+/// Looks at the store without opening it: its state or what is wrong with it. Writes nothing.
+pub(super) async fn look(
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+    metrics: &Metrics,
+) -> Result<String, String> {
+    match &settings.store {
+        StoreSettings::Embedded { path } if path.is_dir() => {
+            Ok("there is a folder; only the service itself opens the store in it".to_owned())
+        }
+        StoreSettings::Embedded { path } if path.exists() => Err("is not a folder".to_owned()),
+        StoreSettings::Embedded { .. } => Ok("is not there yet; the service makes it".to_owned()),
+        StoreSettings::Redis(redis) => {
+            let options = redis_options(settings, redis).map_err(|error| error.to_string())?;
+            let found = redis::look(options, Arc::clone(clock), metrics.clone()).await?;
+            Ok(["answers"].into_iter().chain(found).collect::<Vec<_>>().join("; "))
+        }
+    }
+}
+
 fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, StoreError> {
     let secret = |source: &Option<SecretSource>| {
         source.as_ref().map(files::secret).transpose().map_err(StoreError::Secret)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, U256};
 use async_trait::async_trait;
 use futures_util::future::Either;
 use parking_lot::Mutex;
@@ -68,6 +68,18 @@ pub struct ChainReader {
     misses: prometheus::IntCounter,
 }
 
+/// What is at the latest block.
+pub(crate) struct Sight {
+    /// The chain's id.
+    pub(crate) chain: u64,
+    /// The block's number.
+    pub(crate) block: u64,
+    /// Its time, in seconds since 1970.
+    pub(crate) timestamp: u64,
+    /// Each registry's key and address, and whether there is code.
+    pub(crate) contracts: Vec<(&'static str, Address, bool)>,
+}
+
 impl ChainReader {
     /// Reads these registries through these nodes. Until a [`Follower`] of it follows the chain, every profile serves for
     /// one poll interval.
@@ -115,6 +127,16 @@ impl ChainReader {
     #[must_use]
     pub fn cached_agents(&self) -> usize {
         self.cache.len()
+    }
+
+    /// Looks at the latest block.
+    pub(crate) async fn look(&self) -> Result<Sight, ChainFault> {
+        let registries = self.settings.registries;
+        let calls = registries.profile_calls(AgentId::new(U256::ONE));
+        let decode = |results: Vec<_>| Ok(registries.found(&results).collect());
+        let (date, contracts) = self.source.read(Asker::Vouched, At::Latest, &calls, decode).await?;
+        let chain = self.source.pool.chain_id().await?;
+        Ok(Sight { chain, block: date.number, timestamp: date.timestamp, contracts })
     }
 
     fn now(&self) -> u64 {

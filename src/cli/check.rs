@@ -4,7 +4,9 @@ use std::path::Path;
 
 use crate::app::descriptors::Descriptors;
 use crate::app::named_files;
+use crate::app::online::{self, Finding};
 use crate::app::source::Source;
+use crate::cli::client::wait_for;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
 use crate::config::problem::{Problem, Problems};
 use crate::config::{Settings, Wanted};
@@ -20,7 +22,10 @@ pub(super) struct Check {
     /// Take warnings for errors.
     #[arg(long)]
     strict: bool,
-    /// Print the problems as JSON.
+    /// Ask the nodes, contracts, store and upstreams too; exit code 1 if one of them is not as it should be.
+    #[arg(long)]
+    online: bool,
+    /// Print the problems as JSON, and with `--online` what is well, with the severity `info`.
     #[arg(long)]
     json: bool,
 }
@@ -37,14 +42,21 @@ impl Check {
         let problems = Problems::from(problems);
         let (warnings, errors): (Vec<&Problem>, Vec<&Problem>) =
             problems.as_slice().iter().partition(|problem| problem.is_warning());
+        let is_unusable = !errors.is_empty() || (self.strict && !warnings.is_empty());
+        let findings = match &settings {
+            Some(settings) if self.online && !is_unusable => {
+                wait_for("everything that is asked", online::ask(settings, Source::at(config)))??
+            }
+            _ => Vec::new(),
+        };
         if self.json {
-            say(format_args!("{}", report::json(&problems)))?;
+            say(format_args!("{}", report::json(&problems, &findings)))?;
         }
-        if !errors.is_empty() || (self.strict && !warnings.is_empty()) {
+        if is_unusable {
             return Err(unusable(config, &problems));
         }
         if self.json {
-            return Ok(());
+            return well(&findings);
         }
         if warnings.is_empty() {
             say(format_args!("{}: no problems", config.display()))?;
@@ -52,11 +64,31 @@ impl Check {
             complain(format_args!("warnings\n\n{}\n", report::drawn(&problems)));
             say(format_args!("{}: no errors, {}", config.display(), counted(warnings.len(), "warning")))?;
         }
-        match descriptors {
-            Ok(Some(descriptors)) => say(format_args!("{descriptors}")),
-            Ok(None) | Err(_) => Ok(()),
+        if let Ok(Some(descriptors)) = descriptors {
+            say(format_args!("{descriptors}"))?;
         }
+        for (part, state) in &findings {
+            if let Ok(state) = state {
+                say(format_args!("{part}: {state}"))?;
+            }
+        }
+        well(&findings)
     }
+}
+
+/// Fails with everything that is wrong.
+fn well(findings: &[Finding]) -> Result<(), Failure> {
+    let wrong = |(part, state): &Finding| Some(format!("  {part}: {}", state.as_ref().err()?));
+    let wrong: Vec<String> = findings.iter().filter_map(wrong).collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let count = findings.len();
+    Err(Failure::new(format!(
+        "{} of {count} parts are not as they should be:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    )))
 }
 
 /// Look at the configuration.

@@ -91,14 +91,18 @@ pub(super) fn exchange(
 
 /// Runs a task to its end. A terminal shows what it waits for when that takes long.
 pub(super) fn wait_for<T>(what: &str, task: impl Future<Output = T>) -> io::Result<T> {
-    Builder::new_current_thread().enable_all().build()?.block_on(async {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(async {
         let mut task = pin!(task);
         if let Ok(done) = timeout(SILENCE_MAX, &mut task).await {
-            return Ok(done);
+            return done;
         }
         if io::stderr().is_terminal() {
             complain(format_args!("waiting for {what}"));
         }
-        Ok(task.await)
-    })
+        task.await
+    });
+    // A name may still be looked up, for longer than anybody waits.
+    runtime.shutdown_background();
+    Ok(done)
 }

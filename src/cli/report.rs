@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use serde_json::{Value, json};
 
+use crate::app::online::Finding;
 use crate::config::problem::{Excerpt, Problem, Problems};
 
 /// A picture for each problem, one after the other; in colour on a terminal.
@@ -33,8 +34,8 @@ fn picture(problem: &Problem) -> Group<'_> {
     }
 }
 
-/// An object for each problem.
-pub(super) fn json(problems: &Problems) -> Value {
+/// An object for each problem, and of the same form for each part that was asked.
+pub(super) fn json(problems: &Problems, findings: &[Finding]) -> Value {
     let objects = problems.as_slice().iter().map(|problem| {
         let place = problem.excerpt();
         json!({
@@ -46,7 +47,16 @@ pub(super) fn json(problems: &Problems) -> Value {
             "column": place.map(|place| place.column),
         })
     });
-    objects.collect()
+    let findings = findings.iter().map(|(part, state)| {
+        let (severity, message) = match state {
+            Ok(seen) => ("info", seen),
+            Err(wrong) => ("error", wrong),
+        };
+        json!({
+            "severity": severity, "place": part, "message": message, "file": null, "line": null, "column": null
+        })
+    });
+    objects.chain(findings).collect()
 }
 
 #[cfg(test)]
@@ -108,7 +118,7 @@ error: TIERGATE__KEYS: is not a known variable";
         let environment = [("TIERGATE__KEYS".to_owned(), "x".to_owned())];
         let problems = Settings::parse(TEXT, environment.into_iter()).unwrap_err();
         assert_eq!(drawn(&problems), PICTURE);
-        let objects = json(&problems);
+        let objects = json(&problems, &[]);
         let first = serde_json::json!({
             "severity": "error",
             "place": "listen.api",

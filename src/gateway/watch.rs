@@ -2,20 +2,23 @@
 //!
 //! No request ever waits for a name or a check.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use http::StatusCode;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
 use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType, OrErr};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::gateway::failure::is_out_of_descriptors;
 use crate::gateway::library::faults::is_without_descriptors;
 use crate::gateway::site::Site;
 use crate::gateway::table::{LiveTable, Table};
@@ -54,7 +57,8 @@ struct Check {
     tenant: Arc<str>,
     peer: HttpPeer,
     host: http::HeaderValue,
-    clock: Arc<dyn Clock>,
+    /// True to speak TLS where a connection alone would do.
+    shakes_hands: bool,
 }
 
 type Flag = fn(&UpstreamState) -> &AtomicBool;
@@ -118,16 +122,10 @@ impl Watch {
     /// Checks an upstream, unless that is being done or too much else is.
     fn check(&self, site: &Site, member: &Member, connector: &Arc<Connector>) {
         let Some(under_way) = self.begin(&member.state, |state| &state.is_in_check) else { return };
-        let check = Check {
-            state: Arc::clone(&member.state),
-            tenant: Arc::clone(&site.tenant.id),
-            peer: member.template.clone(),
-            host: member.host.clone(),
-            clock: Arc::clone(&self.clock),
-        };
-        let connector = Arc::clone(connector);
+        let check = Check::of(site, member, false);
+        let (connector, clock) = (Arc::clone(connector), Arc::clone(&self.clock));
         tokio::spawn(async move {
-            check.run(&connector).await;
+            check.run(&connector, &*clock).await;
             drop(under_way);
         });
     }
@@ -141,31 +139,21 @@ impl Watch {
 }
 
 impl Check {
-    async fn run(&self, connector: &Connector) {
-        let addresses = self.state.addresses.load_full();
-        if addresses.is_empty() {
-            return;
+    fn of(site: &Site, member: &Member, shakes_hands: bool) -> Self {
+        Self {
+            state: Arc::clone(&member.state),
+            tenant: Arc::clone(&site.tenant.id),
+            peer: member.template.clone(),
+            host: member.host.clone(),
+            shakes_hands,
         }
-        let mut is_healthy = false;
-        // One address that answers is enough.
-        for address in addresses.iter().take(ADDRESSES_MAX) {
-            let answered = timeout(self.state.health.timeout, async {
-                match &self.state.health.path {
-                    Some(path) => self.asks(*address, path, connector).await,
-                    None => match TcpStream::connect(*address).await {
-                        Err(error) if is_out_of_descriptors(&error) => None,
-                        connected => Some(connected.is_ok()),
-                    },
-                }
-            });
-            // A check that can't be made for lack of descriptors says nothing about the upstream.
-            let Some(answers) = answered.await.unwrap_or(Some(false)) else { return };
-            is_healthy = answers;
-            if is_healthy {
-                break;
-            }
-        }
-        if self.state.checked(is_healthy, self.clock.monotonic_micros()) {
+    }
+
+    async fn run(&self, connector: &Connector, clock: &dyn Clock) {
+        // A check that can't be made, for lack of an address or of descriptors, says nothing about the upstream.
+        let Some(outcome) = self.ask(connector).await else { return };
+        let is_healthy = outcome.is_ok();
+        if self.state.checked(is_healthy, clock.monotonic_micros()) {
             let (tenant, upstream) = (&*self.tenant, &self.state.upstream);
             if is_healthy {
                 tracing::info!(tenant, %upstream, "answers its checks again");
@@ -175,28 +163,86 @@ impl Check {
         }
     }
 
-    /// True if a GET is answered with success; `None` if there is no descriptor for it.
-    async fn asks(&self, address: SocketAddr, path: &str, connector: &Connector) -> Option<bool> {
+    /// Succeeds if an address of the upstream is healthy; one is enough. Else it says why not. `None` if it can't be asked.
+    async fn ask(&self, connector: &Connector) -> Option<Result<(), String>> {
+        let mut outcome = None;
+        for address in self.state.addresses.load_full().iter().take(ADDRESSES_MAX) {
+            let asked = timeout(self.state.health.timeout, self.ask_at(*address, connector)).await;
+            outcome = match asked {
+                Ok(Ok(None)) => return Some(Ok(())),
+                Ok(Ok(Some(status))) if status.is_success() || status.is_redirection() => {
+                    return Some(Ok(()));
+                }
+                Ok(Ok(Some(status))) => Some(Err(format!("its check is answered with {status}"))),
+                Ok(Err(error)) if is_without_descriptors(&error) => return None,
+                Ok(Err(error)) => Some(Err(reason(&error))),
+                Err(_) => Some(Err(format!("no answer within {:?}", self.state.health.timeout))),
+            };
+        }
+        outcome
+    }
+
+    /// The status that a GET is answered with; `None` without a path for it: then a connection is made.
+    async fn ask_at(
+        &self,
+        address: SocketAddr,
+        connector: &Connector,
+    ) -> pingora::Result<Option<StatusCode>> {
+        let path = self.state.health.path.as_deref();
+        if path.is_none() && !self.shakes_hands {
+            let connected = TcpStream::connect(address).await;
+            return connected.map(|_| None).or_err(ErrorType::ConnectError, "no connection");
+        }
         let mut peer = self.peer.clone();
         peer._address = address.into();
-        let asked = async {
-            let (mut session, _) = connector.get_http_session(&peer).await?;
-            let mut request = RequestHeader::build("GET", path.as_bytes(), Some(2))?;
-            request.insert_header("Host", &self.host)?;
-            request.insert_header("User-Agent", "tiergate-health")?;
-            session.write_request_header(Box::new(request)).await?;
-            session.finish_request_body().await?;
-            session.read_response_header().await?;
-            let status = session.response_header().map(|head| head.status);
-            session.shutdown().await;
-            Ok::<_, Box<pingora::Error>>(status)
-        };
-        match asked.await {
-            Err(error) if is_without_descriptors(&error) => None,
-            Ok(Some(status)) => Some(status.is_success() || status.is_redirection()),
-            Ok(None) | Err(_) => Some(false),
+        let (mut session, _) = connector.get_http_session(&peer).await?;
+        let Some(path) = path else { return Ok(None) };
+        let mut request = RequestHeader::build("GET", path.as_bytes(), Some(2))?;
+        request.insert_header("Host", &self.host)?;
+        request.insert_header("User-Agent", "tiergate-health")?;
+        session.write_request_header(Box::new(request)).await?;
+        session.finish_request_body().await?;
+        session.read_response_header().await?;
+        let status = session.response_header().map(|head| head.status);
+        session.shutdown().await;
+        status.map(Some).ok_or_else(|| Error::explain(ErrorType::ReadError, "no status"))
+    }
+}
+
+/// The kind of an error and its innermost cause. A local address is no cause.
+fn reason(error: &Error) -> String {
+    let text = error.to_string().replace(" context: ", " cause: ");
+    let cause = text.rsplit(" cause: ").find(|cause| !cause.starts_with("local address"));
+    format!("{}: {}", error.reason_str(), cause.unwrap_or_default().trim())
+}
+
+/// Checks each upstream of a table once, all at the same time and within a limit: its tenant and itself, then whether it
+/// answers or connects, or what is wrong. Without a path for checks a connection is enough, over TLS where the upstream
+/// speaks that.
+pub(crate) async fn check_all(table: &Table, limit: Duration) -> Vec<(String, Result<String, String>)> {
+    resolve_new_names(table).await;
+    let (connector, tasks) = (Connector::new(None), Semaphore::new(TASKS_MAX));
+    let mut checks = Vec::new();
+    for site in table.sites() {
+        let mut seen = HashSet::new();
+        for member in site.members().filter(|member| seen.insert(Arc::as_ptr(&member.state))) {
+            let (check, connector, tasks) = (Check::of(site, member, true), &connector, &tasks);
+            checks.push(async move {
+                let asked = timeout(limit, async {
+                    let _place = tasks.acquire().await;
+                    check.ask(connector).await
+                });
+                let healthy = if check.state.health.path.is_some() { "is healthy" } else { "connects" };
+                let outcome = match asked.await {
+                    Ok(Some(outcome)) => outcome.map(|()| healthy.to_owned()),
+                    Ok(None) => Err("its name can't be looked up, or no descriptor is left".to_owned()),
+                    Err(_) => Err("there was no time to ask it".to_owned()),
+                };
+                (format!("tenant {} upstream {}", check.tenant, check.state.upstream), outcome)
+            });
         }
     }
+    join_all(checks).await
 }
 
 async fn resolve(state: &UpstreamState, tenant: &str) {

@@ -33,6 +33,7 @@ mod identity;
 mod in_flight;
 mod limits;
 mod loops;
+mod online;
 mod operations;
 mod outcomes;
 mod parity;
@@ -108,6 +109,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("access_log", ONCE, access_log::CASES),
     ("explain", STORES, explain::CASES),
     ("explain", ONCE, explain::IN_WORDS),
+    ("online", ONCE, online::CASES),
+    ("online", &[Kind::Anvil], online::OF_TWO_CHAINS),
     ("parity", ONCE, parity::CASES),
     ("parity", STORES, parity::STORED),
     ("forwarding", ONCE, forwarding::CASES),

@@ -150,14 +150,22 @@ impl Registries {
         vec![call(self.identity, ownerOfCall { tokenId: agent.token_id() }.abi_encode())]
     }
 
-    /// The key of the first registry without code, by the results of [`Self::profile_calls`]: a call to an address without
-    /// code succeeds and returns nothing.
-    pub(in crate::chain) fn missing(&self, results: &[Result3]) -> Option<&'static str> {
+    /// Each registry's key and address, and whether there is code, by the results of [`Self::profile_calls`]: a call to an
+    /// address without code succeeds and returns nothing.
+    pub(in crate::chain) fn found(
+        &self,
+        results: &[Result3],
+    ) -> impl Iterator<Item = (&'static str, Address, bool)> {
         // The second call is the identity registry's too.
         let by_contract = results.iter().enumerate().filter(|(index, _)| *index != 1);
-        let mut by_contract = self.contracts().zip(by_contract);
-        let missing = by_contract.find(|(_, (_, result))| result.success && result.returnData.is_empty());
-        missing.map(|((key, _), _)| key)
+        self.contracts().zip(by_contract).map(|((key, address), (_, result))| {
+            (key, address, !(result.success && result.returnData.is_empty()))
+        })
+    }
+
+    /// The key of the first registry without code.
+    pub(in crate::chain) fn missing(&self, results: &[Result3]) -> Option<&'static str> {
+        self.found(results).find_map(|(key, _, has_code)| (!has_code).then_some(key))
     }
 }
 

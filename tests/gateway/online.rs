@@ -1,0 +1,153 @@
+//! `tiergate check --online` asks every part that a configuration names, says what it saw, and writes nothing.
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::rig::case::{Case, cases};
+use crate::rig::scripts;
+use crate::rig::stage::Stage;
+use crate::rig::tenants::Tenant;
+use crate::rig::tunnels::Terminator;
+use crate::rig::upstream::{Exchange, Then, Upstream};
+use crate::support::chain::Chain;
+use crate::support::process::{free_port, own_ip};
+use crate::support::redis::Redis;
+use crate::support::service::Service;
+use crate::support::settings::Settings;
+use crate::upstream_tls::{Trust, UP};
+
+pub(crate) const CASES: &[Case] =
+    cases![every_part_that_answers_is_named_and_nothing_is_written, every_part_that_is_wrong_is_named];
+
+pub(crate) const OF_TWO_CHAINS: &[Case] = cases![nodes_of_different_chains_are_wrong_without_a_chain_id];
+
+/// A service that was never started.
+fn prepared(settings: Settings, tenants: &[Tenant]) -> Service {
+    let tenants: Vec<toml::Value> = tenants.iter().map(Tenant::value).collect();
+    let listener = free_port(own_ip()).to_string();
+    Service::prepare(settings.set("listen.gateway", vec![listener]).set("tenants", tenants))
+}
+
+fn check(service: &Service, further: &[&str]) -> Output {
+    service.command("check", &[&["--online"], further].concat())
+}
+
+/// All of these texts are in the other one.
+#[track_caller]
+fn holds(text: &[u8], expected: &[String]) {
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    for one in expected {
+        assert!(text.contains(one), "{one} is missing in {text}");
+    }
+}
+
+fn every_part_that_answers_is_named_and_nothing_is_written(stage: &Stage) {
+    let (upstream, trust, redis) = (Upstream::start(), Trust::new(), Redis::start(&[]));
+    let terminator = Terminator::start(upstream.address, &trust.authority.issue(UP), None, &[]);
+    let asked = Tenant::new("asked", "asked.test", upstream.address).set("health.path", "/healthz");
+    let tenants = [
+        Tenant::new("plain", "plain.test", upstream.address),
+        asked,
+        trust.tenant("tls", "tls.test", &terminator),
+    ];
+    let (node, settings) = (stage.world().chain().node, stage.settings());
+    let url = redis.url(0);
+    for (settings, store) in [
+        (settings.clone(), ": is not there yet; the service makes it".to_owned()),
+        (settings.redis(&url), format!("store {}: answers; ", url.strip_suffix("/0").unwrap())),
+    ] {
+        let service = prepared(settings, &tenants);
+        let output = check(&service, &[]);
+        assert!(output.status.success(), "{output:?}");
+        let code = |name: &str| format!("chain.contracts.{name} 0x");
+        let registries = ["identity", "stake_vault", "reputation", "validation", "organization"].map(code);
+        let parts = [
+            format!("node http://{node}: chain 8004, block "),
+            store,
+            format!("tenant plain upstream http://{}: connects", upstream.address),
+            format!("tenant asked upstream http://{}: is healthy", upstream.address),
+            format!("tenant tls upstream https://{}: connects", terminator.address),
+        ];
+        holds(&output.stdout, &[&registries[..], &parts].concat());
+        assert!(!service.data().exists(), "a check makes no store");
+    }
+    let locked = check(&stage.site().gateway.service, &[]);
+    assert!(locked.status.success(), "{locked:?}");
+    holds(
+        &locked.stdout,
+        &["data: there is a folder; only the service itself opens the store in it".to_owned()],
+    );
+    assert_eq!(redis.dump(0), Vec::<Vec<u8>>::new());
+    assert_eq!(upstream.count(|seen| seen.target == "/healthz"), 2, "once for each run");
+    assert_eq!(upstream.seen().len(), 2, "no other request was sent");
+}
+
+fn every_part_that_is_wrong_is_named(stage: &Stage) {
+    let (upstream, trust, nobody) = (Upstream::start(), Trust::new(), free_port(own_ip()));
+    let terminator = Terminator::start(upstream.address, &trust.authority.issue("other.test"), None, &[]);
+    let unwell = |exchange: &mut Exchange| {
+        exchange.write(&scripts::answer("503 Service Unavailable", &[], b""))?;
+        Ok(Then::Goes)
+    };
+    upstream.on("/healthz", scripts::script(unwell));
+    let healths = Tenant::new("healths", "healths.test", upstream.address).set("health.path", "/healthz");
+    let tenants = [
+        Tenant::new("gone", "gone.test", nobody),
+        healths,
+        trust.tenant("tls", "tls.test", &terminator),
+        Tenant::of("unknown", &["unknown.test"], &["nowhere.invalid:80"]),
+    ];
+    let node = stage.world().chain().node;
+    let nodes = vec![format!("http://{node}"), format!("http://{nobody}/SECRET")];
+    let settings = stage
+        .settings()
+        .set("chain.rpc_urls", nodes)
+        .set("chain.contracts.stake_vault", "0x00000000000000000000000000000000000000aa")
+        .redis(&format!("redis://user:SECRET@{nobody}"));
+    let service = prepared(settings.clone(), &tenants);
+    let output = check(&service, &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let wrong = [
+        "tiergate: 7 of 12 parts are not as they should be:\n".to_owned(),
+        format!("  node http://{nobody}: the connection failed: Connection refused"),
+        "  chain.contracts.stake_vault 0x00000000000000000000000000000000000000AA: there is no contract"
+            .to_owned(),
+        format!("  store redis://{nobody}: the connection to Redis broke: Connection refused"),
+        format!("  tenant gone upstream http://{nobody}: ConnectRefused: Connection refused"),
+        format!("  tenant healths upstream http://{}: its check is answered with 503", upstream.address),
+        format!(
+            "  tenant tls upstream https://{}: TLSHandshakeFailure: invalid peer certificate",
+            terminator.address
+        ),
+        "  tenant unknown upstream http://nowhere.invalid:80: its name can't be looked up".to_owned(),
+    ];
+    holds(&output.stderr, &wrong);
+    holds(&output.stdout, &[format!("node http://{node}: chain 8004, block ")]);
+
+    let json = check(&service, &["--json"]);
+    let parts: Vec<Value> = serde_json::from_slice(&json.stdout).unwrap();
+    let count = |severity: &str| parts.iter().filter(|part| part["severity"] == severity).count();
+    assert_eq!((json.status.code(), count("error"), count("info")), (Some(1), 7, 5), "{parts:?}");
+    for output in [&output, &json] {
+        let said = [&output.stdout[..], &output.stderr].concat();
+        assert!(!String::from_utf8(said).unwrap().contains("SECRET"), "{output:?}");
+    }
+
+    let elsewhere = prepared(settings.clone().set("chain.chain_id", 1), &[]);
+    let on = format!("node http://{node}: the node is on chain 8004, not on chain 1");
+    holds(&check(&elsewhere, &[]).stderr, &[on]);
+    // A configuration that can't be used names no parts.
+    let unusable = check(&prepared(settings.set("surprise", 1), &[]), &[]);
+    assert_eq!(unusable.status.code(), Some(2), "{unusable:?}");
+}
+
+fn nodes_of_different_chains_are_wrong_without_a_chain_id(stage: &Stage) {
+    let other = Chain::dev();
+    let nodes = [stage.world().chain().node, other.node].map(|node| format!("http://{node}"));
+    let settings = stage.settings().set("chain.rpc_urls", nodes.to_vec());
+    let output = check(&prepared(settings, &[]), &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let differ = "chain.chain_id: is not set, and the nodes are on different chains: {8004, 31337}";
+    holds(&output.stderr, &[differ.to_owned()]);
+}
