@@ -20,7 +20,7 @@ pub(crate) const SECRET_BYTES_MAX: usize = 16 * 1024;
 ///
 /// # Errors
 ///
-/// What is wrong with it, without its path.
+/// The problem of the file, without its path.
 pub(crate) fn bytes(path: &Path, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     let unreadable = |error: io::Error| format!("can't be read: {error}");
     let file = File::open(path).map_err(unreadable)?;
@@ -42,21 +42,30 @@ pub(crate) fn text(path: &Path, bytes_max: usize) -> Result<Zeroizing<String>, S
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// A secret, or the one in its file, without a line end behind it.
+/// The secret in a file, without a line end behind it.
 ///
 /// # Errors
 ///
-/// What is wrong with the file, with its path.
-pub(crate) fn secret(source: &SecretSource) -> Result<Secret, String> {
-    let path = match source {
-        SecretSource::Text(secret) => return Ok(secret.clone()),
-        SecretSource::File(path) => path,
-    };
-    let read = text(path, SECRET_BYTES_MAX).and_then(|text| match text.trim_end_matches(['\r', '\n']) {
+/// The problem of the file, without its path.
+pub(crate) fn secret_in(path: &Path) -> Result<Secret, String> {
+    match text(path, SECRET_BYTES_MAX)?.trim_end_matches(['\r', '\n']) {
         "" => Err("holds no secret".to_owned()),
         secret => Ok(Secret::new(secret)),
-    });
-    read.map_err(|problem| format!("{}: {problem}", path.display()))
+    }
+}
+
+/// A secret, or the one in its file.
+///
+/// # Errors
+///
+/// The problem of the file, with its path.
+pub(crate) fn secret(source: &SecretSource) -> Result<Secret, String> {
+    match source {
+        SecretSource::Text(secret) => Ok(secret.clone()),
+        SecretSource::File(path) => {
+            secret_in(path).map_err(|problem| format!("{}: {problem}", path.display()))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,10 @@
 //!
 //! Must not say what is in them.
 
-use std::path::Path;
-
 use crate::config::problem::Problem;
 use crate::config::{Content, NamedFile};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::rpc_header;
-use crate::domain::secret::SecretSource;
 use crate::domain::tenant::{KeyPair, UpstreamTls};
 use crate::files;
 use crate::tls::look;
@@ -16,7 +13,6 @@ use crate::tls::upstream::UpstreamIdentity;
 
 /// Everything that is wrong with a file, or with a certificate and its key, and looks so.
 pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
-    let secret = |path: &Path| files::secret(&SecretSource::File(path.to_owned()));
     let load = |ca, client| {
         let rules = UpstreamTls { ca, client, server_name: None };
         UpstreamIdentity::load(&rules, now).err().unwrap_or_default()
@@ -28,10 +24,12 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
         }
         Content::Shown(pair, hosts) => (Vec::new(), look::other_hosts(pair, hosts)),
         Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
-        Content::Secret(path) => (secret(path).err().into_iter().collect(), Vec::new()),
+        // Without their paths: a password is easily written under the key of its file.
+        Content::Secret(path) => (files::secret_in(path).err().into_iter().collect(), Vec::new()),
         Content::HeaderValue(path) => {
-            let unfit = |why| format!("{}: can't be sent: {why}", path.display());
-            let sendable = secret(path).and_then(|text| rpc_header::value(text.reveal()).map_err(unfit));
+            let unfit = |why| format!("can't be sent: {why}");
+            let sendable =
+                files::secret_in(path).and_then(|text| rpc_header::value(text.reveal()).map_err(unfit));
             (sendable.err().into_iter().collect(), Vec::new())
         }
     };

@@ -9,7 +9,7 @@ use crate::app::source::Source;
 use crate::cli::client::wait_for;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
 use crate::config::problem::{Problem, Problems};
-use crate::config::{Settings, Wanted};
+use crate::config::{Settings, Survey, Wanted};
 use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
 use crate::ports::clock::Clock;
@@ -34,7 +34,7 @@ impl Check {
     /// Also prints how a process with the limits of this one would divide its file descriptors.
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = &self.file.config;
-        let (settings, mut problems) = survey(&Source::at(config));
+        let (Survey { settings, .. }, mut problems) = survey(&Source::at(config));
         let descriptors = settings.as_ref().map(Descriptors::planned).transpose();
         if let Err(too_few) = &descriptors {
             problems.push(Problem::new("file descriptors", too_few.to_string()).as_warning());
@@ -120,24 +120,24 @@ impl Config {
     }
 }
 
-/// Reads the configuration, and looks into the files that it names. Warnings are what else there is to say of it.
+/// Reads the configuration, and looks into the files that it names. Warnings about keys are returned beside the settings.
 pub(super) fn load(source: &Source) -> Result<(Settings, Problems), Failure> {
-    let (settings, problems) = survey(source);
-    let has_error = problems.iter().any(|problem| !problem.is_warning());
-    let problems = Problems::from(problems);
-    match settings {
-        Some(settings) if !has_error => Ok((settings, problems)),
-        _ => Err(unusable(source.path(), &problems)),
+    let (survey, all) = survey(source);
+    let has_error = all.iter().any(|problem| !problem.is_warning());
+    match survey.settings {
+        Some(settings) if !has_error => Ok((settings, survey.problems)),
+        _ => Err(unusable(source.path(), &all.into())),
     }
 }
 
-/// The settings, if their keys can be used, and everything that is wrong with keys, variables and files.
-fn survey(source: &Source) -> (Option<Settings>, Vec<Problem>) {
+/// Everything that there is to say of the keys, and with it everything that is wrong with variables and files.
+fn survey(source: &Source) -> (Survey, Vec<Problem>) {
     let survey = source.survey(Wanted::Files);
     let now = UnixSeconds(Os::new().unix_seconds());
     let of_files = survey.files.iter().flat_map(|named| named_files::problems(named, now));
-    let problems = survey.problems.as_slice().iter().cloned().chain(unreadable_override()).chain(of_files);
-    (survey.settings, problems.collect())
+    let all = survey.problems.as_slice().iter().cloned().chain(unreadable_override()).chain(of_files);
+    let all = all.collect();
+    (survey, all)
 }
 
 fn unusable(config: &Path, problems: &Problems) -> Failure {

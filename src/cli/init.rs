@@ -4,9 +4,8 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use alloy::primitives::Address;
-
 use crate::cli::{Failure, say};
+use crate::config::chain::contract;
 
 /// Write a small configuration file to begin with.
 #[derive(clap::Args)]
@@ -15,18 +14,18 @@ pub(super) struct Init {
     #[arg(default_value = "tiergate.toml")]
     file: PathBuf,
     /// The address of the identity registry [default: to be filled in].
-    #[arg(long, value_name = "ADDRESS")]
-    identity: Option<Address>,
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    identity: Option<String>,
     /// The address of the stake vault [default: to be filled in].
-    #[arg(long, value_name = "ADDRESS")]
-    stake_vault: Option<Address>,
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    stake_vault: Option<String>,
 }
 
 impl Init {
     /// Writes the file.
     pub(super) fn run(&self) -> Result<(), Failure> {
         let mut text = include_str!("init.toml").to_owned();
-        for (key, address) in [("identity", self.identity), ("stake_vault", self.stake_vault)] {
+        for (key, address) in [("identity", &self.identity), ("stake_vault", &self.stake_vault)] {
             if let Some(address) = address {
                 text = text.replace(&format!("# {key} = \"0x...\""), &format!("{key} = \"{address}\""));
             }
@@ -36,4 +35,9 @@ impl Init {
         written.map_err(|cause| Failure::new(format!("cannot create {file}: {cause}")))?;
         say(format_args!("{file}: written. Look through it, and try it with: tiergate check --config {file}"))
     }
+}
+
+/// An address that `check` takes, as it is written: to write its checksum anew would hide a typing error.
+fn address(text: &str) -> Result<String, String> {
+    contract(text).map(|_| text.to_owned())
 }

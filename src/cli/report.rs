@@ -8,14 +8,19 @@ use serde_json::{Value, json};
 use crate::app::online::Finding;
 use crate::config::problem::{Excerpt, Problem, Problems};
 
+/// Problems beyond this number are counted only.
+const DRAWN_MAX: usize = 1_000;
+
 /// A picture for each problem, one after the other; in colour on a terminal.
 pub(super) fn drawn(problems: &Problems) -> String {
     // https://no-color.org
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let has_colour = !is_plain && io::stderr().is_terminal();
     let renderer = if has_colour { Renderer::styled() } else { Renderer::plain() };
-    let pictures = problems.as_slice().iter().map(|problem| renderer.render(&[picture(problem)]));
-    pictures.collect::<Vec<_>>().join("\n\n")
+    let problems = problems.as_slice();
+    let drawn = problems.iter().take(DRAWN_MAX).map(|problem| renderer.render(&[picture(problem)]));
+    let rest = problems.len().checked_sub(DRAWN_MAX).filter(|rest| *rest > 0);
+    drawn.chain(rest.map(|rest| format!("and {rest} more"))).collect::<Vec<_>>().join("\n\n")
 }
 
 fn picture(problem: &Problem) -> Group<'_> {
@@ -79,7 +84,7 @@ kid = \"redis\"
 error: listen.api: is \"nowhere\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
  --> tiergate.toml:5:7
   |
-5 | api = \"nowhere\"  # of no use
+5 | api = \"nowhere\"
   |       ^^^^^^^^^
 
 error: listen.gateway: item 2 is \"[::1]:x\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
@@ -100,7 +105,7 @@ error: store.kid: is not a known key; did you mean store.kind?
 8 | kid = \"*****\"
   | ^^^
 
-error: TIERGATE__KEYS: is not a known variable";
+error: TIERGATE__KEYS: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing";
 
     #[test]
     fn of_a_line_that_is_too_long_the_place_alone_is_shown() {

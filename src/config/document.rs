@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use toml::Spanned;
@@ -29,6 +30,15 @@ pub(super) struct Document {
     /// Its path as it is shown.
     pub(super) name: String,
     pub(super) text: Zeroizing<String>,
+}
+
+impl Document {
+    /// The text of the file at a path, without a mark of its byte order.
+    pub(super) fn new(path: &Path, text: &str) -> Arc<Self> {
+        let name = path.to_string_lossy().escape_debug().to_string();
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned().into();
+        Arc::new(Self { name, text })
+    }
 }
 
 /// A place in a file that has not been looked for yet.
@@ -86,6 +96,11 @@ pub(super) fn shown(path: &str, text: &str) -> String {
     public.unwrap_or_else(|| "***".to_owned())
 }
 
+/// True for a URL, which may have a login and more behind its host, and for a text with a login.
+pub(super) fn may_hold_login(text: &str) -> bool {
+    text.contains("://") || text.contains('@')
+}
+
 /// The maps of files that are looked at one after the other.
 #[derive(Default)]
 pub(super) struct Maps(Option<Map>);
@@ -104,7 +119,7 @@ struct Map {
     /// The offset of each line.
     lines: Vec<usize>,
     nodes: HashMap<Vec<String>, Node>,
-    /// Every value, and every key that may hold a secret, in order; true if nothing makes it fit to be shown.
+    /// Every value, and every key that may hold a secret, in order; true: blank it always.
     blanks: Vec<(Range<usize>, bool)>,
 }
 
@@ -131,7 +146,7 @@ impl Map {
 
     fn add_table(&mut self, trail: &mut Vec<String>, table: &DeTable<'_>) {
         for (key, value) in table {
-            let is_url = key.get_ref().contains("://");
+            let is_url = may_hold_login(key.get_ref());
             self.blanks.extend(is_url.then(|| (key.span(), true)));
             self.add(trail, key.get_ref(), key.span(), value);
         }
@@ -148,7 +163,7 @@ impl Map {
                     self.add(trail, &number.to_string(), item.span(), item);
                 }
             }
-            DeValue::String(text) => self.blanks.push((value.span(), text.contains("://"))),
+            DeValue::String(text) => self.blanks.push((value.span(), may_hold_login(text))),
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {
                 self.blanks.push((value.span(), false));
             }
@@ -174,6 +189,7 @@ impl Map {
             Mark::Value(_) | Mark::Key(_) => self.blanked(begin, line, &shown),
         };
         let column = line.get(..start).unwrap_or(line).chars().count() + 1;
+        let marked = marked.start.min(text.len())..marked.end.min(text.len());
         Excerpt { file: self.document.name.clone(), line: number, column, text, marked }
     }
 
@@ -187,11 +203,12 @@ impl Map {
     fn shown(&self, trail: &[String]) -> Range<usize> {
         let is_item = trail.last().is_some_and(|name| name.parse::<usize>().is_ok());
         let key = trail.get(..trail.len() - usize::from(is_item)).unwrap_or_default();
-        // A password is easily written under the key of its file.
+        // A password is easily written under the key of its file, or a header's value under the name of its table.
         let may_be_secret = |name: &String| {
-            name.contains("password") || name.contains("value") || URLS.contains(&name.as_str())
+            let parts = ["password", "value", "username", "headers"];
+            URLS.contains(&name.as_str()) || parts.iter().any(|part| name.contains(part))
         };
-        let node = self.nodes.get(key).filter(|_| !key.last().is_some_and(may_be_secret));
+        let node = self.nodes.get(key).filter(|_| !key.iter().any(may_be_secret));
         node.and_then(|node| node.value.clone()).unwrap_or(0..0)
     }
 
@@ -201,11 +218,14 @@ impl Map {
         parts.into_iter().find_map(|(part, is_whole)| Some((self.nodes.get(part)?, is_whole)))
     }
 
-    /// The line without its values, but for those that may be shown.
+    /// The line without its values, but for those that may be shown, and without the comment at its end.
     fn blanked(&self, begin: usize, line: &str, shown: &Range<usize>) -> String {
         let first = self.blanks.partition_point(|(span, _)| span.end <= begin);
         let rest = self.blanks.iter().skip(first);
         let here: Vec<_> = rest.take_while(|(span, _)| span.start < begin + line.len()).collect();
+        let is_inside = |at: usize| here.iter().any(|(span, _)| span.contains(&(begin + at)));
+        let comment = line.match_indices('#').map(|(at, _)| at).find(|at| !is_inside(*at));
+        let line = comment.and_then(|at| line.get(..at)).unwrap_or(line).trim_end();
         blank(line, |at| {
             let hides = |(span, always): &&(Range<usize>, bool)| {
                 span.contains(&(begin + at)) && (*always || span.start < shown.start || span.end > shown.end)
@@ -215,14 +235,16 @@ impl Map {
     }
 }
 
-/// A line that is not TOML without its value, or without anything if it may be no name of a key or table.
+/// A line that is not TOML, of which nothing is shown but the header of a table, or what looks like a key before `=`. Keys of
+/// ours have no digits, and most secrets have some.
 fn without_value(line: &str) -> String {
-    let plain = |text: &str| {
-        text.bytes().all(|byte| byte.is_ascii_lowercase() || b"0123456789_-.[] \t".contains(&byte))
+    let plain = |text: &str, others: &[u8]| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || b"_. \t".contains(&byte) || others.contains(&byte))
     };
     let shown = match line.split_once('=') {
-        Some((key, _)) if plain(key) => key.len() + 1,
-        None if plain(line) => line.len(),
+        Some((key, _)) if plain(key, b"") => key.len() + 1,
+        None if line.trim_start().starts_with('[') && plain(line, b"[]") => line.len(),
         _ => 0,
     };
     blank(line, |at| at >= shown)

@@ -42,6 +42,8 @@ mod written;
 use std::path::Path;
 use std::sync::Arc;
 
+use toml::Table;
+
 use crate::config::abuse::AbuseSettings;
 use crate::config::chain::ChainSettings;
 use crate::config::document::Document;
@@ -102,28 +104,29 @@ impl Survey {
     /// Reads the file at `path` and the tenants beside it; `environment` is all variables of the process. Tenants are
     /// reloaded by calling it again: whatever is wrong anywhere then refuses all of it.
     pub fn of(path: &Path, environment: impl Iterator<Item = (String, String)>, wanted: Wanted) -> Self {
-        let name = path.display().to_string();
         match syntax::read_file(path) {
-            Ok(text) => Self::read(Document { name, text }, environment, Some(path), wanted),
-            Err(phrase) => Self::new(None, Notes::new(wanted, vec![Problem::new(name, phrase)])),
+            Ok(text) => Self::read(Document::new(path, &text), environment, Some(path), wanted),
+            Err(phrase) => Self::new(None, Notes::new(wanted, vec![Problem::new(path.display(), phrase)])),
         }
     }
 
+    /// Of a file that is not TOML the rest is not read, and no tenant: half a file would seem to have other mistakes.
     fn read(
-        document: Document,
+        document: Arc<Document>,
         environment: impl Iterator<Item = (String, String)>,
         path: Option<&Path>,
         wanted: Wanted,
     ) -> Self {
-        let document = Arc::new(document);
-        let table = match syntax::table(&document) {
-            Ok(table) => table,
-            Err(problems) => return Self::new(None, Notes::new(wanted, problems)),
+        let [of_tenant, _] = tenants::known();
+        let (table, problems) = match syntax::table(&document) {
+            Ok(table) => (table, None),
+            Err(problems) => (Table::new(), Some(problems)),
         };
         let mut reader = Reader::new(document, table, environment, wanted);
-        let settings = Settings::read(&mut reader, path);
-        let [of_tenant, _] = tenants::known();
-        Self::new(settings, reader.finish(&of_tenant))
+        let settings = Settings::read(&mut reader, path.filter(|_| problems.is_none()));
+        let Some(mut problems) = problems else { return Self::new(settings, reader.finish(&of_tenant)) };
+        problems.extend(reader.unknown_variables());
+        Self::new(None, Notes::new(wanted, problems))
     }
 
     fn new(settings: Option<Settings>, Notes { problems, entries, files, .. }: Notes) -> Self {
@@ -158,7 +161,7 @@ impl Settings {
     ///
     /// Everything that is wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        let document = Document { name: "tiergate.toml".to_owned(), text: text.to_owned().into() };
+        let document = Document::new(Path::new("tiergate.toml"), text);
         Survey::read(document, environment, None, Wanted::Settings).usable()
     }
 
@@ -166,8 +169,7 @@ impl Settings {
     /// whoever asks a running service. Nothing when a part of it can't be read.
     #[must_use]
     pub fn load_listen(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Listen> {
-        let document = Document { name: String::new(), text: syntax::read_file(path).ok()? };
-        let document = Arc::new(document);
+        let document = Document::new(path, &syntax::read_file(path).ok()?);
         let table = syntax::table(&document).ok()?;
         Listen::read(&mut Reader::new(document, table, environment, Wanted::Settings))
     }

@@ -7,7 +7,7 @@ use std::fmt;
 pub use crate::config::document::Excerpt;
 use crate::config::document::{Maps, Site};
 
-/// Problems that are looked for in their files. More are mended one after the other anyway.
+/// Problems beyond this number have no excerpt.
 const EXCERPTS_MAX: usize = 1_000;
 
 /// One thing that is wrong, or looks so.
@@ -87,7 +87,7 @@ impl Problems {
     /// Writes the warnings into the log.
     pub fn log_warnings(&self) {
         for warning in self.0.iter().filter(|problem| problem.is_warning()) {
-            tracing::warn!("the configuration can be used, and looks wrong: {}", warning.on_one_line());
+            tracing::warn!("configuration warning: {}", warning.on_one_line());
         }
     }
 

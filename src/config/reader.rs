@@ -283,13 +283,23 @@ impl Reader {
     }
 
     /// Everything that was written down, with what nobody asked for; `of_tenants` are the keys that belong elsewhere.
-    pub(super) fn finish(mut self, of_tenants: &[&str]) -> Notes {
+    pub(super) fn finish(self, of_tenants: &[&str]) -> Notes {
+        let of_variables = self.unknown_variables();
+        let mut notes = self.into_notes(of_tenants);
+        notes.problems.extend(of_variables);
+        notes
+    }
+
+    /// A problem for each variable that nobody asked for.
+    pub(super) fn unknown_variables(&self) -> Vec<Problem> {
         let overridable = self.known.iter().filter(|path| !self.arrays.contains(path));
         let known: Vec<String> = overridable.map(|path| variable_of(path)).collect();
-        let variables = std::mem::take(&mut self.variables);
-        let mut notes = self.into_notes(of_tenants);
-        notes.problems.extend(unknown::variables(variables.keys(), &known));
-        notes
+        unknown::variables(self.variables.keys(), &known).collect()
+    }
+
+    /// Forgets the values below a path, which are not in force.
+    pub(super) fn forget_values(&mut self, path: &str) {
+        self.notes.entries.retain(|entry| !entry.key.starts_with(path));
     }
 
     fn into_notes(mut self, of_tenants: &[&str]) -> Notes {

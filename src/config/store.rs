@@ -41,10 +41,12 @@ impl StoreSettings {
         let redis = RedisSettings::read(reader, &of_redis);
         match kind? {
             Kind::Embedded => {
+                reader.forget_values("store.redis.");
                 refuse(reader, of_redis, "[store.redis] has no meaning for the kind \"embedded\"");
                 Some(Self::Embedded { path: path? })
             }
             Kind::Redis => {
+                reader.forget_values("store.embedded.");
                 refuse(reader, of_embedded, "[store.embedded] has no meaning for the kind \"redis\"");
                 redis.map(Box::new).map(Self::Redis)
             }

@@ -25,20 +25,25 @@ pub(super) fn table(document: &Arc<Document>) -> Result<Table, Vec<Problem>> {
     let text = document.text.as_str();
     let (parsed, mut errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
-        // A few things are found only now, such as an integer beyond 64 bits.
+        // The message of this error would repeat the number, which may be a password.
+        let beyond = "an integer beyond 64 bits, or a table in too many others";
         return Table::deserialize(Deserializer::from(parsed))
-            .map_err(|error| vec![problem(document, &error)]);
+            .map_err(|error| vec![problem(document, &error, beyond)]);
     }
     errors.sort_by_key(start);
     // Of several in one line only the first is certain not to follow from another.
-    errors.dedup_by_key(|error| text.get(..start(error)).unwrap_or(text).matches('\n').count());
-    Err(errors.iter().map(|error| problem(document, error)).collect())
+    errors.dedup_by(|next, first| {
+        text.get(start(first)..start(next)).is_some_and(|between| !between.contains('\n'))
+    });
+    Err(errors.iter().map(|error| problem(document, error, error.message())).collect())
 }
 
-fn problem(document: &Arc<Document>, error: &Error) -> Problem {
-    let mark = Mark::Syntax(error.span().unwrap_or_default());
-    let site = Site { document: Arc::clone(document), mark };
-    Problem::new(&document.name, format!("is not TOML: {}", error.message())).at(site)
+fn problem(document: &Arc<Document>, error: &Error, message: &str) -> Problem {
+    let problem = Problem::new(&document.name, format!("is not TOML: {message}"));
+    match error.span() {
+        Some(span) => problem.at(Site { document: Arc::clone(document), mark: Mark::Syntax(span) }),
+        None => problem,
+    }
 }
 
 fn start(error: &Error) -> usize {

@@ -21,11 +21,23 @@ const OTHER_VARIABLES: [&str; 5] =
 /// sets in every container of a namespace that has a service called tiergate.
 pub(super) fn is_ours(name: &str, value: &str) -> bool {
     let begins = name.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("TIERGATE_"));
-    let of_services = ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP_", "_UDP_", "_SCTP_"];
-    let overrides = name.contains("__");
-    let is_of_service = of_services.iter().any(|part| name.contains(part))
-        || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
-    begins && (overrides || !is_of_service) && !OTHER_VARIABLES.contains(&name)
+    begins && !is_of_kubernetes(name, value) && !OTHER_VARIABLES.contains(&name)
+}
+
+/// `X_SERVICE_HOST`, `X_SERVICE_PORT`, `X_SERVICE_PORT_NAME`, `X_PORT` with a URL, and `X_PORT_8080_TCP` with more behind it.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
+    let of_port = |rest: &str| {
+        let mut parts = rest.split('_');
+        let number = parts.next().unwrap_or_default();
+        !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+            && parts.next().is_some_and(|protocol| ["TCP", "UDP", "SCTP"].contains(&protocol))
+    };
+    let is_url = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    let is_port = name.ends_with("_PORT") && is_url;
+    let is_part = name.split_once("_PORT_").is_some_and(|(_, rest)| of_port(rest));
+    let is_service = name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT");
+    !name.contains("__") && (is_service || is_port || is_part)
 }
 
 /// Everything that is left of a table once the known paths have been taken out.
@@ -51,7 +63,11 @@ pub(super) fn variables<'a>(
         let all = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
         let same = all().find(|known| plain(known) == plain(name));
         let meant = same.or_else(|| below(name, "__", all())).or_else(|| closest(name, all()));
-        Problem::new(named(name), format!("is not a known variable{}", suggestion(meant)))
+        let hint = meant.map_or_else(
+            || "; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing".to_owned(),
+            |meant| suggestion(Some(meant)),
+        );
+        Problem::new(named(name), format!("is not a known variable{hint}"))
     })
 }
 

@@ -117,11 +117,11 @@ pub(super) const fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// A wrong value as a problem may show it: in quotes, on one line, cut, and of a URL nothing behind the host, because
-/// that may be a secret under whatever key it was pasted.
+/// A wrong value as a problem may show it: in quotes, on one line, cut, and of a URL nothing behind the host and of a login
+/// nothing at all, because that may be a secret under whatever key it was pasted.
 pub(super) fn quoted(text: &str) -> String {
-    if text.contains("://") {
-        return rpc_url::public_part(text).unwrap_or_else(|| "a URL".to_owned());
+    if document::may_hold_login(text) {
+        return rpc_url::public_part(text).unwrap_or_else(|| "a text with a login, or a URL".to_owned());
     }
     let rest = if text.chars().nth(SHOWN_CHARS_MAX).is_some() { "…" } else { "" };
     let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();

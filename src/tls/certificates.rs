@@ -14,6 +14,7 @@ use rustls::sign::CertifiedKey;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::host_map::HostMap;
 use crate::domain::tenant::{KeyPair, Tenant};
+use crate::tls::look::is_for;
 use crate::tls::pem;
 
 /// Certificates by host, loaded and checked.
@@ -50,6 +51,10 @@ impl Table {
         for tenant in tenants {
             // A tenant without a certificate stands in the table too: another one's wildcard must not take its hosts.
             if let Some(certified) = load(tenant.tls.as_ref().unwrap_or(default)) {
+                let leaf = certified.cert.first();
+                for host in tenant.hosts.iter().filter(|host| leaf.is_some_and(|leaf| !is_for(leaf, host))) {
+                    tracing::warn!(tenant = %tenant.id, "the certificate is not for the host {host}");
+                }
                 hosts.extend(tenant.hosts.iter().map(|host| (host.clone(), certified.clone())));
             }
         }

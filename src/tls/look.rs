@@ -31,7 +31,7 @@ fn leaf(pair: &KeyPair) -> Option<CertificateDer<'static>> {
 }
 
 /// True if clients of a host accept the name (RFC 9525). No certificate is for all hosts, and none need be.
-fn is_for(leaf: &CertificateDer<'_>, host: &HostPattern) -> bool {
+pub(super) fn is_for(leaf: &CertificateDer<'_>, host: &HostPattern) -> bool {
     let name = match host {
         HostPattern::Exact(name) => name.trim_matches(['[', ']']).to_owned(),
         HostPattern::Below(name) => format!("any.{name}"),

@@ -130,6 +130,9 @@ fn a_first_configuration_passes_the_check_once_the_contracts_are_named_and_is_ne
     assert!(checked.status.success(), "{checked:?}");
     assert!(run(&[&["init", "other.toml"], &flags[..]].concat()).status.success());
     assert_eq!(fs::read_to_string(folder.path().join("other.toml")).unwrap(), by_hand);
-    let said = String::from_utf8(run(&["init", "third.toml", "--identity", "0x12"]).stderr).unwrap();
-    assert!(said.contains("--identity") && !folder.path().join("third.toml").exists(), "{said}");
+    let mistyped = REGISTRY.replacen('F', "f", 1);
+    for wrong in ["0x12", &mistyped, &REGISTRY[2..], "0x0000000000000000000000000000000000000000"] {
+        let said = String::from_utf8(run(&["init", "third.toml", "--identity", wrong]).stderr).unwrap();
+        assert!(said.contains("--identity") && !folder.path().join("third.toml").exists(), "{said}");
+    }
 }

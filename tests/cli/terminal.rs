@@ -30,12 +30,15 @@ fn is_coloured(command: &mut Command) -> bool {
 
 #[test]
 fn there_are_colours_in_a_terminal_alone_and_none_with_no_color() {
-    for args in [&["--help"][..], &["keys", "surprise"]] {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("tiergate.toml");
+    std::fs::write(&broken, "surprise = 1\n").unwrap();
+    for args in [&["--help"][..], &["keys", "surprise"], &["check", "--config", broken.to_str().unwrap()]] {
         assert!(is_coloured(&mut in_terminal(args)), "{args:?}");
         assert!(!is_coloured(in_terminal(args).env("NO_COLOR", "1")), "{args:?}");
         assert!(!is_coloured(command(args).env("TERM", "xterm")), "{args:?}");
     }
-    // The program's own lines, and the log's, have none anywhere.
+    // The log's lines have none anywhere.
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut run = in_terminal(&["run", "--config", shipped]);

@@ -89,7 +89,7 @@ fn shown(path: &Path) -> String {
 fn table(path: &Path, name: &str) -> Result<(Arc<Document>, Table), Vec<Problem>> {
     let text = regular(path).and_then(|()| syntax::read_file(path));
     let text = text.map_err(|phrase| vec![Problem::new(name, phrase)])?;
-    let document = Arc::new(Document { name: path.display().to_string(), text });
+    let document = Document::new(path, &text);
     Ok((Arc::clone(&document), syntax::table(&document)?))
 }
 

@@ -60,8 +60,8 @@ pub(super) fn read(
 /// Every path that a tenant may have, and every path that a route may have.
 pub(super) fn known() -> [Vec<&'static str>; 2] {
     let known_after = |read: &dyn Fn(&mut Reader)| {
-        let document = Arc::new(Document { name: String::new(), text: String::new().into() });
-        let mut reader = Reader::new(document, Table::new(), std::iter::empty(), Wanted::Settings);
+        let mut reader =
+            Reader::new(Document::new(Path::new(""), ""), Table::new(), std::iter::empty(), Wanted::Settings);
         read(&mut reader);
         reader.known().to_vec()
     };

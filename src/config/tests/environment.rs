@@ -184,7 +184,8 @@ fn a_variable_of_ours_that_means_nothing_is_refused_and_others_are_none_of_our_b
         ("TIERGATE__", "x"),
         ("TIERGATE__TENANTS", "x"),
         ("TIERGATE__TENANTS__ID", "x"),
-        ("TIERGATE_LISTEN_API", "x"),
+        ("TIERGATE_LISTEN_API", "tcp://127.0.0.1:8080"),
+        ("TIERGATE_LISTEN_TCP_API", "x"),
         ("TIERGATE_LOGS", "x"),
         ("TIERGATE_PORT", "8080"),
         ("Tiergate_Surprise", "x"),
@@ -197,15 +198,16 @@ fn a_variable_of_ours_that_means_nothing_is_refused_and_others_are_none_of_our_b
         problems(MINIMAL, &environment),
         [
             "TIERGATE_LISTEN_API: is not a known variable; did you mean TIERGATE__LISTEN__API?",
+            "TIERGATE_LISTEN_TCP_API: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
             "TIERGATE_LOGS: is not a known variable; did you mean TIERGATE_LOG?",
-            "TIERGATE_PORT: is not a known variable",
-            "TIERGATE__: is not a known variable",
-            "TIERGATE__LISTEN: is not a known variable",
+            "TIERGATE_PORT: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
+            "TIERGATE__: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
+            "TIERGATE__LISTEN: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
             "TIERGATE__LISTEN__APY: is not a known variable; did you mean TIERGATE__LISTEN__API?",
             "TIERGATE__LISTEN__api: is not a known variable; did you mean TIERGATE__LISTEN__API?",
-            "TIERGATE__TENANTS: is not a known variable",
-            "TIERGATE__TENANTS__ID: is not a known variable",
-            "Tiergate_Surprise: is not a known variable",
+            "TIERGATE__TENANTS: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
+            "TIERGATE__TENANTS__ID: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
+            "Tiergate_Surprise: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
             "tiergate__listen__api: is not a known variable; did you mean TIERGATE__LISTEN__API?",
         ]
     );
@@ -226,5 +228,10 @@ fn variables_that_kubernetes_sets_for_a_service_called_tiergate_are_none_of_ours
     ];
     assert_eq!(problems(MINIMAL, &environment), [""; 0]);
     let ours = [("TIERGATE__LISTEN__SERVICE_HOST", "tcp://10.96.0.1")];
-    assert_eq!(problems(MINIMAL, &ours), ["TIERGATE__LISTEN__SERVICE_HOST: is not a known variable"]);
+    assert_eq!(
+        problems(MINIMAL, &ours),
+        [
+            "TIERGATE__LISTEN__SERVICE_HOST: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing"
+        ]
+    );
 }

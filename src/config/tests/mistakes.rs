@@ -126,6 +126,13 @@ fn every_syntax_error_has_its_line_and_column() {
 }
 
 #[test]
+fn a_file_that_is_not_toml_hides_no_unknown_variable_and_a_mark_of_the_byte_order_is_no_character() {
+    let found = problems("[listen\n", &[("TIERGATE__LISTEN__APY", "x")]);
+    assert!(found.len() == 2 && found[1].starts_with("TIERGATE__LISTEN__APY: is not a known"), "{found:?}");
+    assert!(places("\u{feff}surprise = 1\n").contains(&"1:1 surprise: is not a known key".to_owned()));
+}
+
+#[test]
 fn twenty_mistakes_are_found_at_once_each_with_its_line_and_column() {
     let text = r#"surprise = true
 [listen]
@@ -270,6 +277,7 @@ fn every_value_is_listed_with_its_origin_and_without_a_secret() {
         assert!(listed.contains(&expected), "{expected}\n{listed:#?}");
     }
     assert!(!listed.concat().contains("SECRET"), "{listed:#?}");
+    assert!(!listed.iter().any(|line| line.starts_with("store.embedded.")), "of the other kind: {listed:#?}");
 }
 
 #[test]

@@ -139,24 +139,33 @@ fn a_password_of_redis_is_in_no_debug_display_or_problem() {
 #[test]
 fn of_a_line_nothing_is_shown_but_keys_and_the_value_that_is_wrong() {
     for (text, line) in [
-        ("[store.redis]\npassword = [\"SECRET\"]", "password = [\"******\"]"),
+        ("[store.redis]\npassword = [\"5ecret\"]", "password = [\"******\"]"),
         ("[store.redis]\npassword = 5", "password = *"),
-        ("[store.redis]\npassword_file = \"\"\npassword_file = \"SECRET\"", "password_file = \"******\""),
-        ("[store.redis]\npasword = \"SECRET word\"", "pasword = \"****** ****\""),
-        ("[chain]\nrpc_urls = [\"SECRET\"]", "rpc_urls = [\"******\"]"),
-        ("[listen]\napi = \"http://a.example/SECRET\"", "api = \"***********************\""),
-        ("[listen]\napi = \"here\"", "api = \"here\""),
+        ("[store.redis]\npassword_file = \"\"\npassword_file = \"5ecret\"", "password_file = \"******\""),
+        ("[store.redis]\nsentinel_username = \"5ecret\"", "sentinel_username = \"******\""),
+        ("[store.redis]\npasword = \"5ecret word\"", "pasword = \"****** ****\""),
+        ("[chain]\nrpc_urls = [\"5ecret\"]", "rpc_urls = [\"******\"]"),
+        ("[chain]\nrpc_headers = \"key: 5ecret\"", "rpc_headers = \"**** ******\""),
+        ("[chain]\nrpc_headers = [{ valu = \"5ecret\" }]", "rpc_headers = [{ valu = \"******\" }]"),
+        ("[listen]\napi = \"http://a.example/5ecret\"", "api = \"***********************\""),
+        ("[listen]\napi = \"user:5ecret@a.example\"", "api = \"*********************\""),
+        ("[listen]\napi = \"here\" # not \"5ecret\"", "api = \"here\""),
+        ("[listen]\napi = \"he#re\"", "api = \"he#re\""),
         ("listen = { api = \"here\", admin = \"there\" }", "listen = { api = \"here\", admin = \"*****\" }"),
         ("[tiers]\nstake = [\"1\", \"2\", \"x\", \"4\"]", "stake = [\"1\", \"2\", \"x\", \"4\"]"),
-        ("[store.redis]\npassword = SECRET", "password = ******"),
-        ("[store.redis]\npassword = \"\"\"\nSECRET = 1\n\"\"\" x", "\"\"\" *"),
-        ("\"https://a.example/SECRET\" = 1", "\"************************\" = *"),
+        ("[store.redis]\npassword = 5ecret", "password = ******"),
+        ("[store.redis]\npassword =\n5ecret", "password ="),
+        ("[store.redis]\npassword 5ecret", "******** ******"),
+        ("[store.redis]\npassword = \"\"\"\n5ecret = 1\n\"\"\" x", "\"\"\" *"),
+        ("\"https://a.example/5ecret\" = 1", "\"************************\" = *"),
+        ("[store.redis]\npassword = 55555555555555555555", "password = ********************"),
     ] {
         let text = format!("{text}\n");
         let found = parse(&text, &[]).unwrap_err();
         let lines: Vec<&str> =
             found.as_slice().iter().filter_map(|problem| Some(problem.excerpt()?.text.as_str())).collect();
         assert!(lines.contains(&line), "{line} is not in {lines:?}");
-        assert!(!lines.concat().contains("SECRET"), "{lines:?}");
+        let printed = printed(&text, &[]);
+        assert!(!printed.contains("5ecret") && !printed.contains("5555"), "{printed}");
     }
 }

@@ -210,3 +210,12 @@ fn every_file_whose_change_matters_is_watched_and_the_folder_even_before_it_is_t
     let bare = watched_files(Path::new("main.toml"));
     assert_eq!(bare[..2], [PathBuf::from("main.toml"), PathBuf::from("tenants.d")]);
 }
+
+#[test]
+fn the_name_of_a_file_writes_no_line_of_its_own() {
+    let home = Home::with(MINIMAL, &[("x\n\u{1b}.toml", "id = 5\n")]);
+    let found = Settings::load(&home.main(), std::iter::empty()).unwrap_err();
+    for problem in found.as_slice() {
+        assert!(!problem.on_one_line().contains(char::is_control), "{problem:?}");
+    }
+}
