@@ -191,15 +191,17 @@ fn check_says_how_the_descriptors_would_be_divided() {
 }
 
 #[test]
-fn check_reads_the_certificates_that_are_named() {
+fn check_reads_the_certificates_that_are_named_whatever_is_wrong_elsewhere() {
     let shipped =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tiergate.toml");
     let tls = "[listen.tls]\ncert = \"/nowhere/tls.crt\"\nkey = \"/nowhere/tls.key\"\n\n[chain]";
-    std::fs::write(&file, shipped.replacen("[chain]", tls, 1)).unwrap();
-    let said = failure(&tiergate(&["check", "--config", file.to_str().unwrap()]), 2);
-    assert!(said.contains("/nowhere/tls.crt") && said.contains("/nowhere/tls.key"), "{said}");
+    for typo in ["", "surprise = 1\n"] {
+        std::fs::write(&file, format!("{typo}{}", shipped.replacen("[chain]", tls, 1))).unwrap();
+        let said = failure(&tiergate(&["check", "--config", file.to_str().unwrap()]), 2);
+        assert!(said.contains("/nowhere/tls.crt") && said.contains("/nowhere/tls.key"), "{said}");
+    }
 }
 
 #[test]
