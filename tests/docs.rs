@@ -1,5 +1,5 @@
 //! The pages do not lie: their commands run and print what they say, their links lead somewhere, and their tables are
-//! those of the program.
+//! those of the program. Neither do the alert rules and the dashboard.
 
 #![expect(clippy::unwrap_used, reason = "what a test does not find where it should be is its failure")]
 
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "dev-chain")]
 #[path = "docs/commands.rs"]
 mod commands;
+#[path = "docs/deploy.rs"]
+mod deploy;
 #[path = "docs/links.rs"]
 mod links;
 #[cfg(feature = "dev-chain")]

@@ -31,7 +31,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
 }
 
 /// The links of a page that lead nowhere, and how many it has.
-fn broken(path: &Path, page: &str) -> (Vec<String>, usize) {
+pub(super) fn broken(path: &Path, page: &str) -> (Vec<String>, usize) {
     let text = prose(page);
     let targets: Vec<&str> =
         text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)).collect();
@@ -53,8 +53,8 @@ fn unknown(path: &Path, text: &str) -> Vec<String> {
     let is_part = |char: char| char.is_ascii_alphanumeric() || "-_./".contains(char);
     let words = text.split(|char| !is_part(char)).map(|word| word.trim_end_matches('.'));
     let paths = words.filter(|word| {
-        ["docs/", "conf/", "scripts/"].iter().any(|folder| word.starts_with(folder))
-            && [".md", ".toml", ".yaml", ".cfg"].iter().any(|suffix| word.ends_with(suffix))
+        ["docs/", "conf/", "scripts/", "deploy/"].iter().any(|folder| word.starts_with(folder))
+            && [".md", ".toml", ".yaml", ".json", ".cfg"].iter().any(|suffix| word.ends_with(suffix))
     });
     let missing = paths.filter(|word| !root().join(word).exists());
     missing.map(|word| format!("{}: {word}", path.display())).collect()

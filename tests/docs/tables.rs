@@ -30,7 +30,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The metrics of the program, each with its labels.
-fn metrics() -> BTreeSet<(String, Vec<String>)> {
+pub(super) fn metrics() -> BTreeSet<(String, Vec<String>)> {
     let source = read("src/telemetry/metrics.rs");
     let (_, table) = source.split_once("\nmetrics! {\n").unwrap();
     let (table, _) = table.split_once("\n}\n").unwrap();
