@@ -145,7 +145,8 @@ mod tests {
                 for _ in 0..10 {
                     let chain: Word = fault.map_or(Ok(()), |fault| Err(Arc::new(Error::other(fault))));
                     let (lacks_logs, signatures_accepted_from) = (false, None);
-                    verdicts.seen(Report { store: Ok(()), chain, lacks_logs, signatures_accepted_from });
+                    let (is_stopping, store) = (false, Ok(()));
+                    verdicts.seen(Report { is_stopping, store, chain, lacks_logs, signatures_accepted_from });
                 }
             }
         });

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use crate::app::App;
 use crate::app::error::StartError;
 use crate::app::process::{Listening, Process};
+use crate::config::shutdown::ShutdownSettings;
 use crate::os::Os;
 use crate::serve::whole::WholeService;
 use crate::telemetry::metrics::Metrics;
@@ -19,6 +20,9 @@ const CONNECTIONS_MAX: usize = 4_096;
 
 /// How often it is looked whether the node listens, and whether the service is ready.
 const TRY_EVERY: Duration = Duration::from_millis(10);
+
+/// How a process ends that nobody balances.
+const SHUTDOWN: ShutdownSettings = ShutdownSettings { delay: Duration::ZERO, grace: Duration::from_secs(5) };
 
 impl App {
     /// Adds a listener in the clear.
@@ -67,7 +71,7 @@ pub(crate) fn run_door(
 ) -> Result<(), StartError> {
     let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0);
     process.open_whole(service, Listening::plain(name, &address, CONNECTIONS_MAX))?;
-    process.run();
+    process.run(SHUTDOWN, || ());
     Ok(())
 }
 

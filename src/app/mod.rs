@@ -16,6 +16,7 @@ pub(crate) mod tenants;
 
 mod listeners;
 mod process;
+mod shutdown;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::app::tenants::Tenants;
 use crate::chain::follower::Follower;
 use crate::chain::reader::ChainReader;
 use crate::config::Settings;
+use crate::config::shutdown::ShutdownSettings;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
@@ -50,6 +52,7 @@ pub(crate) struct App {
     tenants: Arc<Tenants>,
     descriptors: Descriptors,
     follower: Arc<Follower>,
+    shutdown: ShutdownSettings,
 }
 
 impl App {
@@ -79,7 +82,8 @@ impl App {
         let reloader = Arc::new(Reloader::new(Arc::clone(&tenants), early_hangup, metrics.clone()));
 
         let process = Process::new(clock, metrics, tenants.certificates().cloned(), descriptors.idle);
-        let mut app = Self { process, readiness, tenants, descriptors, follower };
+        let shutdown = settings.shutdown;
+        let mut app = Self { process, readiness, tenants, descriptors, follower, shutdown };
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
         app.serve_api(settings, Arc::clone(&pipeline))?;
         app.serve_gateway(settings, &pipeline, &os)?;
@@ -107,7 +111,7 @@ impl App {
                 follower.follow().await;
             }
         });
-        self.process.run();
+        self.process.run(self.shutdown, move || self.readiness.stop());
     }
 }
 

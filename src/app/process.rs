@@ -8,8 +8,11 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownWatch};
 use pingora::services::background::{BackgroundService, background_service};
 use tokio::net::TcpSocket;
+use tokio::sync::watch;
 
 use crate::app::error::StartError;
+use crate::app::shutdown::Shutdown;
+use crate::config::shutdown::ShutdownSettings;
 use crate::ports::clock::Clock;
 use crate::serve::clients::ClientRules;
 use crate::serve::whole::{WholeAnswers, WholeService};
@@ -20,15 +23,14 @@ use crate::telemetry::metrics::Metrics;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::listener::{Protocols, server_config};
 
-/// How long requests in flight may take after SIGTERM, in seconds.
-const GRACE_SECS: u64 = 5;
-
 /// How often another upstream may be tried. Tenants set a lower limit of their own.
 const TRIES_MAX: usize = 64;
 
 /// A process that does not serve yet.
 pub(super) struct Process {
     server: Server,
+    /// True once listeners are to close.
+    stopping: watch::Sender<bool>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// For listeners that speak TLS; nothing: none does.
@@ -87,7 +89,7 @@ impl Process {
     ) -> Self {
         let mut server = Server::new_with_opt_and_conf(None, server_conf(upstreams_idle_max));
         server.bootstrap();
-        Self { server, clock, metrics, certificates }
+        Self { server, stopping: watch::Sender::new(false), clock, metrics, certificates }
     }
 
     pub(super) fn configuration(&self) -> &Arc<ServerConf> {
@@ -134,14 +136,16 @@ impl Process {
         }
         for sockets in sockets {
             let shell = HttpShell::new(door(), tls.clone(), Arc::clone(&self.clock), limits.clone());
-            self.server.add_service(Worker::new(listening.name, sockets, shell));
+            self.server.add_service(Worker::new(listening.name, sockets, shell, self.stopping.subscribe()));
         }
         Ok(())
     }
 
-    /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not.
-    pub(super) fn run(self) {
-        self.server.run(RunArgs::default());
+    /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not. Calls `begin` when the
+    /// end begins.
+    pub(super) fn run(self, settings: ShutdownSettings, begin: impl Fn() + Send + Sync + 'static) {
+        let shutdown = Shutdown { settings, begin, stopping: self.stopping };
+        self.server.run(RunArgs { shutdown_signal: Box::new(shutdown) });
     }
 }
 
@@ -151,8 +155,6 @@ fn server_conf(upstreams_idle_max: usize) -> ServerConf {
         // Each service has one thread; listeners have as many services as there are processors.
         threads: 1,
         work_stealing: false,
-        grace_period_seconds: Some(GRACE_SECS),
-        graceful_shutdown_timeout_seconds: Some(GRACE_SECS),
         upstream_keepalive_pool_size: upstreams_idle_max,
         max_retries: TRIES_MAX,
         upgrade_sock: String::new(),

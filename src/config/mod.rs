@@ -21,6 +21,7 @@ pub mod gateway;
 pub mod keys;
 pub mod listen;
 pub mod problem;
+pub mod shutdown;
 pub mod signature;
 pub mod store;
 pub mod tenants;
@@ -54,6 +55,7 @@ use crate::config::notes::Notes;
 pub use crate::config::notes::{Content, NamedFile, Value, Wanted};
 use crate::config::problem::{Problem, Problems};
 use crate::config::reader::Reader;
+use crate::config::shutdown::ShutdownSettings;
 use crate::config::signature::SignatureSettings;
 use crate::config::store::StoreSettings;
 use crate::config::tiers::TierSettings;
@@ -78,6 +80,8 @@ pub struct Settings {
     pub abuse: AbuseSettings,
     /// How requests are forwarded.
     pub gateway: GatewaySettings,
+    /// How the process ends.
+    pub shutdown: ShutdownSettings,
     /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names. No
     /// two share an id or a host.
     pub tenants: Vec<Arc<Tenant>>,
@@ -188,6 +192,7 @@ impl Settings {
             ("store", self.store != other.store),
             ("abuse", self.abuse != other.abuse),
             ("gateway", self.gateway != other.gateway),
+            ("shutdown", self.shutdown != other.shutdown),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
@@ -203,6 +208,7 @@ impl Settings {
         let abuse = AbuseSettings::read(reader);
         let gateway = GatewaySettings::read(reader);
         let allow_empty = reader.boolean("gateway.allow_empty", false);
+        let shutdown = ShutdownSettings::read(reader);
         let tenants = tenants::read(reader, listen.as_ref(), path);
         let (tenants, folder_tenants) = tenants.unzip();
         let are_reached = listen.as_ref().is_none_or(|listen| !listen.gateway.is_empty());
@@ -220,6 +226,7 @@ impl Settings {
             store: store?,
             abuse: abuse?,
             gateway: gateway?,
+            shutdown: shutdown?,
             tenants: tenants?,
             folder_tenants: folder_tenants?,
             allow_empty: allow_empty?,

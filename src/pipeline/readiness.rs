@@ -4,6 +4,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -31,6 +32,8 @@ struct Silent(&'static str);
 /// What the dependencies said when they were last asked.
 #[derive(Debug, Clone)]
 pub struct Report {
+    /// True once the process is to end: requests should go elsewhere.
+    pub is_stopping: bool,
     /// The store's word.
     pub store: Word,
     /// The chain's word.
@@ -42,10 +45,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// True when verifications can be answered.
+    /// True when verifications can be answered, and will be.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
-        self.store.is_ok() && self.chain.is_ok()
+        !self.is_stopping && self.store.is_ok() && self.chain.is_ok()
     }
 }
 
@@ -54,6 +57,7 @@ pub struct Readiness {
     chain: Arc<dyn Chain>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    is_stopping: AtomicBool,
     last: Mutex<Option<(u64, Report)>>,
 }
 
@@ -61,11 +65,22 @@ impl Readiness {
     /// Over these dependencies; nothing has been asked yet.
     #[must_use]
     pub fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { chain, store, clock, last: Mutex::new(None) }
+        Self { chain, store, clock, is_stopping: AtomicBool::new(false), last: Mutex::new(None) }
     }
 
-    /// The dependencies' word, at most a second old. Whoever comes while it is being asked for waits for it.
+    /// Says from now on that the process is to end.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// The dependencies' word, at most a second old, and if the process is to end.
     pub async fn report(&self) -> Report {
+        let report = self.of_dependencies().await;
+        Report { is_stopping: self.is_stopping.load(Ordering::Relaxed), ..report }
+    }
+
+    /// Callers that come while dependencies are being asked wait for their word.
+    async fn of_dependencies(&self) -> Report {
         let mut last = self.last.lock().await;
         let now = self.clock.monotonic_micros();
         if let Some((asked_at, report)) = last.as_ref()
@@ -76,6 +91,7 @@ impl Readiness {
         let (store, chain) =
             tokio::join!(word("store", self.store.probe()), word("chain", self.chain.probe()));
         let report = Report {
+            is_stopping: false,
             store,
             chain,
             lacks_logs: self.chain.lacks_logs(),

@@ -28,7 +28,7 @@ pub(super) async fn is_http2(
     let is_agreed = match stream {
         ClientStream::Plain(stream) => {
             // A connection that is silent has no buffer yet.
-            await_request(stream.readable(), shutdown).await?;
+            before_end(timeout(IDLE_TIME_MAX, stream.readable()), shutdown).await?.ok()?.ok()?;
             false
         }
         ClientStream::Library(stream) if stream.selected_alpn_proto() == Some(ALPN::H2) => true,
@@ -43,12 +43,12 @@ pub(super) async fn is_http2(
         }
         io::Result::Ok(ahead.starts_with(PREFACE))
     };
-    let is_preface = timeout(TIME_MAX, read).await.ok()?.ok()?;
+    let is_preface = before_end(timeout(TIME_MAX, read), shutdown).await?.ok()?.ok()?;
     (is_preface || !is_agreed).then_some(is_preface)
 }
 
-/// Waits until the first bytes of a request are there; nothing when none come.
-async fn await_request(first: impl Future<Output = io::Result<()>>, shutdown: &ShutdownWatch) -> Option<()> {
+/// The output of a future; nothing if it is not ready shortly after the service is to end.
+async fn before_end<T>(first: impl Future<Output = T>, shutdown: &ShutdownWatch) -> Option<T> {
     let mut stopping = shutdown.clone();
     let end = async {
         // An error means that nobody is left to say so: the end as well.
@@ -56,7 +56,7 @@ async fn await_request(first: impl Future<Output = io::Result<()>>, shutdown: &S
         sleep(LINGER).await;
     };
     tokio::select! {
-        begun = timeout(IDLE_TIME_MAX, first) => begun.ok()?.ok(),
+        output = first => Some(output),
         () = end => None,
     }
 }

@@ -38,12 +38,19 @@ pub(crate) struct Worker<D> {
     name: String,
     sockets: Vec<TcpSocket>,
     shell: Arc<HttpShell<D>>,
+    stopping: ShutdownWatch,
 }
 
 impl<D: Door> Worker<D> {
-    /// A worker of the listener of this name, with a socket of its own for each address: see [`bound`].
-    pub(crate) fn new(name: &str, sockets: Vec<TcpSocket>, shell: HttpShell<D>) -> Self {
-        Self { name: name.to_owned(), sockets, shell: Arc::new(shell) }
+    /// A worker of the listener of this name, with a socket of its own for each address: see [`bound`]. It closes them when
+    /// `stopping` is true. It and its connections have receivers of that for as long as they live.
+    pub(crate) fn new(
+        name: &str,
+        sockets: Vec<TcpSocket>,
+        shell: HttpShell<D>,
+        stopping: ShutdownWatch,
+    ) -> Self {
+        Self { name: name.to_owned(), sockets, shell: Arc::new(shell), stopping }
     }
 }
 
@@ -74,7 +81,7 @@ impl<D: Door> Service for Worker<D> {
     async fn start_service(
         &mut self,
         _fds: Option<ListenFds>,
-        shutdown: ShutdownWatch,
+        _shutdown: ShutdownWatch,
         _listeners_per_fd: usize,
     ) {
         let shell = Arc::clone(&self.shell);
@@ -82,7 +89,7 @@ impl<D: Door> Service for Worker<D> {
             keep_going("turns", &shell.limits.metrics, || shell.turns.begin_rounds()).await;
         });
         let accepting = self.sockets.drain(..).map(|socket| {
-            let (shell, shutdown) = (Arc::clone(&self.shell), shutdown.clone());
+            let (shell, shutdown) = (Arc::clone(&self.shell), self.stopping.clone());
             async {
                 match socket.listen(BACKLOG) {
                     Ok(listener) => accept(listener, shell, shutdown).await,

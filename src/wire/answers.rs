@@ -82,7 +82,8 @@ pub fn readiness(report: &Report) -> Answer {
     let (status, ready) = if report.is_ready() {
         (StatusCode::OK, "ready")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+        let why = if report.is_stopping { "stopping" } else { "unavailable" };
+        (StatusCode::SERVICE_UNAVAILABLE, why)
     };
     let mut checks = serde_json::json!({ "store": word(&report.store), "chain": word(&report.chain) });
     if let Some((checks, accepted_from)) = checks.as_object_mut().zip(report.signatures_accepted_from) {

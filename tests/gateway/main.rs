@@ -23,6 +23,7 @@ mod credentials;
 mod crowds;
 mod dialects;
 mod differential;
+mod drain;
 mod endings;
 mod explain;
 mod faults;
@@ -77,6 +78,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("faults", ONCE, faults::ON_A_DISK),
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("operations", ONCE, operations::CASES),
+    ("drain", ONCE, drain::CASES),
     ("balancing", ONCE, balancing::CASES),
     ("outcomes", ONCE, outcomes::CASES),
     ("trouble", ONCE, trouble::CASES),

@@ -46,7 +46,7 @@ fn sigquit_is_sigterm(stage: &Stage) {
 }
 
 fn end_whole_after(stage: &Stage, signal: &str) {
-    let Site { gateway, upstream, .. } = &Site::start(stage);
+    let Site { gateway, upstream, .. } = &Site::of(stage).set("shutdown.grace", "24h").start();
     let (whole, streamed, over_http_2) = (public_path(), public_path(), public_path());
     let cue = Cue::new();
     for path in [&whole, &over_http_2] {
@@ -80,6 +80,7 @@ fn end_whole_after(stage: &Stage, signal: &str) {
     assert_eq!(stream.chunk().unwrap().unwrap(), b"after");
     assert_eq!(stream.chunk().unwrap(), None);
     assert_eq!(frames.end(), End::Answered);
+    assert!(frames.goodbye(), "the connection is closed behind its last stream");
     let process = gateway.service.process.as_ref().unwrap();
     assert_eq!(until("the process ends", SOON, || process.exit_code()), 0, "{}", gateway.service.log());
     assert!(gateway.service.log().contains("stopped"), "{}", gateway.service.log());

@@ -13,8 +13,8 @@ use crate::support::chain::Contracts;
 pub(crate) struct Settings(Table);
 
 impl Settings {
-    /// Defaults, but for what a test of many agents on one machine needs: chain state no older than 100 ms, and no
-    /// limit on refused credentials.
+    /// Defaults, but for what a test of many agents on one machine needs: chain state no older than 100 ms, no limit on
+    /// refused credentials, and no delay at the end.
     pub(crate) fn new(node: SocketAddr, contracts: &Contracts) -> Self {
         Self(Table::new())
             .set("chain.rpc_urls", vec![format!("http://{node}")])
@@ -30,6 +30,8 @@ impl Settings {
             .at("chain.contracts.validation", contracts.validation)
             .at("chain.contracts.organization", contracts.organization)
             .set("abuse.failures_per_minute", 0)
+            // Nobody balances.
+            .set("shutdown.delay", "0s")
     }
 
     /// Sets a key by its path with dots.

@@ -269,6 +269,13 @@ fn a_signing_domain_has_name_version_and_chain_id_and_its_window_is_whole_second
 }
 
 #[test]
+fn the_end_is_delayed_by_an_hour_at_most_and_its_grace_is_a_day_at_most() {
+    check("shutdown.delay", "'0s', '1500ms', '1h'", "'1h 1ns', 5, '5', ''");
+    check("shutdown.grace", "'0s', '24h'", "'24h 1ns', 5, '5', ''");
+    assert_eq!(settings(&[("shutdown.delay", "'90s'")]).shutdown.delay, Duration::from_secs(90));
+}
+
+#[test]
 fn nonces_are_remembered_for_the_whole_window_at_least_and_366_days_at_most() {
     let window = [("signature.max_age", "\"100s\""), ("signature.max_ahead", "\"20s\"")];
     let [age, ahead] = window;

@@ -41,6 +41,8 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("listen.tls.cert", "a.pem", "\"a.pem\"", ""),
     ("listen.tls.key", "b.pem", "\"b.pem\"", ""),
     ("listen.trusted_proxies", "[\"::1\"]", "[\"::1\"]", "::1,"),
+    ("shutdown.delay", "7s", "\"7s\"", "61m"),
+    ("shutdown.grace", "7s", "\"7s\"", "25h"),
     ("signature.chain_id", "5", "5", "9223372036854775808"),
     ("signature.domain_name", "true", "\"true\"", ""),
     ("signature.domain_version", "2", "\"2\"", ""),

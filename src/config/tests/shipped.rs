@@ -14,6 +14,7 @@ use super::{
 use crate::config::document::Document;
 use crate::config::notes::Wanted;
 use crate::config::reader::Reader;
+use crate::config::shutdown::ShutdownSettings;
 use crate::config::store::StoreSettings;
 use crate::config::{Settings, tenants};
 use crate::domain::freshness::Freshness;
@@ -81,6 +82,8 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.keys.requests_per_hour, Quota::per_hour(10));
     assert_eq!(settings.store, StoreSettings::Embedded { path: PathBuf::from("./data") });
     assert_eq!(settings.abuse.failures_per_minute, Some(Quota::per_minute(300)));
+    let [delay, grace] = [5, 20].map(Duration::from_secs);
+    assert_eq!(settings.shutdown, ShutdownSettings { delay, grace });
 }
 
 #[test]

@@ -55,6 +55,17 @@ async fn what_fails_is_named_and_recovers_within_a_second() {
 }
 
 #[tokio::test]
+async fn from_the_moment_that_the_end_begins_nothing_is_ready_whatever_was_said_before() {
+    let scene = Scene::new();
+    let readiness = readiness(&scene);
+    assert!(readiness.report().await.is_ready());
+    readiness.stop();
+    let report = readiness.report().await;
+    assert_eq!((report.is_ready(), report.is_stopping), (false, true));
+    assert!(report.chain.is_ok() && report.store.is_ok());
+}
+
+#[tokio::test]
 async fn whoever_gives_up_waiting_does_not_take_the_answer_along() {
     let scene = Scene::new();
     let readiness = readiness(&scene);

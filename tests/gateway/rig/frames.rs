@@ -42,13 +42,15 @@ pub(crate) enum End {
 pub(crate) struct Frames {
     wire: Wire,
     ended: HashMap<u32, End>,
+    /// True if the gateway has announced the end of the connection, without an error.
+    has_goodbye: bool,
 }
 
 impl Frames {
     pub(crate) fn open(gateway: SocketAddr) -> Self {
         let mut wire = Wire::open(gateway);
         wire.send(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
-        Self { wire, ended: HashMap::new() }
+        Self { wire, ended: HashMap::new(), has_goodbye: false }
     }
 
     /// Sends a block of headers on stream 1.
@@ -76,13 +78,18 @@ impl Frames {
             let code = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().unwrap());
             match (kind, of) {
                 (SETTINGS, 0) if flags & ACK == 0 => self.write(&frame(SETTINGS, ACK, 0, &[])),
-                // Without an error it announces the end only.
                 (GOAWAY, 0) if code(4) != 0 => return End::Closed(Some(code(4))),
                 (RST_STREAM, _) => drop(self.ended.entry(of).or_insert(End::Reset(code(0)))),
                 (HEADERS | DATA, _) if flags & END_STREAM != 0 => drop(self.ended.insert(of, End::Answered)),
                 _ => {}
             }
         }
+    }
+
+    /// Reads until the connection is closed. True if the gateway announced that, without an error.
+    pub(crate) fn goodbye(&mut self) -> bool {
+        while self.read().is_ok() {}
+        self.has_goodbye
     }
 
     /// The gateway may have closed in the meantime, which is for the reader to see.
@@ -94,7 +101,14 @@ impl Frames {
         let head = self.wire.take(9)?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-        Ok((head[3], head[4], stream, self.wire.take(usize::try_from(length).unwrap())?))
+        let (kind, flags, payload) = (head[3], head[4], self.wire.take(usize::try_from(length).unwrap())?);
+        match kind {
+            GOAWAY => self.has_goodbye |= payload[4..8] == [0; 4],
+            // Behind a goodbye it asks if the client has seen it.
+            PING if flags & ACK == 0 => self.write(&frame(PING, ACK, 0, &payload)),
+            _ => {}
+        }
+        Ok((kind, flags, stream, payload))
     }
 }
 
