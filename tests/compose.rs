@@ -45,8 +45,11 @@ const REQUESTS_EACH: usize = 25;
 /// How many requests all of them make before a replica ends, and again when it has ended.
 const REQUESTS: usize = 400;
 
-/// How long a replica that is told to end goes on to answer on connections that are open.
+/// How long a replica whose listeners are closed goes on to answer on connections that are open.
 const LINGER: Duration = Duration::from_secs(3);
+
+/// How many restarts there are, one replica after the other. `TG_RESTARTS` is another number.
+const RESTARTS: usize = 4;
 
 /// A client's address: no service has it.
 fn client_ip(last: u8) -> IpAddr {
@@ -163,7 +166,7 @@ fn under_load(running: &Running, key: &str, happens: impl FnOnce()) -> Load {
 
 #[test]
 fn a_replica_that_is_killed_takes_with_it_only_what_it_was_given_while_it_lived() {
-    let Some(mut running) = Running::start() else { return };
+    let Some(running) = Running::start() else { return };
     let key = running.generate(&mut running.client(client_ip(1), "balancer", API), 4);
     let victim = running.take(REPLICAS[0]);
     let load = under_load(&running, &key, || drop(victim));
@@ -187,7 +190,7 @@ fn a_replica_that_is_killed_takes_with_it_only_what_it_was_given_while_it_lived(
 
 #[test]
 fn a_replica_that_is_told_to_end_takes_nothing_with_it() {
-    let Some(mut running) = Running::start() else { return };
+    let Some(running) = Running::start() else { return };
     let key = running.generate(&mut running.client(client_ip(1), "balancer", API), 4);
     let victim = running.take(REPLICAS[0]);
     let mut connections = [API, GATEWAY].map(|port| running.client(client_ip(1), REPLICAS[0], port));
@@ -196,10 +199,15 @@ fn a_replica_that_is_told_to_end_takes_nothing_with_it() {
     };
     ask_each(&mut connections).into_iter().for_each(|answer| assert_eq!(answer.unwrap().status, 200));
     let load = under_load(&running, &key, || {
-        let watch = Stopwatch::start();
         running::terminate(victim.pid);
+        let mut watch = Stopwatch::start();
         until("it takes no more connections", SOON, || {
-            running.try_client(client_ip(1), REPLICAS[0], API).is_err().then_some(())
+            let begun = Stopwatch::start();
+            let is_refused = running.try_client(client_ip(1), REPLICAS[0], API).is_err();
+            if !is_refused {
+                watch = begun;
+            }
+            is_refused.then_some(())
         });
         for answer in ask_each(&mut connections) {
             match answer {
@@ -213,8 +221,31 @@ fn a_replica_that_is_told_to_end_takes_nothing_with_it() {
 }
 
 #[test]
+fn replicas_that_are_restarted_one_after_the_other_lose_no_request() {
+    let Some(running) = Running::start() else { return };
+    let key = running.generate(&mut running.client(client_ip(1), "balancer", API), 4);
+    let restarts = std::env::var("TG_RESTARTS").map_or(RESTARTS, |count| count.parse().unwrap());
+    let load = under_load(&running, &key, || {
+        for restart in 0..restarts {
+            let replica = REPLICAS[restart % REPLICAS.len()];
+            let victim = running.take(replica);
+            let has_ended = || victim.log().matches("stopped").count();
+            let before = has_ended();
+            running::terminate(victim.pid);
+            until("it has ended", SOON, || (has_ended() > before).then_some(()));
+            running.launch(replica);
+            until("the replica gets requests again", SOON, || {
+                (running.forwarded(replica) > 0.0).then_some(())
+            });
+        }
+    });
+    let lost = (load.lost_before.into_inner(), load.lost_after.into_inner());
+    assert_eq!(lost, (0, 0), "of {} requests", load.asked.into_inner());
+}
+
+#[test]
 fn without_redis_nothing_passes_and_the_balancer_says_so_until_it_is_back() {
-    let Some(mut running) = Running::start() else { return };
+    let Some(running) = Running::start() else { return };
     let key = running.generate(&mut running.client(client_ip(1), "balancer", API), 4);
     let mut client = running.client(client_ip(1), "balancer", GATEWAY);
     client.get("/", &[("X-API-Key", &key)]).success(200);

@@ -6,8 +6,8 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use alloy::primitives::{Address, U256, address};
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ pub(crate) struct Running {
     addresses: BTreeMap<String, IpAddr>,
     folder: TempDir,
     identity: Address,
-    processes: BTreeMap<String, Process>,
+    processes: Mutex<BTreeMap<String, Process>>,
 }
 
 /// A client with an address of its own, on a connection that stays open.
@@ -86,7 +86,7 @@ impl Running {
         let config: toml::Table = composition.text("tiergate.toml").parse().unwrap();
         let identity = config["chain"]["contracts"]["identity"].as_str().unwrap().parse().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let mut running = Self { composition, addresses, folder, identity, processes: BTreeMap::new() };
+        let running = Self { composition, addresses, folder, identity, processes: Mutex::default() };
         for replica in REPLICAS {
             running.launch(replica);
             until("it lives without anything", SOON, || {
@@ -108,12 +108,13 @@ impl Running {
         }
         running.launch("balancer");
         until("the balancer is ready", SOON, || (running.balancer_health() == 200).then_some(()));
-        assert_eq!(running.processes.len(), running.composition.services.len(), "all of them run");
+        let count = running.processes.lock().unwrap().len();
+        assert_eq!(count, running.composition.services.len(), "all of them run");
         Some(running)
     }
 
     /// Starts a service, or starts it again where it was.
-    pub(crate) fn launch(&mut self, name: &str) {
+    pub(crate) fn launch(&self, name: &str) {
         let service = &self.composition.services[name];
         let home = self.folder.path().join(name);
         fs::create_dir_all(&home).unwrap();
@@ -141,12 +142,12 @@ impl Running {
             other => panic!("who runs {other}?"),
         };
         let process = Process::start(&program, &words, &home.join("log"), LIMITS);
-        self.processes.insert(name.to_owned(), process);
+        self.processes.lock().unwrap().insert(name.to_owned(), process);
     }
 
     /// A service's process, which ends when it is dropped.
-    pub(crate) fn take(&mut self, name: &str) -> Process {
-        self.processes.remove(name).unwrap()
+    pub(crate) fn take(&self, name: &str) -> Process {
+        self.processes.lock().unwrap().remove(name).unwrap()
     }
 
     /// A text of a service with this machine's addresses, files and folders in place of those inside.
