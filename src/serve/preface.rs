@@ -27,8 +27,9 @@ pub(super) async fn is_http2(
 ) -> Option<bool> {
     let is_agreed = match stream {
         ClientStream::Plain(stream) => {
-            // A connection that is silent has no buffer yet.
-            before_end(timeout(IDLE_TIME_MAX, stream.readable()), shutdown).await?.ok()?.ok()?;
+            // A connection that is silent has no buffer yet. The runtime takes each new one for readable.
+            let (mut first, stream) = ([0], &*stream);
+            before_end(timeout(IDLE_TIME_MAX, stream.peek(&mut first)), shutdown).await?.ok()?.ok()?;
             false
         }
         ClientStream::Library(stream) if stream.selected_alpn_proto() == Some(ALPN::H2) => true,
@@ -58,5 +59,28 @@ async fn before_end<T>(first: impl Future<Output = T>, shutdown: &ShutdownWatch)
     tokio::select! {
         output = first => Some(output),
         () = end => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::watch;
+
+    use super::{BytesMut, ClientStream, IDLE_TIME_MAX, LINGER, is_http2};
+    use crate::serve::timer::Timer;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_connection_has_no_buffer_and_waits_like_any_idle_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for (is_stopping, waits) in [(false, IDLE_TIME_MAX), (true, LINGER)] {
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let mut stream = ClientStream::Plain(listener.accept().await.unwrap().0);
+            let (_stop, shutdown) = watch::channel(is_stopping);
+            let (mut ahead, begun) = (BytesMut::new(), Timer::now());
+            assert_eq!(is_http2(&mut stream, &mut ahead, &shutdown).await, None);
+            let waited = (Timer::now() - begun).as_secs();
+            assert_eq!((waited, ahead.capacity()), (waits.as_secs(), 0));
+        }
     }
 }
