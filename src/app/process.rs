@@ -58,7 +58,7 @@ impl<'a> Listening<'a> {
     }
 }
 
-/// A background task, which is given up when the process is to end.
+/// A background task, which is given up when the process ends.
 struct Task<B> {
     name: &'static str,
     metrics: Metrics,
@@ -71,11 +71,8 @@ where
     B: Fn() -> F + Send + Sync,
     F: Future<Output = ()> + Send,
 {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        tokio::select! {
-            () = keep_going(self.name, &self.metrics, &self.begin) => {}
-            _ = shutdown.changed() => {}
-        }
+    async fn start(&self, _shutdown: ShutdownWatch) {
+        keep_going(self.name, &self.metrics, &self.begin).await;
     }
 }
 
