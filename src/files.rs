@@ -1,6 +1,6 @@
 //! Small files that are read whole: configurations, certificates, keys and other secrets.
 //!
-//! What was read is wiped when it is dropped, and no error shows anything of it. Reading blocks.
+//! Their content is wiped when it is dropped, and no error shows anything of it. Reading blocks.
 
 use std::fs::File;
 use std::io::{self, Read};

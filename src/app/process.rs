@@ -37,7 +37,7 @@ pub(super) struct Process {
     certificates: Option<Arc<CertificateStore>>,
 }
 
-/// Where a listener is, and how it serves.
+/// A listener: its addresses, and how it serves.
 pub(super) struct Listening<'a> {
     /// Its name in logs and metrics.
     pub(super) name: &'a str,
@@ -46,7 +46,7 @@ pub(super) struct Listening<'a> {
     pub(super) rules: Option<ClientRules>,
     /// How many workers take connections, each with a thread and an accept queue of its own.
     pub(super) workers: usize,
-    /// What is offered over TLS; nothing: the listener serves in the clear.
+    /// The protocols over TLS; `None` in the clear.
     pub(super) tls: Option<Protocols>,
 }
 

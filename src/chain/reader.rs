@@ -68,7 +68,7 @@ pub struct ChainReader {
     misses: prometheus::IntCounter,
 }
 
-/// What is at the latest block.
+/// The state at the latest block.
 pub(crate) struct Sight {
     /// The chain's id.
     pub(crate) chain: u64,

@@ -173,7 +173,7 @@ fn rpc_url(text: &str) -> Result<RpcUrl, String> {
 ///
 /// # Errors
 ///
-/// What is wrong with it, as a phrase.
+/// The problem, as a phrase.
 pub(crate) fn contract(text: &str) -> Result<Address, String> {
     let malformed = || format!("is {}; write a contract's address, 0x and 40 hex digits", quoted(text));
     let digits = text.strip_prefix("0x").ok_or_else(malformed)?;

@@ -9,7 +9,7 @@ use crate::domain::host::HostPattern;
 use crate::domain::tenant::KeyPair;
 use crate::tls::pem;
 
-/// What is wrong with the time of a certificate. A file that can't be read has other problems.
+/// The problem of a certificate's time. A file that can't be read has other problems.
 #[must_use]
 pub fn untimely(pair: &KeyPair, now: UnixSeconds) -> Option<String> {
     let untimely = pem::untimely(&leaf(pair)?, now)?;

@@ -26,7 +26,7 @@ fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Settings, Problems>
     Settings::parse(text, environment)
 }
 
-/// What is wrong, line by line, without warnings; nothing when the text is accepted.
+/// The problems, line by line, without warnings; none when the text is accepted.
 fn problems(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     let Err(problems) = parse(text, environment) else { return Vec::new() };
     errors(&problems)
