@@ -16,7 +16,7 @@ pub(crate) enum StartError {
         key: String,
         /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
     /// Too few file descriptors.

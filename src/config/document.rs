@@ -1,7 +1,8 @@
-//! A configuration file's text, and where in it a problem is: line, column, and the line itself, in which every string is
-//! blanked that may be a secret.
+//! A configuration file's text, and the places of problems in it: line, column, and the line itself, in which every value
+//! is blanked that may be a secret.
 //!
-//! A file is parsed for places only when it has problems, and once for all of them.
+//! A file is parsed for places only when it has problems, and once for all of them. Must not know sections and keys, but for
+//! the names of those that hold secrets.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,7 +25,7 @@ const URLS: [&str; 3] = ["http_proxy", "rpc_urls", "url"];
 /// The longest line that is shown, in bytes. Blanking a longer one for each of its mistakes would take minutes.
 const LINE_BYTES_MAX: usize = 1_000;
 
-/// A file.
+/// A file. `Debug` shows nothing of its text, which is wiped when it is dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Document {
     /// Its path as it is shown.
@@ -214,8 +215,7 @@ impl Map {
 
     /// As much of a trail as there is; true if that is all of it.
     fn find(&self, trail: &[String]) -> Option<(&Node, bool)> {
-        let parts = (1..=trail.len()).rev().filter_map(|len| Some((trail.get(..len)?, len == trail.len())));
-        parts.into_iter().find_map(|(part, is_whole)| Some((self.nodes.get(part)?, is_whole)))
+        (1..=trail.len()).rev().find_map(|len| Some((self.nodes.get(trail.get(..len)?)?, len == trail.len())))
     }
 
     /// The line without its values, but for those that may be shown, and without the comment at its end.

@@ -26,9 +26,9 @@ const VARIABLE_PREFIX: &str = "TIERGATE__";
 
 /// A configuration that is being read.
 pub(super) struct Reader {
-    /// Where the table stands that is being read.
+    /// The location of the table that is being read.
     location: Location,
-    /// What has not been asked for yet.
+    /// The keys that have not been asked for yet.
     file: Table,
     /// The variables that are meant for us, by name.
     variables: BTreeMap<String, String>,
@@ -260,7 +260,7 @@ impl Reader {
         self.place(overridden.or(paths.first()).copied().unwrap_or_default(), None)
     }
 
-    /// Where a value came from: the variable that overrides it, or its path in the file.
+    /// The origin of a value: the variable that overrides it, or its path in the file.
     fn place(&self, path: &str, item: Option<usize>) -> Place {
         match self.variable(path) {
             Some(_) => Place { name: variable_of(path), site: None },
@@ -268,7 +268,7 @@ impl Reader {
         }
     }
 
-    /// What the environment says instead of the file.
+    /// The value in the environment, which replaces that of the file.
     fn variable(&self, path: &str) -> Option<&String> {
         // Most readers have no variables; there may be a hundred thousand of them.
         if self.variables.is_empty() {

@@ -7,7 +7,7 @@ use crate::config::location::Location;
 use crate::config::problem::Problem;
 use crate::config::written::{quoted, type_of};
 
-/// How many characters a misspelt name may be away from the known one.
+/// The greatest number of wrong characters in a misspelt name.
 const TYPING_ERRORS_MAX: usize = 2;
 
 /// The longest name that is compared and shown as it is.
@@ -71,7 +71,7 @@ pub(super) fn variables<'a>(
     })
 }
 
-/// What is being found of one table.
+/// The unknown keys of one table.
 struct LeftOver<'a> {
     known: &'a [&'static str],
     location: &'a Location,

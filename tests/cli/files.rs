@@ -1,4 +1,4 @@
-//! What the program writes of itself: its version, completions, manual pages and a first configuration.
+//! The program's texts about itself: its version, completions, manual pages and a first configuration.
 
 use std::fs;
 use std::io::Write as _;

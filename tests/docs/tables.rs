@@ -35,7 +35,7 @@ pub(super) fn metrics() -> BTreeSet<(String, Vec<String>)> {
     let (_, table) = source.split_once("\nmetrics! {\n").unwrap();
     let (table, _) = table.split_once("\n}\n").unwrap();
     let made = table.split(';').filter_map(|row| {
-        // What stands behind "from" are values of a label.
+        // Words behind "from" are values of a label.
         let (_, call) = row.split(" from [").next()?.split_once(" =")?;
         let mut texts = quoted(call).map(str::to_owned);
         Some((format!("tiergate_{}", texts.next()?), texts.collect()))
