@@ -1,7 +1,7 @@
 //! Which chain is read. A configured id decides; else a node on the chain that signatures are for; else all nodes that
 //! answer must agree. Once known it does not change: answers of other chains do not count.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use alloy::primitives::U64;
@@ -18,14 +18,15 @@ pub(super) struct ChainId {
     known: OnceLock<u64>,
     signature_chain: u64,
     asked: Coalesced<(), Result<u64, ChainFault>>,
-    /// The chains that the log named last.
-    reported: Mutex<BTreeSet<u64>>,
+    /// What each node answered last. A node that is silent now still belongs to its chain, so that one lost answer does
+    /// not leave the choice to a node of another chain.
+    told: Mutex<BTreeMap<usize, u64>>,
 }
 
 impl ChainId {
     pub(super) fn new(configured: Option<u64>, signature_chain: u64) -> Self {
         let known = configured.map_or_else(OnceLock::new, OnceLock::from);
-        Self { known, signature_chain, asked: Coalesced::new(), reported: Mutex::default() }
+        Self { known, signature_chain, asked: Coalesced::new(), told: Mutex::default() }
     }
 }
 
@@ -52,7 +53,7 @@ impl Pool {
         }
         let mut answers = asked.join_all().await;
         answers.sort_by_key(|(index, _)| *index);
-        let ids: BTreeSet<u64> = answers.iter().filter_map(|(_, id)| id.as_ref().ok().copied()).collect();
+        let (before, ids) = self.told(&answers);
         if ids.contains(&self.chain_id.signature_chain) {
             return Ok(self.chain_id.signature_chain);
         }
@@ -60,7 +61,7 @@ impl Pool {
             (Some(id), 1) => Ok(*id),
             (Some(_), _) => {
                 let shown = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-                if std::mem::replace(&mut *self.chain_id.reported.lock(), ids.clone()) != ids {
+                if before != ids {
                     tracing::error!(
                         "the nodes are on different chains ({shown}), so none is used: set chain.chain_id"
                     );
@@ -74,5 +75,13 @@ impl Pool {
                 Err(self.fault(node, "eth_call", error))
             }
         }
+    }
+
+    /// The chains of the nodes: before these answers, and with them.
+    fn told(&self, answers: &[(usize, Result<u64, ReadError>)]) -> (BTreeSet<u64>, BTreeSet<u64>) {
+        let mut told = self.chain_id.told.lock();
+        let before = told.values().copied().collect();
+        told.extend(answers.iter().filter_map(|(node, id)| Some((*node, *id.as_ref().ok()?))));
+        (before, told.values().copied().collect())
     }
 }
