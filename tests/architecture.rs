@@ -52,7 +52,8 @@ const FENCES: &[(&str, &[&str])] = &[
     ("alloy::rpc::client", &["chain/"]),
     ("alloy::providers", &["chain/"]),
     ("alloy::transports", &["chain/"]),
-    ("reqwest", &["chain/", "cli/", "app/error.rs"]),
+    ("reqwest", &["chain/", "cli/", "telemetry/traces.rs", "app/error.rs"]),
+    ("opentelemetry", &["telemetry/traces.rs"]),
     // Background tasks of ours are supervised.
     ("BackgroundService", &["app/process.rs"]),
     ("pingora::proxy", &["gateway/library/"]),

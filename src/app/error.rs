@@ -37,6 +37,9 @@ pub(crate) enum StartError {
     /// Certificates that can't be used, each with its file.
     #[error("certificates can't be used:\n  {}", .0.join("\n  "))]
     Certificates(Vec<String>),
+    /// No way to the collector of traces.
+    #[error("cannot trace requests: {0}")]
+    Traces(Box<dyn std::error::Error + Send + Sync>),
     /// No randomness for request ids.
     #[error(transparent)]
     Entropy(#[from] NoEntropy),

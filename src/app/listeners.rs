@@ -69,6 +69,7 @@ impl App {
             trusted_proxies: settings.listen.trusted_proxies.clone(),
             in_flight_max: self.descriptors.requests,
             via: settings.gateway.via.clone(),
+            tracer: self.tracer.clone(),
         };
         let gateway = Gateway::new(table, Arc::clone(pipeline), rules, clock, os, &process.metrics)?;
         let gateway = Arc::new(gateway);

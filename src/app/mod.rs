@@ -41,6 +41,7 @@ use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::Tracer;
 
 /// How often memory that no longer matters is given back.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -53,6 +54,7 @@ pub(crate) struct App {
     descriptors: Descriptors,
     follower: Arc<Follower>,
     shutdown: ShutdownSettings,
+    tracer: Option<Arc<Tracer>>,
 }
 
 impl App {
@@ -81,9 +83,13 @@ impl App {
         metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients)?;
         let reloader = Arc::new(Reloader::new(Arc::clone(&tenants), early_hangup, metrics.clone()));
 
+        let tracer = settings.traces.endpoint.as_ref().map(|endpoint| {
+            Tracer::new(endpoint.reveal().as_str(), settings.traces.one_in, &clock, &metrics)
+        });
+        let tracer = tracer.transpose().map_err(StartError::Traces)?.map(Arc::new);
         let process = Process::new(clock, metrics, tenants.certificates().cloned(), descriptors.idle);
         let shutdown = settings.shutdown;
-        let mut app = Self { process, readiness, tenants, descriptors, follower, shutdown };
+        let mut app = Self { process, readiness, tenants, descriptors, follower, shutdown, tracer };
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
         app.serve_api(settings, Arc::clone(&pipeline))?;
         app.serve_gateway(settings, &pipeline, &os)?;
@@ -112,6 +118,9 @@ impl App {
             }
         });
         self.process.run(self.shutdown, move || self.readiness.stop());
+        if let Some(tracer) = self.tracer {
+            tracer.finish();
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub mod signature;
 pub mod store;
 pub mod tenants;
 pub mod tiers;
+pub mod traces;
 
 mod choice;
 mod document;
@@ -59,6 +60,7 @@ use crate::config::shutdown::ShutdownSettings;
 use crate::config::signature::SignatureSettings;
 use crate::config::store::StoreSettings;
 use crate::config::tiers::TierSettings;
+use crate::config::traces::TraceSettings;
 use crate::domain::tenant::Tenant;
 
 /// The whole configuration, checked.
@@ -82,6 +84,8 @@ pub struct Settings {
     pub gateway: GatewaySettings,
     /// How the process ends.
     pub shutdown: ShutdownSettings,
+    /// Where traces go.
+    pub traces: TraceSettings,
     /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names. No
     /// two share an id or a host.
     pub tenants: Vec<Arc<Tenant>>,
@@ -193,6 +197,7 @@ impl Settings {
             ("abuse", self.abuse != other.abuse),
             ("gateway", self.gateway != other.gateway),
             ("shutdown", self.shutdown != other.shutdown),
+            ("traces", self.traces != other.traces),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
@@ -209,6 +214,7 @@ impl Settings {
         let gateway = GatewaySettings::read(reader);
         let allow_empty = reader.boolean("gateway.allow_empty", false);
         let shutdown = ShutdownSettings::read(reader);
+        let traces = TraceSettings::read(reader);
         let tenants = tenants::read(reader, listen.as_ref(), path);
         let (tenants, folder_tenants) = tenants.unzip();
         let are_reached = listen.as_ref().is_none_or(|listen| !listen.gateway.is_empty());
@@ -227,6 +233,7 @@ impl Settings {
             abuse: abuse?,
             gateway: gateway?,
             shutdown: shutdown?,
+            traces: traces?,
             tenants: tenants?,
             folder_tenants: folder_tenants?,
             allow_empty: allow_empty?,

@@ -10,6 +10,7 @@ use crate::domain::denial::About;
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::corridor::Passage;
+use crate::gateway::notes::Notes;
 use crate::gateway::pace::Pace;
 use crate::gateway::policy::cors;
 use crate::gateway::policy::request_id::RequestId;
@@ -17,9 +18,13 @@ use crate::gateway::site::Site;
 use crate::gateway::upstreams::Retrying;
 use crate::gateway::upstreams::attempt::Attempt;
 use crate::gateway::upstreams::state::UpstreamPlace;
+use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 use crate::pipeline::permit::Permit;
 use crate::serve::timer::Timer;
+
+/// The header with what other systems keep of a trace (W3C Trace Context).
+pub(super) const TRACESTATE: &str = "tracestate";
 
 /// The state of one request.
 pub(crate) struct Context {
@@ -33,8 +38,8 @@ pub(crate) struct Context {
     pub(super) site: Option<Arc<Site>>,
     /// The tenant's rule for it; `None` until it is routed.
     pub(super) decision: Option<Decision>,
-    /// The kind of credential that was read.
-    pub(super) credential: Option<&'static str>,
+    /// What the corridor notes on the way.
+    pub(super) notes: Notes,
     /// The agent, tier and limit of its refusal. Only while the access log is on.
     pub(super) refused: Option<Box<About>>,
     /// The origin of its page, if the tenant allows that.
@@ -79,7 +84,7 @@ impl Context {
             request_id: None,
             site: None,
             decision: None,
-            credential: None,
+            notes: Notes::default(),
             refused: None,
             origin: None,
             awaits_body: false,
@@ -139,6 +144,12 @@ impl Context {
         if let Some(rules) = self.cors() {
             cors::write(rules, self.origin.as_deref(), lines);
         }
+    }
+
+    /// True if a header of the client's request carries its trace, and ours takes its place.
+    pub(super) fn replaces(&self, id: Name, name: &[u8]) -> bool {
+        self.notes.trace.is_some()
+            && (id == Name::Traceparent || name.eq_ignore_ascii_case(TRACESTATE.as_bytes()))
     }
 
     /// The rules for pages of other origins, where the tenant has any.

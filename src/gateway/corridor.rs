@@ -9,6 +9,7 @@ use crate::domain::quota::Allowance;
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::Gateway;
+use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
 use crate::gateway::site::{Site, VisitorLimit, check_method};
@@ -148,14 +149,14 @@ impl Gateway {
         Ok(Route { site, decision })
     }
 
-    /// Lets a routed request through, or refuses it. A request without a place is not charged. `kind` becomes that of its
-    /// credential, for the log.
+    /// Lets a routed request through, or refuses it. A request without a place is not charged.
     pub(super) async fn admit<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
         route: &Route,
-        kind: &mut Option<&'static str>,
+        notes: &mut Notes,
     ) -> Result<Passage, ErrorCause> {
+        notes.step("route", &self.clock);
         if route.decision.access == RouteAccess::Deny {
             return Err(ErrorCause::Forbidden); // 403
         }
@@ -163,16 +164,18 @@ impl Gateway {
         let client = client_of(request.peer, request.fields, &self.trusted_proxies);
         let (caller, place) = if route.decision.access == RouteAccess::Public {
             let place = self.find_place(&route.site, Guest::Stranger(client), None).await?; // 503
+            notes.step("place", &self.clock);
             let caller = match route.site.visitor_limit(route.decision.route) {
                 Some(limit) => {
                     let allowance = self.pipeline.pass(client, &limit.scope, limit.quota).await?; // 429, 500
+                    notes.step("charge", &self.clock);
                     Caller::Visitor(Arc::clone(limit), allowance)
                 }
                 None => Caller::Anyone,
             };
             (caller, place)
         } else {
-            let (permit, place) = self.ask(request, route, client, kind).await?; // 400, 401, 403, 404, 429, 500, 503
+            let (permit, place) = self.ask(request, route, client, notes).await?; // 400, 401, 403, 404, 429, 500, 503
             (Caller::Agent(permit), place)
         };
         let upstreams = Arc::clone(route.upstreams());
@@ -186,11 +189,11 @@ impl Gateway {
         request: &Incoming<'_, F>,
         route: &Route,
         client: ClientNet,
-        kind: &mut Option<&'static str>,
+        notes: &mut Notes,
     ) -> Result<(Permit, Place), ErrorCause> {
         let (fields, site) = (request.fields, &route.site);
         let credential = credential_of(fields, self.pipeline.key_format(), site.tenant.credentials)?;
-        *kind = Some(credential.kind());
+        notes.credential = Some(credential.kind());
         let origin = origin_of(fields)?;
         let access = site.access(route.decision.min_tier);
         let ask = Ask { credential, client, origin, access };
@@ -199,12 +202,15 @@ impl Gateway {
         let asking = is_signed.then(|| self.room.ask(client)).transpose();
         let _asking = asking.map_err(|full| self.overloaded(site, full))?; // 503
         let standing = self.pipeline.verify(&ask).await;
+        notes.step("verify", &self.clock);
         let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
         let agent = standing.agent();
         let is_stream = asks_for_stream(fields, route.upgrades());
         let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
         let place = self.find_place(site, guest, Some(&standing)).await?;
+        notes.step("place", &self.clock);
         let outcome = self.pipeline.spend(standing, &ask).await;
+        notes.step("charge", &self.clock);
         self.observer.decided(outcome.as_ref());
         Ok((outcome?, place))
     }

@@ -15,6 +15,7 @@ mod corridor;
 mod counters;
 mod failure;
 mod line;
+mod notes;
 mod observe;
 mod pace;
 mod policy;
@@ -28,7 +29,7 @@ use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
 use crate::domain::tenant::RouteAccess;
-use crate::gateway::context::Context;
+use crate::gateway::context::{Context, TRACESTATE};
 use crate::gateway::corridor::{Incoming, Passage, Route};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
@@ -54,6 +55,7 @@ use crate::serve::Door;
 use crate::serve::connection::Connection;
 use crate::serve::turns::Turn;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::Tracer;
 use crate::wire::errors::ErrorCause;
 
 /// The gateway's listener, of one worker.
@@ -100,11 +102,12 @@ impl GatewayDoor {
         let fields = connection.fields();
         let request = incoming(connection, head, &fields)
             .ok_or(ErrorCause::Malformed { problem: "its method is no text" })?;
-        let route = self.gateway.route(&request, ctx)?;
-        if !relay::takes(&route, head) {
+        let route = self.gateway.route(&request, ctx);
+        if route.as_ref().is_ok_and(|route| !relay::takes(route, head)) {
             return Ok(None);
         }
-        Ok(Some(self.gateway.admit(&request, &route, &mut ctx.credential).await?))
+        self.gateway.begin_trace(&fields, ctx);
+        Ok(Some(self.gateway.admit(&request, &route?, &mut ctx.notes).await?))
     }
 
     /// Hands a request to the library. Its future is large, and most requests don't need it.
@@ -131,6 +134,8 @@ pub(crate) struct GatewayRules {
     pub(crate) in_flight_max: u32,
     /// The name in `Via`; `None`: one of its own.
     pub(crate) via: Option<Box<str>>,
+    /// Begins traces; `None`: no request is traced.
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 /// The part of the gateway that all workers share.
@@ -141,6 +146,7 @@ pub(crate) struct Gateway {
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
     via: Via,
+    tracer: Option<Arc<Tracer>>,
     observer: Observer,
     room: Arc<Room>,
 }
@@ -157,10 +163,10 @@ impl Gateway {
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
-        let GatewayRules { trusted_proxies, in_flight_max, via } = rules;
+        let GatewayRules { trusted_proxies, in_flight_max, via, tracer } = rules;
         let via = Via::new(via, &request_ids);
         let room = Arc::new(Room::new(in_flight_max));
-        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, via, observer, room })
+        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, via, tracer, observer, room })
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.
@@ -201,6 +207,22 @@ impl Gateway {
         if let Some(id) = &ctx.request_id {
             lines.set("X-Request-Id", id.as_str().as_bytes());
         }
+        if let Some(trace) = &ctx.notes.trace {
+            let [parent, state] = trace.headers();
+            lines.set("traceparent", parent.as_bytes());
+            if !state.is_empty() {
+                lines.set(TRACESTATE, state.as_bytes());
+            }
+        }
+    }
+
+    /// Begins the trace of a request, if it is sampled.
+    fn begin_trace(&self, fields: &impl Fields, ctx: &mut Context) {
+        let Some(tracer) = &self.tracer else { return };
+        let is_state = |name: &[u8]| name.eq_ignore_ascii_case(TRACESTATE.as_bytes());
+        let states = fields.all().filter(|(name, _)| is_state(name)).map(|(_, value)| value);
+        let state = states.collect::<Vec<_>>().join(&b","[..]);
+        ctx.notes.trace = tracer.begin(fields.only(Name::Traceparent), &state, ctx.begun, &*self.clock);
     }
 
     /// True if a request has taken longer than its tenant allows.

@@ -138,6 +138,7 @@ impl Observer {
         };
         counter.inc();
         write_access_line(ended, ctx, micros);
+        end_trace(ended, ctx, now);
     }
 }
 
@@ -195,7 +196,12 @@ impl Gateway {
         ctx.place = None;
         let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return Err(Failure::Internal) };
         let Some(member) = passage.upstreams().current(ctx.attempt) else { return Err(Failure::Internal) };
+        let traced = ctx.notes.trace.is_some().then(|| Arc::clone(&member.state));
         ctx.place = member.state.enter(site.tenant.proxy.timeouts.connect).await;
+        if let (Some(trace), Some(state)) = (&mut ctx.notes.trace, traced) {
+            let Upstream { host, port, .. } = &state.upstream;
+            trace.to_upstream(host, *port, self.clock.monotonic_micros());
+        }
         if ctx.place.is_none() {
             self.note_overload(ctx, "upstream");
             return Err(Failure::Overloaded);
@@ -210,6 +216,34 @@ fn may_retry(ctx: &mut Context) -> bool {
         ctx.retrying = ctx.passage().ok().and_then(|passage| passage.upstreams().retry());
     }
     ctx.retrying.is_some()
+}
+
+/// The end of a request's trace. The names of attributes are OpenTelemetry's, where it has one; no query is shown.
+fn end_trace(ended: &Ended<'_>, ctx: &Context, now: u64) {
+    let Some(trace) = &ctx.notes.trace else { return };
+    let method = shown(ended.method);
+    let name = ctx.route().map_or_else(|| method.clone(), |route| format!("{method} {route}"));
+    let permit = ctx.permit();
+    let text = |text: &str| text.to_owned().into();
+    let failed = (ended.ending == Ending::Failed).then_some("broken");
+    let attributes = [
+        ("http.request.method", Some(method.into())),
+        ("url.path", Some(shown(path_of(ended.target)).into())),
+        ("http.response.status_code", (ended.status > 0).then(|| i64::from(ended.status).into())),
+        ("http.route", ctx.route().map(text)),
+        ("error.type", ctx.error_type.or(failed).map(text)),
+        ("tiergate.request_id", Some(text(request_id(ctx)))),
+        ("tiergate.tenant", Some(text(tenant(ctx)))),
+        ("tiergate.decision", decision(ctx).map(text)),
+        ("tiergate.agent", permit.map(|permit| permit.agent().to_string().into())),
+        ("tiergate.tier", permit.map(|permit| i64::from(permit.tier().number()).into())),
+    ];
+    trace.end(name, attributes.into_iter().filter_map(|(key, value)| Some((key, value?))), now);
+}
+
+/// Bytes of a client as far as a line shows them.
+fn shown(bytes: &[u8]) -> String {
+    bytes.get(..PATH_BYTES_SHOWN).unwrap_or(bytes).escape_ascii().to_string()
 }
 
 /// One line of the access log, when somebody has asked for it (`access=info`).
@@ -257,7 +291,7 @@ fn tenant(ctx: &Context) -> &str {
 }
 
 fn credential(ctx: &Context) -> &'static str {
-    ctx.credential.unwrap_or("none")
+    ctx.notes.credential.unwrap_or("none")
 }
 
 /// The decision about a request; `None`: there was none to be made, as for preflights.

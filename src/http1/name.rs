@@ -36,6 +36,8 @@ pub enum Name {
     ProxyConnection,
     /// `TE`
     Te,
+    /// `Traceparent`
+    Traceparent,
     /// `Trailer`
     Trailer,
     /// `Transfer-Encoding`
@@ -66,7 +68,7 @@ pub enum Name {
 
 impl Name {
     /// Every name but [`Name::Other`].
-    pub const KNOWN: [Self; 28] = [
+    pub const KNOWN: [Self; 29] = [
         Self::Authorization,
         Self::Connection,
         Self::ContentLength,
@@ -82,6 +84,7 @@ impl Name {
         Self::ProxyAuthorization,
         Self::ProxyConnection,
         Self::Te,
+        Self::Traceparent,
         Self::Trailer,
         Self::TransferEncoding,
         Self::Upgrade,
@@ -117,6 +120,7 @@ impl Name {
             Self::ProxyAuthorization => "proxy-authorization",
             Self::ProxyConnection => "proxy-connection",
             Self::Te => "te",
+            Self::Traceparent => "traceparent",
             Self::Trailer => "trailer",
             Self::TransferEncoding => "transfer-encoding",
             Self::Upgrade => "upgrade",
@@ -152,6 +156,7 @@ impl Name {
             (10, b'n') => Self::Connection,
             (10, b'e') => Self::KeepAlive,
             (10, b'd') => Self::AgentId,
+            (11, b't') => Self::Traceparent,
             (12, b'd') => Self::RequestId,
             (13, b'n') => Self::Authorization,
             (13, b'e') => Self::AgentNonce,

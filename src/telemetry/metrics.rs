@@ -77,6 +77,8 @@ metrics! {
     follower_polls: IntCounterVec = counter("follower_polls_total", &["result"]);
     /// Follower state; exactly one state is 1.
     follower_mode: IntGaugeVec = gauge("follower_mode", &["state"]);
+    /// Batches of spans that the collector of traces took or did not take.
+    trace_exports: IntCounterVec = counter("trace_exports_total", &["result"]) from ["taken", "failed"];
     /// Background tasks begun anew.
     task_restarts: IntCounterVec = counter("task_restarts_total", &["task"]);
     /// The block up to which everything is accounted for.

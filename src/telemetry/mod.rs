@@ -9,3 +9,8 @@ pub mod metered_store;
 pub mod metrics;
 #[cfg(test)]
 pub(crate) mod paper;
+#[cfg(feature = "traces")]
+pub mod traces;
+#[cfg(not(feature = "traces"))]
+#[path = "no_traces.rs"]
+pub mod traces;

@@ -53,6 +53,8 @@ mod slow;
 mod smuggling;
 mod streaming;
 mod tls;
+#[cfg(feature = "traces")]
+mod traces;
 mod trouble;
 mod unknown_keys;
 mod upgrades;
@@ -113,6 +115,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("explain", ONCE, explain::IN_WORDS),
     ("online", ONCE, online::CASES),
     ("online", &[Kind::Anvil], online::OF_TWO_CHAINS),
+    #[cfg(feature = "traces")]
+    ("traces", ONCE, traces::CASES),
     ("parity", ONCE, parity::CASES),
     ("parity", STORES, parity::STORED),
     ("forwarding", ONCE, forwarding::CASES),

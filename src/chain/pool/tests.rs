@@ -177,7 +177,8 @@ async fn whoever_finds_no_place_in_time_gets_a_fault_and_no_node_is_asked() {
 #[tokio::test]
 async fn a_node_that_falls_silent_does_not_leave_the_choice_of_chain_to_the_other() {
     let one = TestNode::start(|_| Reply::Result(json!("0x1"))).await;
-    let other = node(vec![Reply::Result(json!("0x2")), Reply::CloseMidway, Reply::Result(json!("0x1"))]).await;
+    let other =
+        node(vec![Reply::Result(json!("0x2")), Reply::CloseMidway, Reply::Result(json!("0x1"))]).await;
     let (pool, _) = pool_of(&[&one, &other]);
     for _ in 0..2 {
         let refused = pool.chain_id().await.unwrap_err();

@@ -312,3 +312,13 @@ fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
     let StoreSettings::Embedded { path } = store else { panic!("{store:?}") };
     assert_eq!(path.as_os_str(), "../x/./data");
 }
+
+#[test]
+fn a_collector_is_a_url_without_a_login_and_of_a_million_requests_one_is_traced_at_least_or_none() {
+    check("traces.one_in", "0, 1, 1_000_000", "-1, 1_000_001, 0.5, '1'");
+    check(
+        "traces.endpoint",
+        "'http://a.example/v1/traces', 'https://a.example:4318/x?key=1'",
+        "'', 'a.example', 'ftp://a.example', 'http://user:word@a.example', 'http://user@a.example', 5",
+    );
+}

@@ -66,6 +66,8 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("tiers.requests_per_minute", "1,2,3,4", "[1, 2, 3, 4]", "1,2,3"),
     ("tiers.stake", "1, 2,3 ,4", r#"["1", "2", "3", "4"]"#, "1,2,3"),
     ("tiers.token_decimals", "19", "19", "37"),
+    ("traces.endpoint", "http://a.example/v1/traces", "\"http://a.example/v1/traces\"", "a.example"),
+    ("traces.one_in", "7", "7", "-1"),
 ];
 
 const ADDRESS: &str = "0xdc64a140aa3e981100a9beca4e685f962f0cf6c9";

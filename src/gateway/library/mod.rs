@@ -54,8 +54,9 @@ impl LibraryProxy {
     async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, End> {
         let peer = session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         let request = incoming(session.req_header(), peer.ok_or(ErrorCause::Internal)?);
+        self.begin_trace(&session.req_header().headers, ctx);
         let route = self.route(&request, ctx)?;
-        Ok(self.admit(&request, &route, &mut ctx.credential).await?)
+        Ok(self.admit(&request, &route, &mut ctx.notes).await?)
     }
 
     /// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.

@@ -33,7 +33,9 @@ impl Gateway {
         let mut parts = request.as_owned_parts();
         let headers = &mut parts.headers;
         let keys = self.pipeline.key_format();
-        for name in names_that(headers, |id, name| !is_kept(&downstream.headers, id, name, keys)) {
+        for name in names_that(headers, |id, name| {
+            ctx.replaces(id, name) || !is_kept(&downstream.headers, id, name, keys)
+        }) {
             headers.remove(&name);
         }
         headers.reserve(HEADERS_WRITTEN_MAX);

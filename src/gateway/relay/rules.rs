@@ -49,6 +49,7 @@ impl Gateway {
                 || is_unknown
                 || is_of_one_hop(&fields, span.id, name)
                 || !is_kept(&fields, span.id, name, keys)
+                || ctx.replaces(span.id, name)
             {
                 continue;
             }

@@ -1,0 +1,24 @@
+//! What the corridor notes of a request on its way.
+
+use std::sync::Arc;
+
+use crate::ports::clock::Clock;
+use crate::telemetry::traces::Trace;
+
+/// Notes for the log and the trace.
+#[derive(Default)]
+pub(super) struct Notes {
+    /// The kind of credential that was read.
+    pub(super) credential: Option<&'static str>,
+    /// The trace of a request that is sampled.
+    pub(super) trace: Option<Box<Trace>>,
+}
+
+impl Notes {
+    /// A step is over.
+    pub(super) fn step(&mut self, name: &'static str, clock: &Arc<dyn Clock>) {
+        if let Some(trace) = &mut self.trace {
+            trace.step(name, clock.monotonic_micros());
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Traces: what a collector gets by OTLP, and what upstreams see of a trace.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use prost::Message as _;
+
+use crate::rig::case::{Case, cases};
+use crate::rig::credentials::signed;
+use crate::rig::h2c::{self, Message};
+use crate::rig::scripts;
+use crate::rig::site::{Site, SiteBuilder};
+use crate::rig::stage::{ACME, Stage, public_path, unique};
+use crate::rig::upstream::{Then, Upstream};
+use crate::support::agents::unknown_key;
+use crate::support::process::{free_port, own_ip};
+use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
+
+pub(crate) const CASES: &[Case] = cases![
+    without_a_collector_the_headers_of_a_trace_pass_untouched,
+    a_trace_is_continued_with_each_step_and_the_upstream_as_spans,
+    refusals_are_spans_with_their_error_type,
+    the_client_decides_about_its_trace_and_the_ratio_about_requests_without_one,
+    another_upstream_that_is_tried_is_a_span_of_its_own,
+    spans_that_wait_are_sent_before_the_process_ends,
+    a_collector_that_is_gone_delays_nobody_and_is_named_in_the_log,
+    no_credential_is_in_a_trace,
+];
+
+/// The example of W3C Trace Context.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00f067aa0ba902b7";
+const STATE: &str = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
+
+fn traceparent(flags: &str) -> String {
+    format!("00-{TRACE}-{PARENT}-{flags}")
+}
+
+/// A test server that keeps what it is sent.
+fn collector() -> Upstream {
+    let collector = Upstream::start();
+    collector.on("/v1/traces", scripts::bytes("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Then::Goes));
+    collector
+}
+
+fn traced<'a>(stage: &'a Stage, collector: &Upstream, one_in: i64) -> SiteBuilder<'a> {
+    Site::of(stage)
+        .set("traces.endpoint", format!("http://{}/v1/traces", collector.address))
+        .set("traces.one_in", one_in)
+        .under("export OTEL_BSP_SCHEDULE_DELAY=50")
+}
+
+/// All spans that the collector has got.
+fn spans(collector: &Upstream) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for export in collector.seen_that(|seen| seen.target == "/v1/traces" && seen.whole) {
+        assert_eq!(export.header("content-type"), Some("application/x-protobuf"));
+        for resource in ExportTraceServiceRequest::decode(&export.body[..]).unwrap().resource_spans {
+            let attributes = resource.resource.unwrap().attributes;
+            let name = attributes.iter().find(|attribute| attribute.key == "service.name").unwrap();
+            let name = name.value.clone().unwrap().value.unwrap();
+            assert_eq!(name, Value::StringValue("tiergate".to_owned()));
+            spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
+        }
+    }
+    spans
+}
+
+/// The spans of the trace whose request has this id; the request's own comes first.
+fn trace_of(collector: &Upstream, request_id: &str) -> Vec<Span> {
+    until("the spans have come", SOON, || {
+        let spans = spans(collector);
+        let is_it = |span: &&Span| text_of(span, "tiergate.request_id").as_deref() == Some(request_id);
+        let request = spans.iter().find(is_it)?.clone();
+        let of_request = spans.into_iter().filter(|span| span.parent_span_id == request.span_id);
+        Some(std::iter::once(request.clone()).chain(of_request).collect())
+    })
+}
+
+fn text_of(span: &Span, key: &str) -> Option<String> {
+    let found = span.attributes.iter().find(|attribute| attribute.key == key)?;
+    let value = found.value.clone()?.value?;
+    let Value::StringValue(text) = value else {
+        let Value::IntValue(number) = value else { panic!("{key} is {value:?}") };
+        return Some(number.to_string());
+    };
+    Some(text)
+}
+
+fn names(spans: &[Span]) -> Vec<&str> {
+    let mut spans: Vec<&Span> = spans.iter().skip(1).collect();
+    spans.sort_by_key(|span| span.start_time_unix_nano);
+    spans.iter().map(|span| span.name.as_str()).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn without_a_collector_the_headers_of_a_trace_pass_untouched(stage: &Stage) {
+    let site = stage.site();
+    // One that is malformed passes too.
+    for parent in [&traceparent("01"), "00-00000000000000000000000000000000-0-xx"] {
+        let paths = [public_path(), public_path()];
+        let request = Request::get(ACME, &paths[0]).with("TraceParent", parent).with("tracestate", STATE);
+        assert_eq!(site.gateway.ask(&request).status, 200);
+        let request = Message::request(Method::GET, ACME, &paths[1]);
+        let request = request.with("traceparent", parent).with("tracestate", STATE);
+        assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 200);
+        for path in paths {
+            let seen = site.upstream.only(&path);
+            assert_eq!((seen.header("traceparent"), seen.header("tracestate")), (Some(parent), Some(STATE)));
+        }
+    }
+    let path = public_path();
+    site.gateway.ask(&Request::get(ACME, &path));
+    assert_eq!(site.upstream.only(&path).header("traceparent"), None);
+}
+
+fn a_trace_is_continued_with_each_step_and_the_upstream_as_spans(stage: &Stage) {
+    let collector = collector();
+    let site = traced(stage, &collector, 0).agent(4).start();
+    let gateway = &site.gateway;
+    let (agent, tier) = (site.agent().text(), "4".to_owned());
+    for over_http_2 in [false, true] {
+        let (path, id) = (format!("/agents/{}", unique()), unique());
+        let target = format!("{path}?secret=query");
+        if over_http_2 {
+            let request = Message::request(Method::GET, ACME, &target).with("x-api-key", site.key());
+            let request = request.with("traceparent", &traceparent("01")).with("tracestate", STATE);
+            assert_eq!(h2c::ask(gateway.address, &request.with("x-request-id", &id)).unwrap().status, 200);
+        } else {
+            let request = Request::get(ACME, &target).key(site.key()).with("traceparent", &traceparent("01"));
+            assert_eq!(gateway.ask(&request.with("tracestate", STATE).with("X-Request-Id", &id)).status, 200);
+        }
+        let spans = trace_of(&collector, &id);
+        assert!(spans.iter().all(|span| hex(&span.trace_id) == TRACE), "{spans:?}");
+        let request = &spans[0];
+        assert_eq!((hex(&request.parent_span_id), request.kind()), (PARENT.to_owned(), SpanKind::Server));
+        assert_eq!(names(&spans), ["route", "verify", "place", "charge", "upstream"]);
+        let shown: BTreeMap<&str, String> = request
+            .attributes
+            .iter()
+            .map(|attribute| (attribute.key.as_str(), text_of(request, &attribute.key).unwrap()))
+            .collect();
+        let expected = [
+            ("http.request.method", "GET"),
+            ("http.response.status_code", "200"),
+            ("tiergate.agent", &agent),
+            ("tiergate.decision", "admitted"),
+            ("tiergate.request_id", &id),
+            ("tiergate.tenant", "t"),
+            ("tiergate.tier", &tier),
+            ("url.path", &path),
+        ];
+        assert_eq!(shown, expected.map(|(key, value)| (key, value.to_owned())).into());
+        let upstream = spans.iter().find(|span| span.name == "upstream").unwrap();
+        assert_eq!(upstream.kind(), SpanKind::Client);
+        assert_eq!(text_of(upstream, "server.port"), Some(site.upstream.address.port().to_string()));
+        let seen = site.upstream.only(&path);
+        let expected = format!("00-{TRACE}-{}-01", hex(&upstream.span_id));
+        assert_eq!((seen.header("traceparent"), seen.header("tracestate")), (Some(&*expected), Some(STATE)));
+        for span in &spans {
+            let (begun, ended) = (span.start_time_unix_nano, span.end_time_unix_nano);
+            assert!(begun <= ended, "{span:?}");
+            assert!(request.start_time_unix_nano <= begun && ended <= request.end_time_unix_nano, "{span:?}");
+        }
+    }
+}
+
+fn refusals_are_spans_with_their_error_type(stage: &Stage) {
+    let collector = collector();
+    let site =
+        traced(stage, &collector, 1).tenant(|tenant| tenant.route("/denied/*", "access = \"deny\"")).start();
+    for (request, status, error_type, route, steps) in [
+        (Request::get("unknown.test", "/x"), 404, "NOT_FOUND", None, &[][..]),
+        (Request::get(ACME, "/denied/x"), 403, "FORBIDDEN", Some("/denied/*"), &["route"]),
+        (Request::get(ACME, "/x").key(&unknown_key(3)), 401, "INVALID_API_KEY", None, &["route", "verify"]),
+    ] {
+        let id = unique();
+        assert_eq!(site.gateway.ask(&request.with("X-Request-Id", &id)).status, status);
+        let spans = trace_of(&collector, &id);
+        assert_eq!(text_of(&spans[0], "error.type").as_deref(), Some(error_type));
+        assert_eq!(text_of(&spans[0], "http.response.status_code"), Some(status.to_string()));
+        assert_eq!(text_of(&spans[0], "http.route").as_deref(), route);
+        assert_eq!(spans[0].name, route.map_or_else(|| "GET".to_owned(), |route| format!("GET {route}")));
+        assert_eq!(names(&spans), steps);
+    }
+}
+
+fn the_client_decides_about_its_trace_and_the_ratio_about_requests_without_one(stage: &Stage) {
+    let collector = collector();
+    let (all, none) = (traced(stage, &collector, 1).start(), traced(stage, &collector, 0).start());
+    let ask = |site: &Site, parent: Option<&str>| {
+        let (path, id) = (public_path(), unique());
+        let request = Request::get(ACME, &path).with("X-Request-Id", &id);
+        let request = parent.iter().fold(request, |request, parent| request.with("traceparent", parent));
+        // What others keep of a trace goes with the trace that it belongs to, or not at all.
+        assert_eq!(site.gateway.ask(&request.with("tracestate", STATE)).status, 200);
+        let seen = site.upstream.only(&path);
+        (id, [seen.header("traceparent").map(str::to_owned), seen.header("tracestate").map(str::to_owned)])
+    };
+    let unsampled = traceparent("00");
+    for site in [&all, &none] {
+        let (_, headers) = ask(site, Some(&unsampled));
+        assert_eq!(headers, [Some(unsampled.clone()), Some(STATE.to_owned())], "passed untouched");
+        let (id, _) = ask(site, Some(&traceparent("01")));
+        assert_eq!(hex(&trace_of(&collector, &id)[0].trace_id), TRACE);
+    }
+    let (_, headers) = ask(&none, None);
+    assert_eq!(headers, [None, Some(STATE.to_owned())]);
+    for malformed in [None, Some("00-00000000000000000000000000000000-00f067aa0ba902b7-01"), Some("nonsense")]
+    {
+        let (id, [parent, state]) = ask(&all, malformed);
+        let spans = trace_of(&collector, &id);
+        assert!(spans[0].parent_span_id.is_empty() && state.is_none(), "a trace of its own: {state:?}");
+        let trace = hex(&spans[0].trace_id);
+        assert!(trace != TRACE && parent.unwrap().contains(&trace));
+    }
+    // Of all requests only those that were to be traced are: five spans of one trace, and three of others.
+    let traced = spans(&collector).into_iter().filter(|span| span.kind() == SpanKind::Server).count();
+    assert_eq!(traced, 5);
+}
+
+fn another_upstream_that_is_tried_is_a_span_of_its_own(stage: &Stage) {
+    let collector = collector();
+    let gone = free_port(own_ip());
+    let site = traced(stage, &collector, 1);
+    let good = site.upstream().address;
+    let site = site.tenant(|tenant| {
+        let tenant = tenant.set("upstreams", vec![gone.to_string(), good.to_string()]);
+        tenant.set("health.interval", "0s").set("health.eject_after", 0)
+    });
+    let site = site.start();
+    let id = unique();
+    let request = Request::get(ACME, &public_path()).with("X-Request-Id", &id);
+    assert_eq!(site.gateway.ask(&request).status, 200);
+    let mut spans = trace_of(&collector, &id);
+    spans.retain(|span| span.name == "upstream");
+    spans.sort_by_key(|span| span.start_time_unix_nano);
+    let ports = spans.iter().map(|span| text_of(span, "server.port").unwrap()).collect::<Vec<_>>();
+    assert_eq!(ports, [gone.port().to_string(), good.port().to_string()]);
+    let has_failed =
+        |span: &Span| span.status.as_ref().is_some_and(|status| status.code() == StatusCode::Error);
+    assert!(has_failed(&spans[0]) && !has_failed(&spans[1]), "{spans:?}");
+}
+
+fn spans_that_wait_are_sent_before_the_process_ends(stage: &Stage) {
+    let collector = collector();
+    let site = traced(stage, &collector, 1).under("export OTEL_BSP_SCHEDULE_DELAY=3600000").start();
+    let id = unique();
+    let request = Request::get(ACME, &public_path()).with("X-Request-Id", &id);
+    assert_eq!(site.gateway.ask(&request).status, 200);
+    assert!(spans(&collector).is_empty());
+    site.gateway.signal("TERM");
+    assert_eq!(names(&trace_of(&collector, &id)), ["route", "place", "upstream"]);
+}
+
+fn a_collector_that_is_gone_delays_nobody_and_is_named_in_the_log(stage: &Stage) {
+    let collector = collector();
+    collector.close();
+    let site = traced(stage, &collector, 1).start();
+    let service = &site.gateway.service;
+    let failed = || service.samples().sum("tiergate_trace_exports_total", &["result=\"failed\""]) > 0.0;
+    until("an export has failed", SOON, || {
+        assert_eq!(site.status(), 200);
+        failed().then_some(())
+    });
+    until("the log says so", SOON, || {
+        service.log().contains("the collector of traces did not take a batch: no connection").then_some(())
+    });
+}
+
+fn no_credential_is_in_a_trace(stage: &Stage) {
+    let collector = collector();
+    let site = traced(stage, &collector, 1).agent(4).start();
+    let credential = signed(&site.agent().draft());
+    let signature = credential.iter().find(|(name, _)| name.eq_ignore_ascii_case("X-Agent-Signature"));
+    let signature = signature.unwrap().1.clone();
+    let secrets = [signature, site.key().to_owned(), unknown_key(9), "hidden-query".to_owned()];
+    let by_signature = Request::get(ACME, "/x").with_all(&credential);
+    let refused =
+        Request::get(ACME, &format!("/x?key={}&more=hidden-query", site.key())).key(&unknown_key(9));
+    for (request, status) in [(site.by_key(), 200), (by_signature, 200), (refused, 401)] {
+        let id = unique();
+        assert_eq!(site.gateway.ask(&request.with("X-Request-Id", &id)).status, status);
+        trace_of(&collector, &id);
+    }
+    for export in collector.seen() {
+        let text = String::from_utf8_lossy(&[export.head, export.body].concat()).into_owned();
+        for secret in &secrets {
+            assert!(!text.contains(secret.trim_start_matches("0x")), "{secret} is in a trace");
+        }
+    }
+}
