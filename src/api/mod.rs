@@ -85,6 +85,7 @@ impl WholeService for Api {
         request: &Request<'_>,
         body: &[u8],
     ) -> Result<Answer, ErrorCause> {
+        let _under_way = self.observer.begin();
         let client = client_of(request.peer, &request.fields, &self.trusted_proxies);
         self.handle(endpoint, &ApiRequest { client, query: request.query, body }).await
     }
@@ -100,6 +101,6 @@ impl WholeService for Api {
                 "refused",
             );
         }
-        self.observer.answered(endpoint, answered.status, answered.micros);
+        self.observer.answered(endpoint, answered);
     }
 }

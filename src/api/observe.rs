@@ -1,9 +1,11 @@
 //! What the door tells operators of each request: counters looked up once.
 
 use http::StatusCode;
-use prometheus::{Histogram, IntCounter};
+use prometheus::{Histogram, IntCounter, IntGauge};
 
 use crate::api::routes::{ENDPOINTS, Endpoint};
+use crate::serve::whole::Answered;
+use crate::telemetry::http::RouteSeries;
 use crate::telemetry::metrics::Metrics;
 
 /// This door's name in metrics.
@@ -13,31 +15,67 @@ pub(super) const DOOR: &str = "api";
 pub(super) struct Observer {
     metrics: Metrics,
     places: Vec<Place>,
+    /// Of requests without an endpoint.
+    strange: RouteSeries,
 }
 
-/// The series of one endpoint that every success touches.
+/// The series of one endpoint.
 struct Place {
     endpoint: Endpoint,
     ok: IntCounter,
     duration: Histogram,
+    requests: RouteSeries,
+    key: Option<KeyOperation>,
+}
+
+/// Requests about keys by their outcome.
+struct KeyOperation {
+    done: IntCounter,
+    refused: IntCounter,
+    failed: IntCounter,
+}
+
+/// A request that is being answered, until this is dropped.
+pub(super) struct UnderWay<'a>(&'a IntGauge);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Observer {
     pub(super) fn new(metrics: &Metrics) -> Self {
+        let nobody = "".into();
         let places = ENDPOINTS.into_iter().map(|endpoint| Place {
             endpoint,
             ok: metrics.requests.with_label_values(&[DOOR, endpoint.path(), "200"]),
             duration: metrics.request_duration.with_label_values(&[DOOR, endpoint.path()]),
+            requests: RouteSeries::new(metrics, &nobody, endpoint.path()),
+            key: operation(endpoint).map(|operation| KeyOperation::new(metrics, operation)),
         });
-        Self { places: places.collect(), metrics: metrics.clone() }
+        let strange = RouteSeries::new(metrics, &nobody, "");
+        Self { places: places.collect(), strange, metrics: metrics.clone() }
+    }
+
+    /// A request is about to be answered.
+    pub(super) fn begin(&self) -> UnderWay<'_> {
+        self.metrics.api_in_flight.inc();
+        UnderWay(&self.metrics.api_in_flight)
     }
 
     /// A request was answered; no endpoint: there was nothing at its path, or not with its method.
-    pub(super) fn answered(&self, endpoint: Option<Endpoint>, status: StatusCode, micros: u64) {
+    pub(super) fn answered(&self, endpoint: Option<Endpoint>, answered: &Answered<'_>) {
+        let (status, seconds) = (answered.status, answered.micros as f64 / 1e6);
         let place = self.places.iter().find(|place| Some(place.endpoint) == endpoint);
         if let Some(place) = place {
-            place.duration.observe(micros as f64 / 1e6);
+            place.duration.observe(seconds);
+            if let Some(key) = &place.key {
+                key.count(status);
+            }
         }
+        let requests = place.map_or(&self.strange, |place| &place.requests);
+        requests.observe(answered.method.as_bytes(), status.as_u16(), seconds);
         match place {
             Some(place) if status == StatusCode::OK => place.ok.inc(),
             Some(_) | None => {
@@ -45,5 +83,37 @@ impl Observer {
                 self.metrics.requests.with_label_values(&[DOOR, path, status.as_str()]).inc();
             }
         }
+    }
+}
+
+impl KeyOperation {
+    fn new(metrics: &Metrics, operation: &str) -> Self {
+        let count = |outcome| metrics.key_operations.with_label_values(&[operation, outcome]);
+        Self { done: count("done"), refused: count("refused"), failed: count("failed") }
+    }
+
+    fn count(&self, status: StatusCode) {
+        let counter = match status.as_u16() {
+            ..400 => &self.done,
+            400..500 => &self.refused,
+            500.. => &self.failed,
+        };
+        counter.inc();
+    }
+}
+
+/// The name of what an endpoint does with a key.
+const fn operation(endpoint: Endpoint) -> Option<&'static str> {
+    match endpoint {
+        Endpoint::GenerateKey => Some("generate"),
+        Endpoint::RotateKey => Some("rotate"),
+        Endpoint::RevokeKey => Some("revoke"),
+        Endpoint::KeyStatus => Some("status"),
+        Endpoint::Verify
+        | Endpoint::VerifySignature
+        | Endpoint::Livez
+        | Endpoint::Readyz
+        | Endpoint::OpenApi
+        | Endpoint::Signing => None,
     }
 }

@@ -39,6 +39,7 @@ use crate::pipeline::{Pipeline, Ports, Rules};
 use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
+use crate::telemetry::log;
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
@@ -68,11 +69,15 @@ impl App {
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
+        metrics.at_scrape(|families| {
+            let counted = families.log_lines_dropped.get();
+            families.log_lines_dropped.inc_by(log::dropped_lines().saturating_sub(counted));
+        });
         let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
         let tenants = Arc::new(tenants);
         let reader = Arc::new(chain::reader(settings, &clock, &metrics)?);
         let follower = Arc::new(reader.follower());
-        metrics.count_entries("profiles", &reader, ChainReader::cached_agents)?;
+        metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
         let chain: Arc<dyn Chain> = reader;
         let store = store::open(settings, &clock, &metrics)?;
         let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
@@ -80,7 +85,7 @@ impl App {
         let readiness = Arc::new(readiness);
         let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
         let pipeline = Arc::new(Pipeline::new(ports, rules(settings)));
-        metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients)?;
+        metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients);
         let reloader = Arc::new(Reloader::new(Arc::clone(&tenants), early_hangup, metrics.clone()));
 
         let tracer = settings.traces.endpoint.as_ref().map(|endpoint| {

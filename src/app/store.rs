@@ -26,9 +26,6 @@ pub(crate) enum StoreError {
     /// A file with a password.
     #[error("the password of the store can't be read: {0}")]
     Secret(String),
-    /// Two metrics of one name.
-    #[error("cannot register the metrics: {0}")]
-    Metrics(#[from] prometheus::Error),
 }
 
 /// Opens the store. One that is on other machines need not answer yet.
@@ -46,17 +43,26 @@ pub(crate) fn open(
                 max_ahead_secs: settings.signature.freshness.max_ahead_secs,
             };
             let store = Arc::new(EmbeddedStore::open(options, clock)?);
-            metrics.count_entries("agents", &store, EmbeddedStore::agents)?;
-            metrics.count_entries("key_managers", &store, EmbeddedStore::key_managers)?;
-            metrics.count_entries("visitors", &store, EmbeddedStore::visitors)?;
+            metrics.count_entries("agents", &store, EmbeddedStore::agents);
+            metrics.count_entries("key_managers", &store, EmbeddedStore::key_managers);
+            metrics.count_entries("visitors", &store, EmbeddedStore::visitors);
+            metrics.look_at(&store, |families, store| {
+                let size = i64::try_from(store.size()).unwrap_or(i64::MAX);
+                families.store_size.with_label_values::<&str>(&[]).set(size);
+            });
             store
         }
         StoreSettings::Redis(redis) => {
             let options = redis_options(settings, redis)?;
             let store = Arc::new(RunningRedisStore::open(options, clock, metrics.clone())?);
-            metrics.count_entries("known_keys", &store, RunningRedisStore::known_keys)?;
-            metrics.count_entries("key_managers", &store, RunningRedisStore::key_managers)?;
-            metrics.count_entries("refused_visitors", &store, RunningRedisStore::refused_visitors)?;
+            metrics.count_entries("known_keys", &store, RunningRedisStore::known_keys);
+            metrics.count_entries("key_managers", &store, RunningRedisStore::key_managers);
+            metrics.count_entries("refused_visitors", &store, RunningRedisStore::refused_visitors);
+            metrics.look_at(&store, |families, store| {
+                if let Some(offset) = store.clock_offset_micros() {
+                    families.store_clock_offset.with_label_values::<&str>(&[]).set(offset as f64 / 1e6);
+                }
+            });
             store
         }
     })

@@ -17,7 +17,7 @@ use crate::gateway::site::Workshop;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, NO_TENANT};
 use crate::tls::certificates::{CertificateStore, Table as CertificateTable};
 use crate::tls::files;
 use crate::tls::upstream::UpstreamIdentity;
@@ -49,7 +49,11 @@ pub(super) struct Applied {
 struct Built {
     table: Table,
     certificates: Option<CertificateTable>,
+    expiries: Vec<Expiry>,
 }
+
+/// A certificate's use, its tenant, and when it expires, in Unix seconds.
+type Expiry = (&'static str, Arc<str>, i64);
 
 impl Tenants {
     /// Puts the tenants of these settings, which were read from `source`, in force.
@@ -70,6 +74,7 @@ impl Tenants {
         let certificate_files: Vec<PathBuf> = files(listener_tls, tenants).into_iter().collect();
         let first_certificates = Fingerprint::of(&certificate_files);
         let built = build(settings, now, &workshop, &Table::default())?;
+        show(metrics, &built.expiries);
         Ok(Self {
             source,
             at_start: Settings { tenants: Vec::new(), ..settings.clone() },
@@ -123,7 +128,8 @@ impl Tenants {
         }
         self.table.store(Arc::new(built.table));
         self.folder_tenants.store(settings.folder_tenants, Ordering::Relaxed);
-        self.forget_series_of_the_gone(&former);
+        self.table.load().end_series_of(&former);
+        show(&self.metrics, &built.expiries);
         let sections_that_wait = self.at_start.sections_that_differ(settings);
         Ok(Applied { tenants: settings.tenants.len(), sections_that_wait })
     }
@@ -161,14 +167,6 @@ impl Tenants {
         let files = self.certificate_files.lock().clone();
         Fingerprint::of(&files)
     }
-
-    fn forget_series_of_the_gone(&self, former: &Table) {
-        let table = self.table.load();
-        let ids: std::collections::HashSet<&str> = table.tenants().map(|tenant| &*tenant.id).collect();
-        for gone in former.tenants().filter(|tenant| !ids.contains(&*tenant.id)) {
-            self.metrics.forget_tenant(&gone.id);
-        }
-    }
 }
 
 /// Certificates and keys, read and checked.
@@ -197,6 +195,26 @@ impl Equipment {
         }
         if problems.is_empty() { Ok(Self { certificates, tenants: equipped }) } else { Err(problems) }
     }
+
+    fn expiries(&self) -> Vec<Expiry> {
+        let nobody: Arc<str> = NO_TENANT.into();
+        let shown = self.certificates.iter().flat_map(CertificateTable::expiries);
+        let shown = shown.map(|(tenant, expiry)| ("listener", Arc::clone(tenant.unwrap_or(&nobody)), expiry));
+        let of_tenants = self.tenants.iter();
+        let upstream = of_tenants
+            .filter_map(|(tenant, identity)| Some(("upstream", Arc::clone(&tenant.id), identity.expiry?)));
+        shown.chain(upstream).collect()
+    }
+}
+
+/// Shows when the certificates in force expire.
+fn show(metrics: &Metrics, expiries: &[Expiry]) {
+    metrics.change(|families| {
+        families.certificate_expiry.reset();
+        for (kind, tenant, expiry) in expiries {
+            families.certificate_expiry.with_label_values(&[kind, &**tenant]).set(*expiry);
+        }
+    });
 }
 
 /// Builds everything before anything is replaced.
@@ -207,6 +225,7 @@ fn build(
     former: &Table,
 ) -> Result<Built, Vec<String>> {
     let equipment = Equipment::load(settings, now)?;
+    let expiries = equipment.expiries();
     let table = Table::new(equipment.tenants, workshop, former).map_err(|twice| vec![twice.to_string()])?;
-    Ok(Built { table, certificates: equipment.certificates })
+    Ok(Built { table, certificates: equipment.certificates, expiries })
 }

@@ -15,6 +15,7 @@ use crate::gateway::pace::Pace;
 use crate::gateway::policy::cors;
 use crate::gateway::policy::request_id::RequestId;
 use crate::gateway::site::Site;
+use crate::gateway::times::Times;
 use crate::gateway::upstreams::Retrying;
 use crate::gateway::upstreams::attempt::Attempt;
 use crate::gateway::upstreams::state::UpstreamPlace;
@@ -54,6 +55,8 @@ pub(crate) struct Context {
     pub(super) attempt: Attempt,
     /// Its place at the upstream.
     pub(super) place: Option<UpstreamPlace>,
+    /// The moments that tell its time here from its upstream's.
+    pub(super) times: Times,
     /// Its leave to look for another connection.
     pub(super) retrying: Option<Retrying>,
     /// The `errorType` of its answer, if that is ours.
@@ -92,6 +95,7 @@ impl Context {
             speaks_grpc: false,
             attempt: Attempt::new(),
             place: None,
+            times: Times::default(),
             retrying: None,
             error_type: None,
             pace: None,

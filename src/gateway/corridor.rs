@@ -200,7 +200,7 @@ impl Gateway {
         // A read of the chain may take seconds. Keys ask for no leave: a neighbour's flood would use it up, and refuse good ones.
         let is_signed = matches!(ask.credential, Credential::Signature(_));
         let asking = is_signed.then(|| self.room.ask(client)).transpose();
-        let _asking = asking.map_err(|full| self.overloaded(site, full))?; // 503
+        let _asking = asking.map_err(|full| overloaded(site, full))?; // 503
         let standing = self.pipeline.verify(&ask).await;
         notes.step("verify", &self.clock);
         let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
@@ -224,7 +224,7 @@ impl Gateway {
     ) -> Result<Place, ErrorCause> {
         let found = self.room.enter(&site.room, &site.tenant.in_flight, guest).await;
         found.map_err(|full| {
-            let overloaded = self.overloaded(site, full);
+            let overloaded = overloaded(site, full);
             match (full, standing) {
                 (Full::Agent { max } | Full::Streams { max }, Some(standing)) => {
                     let (agent, tier, limit) = (standing.agent(), standing.tier(), standing.quota().limit);
@@ -234,11 +234,11 @@ impl Gateway {
             }
         })
     }
+}
 
-    fn overloaded(&self, site: &Site, full: Full) -> ErrorCause {
-        self.observer.overloaded(site, full.name());
-        ErrorCause::Overloaded
-    }
+fn overloaded(site: &Site, full: Full) -> ErrorCause {
+    site.counters.overloaded(full.name());
+    ErrorCause::Overloaded
 }
 
 /// The path of a request target, without the query.

@@ -1,28 +1,37 @@
-//! The counters of a tenant, and the log of its faults.
+//! The series of a tenant and of its routes, and the log of its faults.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use prometheus::IntCounter;
+use parking_lot::Mutex;
+use prometheus::{Histogram, IntCounter, IntCounterVec};
 
+use crate::domain::tenant::Tenant;
 use crate::ports::clock::Clock;
 use crate::telemetry::faults::FaultLog;
+use crate::telemetry::http::RouteSeries;
 use crate::telemetry::metrics::Metrics;
 
-/// The counters of one tenant, made at its first request: most of many tenants get none.
+/// The counters of one tenant, made at its first request: most of many tenants get none. They outlive reloads.
 pub(super) struct SiteCounters {
     metrics: Metrics,
     tenant: Arc<str>,
     series: OnceLock<Series>,
     /// Made when its first request fails.
     faults: OnceLock<Box<FaultLog>>,
+    /// True once the tenant is gone. Held while a series begins.
+    has_ended: Mutex<bool>,
 }
 
-/// A tenant's requests by outcome.
+/// A tenant's requests by outcome, and what they take.
 pub(super) struct Series {
     pub(super) forwarded: IntCounter,
     pub(super) refused: IntCounter,
     pub(super) failed: IntCounter,
     pub(super) abandoned: IntCounter,
+    pub(super) received: IntCounter,
+    pub(super) sent: IntCounter,
+    pub(super) first_byte: Histogram,
 }
 
 impl SiteCounters {
@@ -32,6 +41,7 @@ impl SiteCounters {
             tenant: Arc::clone(tenant),
             series: OnceLock::new(),
             faults: OnceLock::new(),
+            has_ended: Mutex::new(false),
         }
     }
 
@@ -40,16 +50,98 @@ impl SiteCounters {
         self.faults.get_or_init(|| Box::new(FaultLog::new("upstream", Arc::clone(clock))))
     }
 
-    pub(super) fn series(&self) -> &Series {
-        self.series.get_or_init(|| {
-            let counter =
-                |outcome| self.metrics.gateway_requests.with_label_values(&[&*self.tenant, outcome]);
-            Series {
-                forwarded: counter("forwarded"),
-                refused: counter("refused"),
-                failed: counter("failed"),
-                abandoned: counter("abandoned"),
+    /// `None`: the tenant is gone, and had no request before.
+    pub(super) fn series(&self) -> Option<&Series> {
+        self.series.get().or_else(|| self.begin())
+    }
+
+    /// True if it had a request.
+    pub(super) fn is_used(&self) -> bool {
+        self.series.get().is_some()
+    }
+
+    /// There was no room for a request under this limit.
+    pub(super) fn overloaded(&self, limit: &str) {
+        self.count_rare(&self.metrics.overload, &[&*self.tenant, limit]);
+    }
+
+    /// A request goes to another connection.
+    pub(super) fn retried(&self, reason: &str) {
+        self.count_rare(&self.metrics.upstream_retries, &[&*self.tenant, reason]);
+    }
+
+    /// An upstream is left out for a while.
+    pub(super) fn ejected(&self) {
+        self.count_rare(&self.metrics.upstream_ejections, &[&*self.tenant]);
+    }
+
+    fn count_rare(&self, family: &IntCounterVec, labels: &[&str]) {
+        let has_ended = self.has_ended.lock();
+        if !*has_ended {
+            family.with_label_values(labels).inc();
+        }
+    }
+
+    /// The tenant is gone, and its series with it.
+    pub(super) fn end(&self) {
+        *self.has_ended.lock() = true;
+        self.metrics.forget_tenant(&self.tenant);
+    }
+
+    fn begin(&self) -> Option<&Series> {
+        let has_ended = self.has_ended.lock();
+        let outcome = |outcome| self.metrics.gateway_requests.with_label_values(&[&*self.tenant, outcome]);
+        let bytes = |direction| self.metrics.body_bytes.with_label_values(&[&*self.tenant, direction]);
+        let begin = || Series {
+            forwarded: outcome("forwarded"),
+            refused: outcome("refused"),
+            failed: outcome("failed"),
+            abandoned: outcome("abandoned"),
+            received: bytes("received"),
+            sent: bytes("sent"),
+            first_byte: self.metrics.upstream_first_byte.with_label_values(&[&*self.tenant]),
+        };
+        (!*has_ended).then(|| self.series.get_or_init(begin))
+    }
+}
+
+/// The series of a tenant's routes. Routes of one template share theirs, which outlive reloads.
+pub(super) struct Routes {
+    /// In the order of the routes.
+    routes: Vec<Arc<RouteSeries>>,
+    /// Of requests that no route takes.
+    rest: Arc<RouteSeries>,
+}
+
+impl Routes {
+    pub(super) fn new(metrics: &Metrics, tenant: &Tenant, former: Option<&Self>) -> Self {
+        let mut known: HashMap<&str, Arc<RouteSeries>> = former
+            .into_iter()
+            .flat_map(Self::all)
+            .map(|series| (series.route(), Arc::clone(series)))
+            .collect();
+        let mut of = |route| {
+            let new = || Arc::new(RouteSeries::new(metrics, &tenant.id, route));
+            Arc::clone(known.entry(route).or_insert_with(new))
+        };
+        Self { routes: tenant.routes.iter().map(|route| of(route.path.as_str())).collect(), rest: of("") }
+    }
+
+    /// Those of a route by its place.
+    pub(super) fn of(&self, route: Option<usize>) -> &RouteSeries {
+        route.and_then(|at| self.routes.get(at)).unwrap_or(&self.rest)
+    }
+
+    /// Ends the series of routes that `newer` has no more.
+    pub(super) fn end(&self, newer: Option<&Self>) {
+        for series in self.all() {
+            if !newer.is_some_and(|newer| newer.all().any(|kept| Arc::ptr_eq(kept, series))) {
+                series.end();
             }
-        })
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<RouteSeries>> {
+        self.routes.iter().chain([&self.rest])
     }
 }

@@ -20,6 +20,7 @@ mod observe;
 mod pace;
 mod policy;
 mod refusals;
+mod times;
 mod upstreams;
 
 use std::sync::Arc;
@@ -166,6 +167,8 @@ impl Gateway {
         let GatewayRules { trusted_proxies, in_flight_max, via, tracer } = rules;
         let via = Via::new(via, &request_ids);
         let room = Arc::new(Room::new(in_flight_max));
+        let now = Arc::clone(&clock);
+        metrics.look_at(&table, move |families, table| table.load().show(families, now.monotonic_micros()));
         Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, via, tracer, observer, room })
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use prometheus::{Histogram, IntCounterVec};
+use prometheus::Histogram;
 
 use crate::domain::quota::Allowance;
 use crate::domain::tier::Tier;
@@ -15,19 +15,16 @@ use crate::gateway::corridor::{Passage, path_of};
 use crate::gateway::counters::SiteCounters;
 use crate::gateway::failure::Failure;
 use crate::gateway::policy::request_id::RequestId;
-use crate::gateway::site::Site;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::http::RouteSeries;
+use crate::telemetry::metrics::{Metrics, NO_TENANT};
 use crate::verdicts::{Verdicts, about};
 use crate::wire::errors::ErrorCause;
 
 /// This door's name in metrics.
 const DOOR: &str = "gateway";
-
-/// What stands for a tenant where a request has none.
-const NO_TENANT: &str = "(none)";
 
 /// How much of a path a line shows, in bytes.
 const PATH_BYTES_SHOWN: usize = 256;
@@ -36,8 +33,10 @@ const PATH_BYTES_SHOWN: usize = 256;
 pub(super) struct Observer {
     verdicts: Verdicts,
     duration: Histogram,
-    overload: IntCounterVec,
+    overhead: Histogram,
     strangers: SiteCounters,
+    /// Of requests without a tenant.
+    strange: RouteSeries,
 }
 
 /// A request that is over.
@@ -82,11 +81,13 @@ struct NoUpstream<'a> {
 
 impl Observer {
     pub(super) fn new(metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
+        let nobody = NO_TENANT.into();
         Self {
             verdicts: Verdicts::new(DOOR, metrics, clock),
             duration: metrics.request_duration.with_label_values(&[DOOR, "all"]),
-            overload: metrics.overload.clone(),
-            strangers: SiteCounters::new(metrics, &NO_TENANT.into()),
+            overhead: metrics.overhead.clone(),
+            strangers: SiteCounters::new(metrics, &nobody),
+            strange: RouteSeries::new(metrics, &nobody, ""),
         }
     }
 
@@ -117,16 +118,30 @@ impl Observer {
         );
     }
 
-    /// There was no room for a request of this tenant under this limit.
-    pub(super) fn overloaded(&self, site: &Site, limit: &'static str) {
-        self.overload.with_label_values(&[&site.tenant.id, limit]).inc();
-    }
-
     /// A request is over.
     pub(super) fn finished(&self, ended: &Ended<'_>, ctx: &Context, now: u64) {
         let micros = now.saturating_sub(ctx.begun);
-        self.duration.observe(micros as f64 / 1e6);
-        let series = ctx.site.as_ref().map_or(&self.strangers, |site| &site.counters).series();
+        self.count(ended, ctx, micros as f64 / 1e6);
+        write_access_line(ended, ctx, micros);
+        end_trace(ended, ctx, now);
+    }
+
+    fn count(&self, ended: &Ended<'_>, ctx: &Context, seconds: f64) {
+        self.duration.observe(seconds);
+        if let Some(own) = ctx.times.own(ctx.begun_at) {
+            self.overhead.observe(own.as_secs_f64());
+        }
+        let (counters, route) = match &ctx.site {
+            Some(site) => (&*site.counters, site.routes.of(ctx.decision.and_then(|decision| decision.route))),
+            None => (&self.strangers, &self.strange),
+        };
+        route.observe(ended.method, ended.status, seconds);
+        let Some(series) = counters.series() else { return };
+        if let Some(upstreams) = ctx.times.upstreams() {
+            series.first_byte.observe(upstreams.as_secs_f64());
+        }
+        series.received.inc_by(ctx.body_bytes);
+        series.sent.inc_by(ended.sent);
         let counter = match (ctx.error_type, ended.ending) {
             (Some("INTERNAL_ERROR" | "RPC_ERROR" | "UPSTREAM_ERROR" | "UPSTREAM_TIMEOUT"), _) => {
                 &series.failed
@@ -137,8 +152,6 @@ impl Observer {
             (None, Ending::Failed) => &series.failed,
         };
         counter.inc();
-        write_access_line(ended, ctx, micros);
-        end_trace(ended, ctx, now);
     }
 }
 
@@ -155,6 +168,7 @@ impl Gateway {
             request_id: request_id(ctx),
         });
         if member.state.failed(self.clock.monotonic_micros()) {
+            site.counters.ejected();
             tracing::warn!(tenant = &*site.tenant.id, %upstream, "takes no requests for a while: too many failed in a row");
         }
     }
@@ -169,7 +183,14 @@ impl Gateway {
     /// There was no room for a request under this limit.
     pub(super) fn note_overload(&self, ctx: &Context, limit: &'static str) {
         if let Ok(site) = ctx.site() {
-            self.observer.overloaded(site, limit);
+            site.counters.overloaded(limit);
+        }
+    }
+
+    /// A request goes to another connection.
+    pub(super) fn note_retry(&self, ctx: &Context, reason: &str) {
+        if let Ok(site) = ctx.site() {
+            site.counters.retried(reason);
         }
     }
 
@@ -179,16 +200,24 @@ impl Gateway {
         if ctx.passage().is_ok_and(|passage| !passage.upstreams().has_another(ctx.attempt)) {
             ctx.attempt.begin_anew();
         }
-        self.may_try_another(ctx)
+        self.may_go_to_another(ctx, "unprocessed")
     }
 
     /// True if a request that could not connect goes to another address or upstream.
     pub(super) fn may_try_another(&self, ctx: &mut Context) -> bool {
+        self.may_go_to_another(ctx, "unreachable")
+    }
+
+    fn may_go_to_another(&self, ctx: &mut Context, reason: &str) -> bool {
         let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return false };
-        ctx.attempt.count() <= u32::from(site.tenant.proxy.connect_retries)
+        let may = ctx.attempt.count() <= u32::from(site.tenant.proxy.connect_retries)
             && passage.upstreams().has_another(ctx.attempt)
             && !self.is_overdue(ctx)
-            && may_retry(ctx)
+            && may_retry(ctx);
+        if may {
+            self.note_retry(ctx, reason);
+        }
+        may
     }
 
     /// Takes a request's place at the upstream that it is at, and gives back the one that it had.

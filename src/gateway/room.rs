@@ -172,6 +172,11 @@ impl Room {
 }
 
 impl TenantRoom {
+    /// How many requests have a place.
+    pub(super) fn taken(&self) -> u32 {
+        self.taken.load(SeqCst)
+    }
+
     fn line(&self, is_public: bool) -> &Line {
         if is_public { &self.strangers } else { &self.agents }
     }

@@ -14,7 +14,7 @@ use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{OnMismatch, Route, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
 use crate::domain::upstream::{Upstream, UpstreamScheme};
-use crate::gateway::counters::SiteCounters;
+use crate::gateway::counters::{Routes, SiteCounters};
 use crate::gateway::room::TenantRoom;
 use crate::gateway::upstreams::state::UpstreamState;
 use crate::gateway::upstreams::{Member, Upstreams};
@@ -40,7 +40,8 @@ const H2_CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 /// One tenant.
 pub(crate) struct Site {
     pub(super) tenant: Arc<Tenant>,
-    pub(super) counters: SiteCounters,
+    pub(super) counters: Arc<SiteCounters>,
+    pub(super) routes: Routes,
     pub(super) room: Arc<TenantRoom>,
     /// One for each lowest tier.
     accesses: [Access; PASSING_TIERS.len()],
@@ -69,7 +70,8 @@ pub(crate) struct Workshop<'a> {
 }
 
 impl Site {
-    /// Builds a tenant's site. The site that it replaces passes on its places and what is known of its upstreams.
+    /// Builds a tenant's site. The site that it replaces passes on its places, its counters and what is known of its
+    /// upstreams.
     pub(super) fn new(
         tenant: Arc<Tenant>,
         identity: &UpstreamIdentity,
@@ -87,11 +89,23 @@ impl Site {
         let quotas = tenant.requests_per_minute.unwrap_or(workshop.quotas);
         let limits = [quotas.bronze, quotas.silver, quotas.gold, quotas.diamond].map(|quota| quota.limit);
         let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, workshop.quotas, min_tier));
-        let counters = SiteCounters::new(workshop.metrics, &tenant.id);
+        let counters = former.map(|former| Arc::clone(&former.counters));
+        let counters = counters.unwrap_or_else(|| Arc::new(SiteCounters::new(workshop.metrics, &tenant.id)));
+        let routes = Routes::new(workshop.metrics, &tenant, former.map(|former| &former.routes));
         let quota_headers = limits.map(|limit| QuotaHeaders::new(OF_AGENT, limit));
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
-        Self { tenant, counters, room, accesses, quota_headers, upstreams, route_upstreams, visitor_limits }
+        Self {
+            tenant,
+            counters,
+            routes,
+            room,
+            accesses,
+            quota_headers,
+            upstreams,
+            route_upstreams,
+            visitor_limits,
+        }
     }
 
     pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {

@@ -1,5 +1,6 @@
 //! Every tenant by host, as one value that is replaced as a whole when the configuration is read again.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -7,6 +8,7 @@ use arc_swap::ArcSwap;
 use crate::domain::host_map::{DuplicateHost, HostMap};
 use crate::domain::tenant::Tenant;
 use crate::gateway::site::{Site, Workshop};
+use crate::telemetry::metrics::Families;
 use crate::tls::upstream::UpstreamIdentity;
 
 /// All tenants.
@@ -30,8 +32,7 @@ impl Table {
         workshop: &Workshop<'_>,
         former: &Self,
     ) -> Result<Self, DuplicateHost> {
-        let before: std::collections::HashMap<&str, &Arc<Site>> =
-            former.sites.iter().map(|site| (&*site.tenant.id, site)).collect();
+        let before = former.by_id();
         let build = |(tenant, identity): (Arc<Tenant>, UpstreamIdentity)| {
             let former = before.get(&*tenant.id).map(|site| &***site);
             Arc::new(Site::new(tenant, &identity, workshop, former))
@@ -48,6 +49,40 @@ impl Table {
 
     pub(super) fn sites(&self) -> &[Arc<Site>] {
         &self.sites
+    }
+
+    /// Ends the series of tenants and routes that `former` had and this has not.
+    pub(crate) fn end_series_of(&self, former: &Self) {
+        let sites = self.by_id();
+        for site in &former.sites {
+            let newer = sites.get(&*site.tenant.id);
+            site.routes.end(newer.map(|newer| &newer.routes));
+            if newer.is_none() {
+                site.counters.end();
+            }
+        }
+    }
+
+    fn by_id(&self) -> HashMap<&str, &Arc<Site>> {
+        self.sites.iter().map(|site| (&*site.tenant.id, site)).collect()
+    }
+
+    /// Shows the places and upstreams of each tenant that has or had a request, or whose upstreams are watched.
+    pub(super) fn show(&self, families: &Families, now: u64) {
+        let gauges = [&families.gateway_in_flight, &families.upstreams, &families.upstreams_healthy];
+        gauges.iter().for_each(|gauge| gauge.reset());
+        let is_shown =
+            |site: &&Arc<Site>| site.is_watched() || site.counters.is_used() || site.room.taken() > 0;
+        for site in self.sites.iter().filter(is_shown) {
+            let mut seen = HashSet::new();
+            let states = site.members().map(|member| &member.state);
+            let states: Vec<_> = states.filter(|state| seen.insert(Arc::as_ptr(state))).collect();
+            let healthy = states.iter().filter(|state| state.is_usable(now) && state.has_address());
+            let counts = [i64::from(site.room.taken()), states.len() as i64, healthy.count() as i64];
+            for (gauge, count) in gauges.iter().zip(counts) {
+                gauge.with_label_values(&[&*site.tenant.id]).set(count);
+            }
+        }
     }
 
     /// All tenants.

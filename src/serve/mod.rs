@@ -115,12 +115,18 @@ impl Limits {
         rules: Option<ClientRules>,
         metrics: &Metrics,
     ) -> Self {
+        let connections = Arc::new(Semaphore::new(connections_max));
+        let door = name.to_owned();
+        metrics.look_at(&connections, move |families, connections| {
+            let open = connections_max.saturating_sub(connections.available_permits());
+            families.connections.with_label_values(&[&door]).set(i64::try_from(open).unwrap_or(i64::MAX));
+        });
         let turned_away = |reason| metrics.connections_turned_away.with_label_values(&[name, reason]);
         Self {
             metrics: metrics.clone(),
             malformed: metrics.malformed.with_label_values(&[name]),
             tls_failures: metrics.tls_failures.with_label_values(&[name]),
-            connections: Arc::new(Semaphore::new(connections_max)),
+            connections,
             turned_away: turned_away("listener"),
             clients: rules.map(Clients::new).map(Arc::new),
             turned_away_by_network: turned_away("network"),

@@ -52,6 +52,7 @@ pub(crate) struct Request<'a> {
 
 /// A request that has its answer.
 pub(crate) struct Answered<'a> {
+    pub(crate) method: &'a str,
     pub(crate) status: StatusCode,
     /// The error that it was answered with, and its `errorType`.
     pub(crate) refused: Option<(&'a ErrorCause, &'static str)>,
@@ -142,15 +143,16 @@ impl<S: WholeService> WholeAnswers<S> {
         let outcome = self.process(found, &request, &mut upload).await;
         head.body = upload.left;
         let micros = u64::try_from((Timer::now() - begun).as_micros()).unwrap_or(u64::MAX);
+        let answered = |status, refused| Answered { method: request.method, status, refused, micros };
         match outcome {
             Ok(answer) => {
-                self.service.note(endpoint, &Answered { status: answer.status(), refused: None, micros });
+                self.service.note(endpoint, &answered(answer.status(), None));
                 answer
             }
             Err(cause) => {
                 let (error_type, answer) = cause.answer(self.clock.unix_millis());
                 let refused = Some((&cause, error_type));
-                self.service.note(endpoint, &Answered { status: answer.status(), refused, micros });
+                self.service.note(endpoint, &answered(answer.status(), refused));
                 answer
             }
         }

@@ -1,8 +1,9 @@
 //! The log: lines to standard error through a bounded queue, so that no request ever waits for a slow terminal or disk.
 
 use std::io::Write;
+use std::sync::OnceLock;
 
-use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 /// Lines that may wait to be written; beyond that they are dropped, never waited for.
@@ -21,6 +22,15 @@ const LEVEL_DEFAULT: &str = "info";
 const QUIET: &str = "access=off,pingora_core=warn,pingora_core::apps=off,pingora_core::protocols=error,pingora_proxy=off,\
      pingora_timeout=warn,hyper_util=info,h2=error,rustls=info";
 
+/// Counts the lines of the log that there was no room for.
+static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+
+/// How many lines there was no room for.
+#[must_use]
+pub fn dropped_lines() -> u64 {
+    DROPPED.get().map_or(0, |dropped| dropped.dropped_lines() as u64)
+}
+
 /// Starts the log. Lines are written until the guard is dropped.
 ///
 /// # Errors
@@ -31,6 +41,7 @@ pub fn start() -> Result<WorkerGuard, String> {
     let filter = EnvFilter::try_new(format!("{QUIET},{level}"))
         .map_err(|_| format!("{LEVEL_VARIABLE} is not a log filter such as \"info\" or \"debug\""))?;
     let (writer, guard) = queue(std::io::stderr());
+    let _ = DROPPED.set(writer.error_counter());
     let started =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false).try_init();
     started.map_err(|_| "the log was started twice".to_owned())?;

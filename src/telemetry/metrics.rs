@@ -1,13 +1,27 @@
-//! Every metric of the product, by name. No label ever holds an agent, a key or an IP: labels come from closed sets.
+//! Every metric of the product, by name. No label ever holds an agent, a key or an IP: labels come from closed sets and
+//! from the configuration.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-    core::Collector,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder, core::Collector,
 };
 
-use crate::telemetry::entries::Entries;
+/// Seconds; the buckets of OpenTelemetry's semantic conventions for HTTP.
+const HTTP_BUCKETS: &[f64] =
+    &[0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+
+/// Seconds; from a key check out of memory to a slow read of the chain.
+const OVERHEAD_BUCKETS: &[f64] =
+    &[0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
+
+/// Seconds; from an upstream on the same machine to one that computes for long.
+const UPSTREAM_BUCKETS: &[f64] =
+    &[0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// Seconds; from what a cached verification takes to what a time-out takes.
 const REQUEST_BUCKETS: &[f64] = &[
@@ -22,23 +36,26 @@ const STORE_BUCKETS: &[f64] =
 const OVERLOAD_LIMITS: [&str; 8] =
     ["descriptors", "agent", "streams", "share", "public", "tenant", "process", "upstream"];
 
+/// The label `tenant` of what has none.
+pub const NO_TENANT: &str = "(none)";
+
 /// Makes [`Metrics`] of rows: a metric's HELP, field, type, name and labels, and the values of its label that are shown
 /// before anything is counted.
 macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $field:ident: $type:ty =
         $make:ident($name:literal $(, $shape:expr)*) $(from [$($first:literal),+])?;)+) => {
-        /// The counters, gauges and histograms of one process.
-        #[derive(Debug, Clone)]
-        pub struct Metrics {
+        /// The counters, gauges and histograms.
+        #[derive(Debug)]
+        pub struct Families {
             registry: Registry,
             $($(#[doc = $help])+ pub $field: $type,)+
         }
 
-        impl Metrics {
+        impl Families {
             fn unregistered() -> Result<Self, prometheus::Error> {
                 $(
                     let help = concat!($($help),+).trim_start();
-                    let $field = $make(Opts::new(concat!("tiergate_", $name), help) $(, $shape)*)?;
+                    let $field = $make(Opts::new(name_of($name), help) $(, $shape)*)?;
                     $($($field.with_label_values(&[$first]);)+)?
                 )+
                 Ok(Self { registry: Registry::new(), $($field),+ })
@@ -52,11 +69,40 @@ macro_rules! metrics {
 }
 
 metrics! {
+    /// Time from a request's last header byte to the end of its answer.
+    http_requests: HistogramVec = histogram(
+        "http_server_request_duration_seconds",
+        // The library tells series apart by the joined values: in this order no two are joined to the same.
+        &["tenant", "http_request_method", "http_response_status_code", "http_route"],
+        HTTP_BUCKETS
+    );
     /// Requests answered.
     requests: IntCounterVec = counter("requests_total", &["door", "endpoint", "status"]);
     /// Time from a request's last header byte to its answer.
     request_duration: HistogramVec =
         histogram("request_duration_seconds", &["door", "endpoint"], REQUEST_BUCKETS);
+    /// Time that Tiergate adds to forwarded requests, without the upstream's.
+    overhead: Histogram = one_histogram("gateway_overhead_seconds", OVERHEAD_BUCKETS);
+    /// Time from the last part of a request to the first byte of its upstream's answer.
+    upstream_first_byte: HistogramVec = histogram("upstream_first_byte_seconds", &["tenant"], UPSTREAM_BUCKETS);
+    /// Times a request was sent to another connection.
+    upstream_retries: IntCounterVec = counter("upstream_retries_total", &["tenant", "reason"]);
+    /// Times an upstream was left out after failures in a row.
+    upstream_ejections: IntCounterVec = counter("upstream_ejections_total", &["tenant"]);
+    /// Upstreams.
+    upstreams: IntGaugeVec = gauge("upstreams", &["tenant"]);
+    /// Upstreams that get requests.
+    upstreams_healthy: IntGaugeVec = gauge("upstreams_healthy", &["tenant"]);
+    /// Bodies forwarded.
+    body_bytes: IntCounterVec = counter("gateway_body_bytes_total", &["tenant", "direction"]);
+    /// Requests to the gateway that are under way.
+    gateway_in_flight: IntGaugeVec = gauge("gateway_requests_in_flight", &["tenant"]);
+    /// Requests to the API that are being answered.
+    api_in_flight: IntGauge = single("api_requests_in_flight");
+    /// Open connections of clients.
+    connections: IntGaugeVec = gauge("connections", &["door"]);
+    /// Requests about keys.
+    key_operations: IntCounterVec = counter("key_operations_total", &["operation", "outcome"]);
     /// Error answers by errorType.
     denials: IntCounterVec = counter("denials_total", &["door", "error_type"]);
     /// Decisions of the tier gate and the limiter.
@@ -93,6 +139,12 @@ metrics! {
     store_breakers: IntGaugeVec = gauge("store_breakers", &["state"]);
     /// Tries to connect to a server of the store.
     store_connects: IntCounterVec = counter("store_connects_total", &["result"]);
+    /// Size of the embedded store's file.
+    store_size: IntGaugeVec = gauge("store_size_bytes", &[]);
+    /// Redis' clock minus this machine's.
+    store_clock_offset: GaugeVec = float("store_clock_offset_seconds", &[]);
+    /// Entries held in memory.
+    entries: IntGaugeVec = gauge("entries", &["kind"]);
     /// 1 when the last check succeeded.
     ready: IntGaugeVec = gauge("ready", &["check"]);
     /// Connections closed at once.
@@ -114,6 +166,37 @@ metrics! {
     malformed: IntCounterVec = counter("malformed_requests_total", &["door"]);
     /// Connections that ended before TLS was agreed on.
     tls_failures: IntCounterVec = counter("tls_handshake_failures_total", &["door"]);
+    /// Time at which the first certificate of a chain expires.
+    certificate_expiry: IntGaugeVec = gauge("certificate_expiry_timestamp_seconds", &["kind", "tenant"]);
+    /// Lines that the log had no room for.
+    log_lines_dropped: IntCounter = one_counter("log_lines_dropped_total");
+}
+
+/// The metrics of one process.
+#[derive(Clone)]
+pub struct Metrics(Arc<Shared>);
+
+struct Shared {
+    families: Families,
+    /// Look at what is not counted as it happens. Held while metrics are shown.
+    looks: Mutex<Vec<Look>>,
+}
+
+/// Sets gauges before they are shown.
+type Look = Box<dyn Fn(&Families) + Send + Sync>;
+
+impl Deref for Metrics {
+    type Target = Families;
+
+    fn deref(&self) -> &Families {
+        &self.0.families
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.families.fmt(out)
+    }
 }
 
 impl Metrics {
@@ -123,16 +206,17 @@ impl Metrics {
     ///
     /// Only when two of the names above collide.
     pub fn new() -> Result<Self, prometheus::Error> {
-        let metrics = Self::unregistered()?;
-        for collector in metrics.collectors() {
-            metrics.registry.register(collector)?;
+        let families = Families::unregistered()?;
+        let registry = &families.registry;
+        for collector in families.collectors() {
+            registry.register(collector)?;
         }
         let build = gauge(Opts::new("tiergate_build_info", "The running version."), &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        metrics.registry.register(Box::new(build))?;
+        registry.register(Box::new(build))?;
         #[cfg(target_os = "linux")]
-        metrics.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(metrics)
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        Ok(Self(Arc::new(Shared { families, looks: Mutex::default() })))
     }
 
     /// The text that Prometheus scrapes.
@@ -141,33 +225,69 @@ impl Metrics {
     ///
     /// When a collector gives something that the text format can't hold.
     pub fn render(&self) -> Result<String, prometheus::Error> {
+        let looks = self.0.looks.lock();
+        looks.iter().for_each(|look| look(self));
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
-    /// Shows how many entries a map holds, as `tiergate_entries{kind}`, for as long as there is the map.
-    ///
-    /// # Errors
-    ///
-    /// Only when this kind is counted already.
+    /// Has `look` set gauges each time that metrics are shown.
+    pub fn at_scrape(&self, look: impl Fn(&Families) + Send + Sync + 'static) {
+        self.0.looks.lock().push(Box::new(look));
+    }
+
+    /// The same, for as long as there is `seen`.
+    pub fn look_at<T: Send + Sync + 'static>(
+        &self,
+        seen: &Arc<T>,
+        look: impl Fn(&Families, &T) + Send + Sync + 'static,
+    ) {
+        let seen = Arc::downgrade(seen);
+        self.at_scrape(move |families| {
+            if let Some(seen) = seen.upgrade() {
+                look(families, &seen);
+            }
+        });
+    }
+
+    /// Changes gauges in one step for those who look.
+    pub fn change(&self, change: impl FnOnce(&Families)) {
+        let _looks = self.0.looks.lock();
+        change(self);
+    }
+
+    /// Shows how many entries a map holds, as `tiergate_entries{kind}`.
     pub fn count_entries<T: Send + Sync + 'static>(
         &self,
-        kind: &str,
+        kind: &'static str,
         map: &Arc<T>,
         len: fn(&T) -> usize,
-    ) -> Result<(), prometheus::Error> {
-        self.registry.register(Box::new(Entries::of(kind, map, len)?))
+    ) {
+        self.look_at(map, move |families, map| {
+            let count = i64::try_from(len(map)).unwrap_or(i64::MAX);
+            families.entries.with_label_values(&[kind]).set(count);
+        });
     }
 
     /// Drops the series of a tenant that is no longer configured.
     pub fn forget_tenant(&self, tenant: &str) {
-        for outcome in ["forwarded", "refused", "failed", "abandoned"] {
-            // There is none when no request of that outcome came.
-            let _ = self.gateway_requests.remove_label_values(&[tenant, outcome]);
-        }
-        for limit in OVERLOAD_LIMITS {
-            let _ = self.overload.remove_label_values(&[tenant, limit]);
-        }
+        // There is none of what has not happened.
+        let remove = |family: &IntCounterVec, values: &[&str]| {
+            for value in values {
+                let _ = family.remove_label_values(&[tenant, value]);
+            }
+        };
+        remove(&self.gateway_requests, &["forwarded", "refused", "failed", "abandoned"]);
+        remove(&self.overload, &OVERLOAD_LIMITS);
+        remove(&self.upstream_retries, &["unreachable", "unprocessed"]);
+        remove(&self.body_bytes, &["received", "sent"]);
+        let _ = self.upstream_ejections.remove_label_values(&[tenant]);
+        let _ = self.upstream_first_byte.remove_label_values(&[tenant]);
     }
+}
+
+/// The whole name of a metric. OpenTelemetry's keep theirs.
+fn name_of(name: &str) -> String {
+    if name.starts_with("http_") { name.to_owned() } else { format!("tiergate_{name}") }
 }
 
 fn counter(opts: Opts, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
@@ -182,82 +302,21 @@ fn single(opts: Opts) -> Result<IntGauge, prometheus::Error> {
     IntGauge::with_opts(opts)
 }
 
+fn float(opts: Opts, labels: &[&str]) -> Result<GaugeVec, prometheus::Error> {
+    GaugeVec::new(opts, labels)
+}
+
+fn one_counter(opts: Opts) -> Result<IntCounter, prometheus::Error> {
+    IntCounter::with_opts(opts)
+}
+
+fn one_histogram(opts: Opts, buckets: &[f64]) -> Result<Histogram, prometheus::Error> {
+    Histogram::with_opts(HistogramOpts::from(opts).buckets(buckets.to_vec()))
+}
+
 fn histogram(opts: Opts, labels: &[&str], buckets: &[f64]) -> Result<HistogramVec, prometheus::Error> {
     HistogramVec::new(HistogramOpts::from(opts).buckets(buckets.to_vec()), labels)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::sync::Arc;
-
-    use parking_lot::Mutex;
-
-    use super::Metrics;
-
-    /// Every label of the product. Each takes its values from a closed set: nothing that a client or a chain chooses.
-    const LABELS: [&str; 17] = [
-        "check",
-        "decision",
-        "door",
-        "endpoint",
-        "error_type",
-        "kind",
-        "limit",
-        "method",
-        "outcome",
-        "reason",
-        "result",
-        "state",
-        "status",
-        "task",
-        "tenant",
-        "tier",
-        "verb",
-    ];
-
-    #[test]
-    fn every_metric_is_named_after_the_product_and_labelled_from_closed_sets() {
-        let metrics = Metrics::new().unwrap();
-        let mut labels = BTreeSet::new();
-        for collector in metrics.collectors() {
-            for desc in collector.desc() {
-                assert!(desc.fq_name.starts_with("tiergate_"), "{}", desc.fq_name);
-                assert!(!desc.help.is_empty() && desc.const_label_pairs.is_empty());
-                labels.extend(desc.variable_labels.clone());
-            }
-        }
-        assert_eq!(labels.iter().map(String::as_str).collect::<Vec<_>>(), LABELS);
-    }
-
-    #[test]
-    fn entries_are_counted_at_each_scrape_and_a_map_that_is_gone_has_none() {
-        let metrics = Metrics::new().unwrap();
-        let maps = [Arc::new(Mutex::new(vec![1])), Arc::default()];
-        metrics.count_entries("one", &maps[0], |map| map.lock().len()).unwrap();
-        metrics.count_entries("other", &maps[1], |map| map.lock().len()).unwrap();
-        assert!(metrics.count_entries("one", &maps[1], |map| map.lock().len()).is_err());
-        let shows = |kind, count| {
-            let text = metrics.render().unwrap();
-            assert!(text.contains(&format!("tiergate_entries{{kind=\"{kind}\"}} {count}\n")), "{text}");
-        };
-        shows("one", 1);
-        shows("other", 0);
-        maps[1].lock().extend([1, 2]);
-        shows("other", 2);
-        drop(maps);
-        shows("one", 0);
-    }
-
-    #[test]
-    fn what_is_scraped_is_ours_or_the_usual_word_about_the_process() {
-        let metrics = Metrics::new().unwrap();
-        metrics.ready.with_label_values(&["store"]).set(1);
-        let text = metrics.render().unwrap();
-        assert!(text.contains("tiergate_ready{check=\"store\"} 1"), "{text}");
-        assert!(text.contains("tiergate_build_info{version="), "{text}");
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            assert!(line.starts_with("tiergate_") || line.starts_with("process_"), "{line}");
-        }
-    }
-}
+mod tests;

@@ -2,8 +2,8 @@
 //!
 //! Nothing here knows an agent, a key or an address of a client.
 
-mod entries;
 pub mod faults;
+pub mod http;
 pub mod log;
 pub mod metered_store;
 pub mod metrics;

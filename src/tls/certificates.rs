@@ -21,6 +21,7 @@ use crate::tls::pem;
 pub struct Table {
     default: Arc<CertifiedKey>,
     by_host: HostMap<Arc<CertifiedKey>>,
+    expiries: Vec<(Option<Arc<str>>, i64)>,
 }
 
 impl Table {
@@ -48,9 +49,17 @@ impl Table {
         };
         let listeners = load(default);
         let mut hosts = Vec::new();
+        let mut expiries = Vec::new();
+        let mut note = |tenant, certified: &CertifiedKey| {
+            expiries.extend(pem::expiry(&certified.cert).map(|expiry| (tenant, expiry)));
+        };
+        listeners.iter().for_each(|certified| note(None, certified));
         for tenant in tenants {
             // A tenant without a certificate stands in the table too: another one's wildcard must not take its hosts.
             if let Some(certified) = load(tenant.tls.as_ref().unwrap_or(default)) {
+                if tenant.tls.is_some() {
+                    note(Some(Arc::clone(&tenant.id)), &certified);
+                }
                 let leaf = certified.cert.first();
                 for host in tenant.hosts.iter().filter(|host| leaf.is_some_and(|leaf| !is_for(leaf, host))) {
                     tracing::warn!(tenant = %tenant.id, "the certificate is not for the host {host}");
@@ -60,9 +69,14 @@ impl Table {
         }
         let by_host = HostMap::new(hosts).map_err(|duplicate| problems.push(duplicate.to_string()));
         match (listeners, by_host) {
-            (Some(default), Ok(by_host)) if problems.is_empty() => Ok(Self { default, by_host }),
+            (Some(default), Ok(by_host)) if problems.is_empty() => Ok(Self { default, by_host, expiries }),
             _ => Err(problems),
         }
+    }
+
+    /// When each certificate expires, in Unix seconds: the listener's, and those of tenants that have their own.
+    pub fn expiries(&self) -> impl Iterator<Item = (Option<&Arc<str>>, i64)> {
+        self.expiries.iter().map(|(tenant, expiry)| (tenant.as_ref(), *expiry))
     }
 
     fn find(&self, server_name: Option<&str>) -> Arc<CertifiedKey> {

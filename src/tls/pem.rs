@@ -89,6 +89,12 @@ fn name(path: &Path, problem: &str, problems: &mut Vec<String>) {
     problems.push(format!("{}: {problem}", path.display()));
 }
 
+/// When the first certificate of a chain expires, in Unix seconds.
+pub(super) fn expiry(chain: &[CertificateDer<'_>]) -> Option<i64> {
+    let parsed = chain.iter().filter_map(|certificate| X509Certificate::from_der(certificate).ok());
+    parsed.map(|(_, certificate)| certificate.validity().not_after.timestamp()).min()
+}
+
 /// What is wrong with the time of a certificate, as a phrase.
 pub(super) fn untimely(certificate: &[u8], now: UnixSeconds) -> Option<&'static str> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;

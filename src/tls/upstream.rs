@@ -20,6 +20,8 @@ pub struct UpstreamIdentity {
     pub ca: Option<Arc<CaType>>,
     /// What is shown to upstreams that ask for a certificate. For `HttpPeer::client_cert_key`.
     pub client: Option<Arc<CertKey>>,
+    /// When that expires, in Unix seconds.
+    pub expiry: Option<i64>,
     /// Differs between identities that differ, and is 0 without any certificates. For `HttpPeer::group_key`.
     ///
     /// The framework tells the connections in its pool apart by the serial number of the client's certificate, which is
@@ -58,6 +60,7 @@ impl UpstreamIdentity {
         }
         Ok(Self {
             pool: pool(ca.as_deref(), client.as_ref()),
+            expiry: client.as_ref().and_then(|identity| pem::expiry(&identity.certified.cert)),
             ca: ca.map(|authorities| authorities.into_iter().map(wrapped).collect()),
             client: client.map(|identity| Arc::new(cert_key(&identity))),
         })

@@ -17,6 +17,7 @@ pub(crate) const OPERATIONS: &[Case<World>] = cases![rpc_store_and_cache_series_
 
 pub(crate) const CASES: &[Case<World>] = cases![
     requests_denials_and_limiter_decisions_are_counted,
+    requests_about_keys_are_counted_by_their_outcome,
     readiness_is_shown_as_a_gauge,
     malformed_requests_are_counted,
     no_label_holds_an_agent_a_key_or_an_ip,
@@ -80,6 +81,39 @@ fn rpc_store_and_cache_series_move(world: &World) {
     }
 }
 
+fn requests_about_keys_are_counted_by_their_outcome(world: &World) {
+    let mut relay = Relay::new(world.chain().node);
+    let node = format!("http://{}", relay.address);
+    let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
+    let agent = world.agent(1);
+    let counts = |operation: &str| {
+        let samples = service.samples();
+        ["done", "refused", "failed"].map(|outcome| {
+            let labels = format!("{{operation=\"{operation}\",outcome=\"{outcome}\"}}");
+            samples.get(&format!("tiergate_key_operations_total{labels}"))
+        })
+    };
+    let operations = ["generate", "rotate", "revoke", "status"];
+    let before = operations.map(counts);
+    agent.generate(&service);
+    service.generate(&agent.signed()).error(409, "KEY_ALREADY_EXISTS");
+    service.rotate(&agent.signed()).success(200);
+    service.revoke(&agent.signed()).success(200);
+    service.status(&agent.text()).success(200);
+    service.status("x").error(400, "VALIDATION_ERROR");
+    relay.close();
+    service.generate(&agent.signed()).error(503, "RPC_ERROR");
+    let more = [[1.0; 3], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]];
+    for ((operation, before), more) in operations.into_iter().zip(before).zip(more) {
+        let after = counts(operation);
+        assert_eq!([0, 1, 2].map(|at| after[at] - before[at]), more, "{operation}");
+    }
+    let samples = service.samples();
+    let conflict = ["\"POST\"", "\"409\"", "http_route=\"/keys/generate\"", "tenant=\"\""];
+    assert_eq!(samples.sum("http_server_request_duration_seconds_count", &conflict), 1.0);
+    assert_eq!(samples.get("tiergate_api_requests_in_flight"), 0.0);
+}
+
 fn readiness_is_shown_as_a_gauge(world: &World) {
     let mut relay = Relay::new(world.chain().node);
     let node = format!("http://{}", relay.address);
@@ -121,9 +155,11 @@ fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
     for secret in [&agent.text(), &key[12..].to_owned(), &addresses[0], &addresses[1]] {
         assert!(!text.to_lowercase().contains(&secret.to_lowercase()), "{secret}");
     }
-    let known = ["check", "decision", "door", "endpoint", "error_type", "kind", "le", "method", "outcome"];
-    let known =
-        [known.as_slice(), &["reason", "result", "state", "status", "tier", "verb", "version"]].concat();
+    let known = ["check", "decision", "direction", "door", "endpoint", "error_type", "kind", "le", "method"];
+    let known = [known.as_slice(), &["operation", "outcome", "reason", "result", "state", "status"]].concat();
+    let known = [known.as_slice(), &["tenant", "tier", "verb", "version"]].concat();
+    let http = ["http_request_method", "http_response_status_code", "http_route"];
+    let known = [known.as_slice(), &http].concat();
     let samples = Samples::parse(&text);
     assert!(samples.series().filter(|series| series.contains('{')).count() > 20, "{text}");
     for series in samples.series() {

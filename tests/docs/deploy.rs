@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use yaml_rust2::{Yaml, YamlLoader};
 
 use super::links::broken;
-use super::tables::metrics;
+use super::tables::{Metric, metrics};
 use super::{read, root};
 
 const RULES: &str = "deploy/prometheus/alerts.yaml";
@@ -63,8 +63,8 @@ fn known() -> Known {
         let labels = labels.chain(TARGET_LABELS.map(str::to_owned));
         known.entry(name).or_default().extend(labels);
     };
-    for (name, labels) in metrics() {
-        if name.ends_with("_seconds") && !name.ends_with("_timestamp_seconds") {
+    for Metric { name, labels, is_histogram } in metrics() {
+        if is_histogram {
             let bucket_labels = labels.iter().cloned().chain(["le".to_owned()]);
             add(format!("{name}_bucket"), &mut { bucket_labels });
             add(format!("{name}_count"), &mut labels.into_iter());

@@ -29,8 +29,15 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('"').skip(1).step_by(2)
 }
 
-/// The metrics of the program, each with its labels.
-pub(super) fn metrics() -> BTreeSet<(String, Vec<String>)> {
+/// A metric of the program.
+pub(super) struct Metric {
+    pub(super) name: String,
+    pub(super) labels: Vec<String>,
+    pub(super) is_histogram: bool,
+}
+
+/// The metrics of the program.
+pub(super) fn metrics() -> Vec<Metric> {
     let source = read("src/telemetry/metrics.rs");
     let (_, table) = source.split_once("\nmetrics! {\n").unwrap();
     let (table, _) = table.split_once("\n}\n").unwrap();
@@ -38,27 +45,30 @@ pub(super) fn metrics() -> BTreeSet<(String, Vec<String>)> {
         // Words behind "from" are values of a label.
         let (_, call) = row.split(" from [").next()?.split_once(" =")?;
         let mut texts = quoted(call).map(str::to_owned);
-        Some((format!("tiergate_{}", texts.next()?), texts.collect()))
+        let name = texts.next()?;
+        let name = if name.starts_with("http_") { name } else { format!("tiergate_{name}") };
+        Some(Metric { name, labels: texts.collect(), is_histogram: call.contains("histogram(") })
     });
-    let beside = [("tiergate_build_info", "version"), ("tiergate_entries", "kind")];
-    let beside = beside.map(|(name, label)| (name.to_owned(), vec![label.to_owned()]));
-    made.chain(beside).collect()
+    let (name, labels) = ("tiergate_build_info".to_owned(), vec!["version".to_owned()]);
+    made.chain([Metric { name, labels, is_histogram: false }]).collect()
 }
 
 #[test]
 fn the_page_about_metrics_has_each_metric_of_the_program_with_its_labels() {
     let page = read("docs/metrics.md");
-    let listed = rows(&page).into_iter().filter(|cells| cells[0].starts_with("`tiergate_"));
-    let listed = listed.map(|cells| {
+    let is_metric =
+        |cells: &Vec<String>| ["`tiergate_", "`http_"].iter().any(|start| cells[0].starts_with(start));
+    let listed = rows(&page).into_iter().filter(is_metric).map(|cells| {
         let name = spans(&cells[0]).next().unwrap().to_owned();
         (name, spans(&cells[1]).map(str::to_owned).collect())
     });
-    assert_eq!(listed.collect::<BTreeSet<_>>(), metrics());
+    let made = metrics().into_iter().map(|metric| (metric.name, metric.labels));
+    assert_eq!(listed.collect::<BTreeSet<_>>(), made.collect());
 }
 
 #[test]
 fn every_metric_that_a_page_names_is_one_of_the_program() {
-    let known: BTreeSet<String> = metrics().into_iter().map(|(name, _)| name).collect();
+    let known: BTreeSet<String> = metrics().into_iter().map(|metric| metric.name).collect();
     let pages = files(&root().join("docs"), ".md").into_iter().chain([root().join("README.md")]);
     for path in pages {
         let page = fs::read_to_string(&path).unwrap();

@@ -34,6 +34,7 @@ mod identity;
 mod in_flight;
 mod limits;
 mod loops;
+mod metrics;
 mod online;
 mod operations;
 mod outcomes;
@@ -82,6 +83,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("operations", ONCE, operations::CASES),
     ("drain", ONCE, drain::CASES),
     ("balancing", ONCE, balancing::CASES),
+    ("metrics", ONCE, metrics::CASES),
     ("outcomes", ONCE, outcomes::CASES),
     ("trouble", ONCE, trouble::CASES),
     ("streaming", ONCE, streaming::CASES),

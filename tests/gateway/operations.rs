@@ -92,7 +92,10 @@ fn counted(gateway: &Gateway) -> BTreeMap<String, f64> {
     let of_gateway = |series: &&str| {
         let name = series.split('{').next().unwrap_or_default();
         ["tiergate_gateway_requests_total", "tiergate_limiter_decisions_total"].contains(&name)
-            || (!name.ends_with("_bucket") && !name.ends_with("_sum") && series.contains("door=\"gateway\""))
+            || (!name.ends_with("_bucket")
+                && name != "tiergate_connections"
+                && !name.ends_with("_sum")
+                && series.contains("door=\"gateway\""))
     };
     samples.series().filter(of_gateway).map(|series| (series.to_owned(), samples.get(series))).collect()
 }
@@ -271,6 +274,7 @@ fn a_full_log_queue_delays_nobody(stage: &Stage) {
         ask(&format!("unread-{at}"));
     }
     assert_eq!(gateway.service.get("/readyz").status, 200);
+    assert!(gateway.service.samples().get("tiergate_log_lines_dropped_total") > 0.0);
     let mut told = Vec::new();
     until("lines are written again", SOON, || {
         ask("read");

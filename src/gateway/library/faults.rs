@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pingora::{Error, ErrorSource, ErrorType};
 
+use crate::gateway::context::Context;
 use crate::gateway::failure::{Failure, is_out_of_descriptors};
 use crate::gateway::site::Site;
 
@@ -122,6 +123,17 @@ fn is_timeout(kind: &ErrorType) -> bool {
 fn is_gone(kind: &ErrorType) -> bool {
     [ErrorType::WriteError, ErrorType::ReadError, ErrorType::ConnectionClosed, ErrorType::H2Error]
         .contains(kind)
+}
+
+/// A request that ended without a fault of its upstream breaks a row of failures.
+pub(super) fn note_success(ctx: &Context, error: Option<&Error>) {
+    let (None | Some(ErrorSource::Downstream), Ok(passage)) = (error.map(Error::esource), ctx.passage())
+    else {
+        return;
+    };
+    if let Some(member) = passage.upstreams().current(ctx.attempt) {
+        member.state.succeeded();
+    }
 }
 
 #[cfg(test)]

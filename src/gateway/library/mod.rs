@@ -32,6 +32,7 @@ use crate::gateway::library::patient::PatientConnector;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::pace::Pace;
 use crate::gateway::refusals::End;
+use crate::serve::timer::Timer;
 use crate::serve::{WRITE_TIME_MAX, may_be_reused};
 use crate::wire::errors::ErrorCause;
 use crate::wire::grpc;
@@ -177,6 +178,7 @@ impl ProxyHttp for LibraryProxy {
         ctx.awaits_body = has_body;
         ctx.attempt = attempt;
         self.enter(ctx).await.map_err(|_| faults::overloaded())?;
+        ctx.times.left.get_or_insert_with(Timer::now);
         Ok(peer)
     }
 
@@ -209,7 +211,9 @@ impl ProxyHttp for LibraryProxy {
         request: &mut RequestHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        self.0.rewrite(session, request, ctx)
+        self.0.rewrite(session, request, ctx)?;
+        ctx.times.asked = Some(Timer::now());
+        Ok(())
     }
 
     async fn request_body_filter(
@@ -220,6 +224,9 @@ impl ProxyHttp for LibraryProxy {
         ctx: &mut Context,
     ) -> pingora::Result<()> {
         self.check_overdue(ctx, end_of_stream)?;
+        if end_of_stream && ctx.awaits_body && ctx.times.answered.is_none() {
+            ctx.times.asked = Some(Timer::now());
+        }
         ctx.awaits_body &= !end_of_stream;
         keep_pace(session, ctx);
         // An empty last piece would be written as the last chunk, and the last chunk once more behind it.
@@ -246,6 +253,7 @@ impl ProxyHttp for LibraryProxy {
         response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
+        ctx.times.answered.get_or_insert_with(Timer::now);
         let may_switch = ctx.passage()?.upgrades() && session.is_upgrade_req();
         if response.status == StatusCode::SWITCHING_PROTOCOLS && !may_switch {
             return Err(faults::unasked_switch());
@@ -346,7 +354,7 @@ impl ProxyHttp for LibraryProxy {
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
         ctx.on_drop = None;
-        note_upstream_success(ctx, error);
+        faults::note_success(ctx, error);
         let request = session.req_header();
         if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
             tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
@@ -383,16 +391,5 @@ impl ProxyHttp for LibraryProxy {
     /// Without the query, which may hold secrets.
     fn request_summary(&self, session: &Session, _ctx: &Context) -> String {
         session.req_header().method.to_string()
-    }
-}
-
-/// A request that ended without a fault of its upstream breaks a row of failures.
-fn note_upstream_success(ctx: &Context, error: Option<&Error>) {
-    let (None | Some(ErrorSource::Downstream), Ok(passage)) = (error.map(Error::esource), ctx.passage())
-    else {
-        return;
-    };
-    if let Some(member) = passage.upstreams().current(ctx.attempt) {
-        member.state.succeeded();
     }
 }

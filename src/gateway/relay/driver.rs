@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::gateway::failure::Failure;
 use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange, Outgoing};
+use crate::gateway::times::Times;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
 
@@ -51,6 +52,7 @@ pub(super) struct Driver<'a, R> {
     pub(super) buffers: &'a mut Buffers,
     pub(super) rules: &'a R,
     pub(super) limits: Limits,
+    pub(super) times: &'a mut Times,
     /// The last moment at which the request moved on.
     pub(super) uploaded: Instant,
     /// The last moment at which the answer moved on.
@@ -83,6 +85,7 @@ impl<R: AnswerRules> Driver<'_, R> {
         }
         if has_uploaded || has_downloaded {
             let now = Timer::now();
+            self.times.moved(now, has_uploaded, has_downloaded);
             // The upstream's time begins when it has the whole request.
             self.downloaded = now;
             // The client's time begins when it may send its body.
@@ -197,6 +200,9 @@ impl<R: AnswerRules> Driver<'_, R> {
         match read {
             Ok(count) => {
                 self.read_bytes = next_size(self.read_bytes, count);
+                if count > 0 && self.times.answered.is_none() {
+                    self.times.answered = Some(Timer::now());
+                }
                 Ok(count > 0)
             }
             Err(end) if end.kind() == io::ErrorKind::UnexpectedEof => {

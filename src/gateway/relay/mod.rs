@@ -70,6 +70,7 @@ impl Relay {
         let mut exchange = Exchange::new(head, is_to_head, expects, goes_on, limit);
         let outcome = self.exchange(&mut connection, head, ctx, &mut exchange, &mut buffers).await;
         (ctx.place, ctx.retrying) = (None, None);
+        ctx.body_bytes = exchange.upload.bytes();
         let has_begun = exchange.download.is_some() || buffers.to_client.is_begun();
         self.pool.give_back(buffers);
         if let Err(failure) = outcome {
@@ -103,7 +104,7 @@ impl Relay {
         let mut upstream = self.connect(ctx, ctx.begun_at, None).await?;
         loop {
             self.gateway.write_request(connection, head, ctx, &mut buffers.to_upstream.bytes)?;
-            let rules = Rules { ctx };
+            let (rules, mut times) = (Rules { ctx }, ctx.times);
             let mut driver = Driver {
                 client: connection,
                 upstream: &mut upstream.stream,
@@ -111,13 +112,16 @@ impl Relay {
                 buffers,
                 rules: &rules,
                 limits,
+                times: &mut times,
                 uploaded: upstream.since,
                 downloaded: upstream.since,
                 read_bytes: first_size(),
                 is_deaf: false,
                 needs_flush: false,
             };
-            match driver.run().await {
+            let outcome = driver.run().await;
+            ctx.times = times;
+            match outcome {
                 Ok(()) => {
                     self.keep(upstream, exchange, buffers, ctx);
                     return Ok(());
@@ -126,6 +130,7 @@ impl Relay {
                 Err(Failure::Upstream(_))
                     if upstream.is_used && is_repeatable && exchange.is_unanswered() =>
                 {
+                    self.gateway.note_retry(ctx, "unprocessed");
                     buffers.clear();
                     exchange.try_again();
                     upstream = self.connect(ctx, Timer::now(), Some(upstream.address)).await?;

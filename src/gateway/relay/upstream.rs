@@ -42,6 +42,7 @@ impl Relay {
                 ctx.retrying = None;
                 return Ok(Upstream { stream, address, is_used: true, since: now });
             }
+            ctx.times.left.get_or_insert_with(Timer::now);
             match self.open(ctx, address).await {
                 Ok(upstream) => {
                     ctx.retrying = None;

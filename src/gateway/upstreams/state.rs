@@ -85,7 +85,8 @@ impl UpstreamState {
         self.upstream.host.parse::<std::net::IpAddr>().is_err()
     }
 
-    pub(super) fn is_usable(&self, now: u64) -> bool {
+    /// True if its checks and requests succeed, as far as is known.
+    pub(in crate::gateway) fn is_usable(&self, now: u64) -> bool {
         self.is_healthy.load(Ordering::Relaxed) && now >= self.ejected_until.load(Ordering::Relaxed)
     }
 

@@ -57,6 +57,9 @@ pub enum OpenError {
 pub(super) trait Disk: Send {
     /// Opens the database and verifies all of it. Fails if there is none.
     fn open(&self) -> Result<(Database, Loaded), OpenError>;
+
+    /// How large it is, in bytes.
+    fn size(&self) -> Option<u64>;
 }
 
 /// The store's folder, held against every other process until this is dropped.
@@ -100,6 +103,10 @@ impl Disk for Folder {
         let file = OpenOptions::new().read(true).write(true).open(&self.file);
         let backend = file.map_err(DatabaseError::from).and_then(FileBackend::new);
         verified(backend.map_err(|error| refusal(error.into(), &self.file))?, &self.file)
+    }
+
+    fn size(&self) -> Option<u64> {
+        fs::metadata(&self.file).map(|file| file.len()).ok()
     }
 }
 

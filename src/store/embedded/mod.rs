@@ -104,6 +104,12 @@ impl EmbeddedStore {
         self.shared.visitors.len()
     }
 
+    /// The size of the file in bytes, at most a second ago.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.shared.size.load(Ordering::Relaxed)
+    }
+
     fn on(disk: Box<dyn Disk>, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let opened = disk.open()?;
         let shared = Arc::new(Shared::new(clock, METERS_MAX));

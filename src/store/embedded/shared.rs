@@ -31,6 +31,8 @@ pub(super) struct Shared {
     pub(super) forgotten_before: AtomicU64,
     /// A key change has failed: the keys in memory may differ from those in the file.
     pub(super) faulted: AtomicBool,
+    /// The size of the file in bytes, when it was looked at last.
+    pub(super) size: AtomicU64,
     last_error: Mutex<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -43,6 +45,7 @@ impl Shared {
             clock,
             forgotten_before: AtomicU64::new(0),
             faulted: AtomicBool::new(false),
+            size: AtomicU64::new(0),
             last_error: Mutex::new(Arc::new(Closed)),
         }
     }

@@ -225,13 +225,16 @@ impl Writer {
         }
     }
 
-    /// Forgets idle windows, a few shards in each tick.
+    /// Forgets idle windows, a few shards in each tick, and looks at the size of the file.
     fn sweep(&mut self) {
         let now_micros = self.shared.clock.monotonic_micros();
         if now_micros < self.next_tick_micros {
             return;
         }
         self.next_tick_micros = now_micros.saturating_add(TICK_MICROS);
+        if let Some(size) = self.disk.size() {
+            self.shared.size.store(size, Ordering::Relaxed);
+        }
         for _ in 0..SWEPT_SHARDS {
             self.shared.book.sweep(self.next_shard, now_micros);
             self.next_shard = (self.next_shard + 1) % SHARDS;

@@ -162,6 +162,12 @@ impl RunningRedisStore {
         self.store.meters.len()
     }
 
+    /// By how many microseconds a server's clock is ahead of this machine's: of the server for which that is most.
+    #[must_use]
+    pub fn clock_offset_micros(&self) -> Option<i64> {
+        self.store.servers.clock_offset_micros()
+    }
+
     /// How many refusals on public routes are remembered.
     #[must_use]
     pub fn refused_visitors(&self) -> usize {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -60,6 +60,8 @@ pub(super) struct Server {
     reported: Mutex<(Option<RedisHost>, Vec<Finding>)>,
     /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
     accepted_from_secs: AtomicU64,
+    /// By how many microseconds its clock is ahead of this machine's; [`i64::MIN`] until that is known.
+    pub(super) clock_offset_micros: AtomicI64,
 }
 
 /// The shards of a server.
@@ -82,6 +84,7 @@ impl Server {
             shards: Mutex::new(Shards { all: shards, first_epoch_secs: None }),
             reported: Mutex::default(),
             accepted_from_secs: AtomicU64::new(0),
+            clock_offset_micros: AtomicI64::new(i64::MIN),
         })
     }
 
@@ -163,6 +166,12 @@ impl Server {
     /// From which timestamp on signatures are taken in every shard, in Unix seconds.
     pub(super) fn accepted_from_secs(&self) -> u64 {
         self.accepted_from_secs.load(Ordering::Relaxed)
+    }
+
+    /// By how many microseconds its clock is ahead of this machine's, as far as is known.
+    pub(super) fn clock_offset_micros(&self) -> Option<i64> {
+        let offset = self.clock_offset_micros.load(Ordering::Relaxed);
+        (offset != i64::MIN).then_some(offset)
     }
 
     /// Keeps a session up for as long as the runtime lives.

@@ -82,6 +82,12 @@ impl Servers {
         servers.iter().map(|server| server.accepted_from_secs()).max().unwrap_or_default()
     }
 
+    /// By how many microseconds a server's clock is ahead of this machine's: of the server for which that is most.
+    pub(super) fn clock_offset_micros(&self) -> Option<i64> {
+        let servers = self.all().unwrap_or_default();
+        servers.iter().filter_map(|server| server.clock_offset_micros()).max_by_key(|offset| offset.abs())
+    }
+
     fn all(&self) -> Result<Vec<Arc<Server>>, RedisError> {
         match &self.layout {
             Layout::One(server) => Ok(vec![Arc::clone(server)]),

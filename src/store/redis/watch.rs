@@ -1,6 +1,7 @@
 //! Watches a session while it serves: its connections, the server's state, and whether the Sentinels still name it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value;
@@ -32,22 +33,31 @@ impl Server {
                 let (server, session) = (Arc::clone(self), Arc::clone(session));
                 let connection = Arc::clone(connection);
                 asked.spawn(async move {
-                    let time_max = server.shared.options.timeout;
-                    server.send(&session, &connection, &redis::cmd("INFO"), time_max).await
+                    let (time_max, asked_at) =
+                        (server.shared.options.timeout, server.shared.clock.unix_millis());
+                    let answer = server.send(&session, &connection, &redis::cmd("INFO"), time_max).await;
+                    if let Ok(Ok(answer)) = answer {
+                        match judge(&session, &answer) {
+                            Ok(info) => server.note_time(&info, asked_at),
+                            Err(error) => server.end(&session, error.to_string()),
+                        }
+                    }
                 });
             }
             // A failure to send is counted where it happens. A silent connection holds up none that answered before.
-            while let Some(asked) = asked.join_next().await {
-                if let Ok(Ok(Ok(answer))) = asked
-                    && let Err(error) = judge(session, &answer)
-                {
-                    self.end(session, error.to_string());
-                }
-            }
+            while asked.join_next().await.is_some() {}
             // The store's own runtime gets its connection back here, too, if it has lost it.
             if let Err(error) = self.look_at_epochs(session).await {
                 tracing::debug!(%error, "cannot look at the epochs of nonces in Redis");
             }
+        }
+    }
+
+    /// Notes the server's time, which it has told between this moment and now.
+    fn note_time(&self, info: &Info, asked_at_millis: u64) {
+        if let Ok(theirs) = info.value("server_time_usec").parse::<i64>() {
+            let ours = (asked_at_millis + self.shared.clock.unix_millis()).cast_signed() * 500;
+            self.clock_offset_micros.store(theirs - ours, Ordering::Relaxed);
         }
     }
 
@@ -64,7 +74,8 @@ impl Server {
     }
 }
 
-fn judge(session: &Session, info: &Value) -> Result<(), RedisError> {
-    let text = std::str::from_utf8(bytes(info)?).map_err(|_| RedisError::Unreadable)?;
-    session.check(&Info::read(text))
+fn judge(session: &Session, answer: &Value) -> Result<Info, RedisError> {
+    let text = std::str::from_utf8(bytes(answer)?).map_err(|_| RedisError::Unreadable)?;
+    let info = Info::read(text);
+    session.check(&info).map(|()| info)
 }

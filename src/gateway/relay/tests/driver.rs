@@ -25,6 +25,7 @@ use crate::gateway::failure::Failure;
 use crate::gateway::relay::driver::{Driver, Limits, first_size};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::tests::exchange::Rules;
+use crate::gateway::times::Times;
 use crate::http1::fields::Spans;
 use crate::http1::head::read_request;
 use crate::serve::connection::Connection;
@@ -138,6 +139,7 @@ async fn run(
     let mut client = Connection::new(client, BytesMut::new(), peer, &shutdown);
     let request = read_request(head.as_bytes(), &mut Spans::default()).unwrap();
     let begun = Timer::now();
+    let mut times = Times::default();
     let mut driver = Driver {
         client: &mut client,
         upstream: &mut upstream,
@@ -151,6 +153,7 @@ async fn run(
             upstream_write: SECOND,
             end: total.map(|total| begun + total),
         },
+        times: &mut times,
         uploaded: begun,
         downloaded: begun,
         read_bytes: first_size(),

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use redb::{Database, TableDefinition};
 
+use crate::store::contract::until;
 use crate::store::embedded::file::{Disk, OpenError};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{clock, open, reopen};
@@ -21,6 +22,14 @@ fn folder_and_files_are_made_for_the_owner_alone() {
     }
     assert!(!folder.join("tiergate.redb.new").exists());
     drop(store);
+}
+
+#[tokio::test]
+async fn the_size_of_the_file_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), &clock()).unwrap();
+    let bytes = fs::metadata(folder.path().join("tiergate.redb")).unwrap().len();
+    until("it is known", async || (store.size() == bytes).then_some(())).await;
 }
 
 #[tokio::test]

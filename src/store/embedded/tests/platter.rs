@@ -227,4 +227,8 @@ impl Disk for Platter {
         self.0.state.lock().opens += 1;
         verified(self.clone(), Path::new("platter"))
     }
+
+    fn size(&self) -> Option<u64> {
+        None
+    }
 }

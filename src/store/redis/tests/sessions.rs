@@ -6,6 +6,8 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
+use crate::os::Os;
+use crate::ports::clock::Clock;
 use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
 use crate::store::redis::RunningRedisStore;
@@ -36,6 +38,16 @@ async fn grows(store: &RunningRedisStore, wanted: usize) {
 /// How many connections were ever made to the server.
 async fn ever_made(administrator: &mut MultiplexedConnection) -> String {
     Info::of(administrator).await.unwrap().value("total_connections_received").to_owned()
+}
+
+#[tokio::test]
+async fn it_is_known_how_far_the_servers_clock_is_ahead() {
+    let Some((server, store, clock)) = served(&[]).await else { return };
+    let offset = until("it is known", async || store.clock_offset_micros()).await / 1_000_000;
+    // The server's clock is this machine's, and that of the store is simulated.
+    let here = || Os::new().unix_seconds().abs_diff(clock.unix_seconds()).cast_signed();
+    assert!((here() - 60..=here()).contains(&offset), "{offset} s");
+    drop(server);
 }
 
 #[test]

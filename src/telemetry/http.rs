@@ -1,0 +1,186 @@
+//! `http_server_request_duration_seconds`, as OpenTelemetry's semantic conventions for HTTP have it: the series of a route,
+//! each looked up once. Requests allocate nothing and take no lock.
+
+use std::sync::{Arc, OnceLock};
+
+use http::StatusCode;
+use parking_lot::Mutex;
+use prometheus::Histogram;
+
+use crate::telemetry::metrics::Metrics;
+
+/// The label of methods and statuses that no standard has.
+const OTHER: &str = "_OTHER";
+
+/// The series of one route: a list in the order of their first requests, one for each pair of method and status.
+pub struct RouteSeries {
+    metrics: Metrics,
+    tenant: Arc<str>,
+    route: Box<str>,
+    first: OnceLock<Box<Series>>,
+    /// True once the route is gone. Held while a series begins.
+    has_ended: Mutex<bool>,
+}
+
+struct Series {
+    method: &'static str,
+    status: u16,
+    histogram: Histogram,
+    next: OnceLock<Box<Self>>,
+}
+
+impl RouteSeries {
+    /// A route by its template, which may be empty, as the tenant may.
+    #[must_use]
+    pub fn new(metrics: &Metrics, tenant: &Arc<str>, route: &str) -> Self {
+        let (metrics, tenant) = (metrics.clone(), Arc::clone(tenant));
+        Self { metrics, tenant, route: route.into(), first: OnceLock::new(), has_ended: Mutex::new(false) }
+    }
+
+    /// Its template.
+    #[must_use]
+    pub fn route(&self) -> &str {
+        &self.route
+    }
+
+    /// A request has its answer. A status of 0: it has none.
+    pub fn observe(&self, method: &[u8], status: u16, seconds: f64) {
+        let (method, status) = (known_method(method), known_status(status));
+        let mut place = &self.first;
+        loop {
+            let Some(series) = place.get().or_else(|| self.begin(place, method, status)) else { return };
+            if series.status == status && series.method == method {
+                series.histogram.observe(seconds);
+                return;
+            }
+            place = &series.next;
+        }
+    }
+
+    /// Begins a series at the end of the list, unless the route is gone. Another thread may have begun another there.
+    fn begin<'a>(
+        &self,
+        place: &'a OnceLock<Box<Series>>,
+        method: &'static str,
+        status: u16,
+    ) -> Option<&'a Box<Series>> {
+        let has_ended = self.has_ended.lock();
+        let begin = || {
+            let labels = [&*self.tenant, method, &status_label(status), &self.route];
+            let histogram = self.metrics.http_requests.with_label_values(&labels);
+            Box::new(Series { method, status, histogram, next: OnceLock::new() })
+        };
+        (!*has_ended).then(|| place.get_or_init(begin))
+    }
+
+    /// The route is gone, and its series with it.
+    pub fn end(&self) {
+        *self.has_ended.lock() = true;
+        let mut place = &self.first;
+        while let Some(series) = place.get() {
+            let labels = [&*self.tenant, series.method, &status_label(series.status), &self.route];
+            let _ = self.metrics.http_requests.remove_label_values(&labels);
+            place = &series.next;
+        }
+    }
+}
+
+/// The methods of RFC 9110 and RFC 5789.
+fn known_method(method: &[u8]) -> &'static str {
+    const KNOWN: [&str; 9] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "TRACE"];
+    KNOWN.into_iter().find(|known| known.as_bytes() == method).unwrap_or(OTHER)
+}
+
+/// A status that a standard has, or 0. An upstream chooses it, so 1 stands for all others.
+fn known_status(status: u16) -> u16 {
+    let known = StatusCode::from_u16(status).is_ok_and(|status| status.canonical_reason().is_some());
+    if known || status == 0 { status } else { 1 }
+}
+
+fn status_label(status: u16) -> String {
+    match status {
+        0 => String::new(),
+        1 => OTHER.to_owned(),
+        _ => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::RouteSeries;
+    use crate::telemetry::metrics::Metrics;
+
+    const NAME: &str = "http_server_request_duration_seconds_count";
+
+    /// The series and their counts.
+    fn counts(metrics: &Metrics) -> Vec<String> {
+        let text = metrics.render().unwrap();
+        text.lines().filter_map(|line| line.strip_prefix(NAME)).map(str::to_owned).collect()
+    }
+
+    fn series(method: &str, status: &str, route: &str, count: u32) -> String {
+        let method = format!("http_request_method=\"{method}\",http_response_status_code=\"{status}\"");
+        format!("{{{method},http_route=\"{route}\",tenant=\"acme\"}} {count}")
+    }
+
+    #[test]
+    fn methods_and_statuses_that_no_standard_has_are_one_and_no_answer_is_no_status() {
+        let metrics = Metrics::new().unwrap();
+        let route = RouteSeries::new(&metrics, &"acme".into(), "/a/*");
+        for (method, status) in [
+            ("GET", 200),
+            ("get", 200),
+            ("FOO{}=\"", 200),
+            ("GET", 299),
+            ("GET", 999),
+            ("GET", 0),
+            ("GET", 1),
+        ] {
+            route.observe(method.as_bytes(), status, 0.1);
+        }
+        route.observe(b"\xff", 200, 0.1);
+        let expected = [("GET", "", 1), ("GET", "200", 1), ("GET", "_OTHER", 3), ("_OTHER", "200", 3)];
+        assert_eq!(counts(&metrics), expected.map(|(method, status, n)| series(method, status, "/a/*", n)));
+    }
+
+    #[test]
+    fn the_series_of_a_route_end_with_it_and_none_begins_afterwards() {
+        let (metrics, tenant) = (Metrics::new().unwrap(), "acme".into());
+        let [one, other] = ["/a", "/b"].map(|route| RouteSeries::new(&metrics, &tenant, route));
+        for route in [&one, &other] {
+            route.observe(b"GET", 200, 0.1);
+            route.observe(b"PUT", 201, 0.1);
+        }
+        one.end();
+        // Of requests that were under way.
+        one.observe(b"GET", 200, 0.1);
+        one.observe(b"GET", 404, 0.1);
+        assert_eq!(counts(&metrics), [series("GET", "200", "/b", 1), series("PUT", "201", "/b", 1)]);
+        // The route is back.
+        RouteSeries::new(&metrics, &tenant, "/a").observe(b"GET", 200, 0.1);
+        assert_eq!(counts(&metrics)[0], series("GET", "200", "/a", 1));
+    }
+
+    #[test]
+    fn threads_that_begin_series_at_once_count_in_the_same_ones() {
+        let metrics = Metrics::new().unwrap();
+        let route = Arc::new(RouteSeries::new(&metrics, &"acme".into(), "/a"));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for status in (200..230).chain(400..430) {
+                        route.observe(b"GET", status, 0.1);
+                    }
+                });
+            }
+        });
+        let counts = counts(&metrics);
+        let sum = |counts: &[String]| -> u32 {
+            counts.iter().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u32>().unwrap()).sum()
+        };
+        assert_eq!(sum(&counts), 4 * 60);
+        assert!(counts.iter().all(|line| !line.ends_with(" 0")), "{counts:?}");
+    }
+}
