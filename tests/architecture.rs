@@ -64,6 +64,8 @@ const FENCES: &[(&str, &[&str])] = &[
     // Besides, the runtime's own time, which tests simulate.
     ("Instant::now", &["os.rs", "chain/tests/clock.rs", "serve/timer.rs"]),
     ("getrandom", &["os.rs"]),
+    ("listenfd", &["app/handover.rs"]),
+    ("sd_notify", &["app/lifecycle.rs"]),
     // No test is judged by the speed of the machine: they have clocks of their own, and ask this one only when to give up.
     ("os::Os", &["app/", "cli/", "chain/tests/", "gateway/policy/request_id.rs", "store/redis/tests/"]),
     (

@@ -114,7 +114,8 @@ impl Needs {
     /// Descriptors that no client may take.
     fn reserve(&self) -> usize {
         let runtimes = self.workers + self.gateway_workers() + BACKGROUND_RUNTIMES;
-        let sockets = self.workers * (1 + self.gateways) + 1;
+        // One for the worker, and one for a successor.
+        let sockets = 2 * (self.workers * (1 + self.gateways) + 1);
         let store = if self.uses_redis { REDIS + REDIS_SERVERS * runtimes } else { EMBEDDED_STORE };
         let nodes = PLACES_MAX + IDLE_MAX * self.nodes;
         FILES + OF_A_RUNTIME * runtimes + sockets + ADMIN_CONNECTIONS + store + nodes + CHECKS

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use crate::app::App;
 use crate::app::error::StartError;
+use crate::app::handover::Handover;
 use crate::app::process::{Listening, Process};
 use crate::config::shutdown::ShutdownSettings;
 use crate::os::Os;
@@ -69,9 +70,9 @@ pub(crate) fn run_door(
     address: SocketAddr,
     service: impl WholeService,
 ) -> Result<(), StartError> {
-    let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0);
+    let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0, Handover::default());
     process.open_whole(service, Listening::plain(name, &address, CONNECTIONS_MAX))?;
-    process.run(SHUTDOWN, || ());
+    process.run(SHUTDOWN, None);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod descriptors;
 #[cfg(feature = "dev-chain")]
 pub(crate) mod dev;
 pub(crate) mod error;
+pub(crate) mod handover;
 pub(crate) mod named_files;
 pub(crate) mod nodes;
 pub(crate) mod online;
@@ -12,11 +13,12 @@ pub(crate) mod presence;
 pub(crate) mod reload;
 pub(crate) mod source;
 pub(crate) mod store;
+pub(crate) mod successor;
 pub(crate) mod tenants;
 
+mod lifecycle;
 mod listeners;
 mod process;
-mod shutdown;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ use std::time::Duration;
 
 use crate::app::descriptors::Descriptors;
 use crate::app::error::StartError;
+use crate::app::handover::Handover;
 use crate::app::process::Process;
 use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
@@ -59,11 +62,13 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// The service of these settings, which were read from `source`, with its listeners checked and its store open.
+    /// The service of these settings, which were read from `source`, with its listeners checked and its store open. It listens
+    /// on sockets of the handover where it can.
     pub(crate) fn new(
         settings: &Settings,
         source: Source,
         early_hangup: EarlyHangup,
+        handover: Handover,
     ) -> Result<Self, StartError> {
         let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
@@ -92,7 +97,8 @@ impl App {
             Tracer::new(endpoint.reveal().as_str(), settings.traces.one_in, &clock, &metrics)
         });
         let tracer = tracer.transpose().map_err(StartError::Traces)?.map(Arc::new);
-        let process = Process::new(clock, metrics, tenants.certificates().cloned(), descriptors.idle);
+        let certificates = tenants.certificates().cloned();
+        let process = Process::new(clock, metrics, certificates, descriptors.idle, handover);
         let shutdown = settings.shutdown;
         let mut app = Self { process, readiness, tenants, descriptors, follower, shutdown, tracer };
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
@@ -122,7 +128,7 @@ impl App {
                 follower.follow().await;
             }
         });
-        self.process.run(self.shutdown, move || self.readiness.stop());
+        self.process.run(self.shutdown, Some(self.readiness));
         if let Some(tracer) = self.tracer {
             tracer.finish();
         }

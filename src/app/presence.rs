@@ -2,7 +2,7 @@
 //! file system may be read-only.
 //!
 //! The process binds an abstract Unix socket whose name holds a hash of the configuration's path and of the overrides of
-//! `[listen]`, and the URL. The kernel lists such names in `/proc/net/unix`, and drops them when the process ends.
+//! `[listen]`, the id of the process, and the URL. The kernel lists such names in `/proc/net/unix`, and drops them when the process ends.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -26,7 +26,7 @@ impl Presence {
     /// Of a process with the configuration at this path.
     #[cfg(target_os = "linux")]
     pub(crate) fn announce(path: &Path, listen: &Listen) -> io::Result<Self> {
-        let name = format!("{}{}", prefix(path), api_url(listen));
+        let name = format!("{}{}-{}", prefix(path), std::process::id(), api_url(listen));
         let address = net::SocketAddr::from_abstract_name(name)?;
         Ok(Self { _socket: UnixDatagram::bind_addr(&address)? })
     }
@@ -38,11 +38,14 @@ impl Presence {
     }
 }
 
-/// The URL of the API of the process with the configuration at this path; `None` if none is known.
+/// The URL of the API of the process with the configuration at this path; `None` if none is known. During an upgrade there
+/// are two, and the newer one counts.
 pub(crate) fn find(path: &Path) -> Option<String> {
     let sockets = std::fs::read("/proc/net/unix").ok()?;
     let (sockets, prefix) = (String::from_utf8_lossy(&sockets), format!(" @{}", prefix(path)));
-    sockets.lines().find_map(|line| Some(line.split_once(&prefix)?.1.to_owned()))
+    let named = sockets.lines().filter_map(|line| line.split_once(&prefix)?.1.split_once('-'));
+    let (_, url) = named.max_by_key(|(process, _)| process.parse::<u32>().unwrap_or_default())?;
+    Some(url.to_owned())
 }
 
 /// The API's address as this machine reaches it.

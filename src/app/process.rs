@@ -1,22 +1,26 @@
 //! The process: the server framework with our listeners and background tasks.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownWatch};
 use pingora::services::background::{BackgroundService, background_service};
-use tokio::net::TcpSocket;
+use socket2::Socket;
 use tokio::sync::watch;
 
 use crate::app::error::StartError;
-use crate::app::shutdown::Shutdown;
+use crate::app::handover::Handover;
+use crate::app::lifecycle::Lifecycle;
 use crate::config::shutdown::ShutdownSettings;
+use crate::pipeline::readiness::Readiness;
 use crate::ports::clock::Clock;
 use crate::serve::clients::ClientRules;
 use crate::serve::whole::{WholeAnswers, WholeService};
-use crate::serve::worker::{Worker, bound};
+use crate::serve::worker::{Gates, Worker, adopt, bound};
 use crate::serve::{Door, HttpShell, Limits};
 use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
@@ -29,8 +33,11 @@ const TRIES_MAX: usize = 64;
 /// A process that does not serve yet.
 pub(super) struct Process {
     server: Server,
-    /// True once listeners are to close.
+    /// True once workers are to take connections, and once listeners are to close.
+    serving: watch::Sender<bool>,
     stopping: watch::Sender<bool>,
+    handover: Handover,
+    sockets: Vec<Socket>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// For listeners that speak TLS; nothing: none does.
@@ -77,16 +84,18 @@ where
 }
 
 impl Process {
-    /// With room for so many unused connections to upstreams.
+    /// With room for so many unused connections to upstreams. Listeners use sockets of the handover where they can.
     pub(super) fn new(
         clock: Arc<dyn Clock>,
         metrics: Metrics,
         certificates: Option<Arc<CertificateStore>>,
         upstreams_idle_max: usize,
+        handover: Handover,
     ) -> Self {
         let mut server = Server::new_with_opt_and_conf(None, server_conf(upstreams_idle_max));
         server.bootstrap();
-        Self { server, stopping: watch::Sender::new(false), clock, metrics, certificates }
+        let (serving, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
+        Self { server, serving, stopping, handover, sockets: Vec::new(), clock, metrics, certificates }
     }
 
     pub(super) fn configuration(&self) -> &Arc<ServerConf> {
@@ -122,27 +131,46 @@ impl Process {
         let tls = listening.tls.zip(self.certificates.as_ref());
         let tls = tls.map(|(protocols, store)| server_config(store, protocols));
         let limits = Limits::new(listening.name, listening.connections_max, listening.rules, &self.metrics);
-        let mut sockets: Vec<Vec<TcpSocket>> = (0..listening.workers).map(|_| Vec::new()).collect();
+        let mut workers: Vec<Vec<Socket>> = (0..listening.workers).map(|_| Vec::new()).collect();
         for &address in listening.addresses {
-            let of_workers = bound(address, listening.workers).map_err(|cause| StartError::Listen {
-                key: format!("listen.{}", listening.name),
-                address,
-                cause,
-            })?;
-            sockets.iter_mut().zip(of_workers).for_each(|(sockets, socket)| sockets.push(socket));
+            let key = || format!("listen.{}", listening.name);
+            let taken = self.take(address, &mut workers);
+            taken.map_err(|cause| StartError::Listen { key: key(), address, cause })?;
         }
-        for sockets in sockets {
+        for sockets in workers {
             let shell = HttpShell::new(door(), tls.clone(), Arc::clone(&self.clock), limits.clone());
-            self.server.add_service(Worker::new(listening.name, sockets, shell, self.stopping.subscribe()));
+            let gates = Gates { serving: self.serving.subscribe(), stopping: self.stopping.subscribe() };
+            self.server.add_service(Worker::new(listening.name, sockets, shell, gates));
         }
         Ok(())
     }
 
-    /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not. Calls `begin` when the
-    /// end begins.
-    pub(super) fn run(self, settings: ShutdownSettings, begin: impl Fn() + Send + Sync + 'static) {
-        let shutdown = Shutdown { settings, begin, stopping: self.stopping };
-        self.server.run(RunArgs { shutdown_signal: Box::new(shutdown) });
+    /// Gives each worker a socket for an address, and each socket a worker. Sockets that were handed over may be fewer than
+    /// workers, which then share accept queues, or more.
+    fn take(&mut self, address: SocketAddr, workers: &mut [Vec<Socket>]) -> io::Result<()> {
+        let mut sockets = self.handover.take(address);
+        if sockets.is_empty() {
+            sockets = bound(address, workers.len())?;
+        }
+        sockets.iter().try_for_each(adopt)?;
+        let (count, pairs) = (workers.len(), workers.len().max(sockets.len()));
+        for (number, socket) in (0..pairs).zip(sockets.iter().cycle()) {
+            if let Some(of_worker) = workers.get_mut(number % count) {
+                of_worker.push(socket.try_clone()?);
+            }
+        }
+        self.sockets.append(&mut sockets);
+        Ok(())
+    }
+
+    /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not. SIGUSR2 starts the program
+    /// again to replace this process. `readiness` says when a process that was handed sockets takes connections.
+    pub(super) fn run(mut self, settings: ShutdownSettings, readiness: Option<Arc<Readiness>>) {
+        self.handover.close_others();
+        let Self { server, serving, stopping, handover, sockets, .. } = self;
+        let sockets = Mutex::new(sockets);
+        let lifecycle = Lifecycle { settings, readiness, handover, serving, stopping, sockets };
+        server.run(RunArgs { shutdown_signal: Box::new(lifecycle) });
     }
 }
 

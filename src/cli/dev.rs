@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::app::dev::run_door;
 use crate::app::error::StartError;
+use crate::app::handover::Handover;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::{Source, environment};
 use crate::cli::output::with;
@@ -75,7 +76,7 @@ impl Dev {
         write_files(folder.path(), &deployment, &values)?;
         let source = Source::alone(&folder.path().join("tiergate.toml"));
         let settings = source.load()?;
-        let mut app = App::new(&settings, source, early_hangup).map_err(not_started)?;
+        let mut app = App::new(&settings, source, early_hangup, Handover::default()).map_err(not_started)?;
         app.add_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);

@@ -36,8 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve, as the configuration file says.
-    Run(ConfigFile),
+    Run(run::Run),
     #[cfg(feature = "dev-chain")]
     Dev(dev::Dev),
     Init(init::Init),
@@ -117,7 +116,7 @@ pub fn main() -> ExitCode {
     pingora::tls::install_default_crypto_provider();
     std::panic::set_hook(Box::new(report_panic));
     let outcome = match Cli::parse().command {
-        Command::Run(file) => run::run(&file.config),
+        Command::Run(arguments) => run::run(&arguments),
         #[cfg(feature = "dev-chain")]
         Command::Dev(dev) => dev.run(),
         Command::Init(init) => init.run(),

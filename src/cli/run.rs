@@ -1,24 +1,39 @@
 //! `tiergate run`: serve until a signal says to stop.
 
-use std::path::Path;
-
 use crate::app::App;
+use crate::app::handover::Handover;
 use crate::app::presence::Presence;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::Source;
+use crate::app::successor::TAKE_OVER;
 use crate::cli::check::load;
-use crate::cli::{BAD_CONFIGURATION, Failure, VERSION};
+use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, VERSION};
 use crate::config::Settings;
 use crate::telemetry::log;
 
+/// Serve, as the configuration file says.
+#[derive(clap::Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Replace the process at standard input; only that one writes it.
+    #[arg(long = TAKE_OVER, hide = true)]
+    takes_over: bool,
+}
+
 /// Serves as the file says.
-pub(super) fn run(config: &Path) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
+    let config = &arguments.file.config;
+    // There is one thread only.
+    let handover = if arguments.takes_over { Handover::from_predecessor() } else { Handover::from_systemd() };
+    let handover = handover
+        .map_err(|why| Failure::new(format!("cannot use the sockets that were handed over: {why}")))?;
     let early_hangup = EarlyHangup::listen()?;
     let source = Source::at(config);
     let (settings, warnings) = load(&source)?;
     let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
     warnings.log_warnings();
-    let app = App::new(&settings, source, early_hangup)?;
+    let app = App::new(&settings, source, early_hangup, handover)?;
     let presence = Presence::announce(config, &settings.listen);
     if let Err(why) = &presence {
         tracing::warn!("`tiergate health` has to ask where the configuration says, which may change: {why}");

@@ -12,8 +12,9 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
-use socket2::SockRef;
-use tokio::net::{TcpListener, TcpSocket};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -21,7 +22,7 @@ use crate::serve::{Door, HttpShell};
 use crate::supervision::keep_going;
 
 /// How many connections wait to be accepted.
-const BACKLOG: u32 = 65_535;
+pub(crate) const BACKLOG: i32 = 65_535;
 
 /// How much of an answer the kernel holds before it is sent, in bytes: a client that reads nothing costs no more. What is on its
 /// way to the client is not counted, so that a fast one is as fast.
@@ -36,44 +37,54 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A worker.
 pub(crate) struct Worker<D> {
     name: String,
-    sockets: Vec<TcpSocket>,
+    sockets: Vec<Socket>,
     shell: Arc<HttpShell<D>>,
-    stopping: ShutdownWatch,
+    gates: Gates,
+}
+
+/// When a worker takes connections.
+pub(crate) struct Gates {
+    /// True once it is to begin; its sockets listen then.
+    pub(crate) serving: watch::Receiver<bool>,
+    /// True once it is to close its sockets. It and its connections have receivers of that for as long as they live.
+    pub(crate) stopping: ShutdownWatch,
 }
 
 impl<D: Door> Worker<D> {
-    /// A worker of the listener of this name, with a socket of its own for each address: see [`bound`]. It closes them when
-    /// `stopping` is true. It and its connections have receivers of that for as long as they live.
-    pub(crate) fn new(
-        name: &str,
-        sockets: Vec<TcpSocket>,
-        shell: HttpShell<D>,
-        stopping: ShutdownWatch,
-    ) -> Self {
-        Self { name: name.to_owned(), sockets, shell: Arc::new(shell), stopping }
+    /// A worker of the listener of this name, with sockets for each address: see [`bound`] and [`adopt`].
+    pub(crate) fn new(name: &str, sockets: Vec<Socket>, shell: HttpShell<D>, gates: Gates) -> Self {
+        Self { name: name.to_owned(), sockets, shell: Arc::new(shell), gates }
     }
 }
 
-/// A socket for each of so many workers, bound and not listening: clients are refused until the worker starts, and none is
-/// reset. The kernel spreads connections over them.
+/// A socket for each of so many workers, bound and not listening: clients are refused until it listens, and none is reset. The kernel spreads connections over them.
 ///
 /// # Errors
 ///
 /// The address can't be used. Workers of another process don't share it: it must be free.
-pub(crate) fn bound(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpSocket>> {
+pub(crate) fn bound(address: SocketAddr, workers: usize) -> io::Result<Vec<Socket>> {
     drop(socket(address, false)?);
     (0..workers).map(|_| socket(address, true)).collect()
 }
 
-fn socket(address: SocketAddr, is_shared: bool) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    socket.set_reuseport(is_shared)?;
-    // Connections inherit both. Without the first, small answers may wait for the acknowledgement of the one before.
-    socket.set_nodelay(true)?;
-    SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
-    socket.bind(address)?;
+fn socket(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(is_shared)?;
+    socket.bind(&address.into())?;
     Ok(socket)
+}
+
+/// Sets what workers need of a socket, wherever it comes from.
+///
+/// # Errors
+///
+/// The operating system refuses.
+pub(crate) fn adopt(socket: &Socket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    // Connections inherit both. Without the first, small answers may wait for the acknowledgement of the one before.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
 }
 
 #[async_trait]
@@ -88,12 +99,16 @@ impl<D: Door> Service for Worker<D> {
         tokio::spawn(async move {
             keep_going("turns", &shell.limits.metrics, || shell.turns.begin_rounds()).await;
         });
+        if self.gates.serving.wait_for(|serving| *serving).await.is_err() {
+            // The process ends before it serves.
+            return;
+        }
         let accepting = self.sockets.drain(..).map(|socket| {
-            let (shell, shutdown) = (Arc::clone(&self.shell), self.stopping.clone());
+            let (shell, shutdown) = (Arc::clone(&self.shell), self.gates.stopping.clone());
             async {
-                match socket.listen(BACKLOG) {
+                match TcpListener::from_std(socket.into()) {
                     Ok(listener) => accept(listener, shell, shutdown).await,
-                    Err(error) => tracing::error!("cannot listen: {error}"),
+                    Err(error) => tracing::error!("cannot accept connections: {error}"),
                 }
             }
         });
@@ -144,10 +159,12 @@ mod tests {
     use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream};
 
-    use super::{SockRef, UNSENT_BYTES_MAX, bound};
+    use socket2::SockRef;
 
-    #[tokio::test]
-    async fn an_address_is_taken_for_every_worker_without_taking_connections_and_by_nobody_else() {
+    use super::{UNSENT_BYTES_MAX, adopt, bound};
+
+    #[test]
+    fn an_address_is_taken_for_every_worker_without_taking_connections_and_by_nobody_else() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         assert_eq!(bound(address, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
@@ -155,15 +172,19 @@ mod tests {
         let mut sockets = bound(address, 2).unwrap();
         assert_eq!(sockets.len(), 2);
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        let _listening = sockets.remove(0).listen(1).unwrap();
+        let listening = sockets.remove(0);
+        listening.listen(1).unwrap();
         assert_eq!(bound(address, 2).unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 
-    #[tokio::test]
-    async fn an_accepted_connection_sends_small_answers_at_once_and_holds_few_unsent_bytes() {
-        let listener = bound("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0).listen(1).unwrap();
+    #[test]
+    fn an_accepted_connection_sends_small_answers_at_once_and_holds_few_unsent_bytes() {
+        let socket = bound("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        adopt(&socket).unwrap();
+        socket.listen(1).unwrap();
+        let listener = TcpListener::from(socket);
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (accepted, _) = listener.accept().await.unwrap();
+        let accepted = std::iter::repeat_with(|| listener.accept()).find_map(Result::ok).unwrap().0;
         assert!(accepted.nodelay().unwrap());
         assert_eq!(SockRef::from(&accepted).tcp_notsent_lowat().unwrap(), UNSENT_BYTES_MAX);
     }

@@ -108,7 +108,7 @@ fn idle_connections_are_told_of_the_end_and_then_closed(stage: &Stage) {
 }
 
 /// An event stream with its first event, at a path of its own; each cue brings another one, the last of which is its end.
-fn event_stream(gateway: &Gateway, upstream: &Upstream, cues: &[Arc<Cue>]) -> Wire {
+pub(crate) fn event_stream(gateway: &Gateway, upstream: &Upstream, cues: &[Arc<Cue>]) -> Wire {
     let path = public_path();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
     upstream.on(&path, scripts::chunks_on_cue(head, &["data: 1\n\n", "data: 2\n\n", "data: 3\n\n"], cues));

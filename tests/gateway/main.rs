@@ -29,6 +29,7 @@ mod explain;
 mod faults;
 mod floods;
 mod forwarding;
+mod handover;
 mod http2;
 mod identity;
 mod in_flight;
@@ -82,6 +83,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("redis_faults", &[Kind::Redis], redis_faults::CASES),
     ("operations", ONCE, operations::CASES),
     ("drain", ONCE, drain::CASES),
+    ("handover", &[Kind::Redis], handover::CASES),
+    ("handover", ONCE, handover::ON_A_DISK),
     ("balancing", ONCE, balancing::CASES),
     ("metrics", ONCE, metrics::CASES),
     ("outcomes", ONCE, outcomes::CASES),

@@ -1,0 +1,77 @@
+//! An upgrade: the program is started again, gets the listening sockets, and serves beside this process until this one ends.
+//!
+//! If the new process ends before it can serve, this one goes on as if nothing had happened.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use socket2::Socket;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::app::handover;
+
+/// The argument of `run` that makes a process a successor.
+pub(crate) const TAKE_OVER: &str = "take-over";
+
+/// How long a successor may take until it serves.
+const SERVES_WITHIN: Duration = Duration::from_secs(60);
+
+/// A process that is to replace this one. It is killed when this is dropped before it serves.
+pub(super) struct Successor {
+    process: Option<Child>,
+    stream: UnixStream,
+}
+
+/// Why there is no successor.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    #[error("the program can't be started: {0}")]
+    Start(#[from] io::Error),
+    #[error("the new process ended before it could serve")]
+    Ended,
+    #[error("the new process could not serve within {SERVES_WITHIN:?}")]
+    TooSlow,
+}
+
+impl Successor {
+    /// Starts the program at the path that this process was started with, with the same arguments.
+    pub(super) fn start(sockets: &[Socket]) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let theirs = OwnedFd::from(theirs.into_std()?);
+        let mut words = std::env::args_os();
+        let program = words.next().unwrap_or_default();
+        let flag = OsString::from(format!("--{TAKE_OVER}"));
+        let process = Command::new(program)
+            .args(words.filter(|word| *word != flag))
+            .arg(&flag)
+            .stdin(Stdio::from(theirs))
+            .spawn()?;
+        tracing::info!(process = process.id(), "the program is started again to replace this process");
+        let successor = Self { process: Some(process), stream: ours };
+        handover::send(&successor.stream, sockets)?;
+        Ok(successor)
+    }
+
+    /// Waits until the new process serves, and gives its id.
+    pub(super) async fn serves(mut self) -> Result<u32, Failed> {
+        match timeout(SERVES_WITHIN, self.stream.read_u8()).await {
+            Ok(Ok(_)) => self.process.take().map(|process| process.id()).ok_or(Failed::Ended),
+            Ok(Err(_)) => Err(Failed::Ended),
+            Err(_) => Err(Failed::TooSlow),
+        }
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}

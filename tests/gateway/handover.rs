@@ -1,0 +1,306 @@
+//! Listeners that outlive a process: an upgrade by SIGUSR2, sockets that systemd holds, and what systemd is told.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use crate::drain::event_stream;
+use crate::rig::case::{Case, cases};
+use crate::rig::gateway::Gateway;
+use crate::rig::h2c::{self, Message};
+use crate::rig::scripts::Cue;
+use crate::rig::site::{Site, SiteBuilder};
+use crate::rig::stage::{ACME, Stage, public_path};
+use crate::support::process::Process;
+use crate::support::stop::Stop;
+use crate::support::time::{SOON, until};
+use crate::support::wire::{Request, Wire};
+
+pub(crate) const CASES: &[Case] = cases![
+    upgrades_under_load_lose_no_request_and_no_stream,
+    a_new_process_that_can_not_serve_leaves_the_old_one_serving,
+    an_order_to_end_ends_a_new_process_that_does_not_serve_yet,
+    systemd_is_told_of_the_start_of_the_new_main_process_and_of_the_end,
+];
+
+pub(crate) const ON_A_DISK: &[Case] = cases![
+    the_old_process_keeps_its_store_and_an_upgrade_fails,
+    a_restart_with_sockets_of_systemd_delays_requests_and_refuses_none,
+];
+
+/// How many upgrades there are. `TG_UPGRADES` is another number.
+const UPGRADES: usize = 4;
+
+/// How many requests are answered between two upgrades.
+const REQUESTS: usize = 100;
+
+/// A process that replaced the one that the test started, which nobody else ends.
+struct Replacement(u32);
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-KILL", &self.0.to_string()]).stderr(Stdio::null()).status();
+    }
+}
+
+fn signal(process: u32, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap();
+    assert!(status.success(), "the process takes signals");
+}
+
+fn first(gateway: &Gateway) -> u32 {
+    gateway.service.process.as_ref().unwrap().pid
+}
+
+fn said(gateway: &Gateway, line: &str) -> usize {
+    gateway.service.log().matches(line).count()
+}
+
+/// Waits until the log says something once more than before.
+fn says_again(gateway: &Gateway, line: &str, happens: impl FnOnce()) {
+    let before = said(gateway, line);
+    happens();
+    until(line, SOON, || (said(gateway, line) > before).then_some(()));
+}
+
+/// Replaces the process, waits until the old one has ended, and gives the new one.
+fn upgrade(gateway: &Gateway, old: u32, meanwhile: impl FnOnce()) -> Replacement {
+    let mut new = None;
+    says_again(gateway, ": stopped", || {
+        says_again(gateway, "the new process serves", || signal(old, "USR2"));
+        let log = gateway.service.log();
+        let (_, id) = log.rsplit_once("the new process serves process=").unwrap();
+        new = Some(Replacement(id.split_whitespace().next().unwrap().parse().unwrap()));
+        meanwhile();
+    });
+    new.unwrap()
+}
+
+/// Clients of every kind ask until something has happened; each request has to be answered with 200. Gives their number.
+fn under_load(site: &Site, happens: impl FnOnce(&dyn Fn())) -> usize {
+    let (asked, stop, gateway) = (AtomicUsize::new(0), Stop::default(), site.gateway.address);
+    let kept = || {
+        let mut wire = Wire::open(gateway);
+        while !stop.is_set() {
+            let answer = site.by_key().ask_on(&mut wire);
+            assert_eq!(answer.status, 200);
+            if answer.header("connection") == Some("close") {
+                wire = Wire::open(gateway);
+            }
+            asked.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let repeated = |ask: &dyn Fn()| {
+        while !stop.is_set() {
+            ask();
+            asked.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let new = || repeated(&|| assert_eq!(site.status(), 200));
+    let over_http_2 = || {
+        repeated(&|| {
+            let request = Message::request(http::Method::GET, ACME, &public_path());
+            assert_eq!(h2c::ask(gateway, &request).unwrap().status, 200);
+        });
+    };
+    let verifying = || repeated(&|| drop(site.gateway.service.verify(site.key()).success(200)));
+    let scraping = || repeated(&|| drop(site.gateway.service.samples()));
+    thread::scope(|scope| {
+        let _stops = stop.at_end();
+        let clients = [
+            scope.spawn(kept),
+            scope.spawn(kept),
+            scope.spawn(new),
+            scope.spawn(new),
+            scope.spawn(over_http_2),
+            scope.spawn(verifying),
+            scope.spawn(scraping),
+        ];
+        let go_on = || {
+            let goal = asked.load(Ordering::SeqCst) + REQUESTS;
+            until("the load is on", SOON, || {
+                assert!(!clients.iter().any(|client| client.is_finished()), "a request failed");
+                (asked.load(Ordering::SeqCst) >= goal).then_some(())
+            });
+        };
+        go_on();
+        happens(&go_on);
+        go_on();
+    });
+    asked.into_inner()
+}
+
+fn loaded(stage: &Stage) -> SiteBuilder<'_> {
+    Site::of(stage).unlimited().agent(4).set("shutdown.grace", "24h")
+}
+
+fn upgrades_under_load_lose_no_request_and_no_stream(stage: &Stage) {
+    let site = loaded(stage).set("shutdown.delay", "1h").start();
+    let Site { gateway, upstream, .. } = &site;
+    let upgrades = std::env::var("TG_UPGRADES").map_or(UPGRADES, |count| count.parse().unwrap());
+    let mut last = None;
+    let asked = under_load(&site, |go_on| {
+        for _ in 0..upgrades {
+            let cues = [Cue::new(), Cue::new()];
+            let mut events = event_stream(gateway, upstream, &cues);
+            let old = last.as_ref().map_or_else(|| first(gateway), |process: &Replacement| process.0);
+            last = Some(upgrade(gateway, old, || {
+                go_on();
+                assert_eq!(gateway.service.get("/readyz").status, 200);
+                // Of the old process.
+                for (cue, expected) in cues.iter().zip(["data: 2\n\n", "data: 3\n\n"]) {
+                    cue.give();
+                    assert_eq!(events.chunk().unwrap().unwrap(), expected.as_bytes());
+                }
+                assert_eq!(events.chunk().unwrap(), None);
+                drop(events);
+            }));
+            go_on();
+        }
+    });
+    let log = gateway.service.log();
+    assert_eq!((log.matches(": stopped").count(), log.contains("cut off")), (upgrades, false));
+    println!("{upgrades} upgrades, {asked} requests, none lost");
+    // The last process says where it is, and not only the file.
+    fs::remove_file(gateway.service.folder.path().join("tiergate.toml")).unwrap();
+    assert!(gateway.service.command("health", &[]).status.success());
+}
+
+/// Exchanges the node for one that does not answer: a new process never gets to serve.
+fn take_the_node_away(gateway: &Gateway) -> String {
+    let file = gateway.service.folder.path().join("tiergate.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let node = text.lines().find(|line| line.starts_with("rpc_urls")).unwrap();
+    fs::write(&file, text.replace(node, "rpc_urls = [\"http://127.0.0.1:1\"]")).unwrap();
+    text
+}
+
+fn a_new_process_that_can_not_serve_leaves_the_old_one_serving(stage: &Stage) {
+    let site = loaded(stage).start();
+    let gateway = &site.gateway;
+    let file = gateway.service.folder.path().join("tiergate.toml");
+    let fails = || {
+        says_again(gateway, "the upgrade failed, and this process goes on: the new process ended", || {
+            signal(first(gateway), "USR2");
+        });
+    };
+    let good = take_the_node_away(gateway);
+    under_load(&site, |go_on| {
+        fails();
+        go_on();
+        fs::write(&file, "broken").unwrap();
+        fails();
+    });
+    assert_eq!((said(gateway, "not ready within"), said(gateway, ": stopped")), (1, 1), "of the new one");
+    fs::write(&file, good).unwrap();
+    let _new = upgrade(gateway, first(gateway), || ());
+    assert_eq!(site.status(), 200);
+}
+
+fn an_order_to_end_ends_a_new_process_that_does_not_serve_yet(stage: &Stage) {
+    let site = loaded(stage).start();
+    let gateway = &site.gateway;
+    take_the_node_away(gateway);
+    says_again(gateway, ": serving version", || signal(first(gateway), "USR2"));
+    let log = gateway.service.log();
+    let (_, id) = log.rsplit_once("to replace this process process=").unwrap();
+    let new = Replacement(id.split_whitespace().next().unwrap().parse().unwrap());
+    says_again(gateway, ": stopped", || signal(first(gateway), "TERM"));
+    for address in addresses(gateway) {
+        until("nobody listens", SOON, || TcpStream::connect(address).err());
+    }
+    let entry = Path::new("/proc").join(new.0.to_string());
+    until("the new process is gone", SOON, || (!entry.exists()).then_some(()));
+}
+
+/// Starts the program with these words of bash in front of it.
+fn start_behind(gateway: &Gateway, words: &str) -> Process {
+    let folder = gateway.service.folder.path();
+    let file = folder.join("tiergate.toml");
+    let script = format!("{words} exec \"$@\"");
+    let program = env!("CARGO_BIN_EXE_tiergate");
+    let arguments = ["-c", &script, "bash", program, "run", "--config", file.to_str().unwrap()];
+    let arguments = arguments.map(str::to_owned);
+    Process::start(Path::new("bash"), &arguments, &folder.join("log"), "")
+}
+
+/// Ends the process, which is to start in another way.
+fn end(gateway: &Gateway) {
+    says_again(gateway, ": stopped", || signal(first(gateway), "TERM"));
+}
+
+fn addresses(gateway: &Gateway) -> [SocketAddr; 3] {
+    [gateway.address, gateway.service.api, gateway.service.admin]
+}
+
+fn systemd_is_told_of_the_start_of_the_new_main_process_and_of_the_end(stage: &Stage) {
+    let site = loaded(stage).set("shutdown.delay", "0s").start();
+    let gateway = &site.gateway;
+    end(gateway);
+    let path = gateway.service.folder.path().join("notify");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(SOON)).unwrap();
+    let told = || {
+        let mut buffer = [0; 100];
+        let length = systemd.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap().trim_end().to_owned()
+    };
+    let started = start_behind(gateway, &format!("NOTIFY_SOCKET={}", path.display()));
+    assert_eq!(told(), "READY=1");
+    for address in addresses(gateway) {
+        drop(TcpStream::connect(address).unwrap());
+    }
+    let new = upgrade(gateway, started.pid, || ());
+    assert_eq!(told(), format!("MAINPID={}", new.0));
+    signal(new.0, "TERM");
+    assert_eq!(told(), "STOPPING=1");
+}
+
+fn the_old_process_keeps_its_store_and_an_upgrade_fails(stage: &Stage) {
+    let site = loaded(stage).start();
+    let gateway = &site.gateway;
+    under_load(&site, |_| {
+        says_again(gateway, "the upgrade failed, and this process goes on", || {
+            signal(first(gateway), "USR2");
+        });
+    });
+    let log = gateway.service.log();
+    assert!(log.contains("tiergate: ") && log.contains("is in use"), "{log}");
+    assert_eq!(said(gateway, ": stopped"), 0);
+}
+
+fn a_restart_with_sockets_of_systemd_delays_requests_and_refuses_none(stage: &Stage) {
+    let site = loaded(stage).set("shutdown.delay", "0s").start();
+    let gateway = &site.gateway;
+    end(gateway);
+    // In another order than that of the configuration, and one too many.
+    let other = "127.0.0.1:0".parse().unwrap();
+    let sockets = addresses(gateway).into_iter().rev().chain([other]);
+    let sockets: Vec<_> = sockets.map(|address| TcpListener::bind(address).unwrap()).collect();
+    let (mut copies, mut places) = ("exec".to_owned(), "exec".to_owned());
+    for (number, socket) in sockets.iter().enumerate() {
+        fcntl_setfd(socket.as_fd(), FdFlags::empty()).unwrap();
+        copies += &format!(" {}<&{}", 90 + number, socket.as_raw_fd());
+        places += &format!(" {}<&{}", 3 + number, 90 + number);
+    }
+    let words = format!("{copies}; {places}; LISTEN_FDS={} LISTEN_PID=$$", sockets.len());
+    let mut process = start_behind(gateway, &words);
+    until("it serves", SOON, || (said(gateway, "handed over is closed") == 1).then_some(()));
+    under_load(&site, |go_on| {
+        for _ in 0..2 {
+            says_again(gateway, ": stopped", || signal(process.pid, "TERM"));
+            let mut waiting = gateway.connect();
+            waiting.send(&Request::get(ACME, &public_path()).bytes());
+            process = start_behind(gateway, &words);
+            assert_eq!(waiting.answer().status, 200);
+            go_on();
+        }
+    });
+}
