@@ -9,6 +9,8 @@
 
 FROM rust:1.95-slim-bookworm AS build
 # For zlib-ng, which is built with cmake.
+# Its versions are those of the base image.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends cmake make \
     && rm -rf /var/lib/apt/lists/*
@@ -24,14 +26,14 @@ RUN cargo build --release --locked $FEATURES \
     && mv target/release/tiergate /image/tiergate \
     && rm -rf target
 
-FROM gcr.io/distroless/cc-debian12
+FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /image/tiergate /usr/local/bin/tiergate
 # The embedded store's folder, if it is used: ./data, as conf/tiergate.toml has it. Mount a volume there.
 COPY --from=build --chown=65532:65532 /image/data /var/lib/tiergate/data
 WORKDIR /var/lib/tiergate
 ENV TIERGATE_CONFIG=/etc/tiergate/tiergate.toml
 USER 65532:65532
-# Ends after 5 seconds in which requests in flight finish; give it 15 before it is killed.
+# Drains for shutdown.delay and shutdown.grace, 25 seconds; give it 30 before it is killed (docker stop -t 30).
 STOPSIGNAL SIGTERM
 # Alive, not ready: a restart does not help against a store or a chain that is away.
 HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["/usr/local/bin/tiergate", "health"]

@@ -1,10 +1,11 @@
 //! The pages do not lie: their commands run and print what they say, their links lead somewhere, and their tables are
-//! those of the program. Neither do the alert rules and the dashboard.
+//! those of the program. Neither do the files under `deploy`.
 
 #![expect(clippy::unwrap_used, reason = "what a test does not find where it should be is its failure")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 #[cfg(feature = "dev-chain")]
 #[path = "docs/commands.rs"]
@@ -16,6 +17,8 @@ mod links;
 #[cfg(feature = "dev-chain")]
 #[path = "support/loopback.rs"]
 mod loopback;
+#[path = "docs/packaging.rs"]
+mod packaging;
 #[path = "docs/tables.rs"]
 mod tables;
 
@@ -26,6 +29,20 @@ fn read(path: &str) -> String {
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs a tool of others to its end. Where it must be, a missing one is a failure; elsewhere there is no output.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn tool(name: &str, arguments: &[&str], folder: &Path) -> Option<Output> {
+    let installed = root().join("tools/servers").join(name).join(name);
+    let program = if installed.exists() { installed } else { name.into() };
+    let output = Command::new(program).args(arguments).current_dir(folder).output();
+    let required = std::env::var("TG_REQUIRE_SERVERS").is_ok_and(|value| value == "1");
+    assert!(output.is_ok() || !required, "{name}: {output:?}; scripts/test-servers installs it");
+    if output.is_err() {
+        eprintln!("skipped: {name} is not installed");
+    }
+    output.ok()
 }
 
 /// The files below a folder whose names end so, without what is built or installed there.

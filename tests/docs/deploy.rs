@@ -1,17 +1,15 @@
 //! The files under `deploy`: each alert is tested, and rules, their tests and the dashboard name only metrics and labels
 //! that the program has.
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use yaml_rust2::{Yaml, YamlLoader};
 
 use super::links::broken;
 use super::tables::{Metric, metrics};
-use super::{read, root};
+use super::{read, root, tool};
 
 const RULES: &str = "deploy/prometheus/alerts.yaml";
 const TESTS: &str = "deploy/prometheus/alerts.test.yaml";
@@ -131,21 +129,11 @@ fn dashboard() -> Value {
     serde_json::from_str(&read(DASHBOARD)).unwrap()
 }
 
-/// Runs promtool beside the rules. Where it must be, a missing one is a failure.
+/// Runs promtool beside the rules.
 fn promtool(arguments: &[&str]) {
-    let installed = root().join("tools/servers/promtool/promtool");
-    let program = if installed.exists() { installed } else { "promtool".into() };
-    match Command::new(program).args(arguments).current_dir(root().join("deploy/prometheus")).output() {
-        Ok(output) => {
-            let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-            assert!(output.status.success(), "{stdout}{stderr}");
-        }
-        Err(error) => {
-            let required = std::env::var("TG_REQUIRE_SERVERS").is_ok_and(|value| value == "1");
-            assert!(!required, "promtool: {error}; scripts/test-servers installs it");
-            eprintln!("skipped: promtool is not installed");
-        }
-    }
+    let Some(output) = tool("promtool", arguments, &root().join("deploy/prometheus")) else { return };
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{stdout}{stderr}");
 }
 
 #[test]
