@@ -11,10 +11,10 @@ test = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/t
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
-dev: ## Build in release and start everything for development, with sample agents
+dev: ## Build for development and start everything, with sample agents
 	@scripts/need cmake
-	@cargo build --release
-	@exec target/release/tiergate dev
+	@cargo build
+	@exec target/debug/tiergate dev
 
 test: ## Install what the tests need, and run all of them
 	@scripts/need cmake python3
