@@ -73,7 +73,7 @@ const FENCES: &[(&str, &[&str])] = &[
         &[
             "telemetry/",
             "chain/",
-            "admin.rs",
+            "admin/",
             "api/observe.rs",
             "gateway/counters.rs",
             "gateway/observe.rs",

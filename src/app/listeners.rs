@@ -1,4 +1,4 @@
-//! The listeners for the API, the gateway and metrics.
+//! The listeners for the API, the gateway and operators.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use crate::api::Api;
 use crate::app::App;
 use crate::app::descriptors::{ADMIN_CONNECTIONS, processors};
 use crate::app::error::StartError;
+use crate::app::overview::Overview;
 use crate::app::process::Listening;
 use crate::config::Settings;
 use crate::config::gateway::Http1;
@@ -95,8 +96,12 @@ impl App {
         Ok(())
     }
 
-    pub(super) fn serve_admin(&mut self, settings: &Settings) -> Result<(), StartError> {
-        let admin = Admin::new(self.process.metrics.clone(), Arc::clone(&self.readiness));
+    pub(super) fn serve_admin(
+        &mut self,
+        settings: &Settings,
+        overview: Arc<Overview>,
+    ) -> Result<(), StartError> {
+        let admin = Admin::new(self.process.metrics.clone(), Arc::clone(&self.readiness), overview);
         let listening = Listening::plain("admin", &settings.listen.admin, ADMIN_CONNECTIONS);
         self.process.open_whole(admin, listening)
     }

@@ -9,6 +9,7 @@ pub(crate) mod handover;
 pub(crate) mod named_files;
 pub(crate) mod nodes;
 pub(crate) mod online;
+pub(crate) mod overview;
 pub(crate) mod presence;
 pub(crate) mod reload;
 pub(crate) mod source;
@@ -27,14 +28,15 @@ use std::time::Duration;
 use crate::app::descriptors::Descriptors;
 use crate::app::error::StartError;
 use crate::app::handover::Handover;
+use crate::app::overview::Overview;
 use crate::app::process::Process;
 use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
 use crate::app::tenants::Tenants;
 use crate::chain::follower::Follower;
 use crate::chain::reader::ChainReader;
-use crate::config::Settings;
 use crate::config::shutdown::ShutdownSettings;
+use crate::config::{Loaded, Settings};
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
@@ -62,14 +64,15 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// The service of these settings, which were read from `source`, with its listeners checked and its store open. It listens
+    /// The service of a configuration that was read from `source`, with its listeners checked and its store open. It listens
     /// on sockets of the handover where it can.
     pub(crate) fn new(
-        settings: &Settings,
+        loaded: &Loaded,
         source: Source,
         early_hangup: EarlyHangup,
         handover: Handover,
     ) -> Result<Self, StartError> {
+        let settings = &loaded.settings;
         let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
@@ -91,7 +94,10 @@ impl App {
         let ports = Ports { chain, store, clock: Arc::clone(&clock), entropy: Arc::new(os) };
         let pipeline = Arc::new(Pipeline::new(ports, rules(settings)));
         metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients);
-        let reloader = Arc::new(Reloader::new(Arc::clone(&tenants), early_hangup, metrics.clone()));
+        let overview = Arc::new(Overview::new(Arc::clone(&tenants), loaded, Arc::clone(&clock)));
+        let reloader =
+            Reloader::new(Arc::clone(&tenants), Arc::clone(&overview), early_hangup, metrics.clone());
+        let reloader = Arc::new(reloader);
 
         let tracer = settings.traces.endpoint.as_ref().map(|endpoint| {
             Tracer::new(endpoint.reveal().as_str(), settings.traces.one_in, &clock, &metrics)
@@ -104,7 +110,7 @@ impl App {
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
         app.serve_api(settings, Arc::clone(&pipeline))?;
         app.serve_gateway(settings, &pipeline, &os)?;
-        app.serve_admin(settings)?;
+        app.serve_admin(settings, overview)?;
         app.process.supervise("sweeper", move || sweep(Arc::clone(&pipeline)));
         tracing::info!("{}", app.descriptors);
         Ok(app)

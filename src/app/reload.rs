@@ -12,8 +12,9 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::app::overview::Overview;
 use crate::app::source::Fingerprint;
-use crate::app::tenants::{Applied, Tenants};
+use crate::app::tenants::Tenants;
 use crate::telemetry::metrics::Metrics;
 
 /// How often the files are looked at.
@@ -22,6 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Applies changes of the configuration while the service runs.
 pub(super) struct Reloader {
     tenants: Arc<Tenants>,
+    overview: Arc<Overview>,
     early_hangup: EarlyHangup,
     metrics: Metrics,
 }
@@ -45,8 +47,13 @@ impl EarlyHangup {
 
 impl Reloader {
     /// The settings of the start count as applied.
-    pub(super) fn new(tenants: Arc<Tenants>, early_hangup: EarlyHangup, metrics: Metrics) -> Self {
-        let reloader = Self { tenants, early_hangup, metrics };
+    pub(super) fn new(
+        tenants: Arc<Tenants>,
+        overview: Arc<Overview>,
+        early_hangup: EarlyHangup,
+        metrics: Metrics,
+    ) -> Self {
+        let reloader = Self { tenants, overview, early_hangup, metrics };
         reloader.note_applied(&[]);
         reloader
     }
@@ -70,9 +77,11 @@ impl Reloader {
             Err(_) => (Err(vec!["reading the configuration failed unexpectedly".to_owned()]), None),
         };
         match outcome {
-            Ok(Applied { tenants, sections_that_wait }) => {
+            Ok(applied) => {
+                let tenants = applied.loaded.settings.tenants.len();
                 tracing::info!(why, tenants, "the tenants were read again and are in force");
-                self.note_applied(&sections_that_wait);
+                self.note_applied(&applied.sections_that_wait);
+                self.overview.applied(why, applied);
                 self.metrics.config_reloads.with_label_values(&["applied"]).inc();
             }
             Err(problems) => {
@@ -81,6 +90,7 @@ impl Reloader {
                 for problem in &problems {
                     tracing::error!(why, "the configuration is not applied: {problem}");
                 }
+                self.overview.refused(why, &problems);
             }
         }
         read

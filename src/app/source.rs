@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::config::listen::Listen;
 use crate::config::problem::Problems;
 use crate::config::tenants::watched_files;
-use crate::config::{Settings, Survey, Wanted};
+use crate::config::{Loaded, Settings, Survey, Wanted};
 
 /// A configuration file with the environment over it.
 pub(crate) struct Source {
@@ -40,10 +40,10 @@ impl Source {
     /// # Errors
     ///
     /// Everything that is wrong with them.
-    pub(crate) fn load(&self) -> Result<Settings, Problems> {
-        let survey = self.survey(Wanted::Settings);
+    pub(crate) fn load(&self) -> Result<Loaded, Problems> {
+        let survey = self.survey(Wanted::Files);
         survey.problems.log_warnings();
-        survey.usable()
+        survey.loaded()
     }
 
     /// Reads them with all that there is to say of them.

@@ -1,6 +1,7 @@
 //! The tenants in force, and their certificates: loaded, checked and built beside those in force, then put in their
 //! place in one step.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +10,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::app::source::{Fingerprint, Source};
-use crate::config::Settings;
 use crate::config::problem::{Problem, Problems};
+use crate::config::{Loaded, Settings};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::Tenant;
 use crate::gateway::site::Workshop;
@@ -40,7 +41,9 @@ pub(crate) struct Tenants {
 
 /// A reload that is in force.
 pub(super) struct Applied {
-    pub(super) tenants: usize,
+    pub(super) loaded: Loaded,
+    /// Each tenant that was added, removed or changed, and which of these.
+    pub(super) tenants: Vec<(Arc<str>, &'static str)>,
     /// The sections that have changed since the start, and count from the next one on.
     pub(super) sections_that_wait: Vec<&'static str>,
 }
@@ -103,7 +106,7 @@ impl Tenants {
     pub(super) fn load_and_replace(&self) -> (Result<Applied, Vec<String>>, [Fingerprint; 2]) {
         let configuration = self.source.now();
         let loaded = self.source.load();
-        if let Ok(settings) = &loaded {
+        if let Ok(Loaded { settings, .. }) = &loaded {
             // Also those of a configuration that is refused: it may be a file of theirs that is missing.
             let tenants = settings.tenants.iter().map(|tenant| &**tenant);
             *self.certificate_files.lock() =
@@ -114,11 +117,11 @@ impl Tenants {
         let problems = |problems: Problems| {
             problems.as_slice().iter().filter(errors).map(Problem::on_one_line).collect()
         };
-        (loaded.map_err(problems).and_then(|settings| self.replace(&settings)), read)
+        (loaded.map_err(problems).and_then(|loaded| self.replace(loaded)), read)
     }
 
-    fn replace(&self, settings: &Settings) -> Result<Applied, Vec<String>> {
-        let former = self.table.load_full();
+    fn replace(&self, loaded: Loaded) -> Result<Applied, Vec<String>> {
+        let (settings, former) = (&loaded.settings, self.table.load_full());
         self.refuse_emptiness(settings, former.tenants().count())?;
         let workshop = Workshop { quotas: self.at_start.tiers.requests_per_minute, metrics: &self.metrics };
         let built = build(settings, self.now(), &workshop, &former)?;
@@ -130,8 +133,9 @@ impl Tenants {
         self.folder_tenants.store(settings.folder_tenants, Ordering::Relaxed);
         self.table.load().end_series_of(&former);
         show(&self.metrics, &built.expiries);
+        let tenants = changes(&former, &self.table.load());
         let sections_that_wait = self.at_start.sections_that_differ(settings);
-        Ok(Applied { tenants: settings.tenants.len(), sections_that_wait })
+        Ok(Applied { tenants, sections_that_wait, loaded })
     }
 
     /// Refuses to lose all tenants, or all those of `tenants.d`, unless that is meant: a volume that is not mounted looks like
@@ -167,6 +171,22 @@ impl Tenants {
         let files = self.certificate_files.lock().clone();
         Fingerprint::of(&files)
     }
+}
+
+/// The tenants that are not as they were.
+fn changes(former: &Table, now: &Table) -> Vec<(Arc<str>, &'static str)> {
+    let mut gone: HashMap<&str, &Tenant> = former.tenants().map(|tenant| (&*tenant.id, tenant)).collect();
+    let mut changes = Vec::new();
+    for tenant in now.tenants() {
+        let change = match gone.remove(&*tenant.id) {
+            None => "added",
+            Some(former) if former != tenant => "changed",
+            Some(_) => continue,
+        };
+        changes.push((Arc::clone(&tenant.id), change));
+    }
+    changes.extend(gone.into_values().map(|tenant| (Arc::clone(&tenant.id), "removed")));
+    changes
 }
 
 /// Certificates and keys, read and checked.

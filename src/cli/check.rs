@@ -9,7 +9,7 @@ use crate::app::source::Source;
 use crate::cli::client::wait_for;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
 use crate::config::problem::{Problem, Problems};
-use crate::config::{Settings, Survey, Wanted};
+use crate::config::{Loaded, Survey, Wanted};
 use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
 use crate::ports::clock::Clock;
@@ -120,12 +120,12 @@ impl Config {
     }
 }
 
-/// Reads the configuration, and looks into the files that it names. Warnings about keys are returned beside the settings.
-pub(super) fn load(source: &Source) -> Result<(Settings, Problems), Failure> {
+/// Reads the configuration, and looks into the files that it names. Warnings about keys are returned beside it.
+pub(super) fn load(source: &Source) -> Result<(Loaded, Problems), Failure> {
     let (survey, all) = survey(source);
     let has_error = all.iter().any(|problem| !problem.is_warning());
     match survey.settings {
-        Some(settings) if !has_error => Ok((settings, survey.problems)),
+        Some(settings) if !has_error => Ok((Loaded { settings, values: survey.values }, survey.problems)),
         _ => Err(unusable(source.path(), &all.into())),
     }
 }

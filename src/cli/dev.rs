@@ -75,8 +75,8 @@ impl Dev {
         let values = self.values(folder.path(), &deployment)?;
         write_files(folder.path(), &deployment, &values)?;
         let source = Source::alone(&folder.path().join("tiergate.toml"));
-        let settings = source.load()?;
-        let mut app = App::new(&settings, source, early_hangup, Handover::default()).map_err(not_started)?;
+        let loaded = source.load()?;
+        let mut app = App::new(&loaded, source, early_hangup, Handover::default()).map_err(not_started)?;
         app.add_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);

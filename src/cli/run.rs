@@ -30,15 +30,16 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
         .map_err(|why| Failure::new(format!("cannot use the sockets that were handed over: {why}")))?;
     let early_hangup = EarlyHangup::listen()?;
     let source = Source::at(config);
-    let (settings, warnings) = load(&source)?;
+    let (loaded, warnings) = load(&source)?;
+    let settings = &loaded.settings;
     let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
     warnings.log_warnings();
-    let app = App::new(&settings, source, early_hangup, handover)?;
+    let app = App::new(&loaded, source, early_hangup, handover)?;
     let presence = Presence::announce(config, &settings.listen);
     if let Err(why) = &presence {
         tracing::warn!("`tiergate health` has to ask where the configuration says, which may change: {why}");
     }
-    announce(&settings);
+    announce(settings);
     app.run();
     tracing::info!("stopped");
     Ok(())

@@ -79,7 +79,7 @@ impl Signing {
         let is_asked = self.service.url.is_some() || (self.registry.is_none() && self.config.is_none());
         let reported = is_asked.then(|| self.reported()).transpose()?;
         let base = match (&self.config, &reported) {
-            (Some(config), _) => signing_domain(&load(&Source::at(config))?.0),
+            (Some(config), _) => signing_domain(&load(&Source::at(config))?.0.settings),
             (None, Some(reported)) => reported.clone(),
             (None, None) => usual_domain(),
         };

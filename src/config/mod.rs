@@ -53,7 +53,7 @@ use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
 use crate::config::notes::Notes;
-pub use crate::config::notes::{Content, NamedFile, Value, Wanted};
+pub use crate::config::notes::{Content, NamedFile, VALUES_SHOWN_MAX, Value, Wanted};
 use crate::config::problem::{Problem, Problems};
 use crate::config::reader::Reader;
 use crate::config::shutdown::ShutdownSettings;
@@ -95,6 +95,15 @@ pub struct Settings {
     pub allow_empty: bool,
 }
 
+/// A configuration that can be used.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub settings: Settings,
+    /// The same as it was written, for people.
+    pub values: Vec<Value>,
+}
+
 /// All that there is to say of a configuration.
 #[derive(Debug)]
 pub struct Survey {
@@ -102,7 +111,7 @@ pub struct Survey {
     pub settings: Option<Settings>,
     /// Errors and warnings.
     pub problems: Problems,
-    /// The values that were read, in the order of the sections; none unless they are wanted.
+    /// The values that were read, in the order of the sections, as many as are wanted.
     pub values: Vec<Value>,
     /// The files that keys name, whatever is wrong elsewhere; none unless they are wanted. They have not been opened.
     pub files: Vec<NamedFile>,
@@ -141,6 +150,16 @@ impl Survey {
         let has_error = problems.iter().any(|problem| !problem.is_warning());
         let settings = settings.filter(|_| !has_error);
         Self { settings, problems: problems.into(), values: notes::values(entries), files }
+    }
+
+    /// The settings and their values.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with them.
+    pub fn loaded(self) -> Result<Loaded, Problems> {
+        let Self { settings, problems, values, .. } = self;
+        settings.map(|settings| Loaded { settings, values }).ok_or(problems)
     }
 
     /// The settings.
@@ -200,6 +219,13 @@ impl Settings {
             ("traces", self.traces != other.traces),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
+    /// True for a key whose value counts from the start of the process to its end. Tenants and certificates are read again.
+    #[must_use]
+    pub fn counts_from_start(key: &str) -> bool {
+        let is_of_tenant = key.starts_with("tenants[") || key.contains(": ");
+        !is_of_tenant && !key.starts_with("listen.tls.") && key != "gateway.allow_empty"
     }
 
     /// Reads every section before it gives up on any.

@@ -3,20 +3,36 @@
 
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 use crate::config::document::{Maps, Site};
 use crate::config::problem::Problem;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::KeyPair;
+
+/// How many values are noted for the operator's page: those of some fifty tenants.
+pub const VALUES_SHOWN_MAX: usize = 2_000;
 
 /// Beside settings and problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// No more.
     Settings,
-    /// The files that keys name.
+    /// The files that keys name, and the first [`VALUES_SHOWN_MAX`] values.
     Files,
-    /// These, and every value.
+    /// These files, and every value.
     Values,
+}
+
+impl Wanted {
+    /// How many values are wanted.
+    pub(super) const fn values_max(self) -> usize {
+        match self {
+            Self::Settings => 0,
+            Self::Files => VALUES_SHOWN_MAX,
+            Self::Values => usize::MAX,
+        }
+    }
 }
 
 /// The notes.
@@ -28,7 +44,7 @@ pub(super) struct Notes {
 }
 
 /// A value and its origin.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Value {
     /// The path of its key.
     pub key: String,

@@ -341,7 +341,7 @@ impl Reader {
     }
 
     fn note_value(&mut self, path: &str, value: &Written, is_default: bool) {
-        if self.notes.wanted == Wanted::Values {
+        if self.notes.entries.len() < self.notes.wanted.values_max() {
             let place = (!is_default).then(|| self.place(path, None));
             let entry = Entry { key: self.location.of_key(path), value: value.shown(path), place };
             self.notes.entries.push(entry);

@@ -50,6 +50,13 @@ impl SiteCounters {
         self.faults.get_or_init(|| Box::new(FaultLog::new("upstream", Arc::clone(clock))))
     }
 
+    /// How many requests there were.
+    pub(super) fn requests(&self) -> u64 {
+        self.series.get().map_or(0, |Series { forwarded, refused, failed, abandoned, .. }| {
+            [forwarded, refused, failed, abandoned].into_iter().map(IntCounter::get).sum()
+        })
+    }
+
     /// `None`: the tenant is gone, and had no request before.
     pub(super) fn series(&self) -> Option<&Series> {
         self.series.get().or_else(|| self.begin())

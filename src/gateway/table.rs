@@ -1,13 +1,16 @@
 //! Every tenant by host, as one value that is replaced as a whole when the configuration is read again.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use serde::Serialize;
 
 use crate::domain::host_map::{DuplicateHost, HostMap};
 use crate::domain::tenant::Tenant;
 use crate::gateway::site::{Site, Workshop};
+use crate::gateway::upstreams::state::UpstreamState;
 use crate::telemetry::metrics::Families;
 use crate::tls::upstream::UpstreamIdentity;
 
@@ -16,6 +19,23 @@ use crate::tls::upstream::UpstreamIdentity;
 pub(crate) struct Table {
     hosts: HostMap<Arc<Site>>,
     sites: Vec<Arc<Site>>,
+}
+
+/// A tenant and its upstreams as they are now.
+pub(crate) struct TenantState<'a> {
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) upstreams: Vec<UpstreamView>,
+}
+
+/// An upstream as it is now.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UpstreamView {
+    upstream: String,
+    /// `healthy`, or what is wrong.
+    state: &'static str,
+    /// How many requests are under way at it.
+    in_flight: u64,
 }
 
 /// The table that requests are routed by. A request that has been routed keeps its tenant to its end.
@@ -74,9 +94,7 @@ impl Table {
         let is_shown =
             |site: &&Arc<Site>| site.is_watched() || site.counters.is_used() || site.room.taken() > 0;
         for site in self.sites.iter().filter(is_shown) {
-            let mut seen = HashSet::new();
-            let states = site.members().map(|member| &member.state);
-            let states: Vec<_> = states.filter(|state| seen.insert(Arc::as_ptr(state))).collect();
+            let states = upstreams(site);
             let healthy = states.iter().filter(|state| state.is_usable(now) && state.has_address());
             let counts = [i64::from(site.room.taken()), states.len() as i64, healthy.count() as i64];
             for (gauge, count) in gauges.iter().zip(counts) {
@@ -85,8 +103,39 @@ impl Table {
         }
     }
 
+    /// The tenants with the most requests, at most so many, as they are now.
+    pub(crate) fn busiest(&self, most: usize, now: u64) -> Vec<TenantState<'_>> {
+        let mut sites: Vec<&Arc<Site>> = self.sites.iter().collect();
+        sites.sort_by_cached_key(|site| Reverse(site.counters.requests()));
+        sites.truncate(most);
+        sites
+            .into_iter()
+            .map(|site| TenantState {
+                tenant: &site.tenant,
+                upstreams: upstreams(site).into_iter().map(|state| UpstreamView::of(state, now)).collect(),
+            })
+            .collect()
+    }
+
     /// All tenants.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
         self.sites.iter().map(|site| &*site.tenant)
     }
+}
+
+impl UpstreamView {
+    fn of(state: &UpstreamState, now: u64) -> Self {
+        Self {
+            upstream: state.upstream.to_string(),
+            state: state.condition(now),
+            in_flight: state.in_flight(),
+        }
+    }
+}
+
+/// Each upstream of a tenant once, whichever routes go there.
+fn upstreams(site: &Site) -> Vec<&Arc<UpstreamState>> {
+    let mut seen = HashSet::new();
+    let states = site.members().map(|member| &member.state);
+    states.filter(|state| seen.insert(Arc::as_ptr(state))).collect()
 }

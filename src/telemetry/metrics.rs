@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus::{
     GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder, core::Collector,
+    Registry, TextEncoder, core::Collector, proto::MetricFamily,
 };
 
 /// Seconds; the buckets of OpenTelemetry's semantic conventions for HTTP.
@@ -219,15 +219,21 @@ impl Metrics {
         Ok(Self(Arc::new(Shared { families, looks: Mutex::default() })))
     }
 
+    /// Every metric with its series as they are now.
+    #[must_use]
+    pub fn families(&self) -> Vec<MetricFamily> {
+        let looks = self.0.looks.lock();
+        looks.iter().for_each(|look| look(self));
+        self.registry.gather()
+    }
+
     /// The text that Prometheus scrapes.
     ///
     /// # Errors
     ///
     /// When a collector gives something that the text format can't hold.
     pub fn render(&self) -> Result<String, prometheus::Error> {
-        let looks = self.0.looks.lock();
-        looks.iter().for_each(|look| look(self));
-        TextEncoder::new().encode_to_string(&self.registry.gather())
+        TextEncoder::new().encode_to_string(&self.families())
     }
 
     /// Has `look` set gauges each time that metrics are shown.

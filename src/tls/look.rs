@@ -16,6 +16,12 @@ pub fn untimely(pair: &KeyPair, now: UnixSeconds) -> Option<String> {
     Some(format!("{}: the certificate {untimely}", pair.cert.display()))
 }
 
+/// When the first certificate of a chain expires, in Unix seconds. `None` if it can't be read.
+#[must_use]
+pub fn expiry(pair: &KeyPair) -> Option<i64> {
+    pem::expiry(&pem::certificates(&pair.cert, &mut Vec::new())?)
+}
+
 /// Each of these hosts that a certificate is not for.
 #[must_use]
 pub fn other_hosts(pair: &KeyPair, hosts: &[HostPattern]) -> Vec<String> {
@@ -44,7 +50,7 @@ pub(super) fn is_for(leaf: &CertificateDer<'_>, host: &HostPattern) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{other_hosts, untimely};
+    use super::{expiry, other_hosts, untimely};
     use crate::domain::freshness::UnixSeconds;
     use crate::domain::host::HostPattern;
     use crate::tls::fixture::{Folder, NOT_AFTER, NOW, SelfSigned};
@@ -66,7 +72,7 @@ mod tests {
                 .into_iter()
                 .map(|host| format!("{}: the certificate is not for the host {host}", pair.cert.display()));
             assert_eq!(other_hosts(&pair, &hosts(others)), expected.collect::<Vec<_>>());
-            assert_eq!(untimely(&pair, NOW), None);
+            assert_eq!((untimely(&pair, NOW), expiry(&pair)), (None, i64::try_from(NOT_AFTER).ok()));
             let late = untimely(&pair, UnixSeconds(NOT_AFTER + 1)).unwrap();
             assert!(late.ends_with(".crt: the certificate has expired"), "{late}");
         }

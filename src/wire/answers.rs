@@ -165,8 +165,14 @@ pub fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> An
 
 /// An answer whose body is JSON already.
 #[must_use]
-pub fn json_text(status: StatusCode, mut headers: HeaderMap, body: Vec<u8>) -> Answer {
-    headers.insert(http::header::CONTENT_TYPE, JSON);
+pub fn json_text(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Answer {
+    text(status, headers, JSON, body)
+}
+
+/// An answer with a body of this type.
+#[must_use]
+pub fn text(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: Vec<u8>) -> Answer {
+    headers.insert(http::header::CONTENT_TYPE, kind);
     headers.insert(http::header::CACHE_CONTROL, NO_STORE);
     headers.insert(http::header::CONTENT_LENGTH, body.len().into());
     let mut answer = Response::new(body);

@@ -9,5 +9,6 @@ pub mod credentials;
 pub mod errors;
 pub mod grpc;
 pub mod headers;
+pub mod pages;
 pub mod received;
 pub mod results;

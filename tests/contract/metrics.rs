@@ -176,9 +176,13 @@ fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
 
 fn the_admin_address_answers_nothing_else(world: &World) {
     let service = world.service();
-    for (method, path, status) in
-        [("GET", "/", 404), ("POST", "/verify", 404), ("GET", "/metrics/", 404), ("POST", "/metrics", 405)]
-    {
+    for (method, path, status) in [
+        ("GET", "/page", 404),
+        ("POST", "/verify", 404),
+        ("GET", "/metrics/", 404),
+        ("POST", "/metrics", 405),
+        ("POST", "/", 405),
+    ] {
         let answer = Connection::open(service.admin).unwrap().send(method, path, &[], None).unwrap();
         assert_eq!(answer.status, status, "{method} {path}");
     }

@@ -90,6 +90,19 @@ impl UpstreamState {
         self.is_healthy.load(Ordering::Relaxed) && now >= self.ejected_until.load(Ordering::Relaxed)
     }
 
+    /// Its state, for people.
+    pub(in crate::gateway) fn condition(&self, now: u64) -> &'static str {
+        if !self.has_address() {
+            "no address"
+        } else if !self.is_healthy.load(Ordering::Relaxed) {
+            "fails its checks"
+        } else if self.is_usable(now) {
+            "healthy"
+        } else {
+            "ejected"
+        }
+    }
+
     /// How much of its share it gets, in percent: less while it is slowly started.
     pub(super) fn percent(&self, now: u64) -> u64 {
         let Some(slow_start) = self.health.slow_start else { return 100 };
@@ -108,7 +121,7 @@ impl UpstreamState {
     }
 
     /// How many requests are under way at it.
-    pub(super) fn in_flight(&self) -> u64 {
+    pub(in crate::gateway) fn in_flight(&self) -> u64 {
         self.taken.load(Ordering::Relaxed).into()
     }
 

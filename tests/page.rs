@@ -1,0 +1,28 @@
+//! Pages for people, in a real Chromium: the operator's page of the admin listener, and the documentation of the API.
+//!
+//! The service is the real program, with a chain, tenants and upstreams.
+#![cfg(feature = "dev-chain")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "what a test does not find where it should be is its failure; what it skips it says"
+)]
+
+#[path = "page/browser.rs"]
+mod browser;
+#[path = "page/operator.rs"]
+mod operator;
+#[path = "support"]
+#[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
+mod support {
+    pub(crate) mod chain;
+    pub(crate) mod client;
+    pub(crate) mod metrics;
+    pub(crate) mod process;
+    pub(crate) mod service;
+    pub(crate) mod settings;
+    pub(crate) mod signing;
+    pub(crate) mod time;
+    pub(crate) mod wire;
+}

@@ -1,0 +1,85 @@
+// Drives a real Chromium for the tests: one JSON command a line on standard input, one JSON answer a line on standard output.
+//
+//   {"open": url}            opens a page
+//   {"until": expression}    waits until it is true in the page, and gives its value
+//   {"click": selector}
+//   {"type": [selector, text]}
+//   {"look": {width, height, dark}}
+//   {"shot": path}           of the whole page
+//   {"report": true}         what was requested, and what went wrong
+//
+// The browser ends with standard input.
+
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+
+const require = createRequire(new URL("../../tools/package.json", import.meta.url));
+const puppeteer = require("puppeteer-core");
+
+/** A machine that is busy with other tests may take long. */
+const PATIENCE_MS = 60_000;
+
+const browser = await puppeteer.launch({
+  executablePath: process.argv[2],
+  headless: true,
+  protocolTimeout: PATIENCE_MS,
+  // The sandbox needs rights that a container's root does not have; the pages are our own.
+  args: ["--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server"],
+});
+const page = await browser.newPage();
+const report = { requested: [], complaints: [] };
+page.on("request", (request) => report.requested.push(request.url()));
+page.on("console", (message) => report.complaints.push(`${message.type()}: ${message.text()}`));
+page.on("pageerror", (error) => report.complaints.push(String(error)));
+page.on("requestfailed", (request) => report.complaints.push(`failed: ${request.url()}`));
+page.on("dialog", (dialog) => {
+  report.complaints.push(`dialog: ${dialog.message()}`);
+  void dialog.dismiss();
+});
+await page.evaluateOnNewDocument(() => {
+  document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
+});
+
+async function until(expression) {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const value = await page.evaluate(expression);
+    if (value) return value;
+    if (Date.now() > end) throw new Error(`not within ${PATIENCE_MS} ms: ${expression}\n${await page.evaluate("document.body.innerText")}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function obey(command) {
+  const [[verb, argument]] = Object.entries(command);
+  switch (verb) {
+    case "open":
+      return (await page.goto(argument, { timeout: PATIENCE_MS })).status();
+    case "until":
+      return until(argument);
+    case "click":
+      return page.click(argument);
+    case "type":
+      return page.type(...argument);
+    case "look":
+      await page.setViewport({ width: argument.width, height: argument.height });
+      return page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: argument.dark ? "dark" : "light" }]);
+    case "shot":
+      return void (await page.screenshot({ path: argument, fullPage: true }));
+    case "report":
+      return report;
+    default:
+      throw new Error(`no such command: ${verb}`);
+  }
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  let answer;
+  try {
+    answer = { value: (await obey(JSON.parse(line))) ?? null };
+  } catch (error) {
+    answer = { error: String(error) };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}
+await browser.close();
