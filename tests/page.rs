@@ -11,6 +11,8 @@
 
 #[path = "page/browser.rs"]
 mod browser;
+#[path = "page/docs.rs"]
+mod docs;
 #[path = "page/operator.rs"]
 mod operator;
 #[path = "support"]

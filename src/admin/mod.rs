@@ -125,7 +125,7 @@ impl WholeService for Admin {
             Endpoint::Metrics => return self.scrape().await,
             Endpoint::Status => {
                 let report = self.report().await;
-                json(&status::of(report.as_ref(), &self.metrics.families(), self.facts.status()))
+                json(&status::of(report.as_ref(), &self.metrics.gather(), self.facts.status()))
             }
             Endpoint::Configuration => json(&self.facts.configuration()),
             Endpoint::File { kind, text } => {

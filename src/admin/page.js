@@ -83,8 +83,8 @@ function routesOf(status) {
   const standard = seriesOf(status, "http_server_request_duration_seconds");
   const series = standard.length > 0 ? standard : seriesOf(status, "tiergate_request_duration_seconds");
   return series.map(({ labels, count, sum }) => {
-    const parts = Object.entries(labels).filter(([label]) => !/status|error/.test(label)).map(([, value]) => value);
-    return { route: parts.join(" "), count, sum };
+    const parts = Object.entries(labels).filter(([label]) => !label.includes("status")).map(([, value]) => value);
+    return { route: parts.filter((part) => part !== "").join(" "), count, sum };
   });
 }
 
@@ -205,15 +205,13 @@ function showReadiness({ readiness }) {
 }
 
 function showTraffic() {
-  pairs("traffic", [
-    ["Gateway, requests/s", perSecond(rate("requests gateway"))],
-    ["", plotted("Requests to the gateway per second", "requests gateway")],
-    ["API, requests/s", perSecond(rate("requests api"))],
-    ["", plotted("Requests to the API per second", "requests api")],
-    ["Failed, requests/s", perSecond(rate("failed"))],
-    ["", plotted("Failed requests per second", "failed")],
-    ["Mean duration, gateway", duration(mean("seconds gateway", "requests gateway"))],
-    ["Mean duration, API", duration(mean("seconds api", "requests api"))],
+  const listener = (name, door) => [
+    name, perSecond(rate(`requests ${door}`)), duration(mean(`seconds ${door}`, `requests ${door}`)),
+    plotted(`Requests to the ${name} per second`, `requests ${door}`),
+  ];
+  rows("traffic", [
+    listener("gateway", "gateway"), listener("API", "api"),
+    ["failed", perSecond(rate("failed")), "", plotted("Failed requests per second", "failed")],
   ]);
 }
 

@@ -41,7 +41,7 @@ fn series(family: &MetricFamily, tenants: &HashSet<&str>) -> Value {
     let is_shown = |metric: &&Metric| {
         let tenant =
             metric.get_label().iter().find(|label| label.name() == "tenant").map(|label| label.value());
-        tenant.is_none_or(|tenant| tenant == "(none)" || tenants.contains(tenant))
+        tenant.is_none_or(|tenant| ["", "(none)"].contains(&tenant) || tenants.contains(tenant))
     };
     let one = |metric: &Metric| {
         let labels: Map<String, Value> =

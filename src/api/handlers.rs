@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, StatusCode};
 
+use crate::api::docs::{self, OPENAPI};
 use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest};
 use crate::domain::freshness::UnixSeconds;
@@ -12,9 +13,6 @@ use crate::pipeline::refusal::Refusal;
 use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{SignedBody, VerifyBody, parse_status_query};
 use crate::wire::errors::ErrorCause;
-
-/// The machine-readable description of this API.
-pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 impl Api {
     pub(super) async fn handle(
@@ -35,6 +33,7 @@ impl Api {
                 let (domain, window) = self.pipeline.signing();
                 Ok(answers::signing(domain, window))
             }
+            Endpoint::Docs => Ok(docs::answer()),
             Endpoint::OpenApi => Ok(answers::json_text(StatusCode::OK, HeaderMap::new(), OPENAPI.into())),
         }
     }

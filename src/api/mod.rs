@@ -2,6 +2,7 @@
 //!
 //! Must not know chain or store: it takes credentials out of bodies, asks the pipeline, and writes what it says.
 
+mod docs;
 mod handlers;
 mod observe;
 #[cfg(test)]

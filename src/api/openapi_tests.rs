@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::handlers::OPENAPI;
+use super::docs::OPENAPI;
 use super::routes::{ENDPOINTS, Endpoint};
 
 /// The errors of each endpoint: those that the contract lists, and where it lists none for an input that can be wrong or
@@ -20,7 +20,9 @@ fn errors(endpoint: Endpoint) -> BTreeSet<(u16, String)> {
     ];
     let signed: &[_] = &[(400, "REPLAY_DETECTED"), (401, "SIGNATURE_INVALID")];
     let listed = match endpoint {
-        Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi | Endpoint::Signing => Vec::new(),
+        Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi | Endpoint::Docs | Endpoint::Signing => {
+            Vec::new()
+        }
         Endpoint::KeyStatus => any.to_vec(),
         Endpoint::Verify => [any, body, &[(401, "INVALID_API_KEY"), (403, "TIER_BLOCKED")]].concat(),
         Endpoint::VerifySignature => [any, body, signed, &[(403, "TIER_BLOCKED")]].concat(),
@@ -95,8 +97,10 @@ fn each_answer_carries_the_headers_of_limits_and_waits_that_it_can_have() {
     let document = document();
     for endpoint in ENDPOINTS {
         let is_signed = errors(endpoint).contains(&(400, "REPLAY_DETECTED".to_owned()));
-        let limited =
-            !matches!(endpoint, Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi | Endpoint::Signing);
+        let limited = !matches!(
+            endpoint,
+            Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi | Endpoint::Docs | Endpoint::Signing
+        );
         for (status, response) in operation(&document, endpoint)["responses"].as_object().unwrap() {
             let headers = resolve(&document, response).get("headers").and_then(Value::as_object);
             let names: Vec<&str> =

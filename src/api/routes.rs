@@ -24,12 +24,14 @@ pub(crate) enum Endpoint {
     Readyz,
     /// `GET /openapi.json`
     OpenApi,
+    /// `GET /docs`
+    Docs,
     /// `GET /.well-known/tiergate`
     Signing,
 }
 
 /// Every endpoint, in the contract's order.
-pub(crate) const ENDPOINTS: [Endpoint; 10] = [
+pub(crate) const ENDPOINTS: [Endpoint; 11] = [
     Endpoint::Livez,
     Endpoint::Readyz,
     Endpoint::Verify,
@@ -39,6 +41,7 @@ pub(crate) const ENDPOINTS: [Endpoint; 10] = [
     Endpoint::RevokeKey,
     Endpoint::KeyStatus,
     Endpoint::OpenApi,
+    Endpoint::Docs,
     Endpoint::Signing,
 ];
 
@@ -67,6 +70,7 @@ impl Endpoint {
             Self::Livez => "/livez",
             Self::Readyz => "/readyz",
             Self::OpenApi => "/openapi.json",
+            Self::Docs => "/docs",
             Self::Signing => "/.well-known/tiergate",
         }
     }
@@ -75,7 +79,9 @@ impl Endpoint {
         match self {
             Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey => "POST",
             Self::RevokeKey => "DELETE",
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Signing => "GET",
+            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Docs | Self::Signing => {
+                "GET"
+            }
         }
     }
 
@@ -85,7 +91,7 @@ impl Endpoint {
             Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey | Self::RevokeKey => {
                 BODY_BYTES_MAX
             }
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Signing => 0,
+            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Docs | Self::Signing => 0,
         }
     }
 

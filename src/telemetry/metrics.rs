@@ -221,7 +221,7 @@ impl Metrics {
 
     /// Every metric with its series as they are now.
     #[must_use]
-    pub fn families(&self) -> Vec<MetricFamily> {
+    pub fn gather(&self) -> Vec<MetricFamily> {
         let looks = self.0.looks.lock();
         looks.iter().for_each(|look| look(self));
         self.registry.gather()
@@ -233,7 +233,7 @@ impl Metrics {
     ///
     /// When a collector gives something that the text format can't hold.
     pub fn render(&self) -> Result<String, prometheus::Error> {
-        TextEncoder::new().encode_to_string(&self.families())
+        TextEncoder::new().encode_to_string(&self.gather())
     }
 
     /// Has `look` set gauges each time that metrics are shown.
