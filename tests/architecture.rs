@@ -67,7 +67,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("listenfd", &["app/handover.rs"]),
     ("sd_notify", &["app/lifecycle.rs"]),
     // No test is judged by the speed of the machine: they have clocks of their own, and ask this one only when to give up.
-    ("os::Os", &["app/", "cli/", "chain/tests/", "gateway/policy/request_id.rs", "store/redis/tests/"]),
+    ("os::Os", &["app/", "cli/", "chain/tests/", "wire/request_id.rs", "store/redis/tests/"]),
     (
         "prometheus",
         &[

@@ -108,6 +108,9 @@ impl Endpoint {
 
 impl WholeService for Admin {
     type Endpoint = Endpoint;
+    type Notes = ();
+
+    fn begin(&self, _: &Request<'_>) {}
 
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
         let endpoint = Endpoint::at(request.path).ok_or(ErrorCause::NotFound)?;
@@ -119,7 +122,13 @@ impl WholeService for Admin {
         Ok((if is_shown { endpoint } else { Endpoint::Elsewhere }, 0))
     }
 
-    async fn answer(&self, endpoint: Endpoint, _: &Request<'_>, _: &[u8]) -> Result<Answer, ErrorCause> {
+    async fn answer(
+        &self,
+        endpoint: Endpoint,
+        _: &Request<'_>,
+        _: &[u8],
+        (): &mut (),
+    ) -> Result<Answer, ErrorCause> {
         let json = |value: &Value| answers::json(StatusCode::OK, HeaderMap::new(), value);
         let answer = match endpoint {
             Endpoint::Metrics => return self.scrape().await,

@@ -3,6 +3,7 @@
 use http::{HeaderMap, StatusCode};
 
 use crate::api::docs::{self, OPENAPI};
+use crate::api::record::Notes;
 use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest};
 use crate::domain::freshness::UnixSeconds;
@@ -19,13 +20,14 @@ impl Api {
         &self,
         endpoint: Endpoint,
         request: &ApiRequest<'_>,
+        notes: &mut Notes,
     ) -> Result<Answer, ErrorCause> {
         match endpoint {
-            Endpoint::Verify => self.verify(request).await,
-            Endpoint::VerifySignature => self.verify_signature(request).await,
-            Endpoint::GenerateKey => self.generate_key(request).await,
-            Endpoint::RotateKey => self.rotate_key(request).await,
-            Endpoint::RevokeKey => self.revoke_key(request).await,
+            Endpoint::Verify => self.verify(request, notes).await,
+            Endpoint::VerifySignature => self.verify_signature(request, notes).await,
+            Endpoint::GenerateKey => self.generate_key(request, notes).await,
+            Endpoint::RotateKey => self.rotate_key(request, notes).await,
+            Endpoint::RevokeKey => self.revoke_key(request, notes).await,
             Endpoint::KeyStatus => self.key_status(request).await,
             Endpoint::Livez => Ok(answers::alive()),
             Endpoint::Readyz => Ok(answers::readiness(&self.verdicts.seen(self.readiness.report().await))),
@@ -38,19 +40,26 @@ impl Api {
         }
     }
 
-    async fn verify(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+    async fn verify(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = VerifyBody::parse(request.body, self.pipeline.key_format())?;
         let credential = Credential::Key { digest: body.digest, named: body.agent };
         let ask = Ask { credential, client: request.client, origin: body.origin, access: &self.access };
         let permit = self.admit(&ask).await?;
+        notes.admitted(&permit);
         Ok(self.results.answer(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
-    async fn verify_signature(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+    async fn verify_signature(
+        &self,
+        request: &ApiRequest<'_>,
+        notes: &mut Notes,
+    ) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse(request.body)?;
+        notes.signed = Some(body.signed);
         let credential = Credential::Signature(body.signed);
         let ask = Ask { credential, client: request.client, origin: None, access: &self.access };
         let permit = self.admit(&ask).await?;
+        notes.admitted(&permit);
         Ok(self.results.answer(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
@@ -60,24 +69,27 @@ impl Api {
         outcome
     }
 
-    async fn generate_key(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+    async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body)?;
+        notes.signed = Some(body.signed);
         let order = KeyOrder { client: request.client, signed: body.signed };
         let issued = self.pipeline.generate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
         Ok(answers::key_generated(&issued))
     }
 
-    async fn rotate_key(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+    async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body)?;
+        notes.signed = Some(body.signed);
         let order = KeyOrder { client: request.client, signed: body.signed };
         let issued = self.pipeline.rotate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key rotated");
         Ok(answers::key_rotated(&issued))
     }
 
-    async fn revoke_key(&self, request: &ApiRequest<'_>) -> Result<Answer, ErrorCause> {
+    async fn revoke_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse(request.body)?;
+        notes.signed = Some(body.signed);
         let order = KeyOrder { client: request.client, signed: body.signed };
         let revoked = self.pipeline.revoke_key(order).await?;
         tracing::info!(agent = %revoked.agent, "API key revoked");

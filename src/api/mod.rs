@@ -7,16 +7,20 @@ mod handlers;
 mod observe;
 #[cfg(test)]
 mod openapi_tests;
+mod record;
 mod routes;
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use ipnet::IpNet;
 
 use crate::api::observe::{DOOR, Observer};
+use crate::api::record::Notes;
 use crate::api::routes::Endpoint;
 use crate::domain::client::ClientNet;
 use crate::domain::tier::Tier;
+use crate::http1::writing::Lines;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline};
 use crate::ports::clock::Clock;
@@ -26,6 +30,7 @@ use crate::verdicts::{Verdicts, about};
 use crate::wire::answers::Answer;
 use crate::wire::client_ip::client_of;
 use crate::wire::errors::ErrorCause;
+use crate::wire::request_id::RequestIds;
 use crate::wire::results::VerificationResults;
 
 /// The API door.
@@ -38,6 +43,7 @@ pub(crate) struct Api {
     observer: Observer,
     verdicts: Verdicts,
     results: VerificationResults,
+    request_ids: RequestIds,
 }
 
 /// A request as handlers see it.
@@ -56,6 +62,7 @@ impl Api {
         trusted_proxies: Vec<IpNet>,
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
+        request_ids: RequestIds,
     ) -> Self {
         let observer = Observer::new(metrics);
         let verdicts = Verdicts::new(DOOR, metrics, &clock);
@@ -68,12 +75,18 @@ impl Api {
             observer,
             verdicts,
             results: VerificationResults::default(),
+            request_ids,
         }
     }
 }
 
 impl WholeService for Api {
     type Endpoint = Endpoint;
+    type Notes = Notes;
+
+    fn begin(&self, request: &Request<'_>) -> Notes {
+        Notes::new(self.request_ids.of(&request.fields))
+    }
 
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
         let endpoint = Endpoint::find(request.method, request.path)?;
@@ -85,16 +98,26 @@ impl WholeService for Api {
         endpoint: Endpoint,
         request: &Request<'_>,
         body: &[u8],
+        notes: &mut Notes,
     ) -> Result<Answer, ErrorCause> {
         let _under_way = self.observer.begin();
         let client = client_of(request.peer, &request.fields, &self.trusted_proxies);
-        self.handle(endpoint, &ApiRequest { client, query: request.query, body }).await
+        self.handle(endpoint, &ApiRequest { client, query: request.query, body }, notes).await
     }
 
-    fn note(&self, endpoint: Option<Endpoint>, answered: &Answered<'_>) {
+    fn note(
+        &self,
+        endpoint: Option<Endpoint>,
+        request: &Request<'_>,
+        notes: &Notes,
+        answered: &Answered<'_>,
+        headers: &mut HeaderMap,
+    ) {
+        headers.set("x-request-id", notes.request_id.as_str().as_bytes());
         if let Some((cause, error_type)) = answered.refused {
             self.verdicts.refused(cause, error_type);
             tracing::debug!(
+                request_id = notes.request_id.as_str(),
                 error_type,
                 endpoint = endpoint.map(Endpoint::path),
                 agent = about(cause).agent.map(tracing::field::display),
@@ -103,5 +126,6 @@ impl WholeService for Api {
             );
         }
         self.observer.answered(endpoint, answered);
+        self.log_access(endpoint, request, notes, answered);
     }
 }

@@ -85,6 +85,15 @@ impl Endpoint {
         }
     }
 
+    /// The kind of credential that it takes.
+    pub(crate) const fn credential(self) -> &'static str {
+        match self {
+            Self::Verify => "api_key",
+            Self::VerifySignature | Self::GenerateKey | Self::RotateKey | Self::RevokeKey => "signature",
+            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Signing => "none",
+        }
+    }
+
     /// The longest body, in bytes; 0: there is none.
     pub(crate) const fn body_bytes_max(self) -> usize {
         match self {

@@ -22,12 +22,14 @@ use crate::pipeline::{Access, Pipeline};
 use crate::ports::store::Scope;
 use crate::serve::clients::ClientRules;
 use crate::tls::listener::Protocols;
+use crate::wire::request_id::RequestIds;
 
 impl App {
     pub(super) fn serve_api(
         &mut self,
         settings: &Settings,
         pipeline: Arc<Pipeline>,
+        os: &Os,
     ) -> Result<(), StartError> {
         let access = Access {
             scope: Scope::Api,
@@ -42,6 +44,7 @@ impl App {
             settings.listen.trusted_proxies.clone(),
             Arc::clone(&self.process.clock),
             &self.process.metrics,
+            RequestIds::new(os)?,
         );
         let listening = Listening {
             rules: Some(client_rules(&settings.listen, Listener::Api)),

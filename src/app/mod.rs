@@ -6,6 +6,7 @@ pub(crate) mod descriptors;
 pub(crate) mod dev;
 pub(crate) mod error;
 pub(crate) mod handover;
+pub(crate) mod log;
 pub(crate) mod named_files;
 pub(crate) mod nodes;
 pub(crate) mod online;
@@ -44,7 +45,7 @@ use crate::pipeline::{Pipeline, Ports, Rules};
 use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
-use crate::telemetry::log;
+use crate::telemetry::log::dropped_lines;
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
@@ -79,7 +80,7 @@ impl App {
         let metrics = Metrics::new()?;
         metrics.at_scrape(|families| {
             let counted = families.log_lines_dropped.get();
-            families.log_lines_dropped.inc_by(log::dropped_lines().saturating_sub(counted));
+            families.log_lines_dropped.inc_by(dropped_lines().saturating_sub(counted));
         });
         let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
         let tenants = Arc::new(tenants);
@@ -108,7 +109,7 @@ impl App {
         let shutdown = settings.shutdown;
         let mut app = Self { process, readiness, tenants, descriptors, follower, shutdown, tracer };
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
-        app.serve_api(settings, Arc::clone(&pipeline))?;
+        app.serve_api(settings, Arc::clone(&pipeline), &os)?;
         app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings, overview)?;
         app.process.supervise("sweeper", move || sweep(Arc::clone(&pipeline)));

@@ -12,9 +12,11 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::app::log::rules;
 use crate::app::overview::Overview;
 use crate::app::source::Fingerprint;
 use crate::app::tenants::Tenants;
+use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 
 /// How often the files are looked at.
@@ -78,6 +80,7 @@ impl Reloader {
         };
         match outcome {
             Ok(applied) => {
+                log::change(rules(&applied.loaded.settings.log));
                 let tenants = applied.loaded.settings.tenants.len();
                 tracing::info!(why, tenants, "the tenants were read again and are in force");
                 self.note_applied(&applied.sections_that_wait);

@@ -22,7 +22,7 @@ use crate::dev::door::DevChainDoor;
 use crate::dev::samples::{self, Deployment};
 use crate::dev::upstream::SampleUpstream;
 use crate::os::Os;
-use crate::telemetry::log;
+use crate::telemetry::log::{self, LogRules};
 
 /// The development chain's id: the one in the contract's signing domain.
 const CHAIN_ID: u64 = 8004;
@@ -58,7 +58,8 @@ impl Dev {
     /// Runs until a signal stops it.
     pub(super) fn run(self) -> Result<(), Failure> {
         let early_hangup = EarlyHangup::listen()?;
-        let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
+        let _log = log::start(LogRules::default(), false)
+            .map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
         if self.only_upstream {
             return run_door("upstream", self.upstream, SampleUpstream).map_err(not_started);
         }

@@ -2,6 +2,7 @@
 
 use crate::app::App;
 use crate::app::handover::Handover;
+use crate::app::log;
 use crate::app::presence::Presence;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::Source;
@@ -9,7 +10,6 @@ use crate::app::successor::TAKE_OVER;
 use crate::cli::check::load;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, VERSION};
 use crate::config::Settings;
-use crate::telemetry::log;
 
 /// Serve, as the configuration file says.
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let source = Source::at(config);
     let (loaded, warnings) = load(&source)?;
     let settings = &loaded.settings;
-    let _log = log::start().map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
+    let _log = log::start(&settings.log).map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
     warnings.log_warnings();
     let app = App::new(&loaded, source, early_hangup, handover)?;
     let presence = Presence::announce(config, &settings.listen);

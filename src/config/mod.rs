@@ -20,6 +20,7 @@ pub mod chain;
 pub mod gateway;
 pub mod keys;
 pub mod listen;
+pub mod log;
 pub mod problem;
 pub mod shutdown;
 pub mod signature;
@@ -52,6 +53,7 @@ use crate::config::document::Document;
 use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
+use crate::config::log::LogSettings;
 use crate::config::notes::Notes;
 pub use crate::config::notes::{Content, NamedFile, VALUES_SHOWN_MAX, Value, Wanted};
 use crate::config::problem::{Problem, Problems};
@@ -86,6 +88,8 @@ pub struct Settings {
     pub shutdown: ShutdownSettings,
     /// Where traces go.
     pub traces: TraceSettings,
+    /// What is logged, and how.
+    pub log: LogSettings,
     /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names. No
     /// two share an id or a host.
     pub tenants: Vec<Arc<Tenant>>,
@@ -201,7 +205,8 @@ impl Settings {
         Listen::read(&mut Reader::new(document, table, environment, Wanted::Settings))
     }
 
-    /// The sections that count at the start alone and are others here. Of `[listen]` certificates are read again.
+    /// The sections that count at the start alone and are others here. Of `[listen]` certificates are read again, of
+    /// `[log]` level and access.
     #[must_use]
     pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
         let listen =
@@ -217,6 +222,7 @@ impl Settings {
             ("gateway", self.gateway != other.gateway),
             ("shutdown", self.shutdown != other.shutdown),
             ("traces", self.traces != other.traces),
+            ("log", self.log.waits_for_restart(&other.log)),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
@@ -241,6 +247,7 @@ impl Settings {
         let allow_empty = reader.boolean("gateway.allow_empty", false);
         let shutdown = ShutdownSettings::read(reader);
         let traces = TraceSettings::read(reader);
+        let log = LogSettings::read(reader);
         let tenants = tenants::read(reader, listen.as_ref(), path);
         let (tenants, folder_tenants) = tenants.unzip();
         let are_reached = listen.as_ref().is_none_or(|listen| !listen.gateway.is_empty());
@@ -260,6 +267,7 @@ impl Settings {
             gateway: gateway?,
             shutdown: shutdown?,
             traces: traces?,
+            log: log?,
             tenants: tenants?,
             folder_tenants: folder_tenants?,
             allow_empty: allow_empty?,

@@ -27,6 +27,9 @@ impl DevChainDoor {
 
 impl WholeService for DevChainDoor {
     type Endpoint = ();
+    type Notes = ();
+
+    fn begin(&self, _request: &Request<'_>) {}
 
     fn find(&self, request: &Request<'_>) -> Result<((), usize), ErrorCause> {
         if request.method == "POST" {
@@ -36,7 +39,13 @@ impl WholeService for DevChainDoor {
         }
     }
 
-    async fn answer(&self, (): (), _request: &Request<'_>, body: &[u8]) -> Result<Answer, ErrorCause> {
+    async fn answer(
+        &self,
+        (): (),
+        _request: &Request<'_>,
+        body: &[u8],
+        (): &mut (),
+    ) -> Result<Answer, ErrorCause> {
         let body = self.chain.answer(body);
         let mut headers = HeaderMap::new();
         headers.insert(http::header::CONTENT_TYPE, JSON);

@@ -18,12 +18,21 @@ pub(crate) struct SampleUpstream;
 
 impl WholeService for SampleUpstream {
     type Endpoint = ();
+    type Notes = ();
+
+    fn begin(&self, _request: &Request<'_>) {}
 
     fn find(&self, _request: &Request<'_>) -> Result<((), usize), ErrorCause> {
         Ok(((), BODY_BYTES_MAX))
     }
 
-    async fn answer(&self, (): (), request: &Request<'_>, body: &[u8]) -> Result<Answer, ErrorCause> {
+    async fn answer(
+        &self,
+        (): (),
+        request: &Request<'_>,
+        body: &[u8],
+        (): &mut (),
+    ) -> Result<Answer, ErrorCause> {
         let mut headers: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for (name, value) in request.fields.all() {
             let name = String::from_utf8_lossy(name).to_lowercase();

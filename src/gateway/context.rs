@@ -13,7 +13,6 @@ use crate::gateway::corridor::Passage;
 use crate::gateway::notes::Notes;
 use crate::gateway::pace::Pace;
 use crate::gateway::policy::cors;
-use crate::gateway::policy::request_id::RequestId;
 use crate::gateway::site::Site;
 use crate::gateway::times::Times;
 use crate::gateway::upstreams::Retrying;
@@ -23,6 +22,7 @@ use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 use crate::pipeline::permit::Permit;
 use crate::serve::timer::Timer;
+use crate::wire::request_id::RequestId;
 
 /// The header with what other systems keep of a trace (W3C Trace Context).
 pub(super) const TRACESTATE: &str = "tracestate";

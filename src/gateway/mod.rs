@@ -37,7 +37,6 @@ use crate::gateway::observe::Observer;
 use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::{self, Arrival};
 use crate::gateway::policy::identity;
-use crate::gateway::policy::request_id::RequestIds;
 use crate::gateway::policy::via::Via;
 use crate::gateway::refusals::End;
 use crate::gateway::relay::Relay;
@@ -58,6 +57,7 @@ use crate::serve::turns::Turn;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
 use crate::wire::errors::ErrorCause;
+use crate::wire::request_id::RequestIds;
 
 /// The gateway's listener, of one worker.
 pub(crate) struct GatewayDoor {

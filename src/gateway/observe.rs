@@ -2,7 +2,11 @@
 //!
 //! Nothing that a client wrote reaches the log unescaped, and no query does.
 
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus::Histogram;
 
@@ -14,20 +18,20 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::{Passage, path_of};
 use crate::gateway::counters::SiteCounters;
 use crate::gateway::failure::Failure;
-use crate::gateway::policy::request_id::RequestId;
+use crate::http1::fields::Fields;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
+use crate::telemetry::access::{self, Line, Shown};
 use crate::telemetry::http::RouteSeries;
 use crate::telemetry::metrics::{Metrics, NO_TENANT};
 use crate::verdicts::{Verdicts, about};
+use crate::wire::client_ip::address_of;
 use crate::wire::errors::ErrorCause;
+use crate::wire::request_id::{RequestId, trace_id};
 
 /// This door's name in metrics.
 const DOOR: &str = "gateway";
-
-/// How much of a path a line shows, in bytes.
-const PATH_BYTES_SHOWN: usize = 256;
 
 /// Counts and logs for the gateway.
 pub(super) struct Observer {
@@ -49,6 +53,17 @@ pub(super) struct Ended<'a> {
     /// How much of the answer's body was sent, in bytes.
     pub(super) sent: u64,
     pub(super) ending: Ending,
+}
+
+/// The part of a request that only its line in the access log shows.
+pub(super) struct Asked<'a, F> {
+    /// The version of HTTP.
+    pub(super) protocol: &'static str,
+    /// As the client wrote it.
+    pub(super) host: &'a [u8],
+    pub(super) fields: &'a F,
+    /// The address that it came from.
+    pub(super) peer: Option<IpAddr>,
 }
 
 /// How a request ended that was not answered by us.
@@ -102,7 +117,7 @@ impl Observer {
         if ctx.admitted().is_some() {
             return; // It was let through, and has failed.
         }
-        if is_access_logged() {
+        if access::is_on() {
             ctx.refused = Some(Box::new(about(cause)));
         }
         tracing::debug!(
@@ -118,12 +133,12 @@ impl Observer {
         );
     }
 
-    /// A request is over.
-    pub(super) fn finished(&self, ended: &Ended<'_>, ctx: &Context, now: u64) {
+    /// A request is over. Returns how long it took, in microseconds.
+    pub(super) fn finished(&self, ended: &Ended<'_>, ctx: &Context, now: u64) -> u64 {
         let micros = now.saturating_sub(ctx.begun);
         self.count(ended, ctx, micros as f64 / 1e6);
-        write_access_line(ended, ctx, micros);
         end_trace(ended, ctx, now);
+        micros
     }
 
     fn count(&self, ended: &Ended<'_>, ctx: &Context, seconds: f64) {
@@ -194,6 +209,57 @@ impl Gateway {
         }
     }
 
+    /// Writes a request's line in the access log, if somebody has asked for it.
+    pub(super) fn log_access<F: Fields>(
+        &self,
+        ended: &Ended<'_>,
+        asked: &Asked<'_, F>,
+        ctx: &Context,
+        micros: u64,
+    ) {
+        if !access::is_on() {
+            return;
+        }
+        let refused = ctx.refused.as_deref().copied().unwrap_or_default();
+        let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
+        let passage = ctx.admitted();
+        let member = passage.and_then(|passage| passage.upstreams().current(ctx.attempt));
+        // Without an answer, the time until it turned to the upstream.
+        let turned = || Some(ctx.times.left?.saturating_duration_since(ctx.begun_at));
+        let own = ctx.times.own(ctx.begun_at).or_else(turned);
+        let ours = ctx.notes.trace.as_ref().map(|trace| Cow::Owned(trace.id()));
+        let trace_id = ours.or_else(|| trace_id(asked.fields).map(Cow::Borrowed));
+        let line = Line {
+            listener: DOOR,
+            request_id: ctx.request_id.as_ref().map(RequestId::as_str),
+            trace_id: trace_id.as_deref(),
+            client: asked.peer.map(|peer| address_of(peer, asked.fields, &self.trusted_proxies)),
+            tenant: Some(tenant(ctx)),
+            // No name of a user.
+            host: asked.host.rsplit(|byte| *byte == b'@').next().map(Shown),
+            route: ctx.route(),
+            credential: Some(credential(ctx)),
+            agent: ctx.permit().map(Permit::agent).or(refused.agent),
+            tier: ctx.permit().map(Permit::tier).or(refused.tier),
+            min_tier: ctx.min_tier(),
+            allowance: passage.and_then(Passage::allowance).or(spent),
+            decision: decision(ctx),
+            method: Some(Shown(ended.method)),
+            protocol: Some(asked.protocol),
+            path: Some(Shown(path_of(ended.target))),
+            status: ended.status,
+            error_type: ctx.error_type,
+            reason: None,
+            received: ctx.body_bytes,
+            sent: ended.sent,
+            micros: Some(micros),
+            own_micros: Some(own.map_or(micros, micros_of)),
+            upstream_micros: ctx.times.upstreams().map(micros_of),
+            upstream: member.map(|member| &member.state.upstream as &dyn Display),
+        };
+        line.write();
+    }
+
     /// True if a request that its upstream has not processed goes to another upstream; without another one, to a new
     /// connection, as long as it may try.
     pub(super) fn may_repeat(&self, ctx: &mut Context) -> bool {
@@ -250,14 +316,14 @@ fn may_retry(ctx: &mut Context) -> bool {
 /// The end of a request's trace. The names of attributes are OpenTelemetry's, where it has one; no query is shown.
 fn end_trace(ended: &Ended<'_>, ctx: &Context, now: u64) {
     let Some(trace) = &ctx.notes.trace else { return };
-    let method = shown(ended.method);
+    let method = Shown(ended.method).to_string();
     let name = ctx.route().map_or_else(|| method.clone(), |route| format!("{method} {route}"));
     let permit = ctx.permit();
     let text = |text: &str| text.to_owned().into();
     let failed = (ended.ending == Ending::Failed).then_some("broken");
     let attributes = [
         ("http.request.method", Some(method.into())),
-        ("url.path", Some(shown(path_of(ended.target)).into())),
+        ("url.path", Some(Shown(path_of(ended.target)).to_string().into())),
         ("http.response.status_code", (ended.status > 0).then(|| i64::from(ended.status).into())),
         ("http.route", ctx.route().map(text)),
         ("error.type", ctx.error_type.or(failed).map(text)),
@@ -270,45 +336,8 @@ fn end_trace(ended: &Ended<'_>, ctx: &Context, now: u64) {
     trace.end(name, attributes.into_iter().filter_map(|(key, value)| Some((key, value?))), now);
 }
 
-/// Bytes of a client as far as a line shows them.
-fn shown(bytes: &[u8]) -> String {
-    bytes.get(..PATH_BYTES_SHOWN).unwrap_or(bytes).escape_ascii().to_string()
-}
-
-/// One line of the access log, when somebody has asked for it (`access=info`).
-fn write_access_line(ended: &Ended<'_>, ctx: &Context, micros: u64) {
-    if !is_access_logged() {
-        return;
-    }
-    let refused = ctx.refused.as_deref().copied().unwrap_or_default();
-    let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
-    let allowance = ctx.admitted().and_then(Passage::allowance).or(spent);
-    let path = path_of(ended.target);
-    let shown = path.get(..PATH_BYTES_SHOWN).unwrap_or(path).escape_ascii();
-    tracing::info!(
-        target: "access",
-        request_id = request_id(ctx),
-        tenant = tenant(ctx),
-        route = ctx.route(),
-        credential = credential(ctx),
-        agent = ctx.permit().map(Permit::agent).or(refused.agent).map(tracing::field::display),
-        tier = ctx.permit().map(Permit::tier).or(refused.tier).map(Tier::number),
-        min_tier = ctx.min_tier(),
-        limit = allowance.map(|allowance| allowance.limit),
-        remaining = allowance.map(|allowance| allowance.remaining),
-        decision = decision(ctx),
-        method = %ended.method.escape_ascii(),
-        path = %shown,
-        status = ended.status,
-        error_type = ctx.error_type,
-        sent = ended.sent,
-        micros,
-    );
-}
-
-/// True if somebody has asked for the access log.
-fn is_access_logged() -> bool {
-    tracing::enabled!(target: "access", tracing::Level::INFO)
+fn micros_of(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn request_id(ctx: &Context) -> &str {

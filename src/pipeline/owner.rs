@@ -51,16 +51,19 @@ impl OwnerCheck {
     /// True if the request may be accepted by its age and was signed by an address that has been seen as the agent's
     /// owner. Reads no node.
     pub(super) fn is_vouched(&self, ports: &Ports, signed: &SignedRequest) -> bool {
+        self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()))
+            && self.signer(signed).is_some_and(|signer| ports.chain.was_owned_by(signed.agent, signer))
+    }
+
+    /// The address that signed; `None` if none can be recovered.
+    pub(super) fn signer(&self, signed: &SignedRequest) -> Option<Address> {
         let SignedRequest { agent, nonce, signed_at, signature } = *signed;
-        self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds()))
-            && signature
-                .recover(&self.domain.digest(agent, nonce, signed_at))
-                .is_some_and(|signer| ports.chain.was_owned_by(agent, signer))
+        signature.recover(&self.domain.digest(agent, nonce, signed_at))
     }
 
     /// Timestamp, then owner, then signer: the cheap check first, and nothing is used up by any of them.
     pub(super) async fn prove(&self, ports: &Ports, signed: &SignedRequest) -> Result<OwnerProof, Refusal> {
-        let SignedRequest { agent, nonce, signed_at, signature } = *signed;
+        let SignedRequest { agent, nonce, signed_at, .. } = *signed;
         if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
             return Err(Denial::ReplayDetected { agent, nonce }.into());
         }
@@ -68,7 +71,7 @@ impl OwnerCheck {
             return Err(Denial::AgentNotFound { agent }.into());
         }
         // A signature of any shape costs a read, and this much of it is known before: whether it is worth a stranger's.
-        let recovered_signer = signature.recover(&self.domain.digest(agent, nonce, signed_at));
+        let recovered_signer = self.signer(signed);
         let is_vouched = recovered_signer.is_some_and(|signer| ports.chain.was_owned_by(agent, signer));
         let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
         let owner = ports.chain.owner(agent, asker).await?.ok_or(Denial::AgentNotFound { agent })?;

@@ -45,6 +45,7 @@ use crate::serve::connection::{Connection, NoHead};
 use crate::serve::stream::{ClientStream, described};
 use crate::serve::turns::{Turn, Turns};
 use crate::sharded::counts::Counted;
+use crate::telemetry::access::Line;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -96,6 +97,7 @@ pub(crate) struct HttpShell<D> {
 /// The limits and counters that the workers of a listener share.
 #[derive(Clone)]
 pub(crate) struct Limits {
+    listener: Arc<str>,
     metrics: Metrics,
     malformed: IntCounter,
     tls_failures: IntCounter,
@@ -123,6 +125,7 @@ impl Limits {
         });
         let turned_away = |reason| metrics.connections_turned_away.with_label_values(&[name, reason]);
         Self {
+            listener: name.into(),
             metrics: metrics.clone(),
             malformed: metrics.malformed.with_label_values(&[name]),
             tls_failures: metrics.tls_failures.with_label_values(&[name]),
@@ -143,14 +146,27 @@ impl Limits {
         let Some(clients) = &self.clients else { return Some((peer, None)) };
         let Some(client) = clients.address(stream, peer).await else {
             self.turned_away_without_header.inc();
+            self.log_closed(peer, "proxy_protocol");
             return None;
         };
         let free = self.connections.available_permits() + 1;
         let Ok(place) = clients.place(client, free) else {
             self.turned_away_by_network.inc();
+            self.log_closed(client, "network");
             return None;
         };
         Some((client, place))
+    }
+
+    /// Writes the line of a connection that was closed without an answer.
+    fn log_closed(&self, client: SocketAddr, reason: &'static str) {
+        self.log_refused(client, Line { reason: Some(reason), ..Line::default() });
+    }
+
+    /// Writes the line of a client that the shell refuses, if somebody has asked for the access log.
+    fn log_refused(&self, client: SocketAddr, line: Line<'_>) {
+        let client = Some(client.ip().to_canonical());
+        Line { listener: &self.listener, client, decision: Some("refused"), ..line }.write();
     }
 }
 
@@ -186,6 +202,7 @@ impl<D: Door> HttpShell<D> {
         let limits = &self.limits;
         let Ok(_place) = limits.connections.try_acquire() else {
             limits.turned_away.inc();
+            limits.log_closed(peer, "listener");
             return;
         };
         let Some((client, _of_network)) = limits.client_of(&mut stream, peer).await else { return };
@@ -217,11 +234,11 @@ impl<D: Door> HttpShell<D> {
                 Ok(head) => {
                     let why = NoHead::Malformed("the request target holds bytes that no URL has");
                     let is_to_head = connection.head().get(head.method) == Some(b"HEAD".as_slice());
-                    self.refuse(connection.stream, &why, is_to_head).await;
+                    self.refuse(connection.stream, peer, &why, is_to_head).await;
                     return None;
                 }
                 Err(why) => {
-                    self.refuse(connection.stream, &why, false).await;
+                    self.refuse(connection.stream, peer, &why, false).await;
                     return None;
                 }
             }
@@ -238,17 +255,19 @@ impl<D: Door> HttpShell<D> {
             Ok(Err(error)) => {
                 tracing::debug!(kind = error.etype().as_str(), "a TLS handshake failed");
                 self.limits.tls_failures.inc();
+                self.limits.log_closed(peer, "tls");
                 None
             }
             Err(_) => {
                 self.limits.tls_failures.inc();
+                self.limits.log_closed(peer, "tls");
                 None
             }
         }
     }
 
     /// Answers a client that sent something, but no request that can be read.
-    async fn refuse(&self, mut stream: ClientStream, why: &NoHead, is_to_head: bool) {
+    async fn refuse(&self, mut stream: ClientStream, client: SocketAddr, why: &NoHead, is_to_head: bool) {
         let cause = match why {
             NoHead::Gone => return,
             NoHead::TooSlow => ErrorCause::TooSlow,
@@ -256,7 +275,11 @@ impl<D: Door> HttpShell<D> {
             NoHead::Malformed(problem) => ErrorCause::Malformed { problem },
         };
         self.limits.malformed.inc();
-        let text = as_text(&cause.answer(self.clock.unix_millis()).1, is_to_head, true);
+        let (error_type, answer) = cause.answer(self.clock.unix_millis());
+        let (status, error_type) = (answer.status().as_u16(), Some(error_type));
+        let sent = if is_to_head { 0 } else { answer.body().len() as u64 };
+        self.limits.log_refused(client, Line { status, error_type, sent, ..Line::default() });
+        let text = as_text(&answer, is_to_head, true);
         let write = async {
             stream.write_all(&text).await?;
             AsyncWriteExt::shutdown(&mut stream).await

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -46,6 +46,8 @@ pub(crate) struct Request<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a str>,
     pub(crate) fields: SpanFields<'a>,
+    /// The version of HTTP.
+    pub(crate) protocol: &'static str,
     /// The address that it came from.
     pub(crate) peer: IpAddr,
 }
@@ -58,12 +60,22 @@ pub(crate) struct Answered<'a> {
     pub(crate) refused: Option<(&'a ErrorCause, &'static str)>,
     /// The time since the request's head, in microseconds.
     pub(crate) micros: u64,
+    /// How much of the request's body was read, in bytes.
+    pub(crate) received: u64,
+    /// How long the answer's body is, in bytes.
+    pub(crate) sent: u64,
 }
 
 /// A service that answers with whole bodies.
 pub(crate) trait WholeService: Send + Sync + 'static {
     /// One of the service's endpoints.
     type Endpoint: Copy + Send;
+
+    /// What is kept of a request on its way.
+    type Notes: Send;
+
+    /// A request has come.
+    fn begin(&self, request: &Request<'_>) -> Self::Notes;
 
     /// Finds a request's endpoint, and the longest body that it takes, in bytes. 0: a body is not read.
     fn find(&self, request: &Request<'_>) -> Result<(Self::Endpoint, usize), ErrorCause>;
@@ -74,10 +86,19 @@ pub(crate) trait WholeService: Send + Sync + 'static {
         endpoint: Self::Endpoint,
         request: &Request<'_>,
         body: &[u8],
+        notes: &mut Self::Notes,
     ) -> impl Future<Output = Result<Answer, ErrorCause>> + Send;
 
-    /// Counts a request. There is no endpoint if none was found.
-    fn note(&self, _endpoint: Option<Self::Endpoint>, _answered: &Answered<'_>) {}
+    /// Counts and logs a request, and may add to its answer's headers. There is no endpoint if none was found.
+    fn note(
+        &self,
+        _endpoint: Option<Self::Endpoint>,
+        _request: &Request<'_>,
+        _notes: &Self::Notes,
+        _answered: &Answered<'_>,
+        _headers: &mut HeaderMap,
+    ) {
+    }
 }
 
 /// A service as a listener of HTTP/1.
@@ -104,6 +125,8 @@ struct Upload<'a> {
     expects: bool,
     /// The part that has not been read.
     left: Body,
+    /// How much was read, in bytes.
+    received: u64,
 }
 
 impl<S: WholeService> Door for WholeAnswers<S> {
@@ -137,25 +160,26 @@ impl<S: WholeService> WholeAnswers<S> {
         let request = Request::new(head, fields, peer.ip());
         // A client of HTTP/1.0 does not know interim answers (RFC 9110, section 10.1.1).
         let expects = !head.is_http_1_0 && fields.expects_continue();
-        let mut upload = Upload { stream, ahead, timer, begun, expects, left: head.body };
+        let mut upload = Upload { stream, ahead, timer, begun, expects, left: head.body, received: 0 };
+        let mut notes = self.service.begin(&request);
         let found = self.service.find(&request);
         let endpoint = found.as_ref().ok().map(|(endpoint, _)| *endpoint);
-        let outcome = self.process(found, &request, &mut upload).await;
+        let outcome = self.process(found, &request, &mut upload, &mut notes).await;
         head.body = upload.left;
         let micros = u64::try_from((Timer::now() - begun).as_micros()).unwrap_or(u64::MAX);
-        let answered = |status, refused| Answered { method: request.method, status, refused, micros };
-        match outcome {
-            Ok(answer) => {
-                self.service.note(endpoint, &answered(answer.status(), None));
-                answer
-            }
+        let (mut answer, refused) = match outcome {
+            Ok(answer) => (answer, None),
             Err(cause) => {
                 let (error_type, answer) = cause.answer(self.clock.unix_millis());
-                let refused = Some((&cause, error_type));
-                self.service.note(endpoint, &answered(answer.status(), refused));
-                answer
+                (answer, Some((cause, error_type)))
             }
-        }
+        };
+        let refused = refused.as_ref().map(|(cause, error_type)| (cause, *error_type));
+        let sent = if request.method == "HEAD" { 0 } else { answer.body().len() as u64 };
+        let (status, received) = (answer.status(), upload.received);
+        let answered = Answered { method: request.method, status, refused, micros, received, sent };
+        self.service.note(endpoint, &request, &notes, &answered, answer.headers_mut());
+        answer
     }
 
     async fn process(
@@ -163,10 +187,11 @@ impl<S: WholeService> WholeAnswers<S> {
         found: Result<(S::Endpoint, usize), ErrorCause>,
         request: &Request<'_>,
         upload: &mut Upload<'_>,
+        notes: &mut S::Notes,
     ) -> Result<Answer, ErrorCause> {
         let (endpoint, bytes_max) = found?;
         let body = upload.read(bytes_max).await?;
-        let answer = self.service.answer(endpoint, request, &body);
+        let answer = self.service.answer(endpoint, request, &body, notes);
         upload.timer.until(upload.begun + REQUEST_TIME_MAX, answer).await.unwrap_or_else(|| {
             tracing::error!("a request took longer than {} s and was given up", REQUEST_TIME_MAX.as_secs());
             Err(ErrorCause::Internal)
@@ -184,7 +209,8 @@ impl<'a> Request<'a> {
         let target = text(&head.target);
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        Self { method: text(&head.method), path, query, fields, peer }
+        let protocol = if head.is_http_1_0 { "HTTP/1.0" } else { "HTTP/1.1" };
+        Self { method: text(&head.method), path, query, fields, protocol, peer }
     }
 }
 
@@ -214,7 +240,9 @@ impl Upload<'_> {
                 Body::Chunked | Body::ToClose => read_chunks(stream, ahead, bytes_max, &mut body).await,
             }
         };
-        self.timer.until(self.begun + BODY_TIME_MAX, read).await.unwrap_or(Err(ErrorCause::TooSlow))?;
+        let read = self.timer.until(self.begun + BODY_TIME_MAX, read).await;
+        self.received = body.len() as u64;
+        read.unwrap_or(Err(ErrorCause::TooSlow))?;
         self.left = Body::Length(0);
         Ok(body)
     }

@@ -3,49 +3,120 @@
 use std::io::Write;
 use std::sync::OnceLock;
 
+use parking_lot::Mutex;
+use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 /// Lines that may wait to be written; beyond that they are dropped, never waited for.
 const LINES_QUEUED_MAX: usize = 16_384;
 
-/// The environment variable that sets what is logged, in the syntax of `RUST_LOG`.
+/// The environment variable that says what is logged, in the syntax of `RUST_LOG`. It wins over the configuration.
 pub const LEVEL_VARIABLE: &str = "TIERGATE_LOG";
-
-/// What is logged when nothing else is asked for: not what clients do wrong, which metrics count.
-const LEVEL_DEFAULT: &str = "info";
 
 /// Libraries that would log request bytes or node URLs, and with them credentials, or a line for every connection.
 /// They stay quiet whatever is asked for, unless they are named.
-///
-/// So does the access log, a line for every request: `access=info` turns it on.
-const QUIET: &str = "access=off,pingora_core=warn,pingora_core::apps=off,pingora_core::protocols=error,pingora_proxy=off,\
+const QUIET: &str = "pingora_core=warn,pingora_core::apps=off,pingora_core::protocols=error,pingora_proxy=off,\
      pingora_timeout=warn,hyper_util=info,h2=error,rustls=info";
 
-/// Counts the lines of the log that there was no room for.
-static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+/// The log of this process.
+static LOG: OnceLock<Log> = OnceLock::new();
 
-/// How many lines there was no room for.
-#[must_use]
-pub fn dropped_lines() -> u64 {
-    DROPPED.get().map_or(0, |dropped| dropped.dropped_lines() as u64)
+/// The rules in force, and how they are replaced.
+struct Log {
+    rules: Mutex<LogRules>,
+    filter: reload::Handle<EnvFilter, Registry>,
+    dropped: ErrorCounter,
 }
 
-/// Starts the log. Lines are written until the guard is dropped.
+/// What is logged while the service runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogRules {
+    /// A level, or levels by target.
+    pub level: String,
+    /// True if each request has a line.
+    pub access: bool,
+}
+
+impl Default for LogRules {
+    /// Not what clients do wrong, which metrics count.
+    fn default() -> Self {
+        Self { level: "info".to_owned(), access: false }
+    }
+}
+
+impl LogRules {
+    /// The filter of these rules. The access log has a target of its own, so that other levels don't turn it on.
+    fn filter(&self, variable: Option<&str>) -> Result<EnvFilter, String> {
+        let access = if self.access { "info" } else { "off" };
+        let level = variable.unwrap_or(&self.level);
+        let filter = EnvFilter::try_new(format!("{QUIET},access={access},{level}"));
+        filter.map_err(|_| {
+            let name = variable.map_or("log.level", |_| LEVEL_VARIABLE);
+            format!("{name} is not a log filter such as \"info\" or \"info,tiergate=debug\"")
+        })
+    }
+}
+
+/// Starts the log. `is_json`: each line is an object. Lines are written until the guard is dropped.
 ///
 /// # Errors
 ///
 /// When the level variable can't be understood.
-pub fn start() -> Result<WorkerGuard, String> {
-    let level = std::env::var(LEVEL_VARIABLE).unwrap_or_else(|_| LEVEL_DEFAULT.to_owned());
-    let filter = EnvFilter::try_new(format!("{QUIET},{level}"))
-        .map_err(|_| format!("{LEVEL_VARIABLE} is not a log filter such as \"info\" or \"debug\""))?;
+pub fn start(rules: LogRules, is_json: bool) -> Result<WorkerGuard, String> {
+    let (layer, filter) = reload::Layer::new(rules.filter(variable().as_deref())?);
     let (writer, guard) = queue(std::io::stderr());
-    let _ = DROPPED.set(writer.error_counter());
-    let started =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false).try_init();
+    let dropped = writer.error_counter();
+    let registry = tracing_subscriber::registry().with(layer);
+    let started = if is_json {
+        registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init()
+    } else {
+        registry.with(fmt::layer().with_ansi(false).with_writer(writer)).try_init()
+    };
     started.map_err(|_| "the log was started twice".to_owned())?;
+    // Nobody else sets it.
+    let _ = LOG.set(Log { rules: Mutex::new(rules), filter, dropped });
     Ok(guard)
+}
+
+/// How many lines there was no room for.
+#[must_use]
+pub fn dropped_lines() -> u64 {
+    LOG.get().map_or(0, |log| log.dropped.dropped_lines() as u64)
+}
+
+/// Puts other rules in force. Where the variable is set, it still says the level.
+pub fn change(rules: LogRules) {
+    let Some(log) = LOG.get() else { return };
+    let variable = variable();
+    let former = std::mem::replace(&mut *log.rules.lock(), rules.clone());
+    if variable.is_some() && former.level != rules.level {
+        tracing::warn!("log.level is not applied: {LEVEL_VARIABLE} is set");
+    }
+    if former == rules {
+        return;
+    }
+    let replaced = rules
+        .filter(variable.as_deref())
+        .and_then(|filter| log.filter.reload(filter).map_err(|error| error.to_string()));
+    if let Err(why) = replaced {
+        tracing::error!("the log goes on as it was: {why}");
+    }
+    // Libraries that use the other facade ask it first.
+    ::log::set_max_level(match LevelFilter::current() {
+        LevelFilter::OFF => ::log::LevelFilter::Off,
+        LevelFilter::ERROR => ::log::LevelFilter::Error,
+        LevelFilter::WARN => ::log::LevelFilter::Warn,
+        LevelFilter::INFO => ::log::LevelFilter::Info,
+        LevelFilter::DEBUG => ::log::LevelFilter::Debug,
+        LevelFilter::TRACE => ::log::LevelFilter::Trace,
+    });
+}
+
+fn variable() -> Option<String> {
+    std::env::var(LEVEL_VARIABLE).ok()
 }
 
 fn queue(out: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {

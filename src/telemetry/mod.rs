@@ -1,7 +1,8 @@
 //! What operators see: every metric's name, the log, and which of many equal faults is worth a line.
 //!
-//! Nothing here knows an agent, a key or an address of a client.
+//! Only the access log names clients. Nothing here knows a key.
 
+pub mod access;
 pub mod faults;
 pub mod http;
 pub mod log;

@@ -188,6 +188,12 @@ impl Tracer {
 }
 
 impl Trace {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.request.span().span_context().trace_id().to_string()
+    }
+
     /// The headers `traceparent` and `tracestate` for the upstream: its spans belong to ours.
     #[must_use]
     pub fn headers(&self) -> [String; 2] {

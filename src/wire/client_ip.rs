@@ -14,22 +14,28 @@ use crate::http1::name::Name;
 /// The client that limits apply to.
 #[must_use]
 pub fn client_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> ClientNet {
+    ClientNet::of(address_of(peer, fields, trusted))
+}
+
+/// The client's address, for logs.
+#[must_use]
+pub fn address_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> IpAddr {
     let trusts = |address: IpAddr| is_trusted(address, trusted);
     if trusted.is_empty() || !trusts(peer) {
-        return ClientNet::of(peer);
+        return peer.to_canonical();
     }
     let mut client = peer;
     for line in fields.values(Name::ForwardedFor).rev() {
         for hop in line.rsplit(|byte| *byte == b',') {
             // Whatever can't be read was not written by a proxy that works: then only the peer is sure.
-            let Some(address) = parse_hop(hop) else { return ClientNet::of(peer) };
+            let Some(address) = parse_hop(hop) else { return peer.to_canonical() };
             client = address;
             if !trusts(address) {
-                return ClientNet::of(client);
+                return client.to_canonical();
             }
         }
     }
-    ClientNet::of(client)
+    client.to_canonical()
 }
 
 /// Whether an address is a proxy's that is believed.

@@ -11,4 +11,5 @@ pub mod grpc;
 pub mod headers;
 pub mod pages;
 pub mod received;
+pub mod request_id;
 pub mod results;

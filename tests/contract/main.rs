@@ -29,6 +29,7 @@ mod keys_revoke;
 mod keys_rotate;
 mod keys_status;
 mod limits;
+mod logs;
 mod metrics;
 mod misconfigured;
 mod provider_keys;
@@ -86,6 +87,7 @@ const TOPICS: &[Topic<World>] = &[
     ("signing", ONCE, signing::CASES),
     ("metrics", STORES, metrics::OPERATIONS),
     ("metrics", ONCE, metrics::CASES),
+    ("logs", ONCE, logs::CASES),
     ("secrets", STORES, secrets::CASES),
     ("secrets", ONCE, secrets::ON_A_DISK),
     ("provider_keys", ONCE, provider_keys::CASES),

@@ -140,6 +140,29 @@ fn the_page_about_the_log_has_lines_that_the_program_writes() {
     assert!(count > 60, "{count} pieces were found");
 }
 
+/// The names that stand alone at the beginning of these lines of a text, before `=` or `:`.
+fn names<'a>(text: &'a str, begin: &str, separator: &str) -> BTreeSet<&'a str> {
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix(begin)?.split_once(separator));
+    let is_name = |name: &&str| name.chars().all(|char| char.is_ascii_lowercase() || char == '_');
+    lines.map(|(name, _)| name).filter(is_name).collect()
+}
+
+#[test]
+fn the_page_about_the_log_has_the_fields_of_the_access_log() {
+    let page = read("docs/logs.md");
+    let access = read("src/telemetry/access.rs");
+    let (_, line) = access.split_once("target: \"access\",\n            ").unwrap();
+    let (line, _) = line.split_once(");").unwrap();
+    for (section, known) in [("## Access log", names(line, "", " = "))] {
+        assert!(known.len() > 8, "{known:?}");
+        let (_, text) = page.split_once(section).unwrap();
+        let (text, _) = text.split_once("\n## ").unwrap();
+        let rows = rows(text);
+        let listed: BTreeSet<&str> = rows.iter().flat_map(|cells| spans(&cells[0])).collect();
+        assert_eq!(listed, known, "{section}");
+    }
+}
+
 /// The tables and keys of the shipped configuration, by their paths; those that are commented out are among them.
 fn settings() -> BTreeSet<String> {
     let mut found = BTreeSet::new();

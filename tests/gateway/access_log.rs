@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use http::Method;
+use serde_json::{Value, json};
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
+use crate::rig::gateway::Gateway;
 use crate::rig::h2c::{self, Message};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, unique};
@@ -17,7 +19,11 @@ use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
-pub(crate) const CASES: &[Case] = cases![each_kind_of_refusal_says_why_in_the_log];
+pub(crate) const CASES: &[Case] = cases![
+    each_kind_of_refusal_says_why_in_the_log,
+    a_line_says_all_of_a_request_whichever_way_it_leaves,
+    a_request_that_the_shell_refuses_has_a_line,
+];
 
 /// Hosts of a tenant whose upstream is not there, and of one that takes declared origins only.
 const GONE: &str = "gone.test";
@@ -27,8 +33,19 @@ const DECLARED: &str = "declared.test";
 fn decided(line: &str) -> BTreeMap<&str, &str> {
     let fields = line.split(' ').filter_map(|field| field.split_once('='));
     let fields = fields.map(|(name, value)| (name, value.trim_matches('"')));
-    let of_the_request = ["request_id", "method", "path", "status", "sent", "micros"];
-    fields.filter(|(name, _)| !of_the_request.contains(name)).collect()
+    let decided = [
+        "tenant",
+        "route",
+        "credential",
+        "agent",
+        "tier",
+        "min_tier",
+        "limit",
+        "remaining",
+        "decision",
+        "error_type",
+    ];
+    fields.filter(|(name, _)| decided.contains(name)).collect()
 }
 
 fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
@@ -147,6 +164,90 @@ fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
     assert_eq!(h2c::ask(gateway.address, &request.with("x-request-id", &id)).unwrap().status, 403);
     let expected = "route=/gold/* credential=api_key tier=2 min_tier=3 error_type=TIER_BLOCKED";
     check(&site, &id, &format!("{expected} agent={silver}"));
+}
+
+/// The fields of a line of the access log in JSON that has this value in this field.
+fn line_of(gateway: &Gateway, name: &str, value: &str) -> Value {
+    until("the request is in the access log", SOON, || {
+        let log = gateway.service.log();
+        // The last one may be on its way.
+        let lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let mut lines = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.find(|line| line["target"] == "access" && line[name] == value)
+    })
+}
+
+fn a_line_says_all_of_a_request_whichever_way_it_leaves(stage: &Stage) {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    for way in ["relay", "library", "HTTP/2"] {
+        let settings = Site::of(stage).set("log.access", true).set("log.format", "json");
+        let http1 = if way == "library" { way } else { "relay" };
+        let site = settings
+            .set("gateway.http1", http1)
+            .set("listen.trusted_proxies", vec!["127.0.0.0/8"])
+            .agent(4)
+            .start();
+        let (gateway, id) = (&site.gateway, unique());
+        let fields = [
+            ("x-api-key", site.key()),
+            ("x-request-id", &id),
+            ("traceparent", &traceparent),
+            ("x-forwarded-for", "192.0.2.7"),
+        ];
+        if way == "HTTP/2" {
+            let request = Message::request(Method::POST, ACME, "/agents/x?secret").body(b"hello");
+            let request = fields.iter().fold(request, |request, (name, value)| request.with(name, value));
+            assert_eq!(h2c::ask(gateway.address, &request).unwrap().status, 200);
+        } else {
+            let request = Request::new("POST", ACME, "/agents/x?secret").body(b"hello");
+            let request = fields.iter().fold(request, |request, (name, value)| request.with(name, value));
+            assert_eq!(gateway.ask(&request).status, 200);
+        }
+        let line = line_of(gateway, "request_id", &id);
+        let expected = json!({
+            "level": "INFO", "target": "access", "listener": "gateway", "trace_id": TRACE, "client": "192.0.2.7",
+            "tenant": "t", "host": ACME, "credential": "api_key", "agent": site.agent().text(), "tier": 4, "min_tier": 1,
+            "decision": "admitted", "method": "POST", "path": "/agents/x", "status": 200, "received": 5,
+            "protocol": if way == "HTTP/2" { "HTTP/2" } else { "HTTP/1.1" },
+            "upstream": format!("http://{}", site.upstream.address),
+        });
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(&line[name], value, "{way}: {name} in {line}");
+        }
+        let [own, upstream, all] =
+            ["own_micros", "upstream_micros", "micros"].map(|name| line[name].as_u64().unwrap());
+        assert!(
+            own + upstream <= all && own > 0 && upstream > 0 && line["sent"].as_u64().unwrap() > 0,
+            "{way}: {line}"
+        );
+        let time = line["timestamp"].as_str().unwrap();
+        assert!(time.ends_with('Z') && time.contains('T'), "RFC 3339: {time}");
+    }
+}
+
+fn a_request_that_the_shell_refuses_has_a_line(stage: &Stage) {
+    let site = Site::of(stage).set("log.access", true).set("log.format", "json").start();
+    let gateway = &site.gateway;
+    let long = format!("GET / HTTP/1.1\r\nHost: {ACME}\r\nX: {}\r\n\r\n", "x".repeat(40_000));
+    for (bytes, status, error_type) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "VALIDATION_ERROR"),
+        (&long, 431, "REQUEST_HEADER_FIELDS_TOO_LARGE"),
+    ] {
+        assert_eq!(gateway.ask_raw(bytes.as_bytes()).status, status);
+        let line = line_of(gateway, "error_type", error_type);
+        assert_eq!((&line["listener"], &line["decision"]), (&json!("gateway"), &json!("refused")), "{line}");
+        assert_eq!(line["status"], json!(status), "{line}");
+        assert!(line["client"].as_str().unwrap().starts_with("127."), "{line}");
+        assert!(line["sent"].as_u64().unwrap() > 50 && line.get("path").is_none(), "{line}");
+    }
+    // As many connections as the gateway holds; the next one is closed.
+    let few = Site::of(stage).set("log.access", true).set("log.format", "json");
+    let few = few.set("listen.max_connections_per_network", 2).start();
+    let _held = [few.gateway.connect(), few.gateway.connect()];
+    let _closed = few.gateway.connect();
+    let line = line_of(&few.gateway, "reason", "network");
+    assert_eq!((&line["status"], &line["decision"]), (&json!(0), &json!("refused")), "{line}");
 }
 
 /// Checks the access log's line of a request, and the line of its denial, if it was refused.

@@ -276,6 +276,16 @@ fn the_end_is_delayed_by_an_hour_at_most_and_its_grace_is_a_day_at_most() {
 }
 
 #[test]
+fn a_log_level_is_a_word_for_all_or_one_for_each_target() {
+    check("log.format", "'text', 'json'", "'', 'JSON', 1");
+    check(
+        "log.level",
+        "'off', 'trace', 'info,tiergate::chain=debug,h2=off'",
+        "'', 'inof', 'tiergate', 'a=b', '=info', 5",
+    );
+}
+
+#[test]
 fn nonces_are_remembered_for_the_whole_window_at_least_and_366_days_at_most() {
     let window = [("signature.max_age", "\"100s\""), ("signature.max_ahead", "\"20s\"")];
     let [age, ahead] = window;

@@ -9,9 +9,9 @@ pub(super) mod faults;
 
 mod answering;
 mod patient;
+mod requests;
 mod rewriting;
 
-use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -27,13 +27,15 @@ use pingora::{Error, ErrorSource};
 
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::gateway::corridor::{Incoming, Passage};
+use crate::gateway::corridor::Passage;
 use crate::gateway::library::patient::PatientConnector;
+use crate::gateway::library::requests::{asked, incoming, peer_of};
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::pace::Pace;
 use crate::gateway::refusals::End;
 use crate::serve::timer::Timer;
 use crate::serve::{WRITE_TIME_MAX, may_be_reused};
+use crate::telemetry::access;
 use crate::wire::errors::ErrorCause;
 use crate::wire::grpc;
 
@@ -53,8 +55,7 @@ impl std::ops::Deref for LibraryProxy {
 
 impl LibraryProxy {
     async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, End> {
-        let peer = session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        let request = incoming(session.req_header(), peer.ok_or(ErrorCause::Internal)?);
+        let request = incoming(session.req_header(), peer_of(session).ok_or(ErrorCause::Internal)?);
         self.begin_trace(&session.req_header().headers, ctx);
         let route = self.route(&request, ctx)?;
         Ok(self.admit(&request, &route, &mut ctx.notes).await?)
@@ -64,10 +65,14 @@ impl LibraryProxy {
     fn note_when_dropped(&self, session: &Session, ctx: &mut Context) {
         let (gateway, head) = (Arc::clone(&self.0), session.req_header());
         let (method, target) = (head.method.clone(), head.raw_path().to_vec());
+        let logged = access::is_on().then(|| (head.clone(), peer_of(session)));
         ctx.on_drop = Some(Box::new(move |ctx| {
             let method = method.as_str().as_bytes();
             let ended = Ended { method, target: &target, status: 0, sent: 0, ending: Ending::ClientLeft };
-            gateway.observer.finished(&ended, ctx, gateway.clock.monotonic_micros());
+            let micros = gateway.observer.finished(&ended, ctx, gateway.clock.monotonic_micros());
+            if let Some((head, peer)) = &logged {
+                gateway.log_access(&ended, &asked(head, *peer), ctx, micros);
+            }
         }));
     }
 
@@ -87,22 +92,6 @@ fn keep_pace(session: &Session, ctx: &Context) {
         // A client may take so long for a piece of its answer.
         Some(_) => pace.moved(read.max(WRITE_TIME_MAX)),
     }
-}
-
-/// A request of the library's, as the corridor reads it.
-fn incoming(request: &RequestHeader, peer: IpAddr) -> Incoming<'_, HeaderMap> {
-    Incoming {
-        method: request.method.as_str(),
-        target: request.raw_path(),
-        authority: authority_of(request),
-        fields: &request.headers,
-        peer,
-    }
-}
-
-fn authority_of(request: &RequestHeader) -> Option<&str> {
-    let named = request.headers.get(http::header::HOST).map(|host| host.to_str().unwrap_or_default());
-    named.or_else(|| request.uri.authority().map(http::uri::Authority::as_str))
 }
 
 #[async_trait]
@@ -370,7 +359,8 @@ impl ProxyHttp for LibraryProxy {
                 Some(_) => Ending::Failed,
             },
         };
-        self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
+        let micros = self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
+        self.log_access(&ended, &asked(request, peer_of(session)), ctx, micros);
     }
 
     /// Said by our own log, without what clients wrote.

@@ -9,7 +9,7 @@ use crate::domain::tenant::HostHeader;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::library::answering::names_that;
-use crate::gateway::library::authority_of;
+use crate::gateway::library::requests::authority_of;
 use crate::gateway::policy::forwarded::Arrival;
 use crate::gateway::policy::requests::is_kept;
 use crate::wire::client_ip::is_trusted;

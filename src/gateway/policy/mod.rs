@@ -5,6 +5,5 @@ pub(super) mod answers;
 pub(super) mod cors;
 pub(super) mod forwarded;
 pub(super) mod identity;
-pub(super) mod request_id;
 pub(super) mod requests;
 pub(super) mod via;

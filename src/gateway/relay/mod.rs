@@ -20,7 +20,7 @@ use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
-use crate::gateway::observe::{Ended, Ending};
+use crate::gateway::observe::{Asked, Ended, Ending};
 use crate::gateway::policy::requests::is_of_one_hop;
 use crate::gateway::refusals::End;
 use crate::gateway::relay::driver::{Driver, Limits, first_size};
@@ -34,6 +34,7 @@ use crate::http1::name::Name;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
+use crate::telemetry::access;
 use crate::wire::answers::Answer;
 
 /// How long a client may pause in its body.
@@ -237,7 +238,14 @@ impl Gateway {
     ) {
         let target = connection.head().get(head.target.clone()).unwrap_or_default();
         let ended = Ended { method: method_of(connection, head), target, status, sent, ending };
-        self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
+        let micros = self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
+        if access::is_on() {
+            let fields = connection.fields();
+            let protocol = if head.is_http_1_0 { "HTTP/1.0" } else { "HTTP/1.1" };
+            let host = fields.values(Name::Host).next().unwrap_or_default();
+            let asked = Asked { protocol, host, fields: &fields, peer: Some(connection.peer.ip()) };
+            self.log_access(&ended, &asked, ctx, micros);
+        }
     }
 }
 

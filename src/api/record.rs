@@ -1,0 +1,92 @@
+//! What is kept of a request on its way, and its line in the access log.
+
+use std::net::IpAddr;
+
+use crate::api::Api;
+use crate::api::observe::DOOR;
+use crate::api::routes::Endpoint;
+use crate::domain::agent_id::AgentId;
+use crate::domain::quota::Allowance;
+use crate::domain::tier::Tier;
+use crate::http1::fields::Fields;
+use crate::http1::name::Name;
+use crate::pipeline::credential::SignedRequest;
+use crate::pipeline::permit::Permit;
+use crate::serve::whole::{Answered, Request};
+use crate::telemetry::access::{self, Line, Shown};
+use crate::verdicts::about;
+use crate::wire::client_ip::address_of;
+use crate::wire::request_id::{RequestId, trace_id};
+
+/// What is kept of a request on its way.
+pub(crate) struct Notes {
+    pub(super) request_id: RequestId,
+    /// What its owner signed.
+    pub(super) signed: Option<SignedRequest>,
+    agent: Option<AgentId>,
+    tier: Option<Tier>,
+    allowance: Option<Allowance>,
+}
+
+impl Notes {
+    pub(super) const fn new(request_id: RequestId) -> Self {
+        Self { request_id, signed: None, agent: None, tier: None, allowance: None }
+    }
+
+    pub(super) fn admitted(&mut self, permit: &Permit) {
+        self.agent = Some(permit.agent());
+        self.tier = Some(permit.tier());
+        self.allowance = Some(permit.allowance());
+    }
+}
+
+impl Api {
+    /// Writes a request's line in the access log, if somebody has asked for it.
+    pub(super) fn log_access(
+        &self,
+        endpoint: Option<Endpoint>,
+        request: &Request<'_>,
+        notes: &Notes,
+        answered: &Answered<'_>,
+    ) {
+        if !access::is_on() {
+            return;
+        }
+        let refused = answered.refused.map(|(cause, _)| about(cause)).unwrap_or_default();
+        let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
+        let credential = endpoint.map(Endpoint::credential);
+        let decision = match (answered.refused, credential) {
+            (Some(_), _) => "refused",
+            (None, None | Some("none")) => "public",
+            (None, Some(_)) => "admitted",
+        };
+        let line = Line {
+            listener: DOOR,
+            request_id: Some(notes.request_id.as_str()),
+            trace_id: trace_id(&request.fields),
+            client: Some(self.client_address(request)),
+            host: request.fields.values(Name::Host).next().map(Shown),
+            route: endpoint.map(Endpoint::path),
+            credential,
+            agent: notes.agent.or(refused.agent).or(notes.signed.map(|signed| signed.agent)),
+            tier: notes.tier.or(refused.tier),
+            allowance: notes.allowance.or(spent),
+            decision: Some(decision),
+            method: Some(Shown(request.method.as_bytes())),
+            protocol: Some(request.protocol),
+            path: Some(Shown(request.path.as_bytes())),
+            status: answered.status.as_u16(),
+            error_type: answered.refused.map(|(_, error_type)| error_type),
+            received: answered.received,
+            sent: answered.sent,
+            micros: Some(answered.micros),
+            own_micros: Some(answered.micros),
+            ..Line::default()
+        };
+        line.write();
+    }
+
+    fn client_address(&self, request: &Request<'_>) -> IpAddr {
+        address_of(request.peer, &request.fields, &self.trusted_proxies)
+    }
+}

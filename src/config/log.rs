@@ -1,0 +1,63 @@
+//! `[log]`: what is logged, and how.
+
+use crate::config::choice::choice;
+use crate::config::reader::Reader;
+use crate::config::written::quoted;
+
+/// The words for levels.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// What is logged, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSettings {
+    /// What a line looks like.
+    pub format: LogFormat,
+    /// A level, or levels by target: `info,tiergate=debug`.
+    pub level: String,
+    /// True if each request has a line.
+    pub access: bool,
+}
+
+/// What a line looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// An object of JSON.
+    Json,
+}
+
+impl LogSettings {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+        read_all!(Self {
+            format: reader.text("log.format", "text", choice(&formats)),
+            level: reader.text("log.level", "info", level),
+            access: reader.boolean("log.access", false),
+        })
+    }
+
+    /// True if a restart is needed for the difference to another.
+    pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
+        self.format != other.format
+    }
+}
+
+/// A word alone would be taken for a target, and everything of it logged: a misspelled level is a mistake.
+fn level(text: &str) -> Result<String, String> {
+    let is_target = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:".contains(&byte))
+    };
+    let is_directive = |part: &str| {
+        let (target, level) = part.split_once('=').unwrap_or(("any", part));
+        is_target(target) && LEVELS.contains(&level)
+    };
+    if text.split(',').all(is_directive) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "is {}; write {}, or levels by target: \"info,tiergate=debug\"",
+        quoted(text),
+        LEVELS.join(", ")
+    ))
+}

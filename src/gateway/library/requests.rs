@@ -1,0 +1,41 @@
+//! The library's requests, as the corridor and the log read them.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, Version};
+use pingora::http::RequestHeader;
+use pingora::proxy::Session;
+
+use crate::gateway::corridor::Incoming;
+use crate::gateway::observe::Asked;
+
+/// A request of the library's, as the corridor reads it.
+pub(super) fn incoming(request: &RequestHeader, peer: IpAddr) -> Incoming<'_, HeaderMap> {
+    Incoming {
+        method: request.method.as_str(),
+        target: request.raw_path(),
+        authority: authority_of(request),
+        fields: &request.headers,
+        peer,
+    }
+}
+
+/// The part of a request that only its line shows.
+pub(super) fn asked(request: &RequestHeader, peer: Option<IpAddr>) -> Asked<'_, HeaderMap> {
+    let protocol = match request.version {
+        Version::HTTP_2 => "HTTP/2",
+        Version::HTTP_10 => "HTTP/1.0",
+        _ => "HTTP/1.1",
+    };
+    let host = authority_of(request).unwrap_or_default().as_bytes();
+    Asked { protocol, host, fields: &request.headers, peer }
+}
+
+pub(super) fn peer_of(session: &Session) -> Option<IpAddr> {
+    session.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip())
+}
+
+pub(super) fn authority_of(request: &RequestHeader) -> Option<&str> {
+    let named = request.headers.get(http::header::HOST).map(|host| host.to_str().unwrap_or_default());
+    named.or_else(|| request.uri.authority().map(http::uri::Authority::as_str))
+}
