@@ -25,6 +25,7 @@ use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline};
 use crate::ports::clock::Clock;
 use crate::serve::whole::{Answered, Request, WholeService};
+use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
 use crate::verdicts::{Verdicts, about};
 use crate::wire::answers::Answer;
@@ -44,6 +45,7 @@ pub(crate) struct Api {
     verdicts: Verdicts,
     results: VerificationResults,
     request_ids: RequestIds,
+    audit: Option<Arc<Audit>>,
 }
 
 /// A request as handlers see it.
@@ -63,6 +65,7 @@ impl Api {
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
         request_ids: RequestIds,
+        audit: Option<Arc<Audit>>,
     ) -> Self {
         let observer = Observer::new(metrics);
         let verdicts = Verdicts::new(DOOR, metrics, &clock);
@@ -76,6 +79,7 @@ impl Api {
             verdicts,
             results: VerificationResults::default(),
             request_ids,
+            audit,
         }
     }
 }
@@ -127,5 +131,9 @@ impl WholeService for Api {
         }
         self.observer.answered(endpoint, answered);
         self.log_access(endpoint, request, notes, answered);
+        if let Some((audit, operation)) = self.audit.as_ref().zip(endpoint.and_then(Endpoint::key_operation))
+        {
+            self.record(audit, operation, request, notes, answered);
+        }
     }
 }

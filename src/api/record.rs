@@ -1,21 +1,28 @@
-//! What is kept of a request on its way, and its line in the access log.
+//! What is kept of a request on its way, and the lines about it: in the access log, and in the record of key operations.
 
 use std::net::IpAddr;
+use std::time::{Duration, UNIX_EPOCH};
+
+use alloy::primitives::Address;
 
 use crate::api::Api;
 use crate::api::observe::DOOR;
 use crate::api::routes::Endpoint;
 use crate::domain::agent_id::AgentId;
+use crate::domain::denial::Denial;
 use crate::domain::quota::Allowance;
 use crate::domain::tier::Tier;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::permit::Permit;
+use crate::pipeline::refusal::Refusal;
 use crate::serve::whole::{Answered, Request};
 use crate::telemetry::access::{self, Line, Shown};
+use crate::telemetry::audit::{Audit, Record};
 use crate::verdicts::about;
 use crate::wire::client_ip::address_of;
+use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::{RequestId, trace_id};
 
 /// What is kept of a request on its way.
@@ -84,6 +91,44 @@ impl Api {
             ..Line::default()
         };
         line.write();
+    }
+
+    /// Records a key operation, whatever became of it.
+    pub(super) fn record(
+        &self,
+        audit: &Audit,
+        operation: &'static str,
+        request: &Request<'_>,
+        notes: &Notes,
+        answered: &Answered<'_>,
+    ) {
+        let outcome = match answered.status.as_u16() {
+            ..400 => "done",
+            400..500 => "refused",
+            500.. => "failed",
+        };
+        let signer = notes.signed.and_then(|signed| self.pipeline.signer(&signed));
+        let owner = match answered.refused {
+            None => signer,
+            Some((ErrorCause::Refused(Refusal::Denied(Denial::SignatureInvalid { owner, .. })), _)) => {
+                Some(*owner)
+            }
+            Some(_) => None,
+        };
+        let text = |address: Address| address.to_checksum(None);
+        let now = UNIX_EPOCH + Duration::from_millis(self.clock.unix_millis());
+        audit.record(&Record {
+            timestamp: humantime::format_rfc3339_millis(now).to_string(),
+            operation,
+            outcome,
+            error_type: answered.refused.map(|(_, error_type)| error_type),
+            agent: notes.signed.map(|signed| signed.agent.to_string()),
+            owner: owner.map(text),
+            signer: signer.map(text),
+            client: self.client_address(request),
+            request_id: notes.request_id.as_str(),
+            trace_id: trace_id(&request.fields),
+        });
     }
 
     fn client_address(&self, request: &Request<'_>) -> IpAddr {

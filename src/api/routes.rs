@@ -94,6 +94,23 @@ impl Endpoint {
         }
     }
 
+    /// The key operation that it is.
+    pub(crate) const fn key_operation(self) -> Option<&'static str> {
+        match self {
+            Self::GenerateKey => Some("generate"),
+            Self::RotateKey => Some("rotate"),
+            Self::RevokeKey => Some("revoke"),
+            Self::Verify
+            | Self::VerifySignature
+            | Self::KeyStatus
+            | Self::Livez
+            | Self::Readyz
+            | Self::OpenApi
+            | Self::Docs
+            | Self::Signing => None,
+        }
+    }
+
     /// The longest body, in bytes; 0: there is none.
     pub(crate) const fn body_bytes_max(self) -> usize {
         match self {

@@ -40,6 +40,14 @@ pub(crate) enum StartError {
     /// No way to the collector of traces.
     #[error("cannot trace requests: {0}")]
     Traces(Box<dyn std::error::Error + Send + Sync>),
+    /// The record of key operations can't be opened.
+    #[error("cannot open {path} (log.audit): {cause}")]
+    Audit {
+        /// The file.
+        path: String,
+        /// The error of the operating system.
+        cause: std::io::Error,
+    },
     /// No randomness for request ids.
     #[error(transparent)]
     Entropy(#[from] NoEntropy),

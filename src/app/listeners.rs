@@ -45,6 +45,7 @@ impl App {
             Arc::clone(&self.process.clock),
             &self.process.metrics,
             RequestIds::new(os)?,
+            self.audit.clone(),
         );
         let listening = Listening {
             rules: Some(client_rules(&settings.listen, Listener::Api)),

@@ -1,8 +1,12 @@
 //! The log, under the settings.
 
+use std::sync::Arc;
+
 use tracing_appender::non_blocking::WorkerGuard;
 
-use crate::config::log::{LogFormat, LogSettings};
+use crate::app::error::StartError;
+use crate::config::log::{AuditPlace, LogFormat, LogSettings};
+use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{self, LogRules};
 
 /// Starts the log. Lines are written until the guard is dropped.
@@ -12,6 +16,17 @@ use crate::telemetry::log::{self, LogRules};
 /// When the level variable can't be understood.
 pub(crate) fn start(settings: &LogSettings) -> Result<WorkerGuard, String> {
     log::start(rules(settings), settings.format == LogFormat::Json)
+}
+
+/// The record of key operations, if there is one, and its guard: lines are written until that is dropped.
+pub(super) fn audit(settings: &LogSettings) -> Result<(Option<Arc<Audit>>, Option<WorkerGuard>), StartError> {
+    let (audit, guard) = match &settings.audit {
+        None => return Ok((None, None)),
+        Some(AuditPlace::Stdout) => Audit::to_stdout(),
+        Some(AuditPlace::File(path)) => Audit::to_file(path)
+            .map_err(|cause| StartError::Audit { path: path.display().to_string(), cause })?,
+    };
+    Ok((Some(Arc::new(audit)), Some(guard)))
 }
 
 /// What is logged, under these settings.

@@ -26,6 +26,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing_appender::non_blocking::WorkerGuard;
+
 use crate::app::descriptors::Descriptors;
 use crate::app::error::StartError;
 use crate::app::handover::Handover;
@@ -45,6 +47,7 @@ use crate::pipeline::{Pipeline, Ports, Rules};
 use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
+use crate::telemetry::audit::Audit;
 use crate::telemetry::log::dropped_lines;
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
@@ -62,6 +65,9 @@ pub(crate) struct App {
     follower: Arc<Follower>,
     shutdown: ShutdownSettings,
     tracer: Option<Arc<Tracer>>,
+    audit: Option<Arc<Audit>>,
+    /// Dropped when the service has ended.
+    _audit_guard: Option<WorkerGuard>,
 }
 
 impl App {
@@ -75,6 +81,7 @@ impl App {
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
         let descriptors = Descriptors::planned(settings)?;
+        let (audit, audit_guard) = log::audit(&settings.log)?;
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
         let metrics = Metrics::new()?;
@@ -96,8 +103,13 @@ impl App {
         let pipeline = Arc::new(Pipeline::new(ports, rules(settings)));
         metrics.count_entries("failing_clients", &pipeline, Pipeline::failing_clients);
         let overview = Arc::new(Overview::new(Arc::clone(&tenants), loaded, Arc::clone(&clock)));
-        let reloader =
-            Reloader::new(Arc::clone(&tenants), Arc::clone(&overview), early_hangup, metrics.clone());
+        let reloader = Reloader::new(
+            Arc::clone(&tenants),
+            Arc::clone(&overview),
+            early_hangup,
+            metrics.clone(),
+            audit.clone(),
+        );
         let reloader = Arc::new(reloader);
 
         let tracer = settings.traces.endpoint.as_ref().map(|endpoint| {
@@ -107,7 +119,17 @@ impl App {
         let certificates = tenants.certificates().cloned();
         let process = Process::new(clock, metrics, certificates, descriptors.idle, handover);
         let shutdown = settings.shutdown;
-        let mut app = Self { process, readiness, tenants, descriptors, follower, shutdown, tracer };
+        let mut app = Self {
+            process,
+            readiness,
+            tenants,
+            descriptors,
+            follower,
+            shutdown,
+            tracer,
+            audit,
+            _audit_guard: audit_guard,
+        };
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
         app.serve_api(settings, Arc::clone(&pipeline), &os)?;
         app.serve_gateway(settings, &pipeline, &os)?;

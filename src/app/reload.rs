@@ -16,6 +16,7 @@ use crate::app::log::rules;
 use crate::app::overview::Overview;
 use crate::app::source::Fingerprint;
 use crate::app::tenants::Tenants;
+use crate::telemetry::audit::Audit;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 
@@ -28,6 +29,7 @@ pub(super) struct Reloader {
     overview: Arc<Overview>,
     early_hangup: EarlyHangup,
     metrics: Metrics,
+    audit: Option<Arc<Audit>>,
 }
 
 /// Remembers a SIGHUP that comes before anybody listens, and keeps it from ending the process.
@@ -54,8 +56,9 @@ impl Reloader {
         overview: Arc<Overview>,
         early_hangup: EarlyHangup,
         metrics: Metrics,
+        audit: Option<Arc<Audit>>,
     ) -> Self {
-        let reloader = Self { tenants, overview, early_hangup, metrics };
+        let reloader = Self { tenants, overview, early_hangup, metrics, audit };
         reloader.note_applied(&[]);
         reloader
     }
@@ -99,6 +102,15 @@ impl Reloader {
         read
     }
 
+    /// SIGHUP came: files that are written are opened again, and those that are read are read again.
+    async fn hang_up(&self) -> Option<[Fingerprint; 2]> {
+        if let Some(audit) = self.audit.clone() {
+            // A panic is in the log.
+            let _ = tokio::task::spawn_blocking(move || audit.reopen()).await;
+        }
+        self.reload("SIGHUP").await
+    }
+
     async fn look(&self) -> Option<[Fingerprint; 2]> {
         let tenants = Arc::clone(&self.tenants);
         tokio::task::spawn_blocking(move || tenants.fingerprint()).await.ok()
@@ -112,7 +124,7 @@ impl Reloader {
         };
         let mut loaded = Some(self.tenants.first_fingerprint());
         if self.early_hangup.0.swap(false, Ordering::Relaxed) {
-            loaded = self.reload("SIGHUP").await;
+            loaded = self.hang_up().await;
         }
         let mut last = loaded;
         let mut looks = interval(LOOK_EVERY);
@@ -120,7 +132,7 @@ impl Reloader {
         loop {
             tokio::select! {
                 _ = hangup.recv() => {
-                    loaded = self.reload("SIGHUP").await;
+                    loaded = self.hang_up().await;
                     last = loaded;
                 }
                 _ = looks.tick() => {

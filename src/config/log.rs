@@ -1,6 +1,9 @@
-//! `[log]`: what is logged, and how.
+//! `[log]`: what is logged, how, and where key operations are recorded.
+
+use std::path::PathBuf;
 
 use crate::config::choice::choice;
+use crate::config::files::file;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 
@@ -16,6 +19,8 @@ pub struct LogSettings {
     pub level: String,
     /// True if each request has a line.
     pub access: bool,
+    /// The place of the record of key operations; `None`: there is no record.
+    pub audit: Option<AuditPlace>,
 }
 
 /// What a line looks like.
@@ -27,6 +32,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// The place of the record of key operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditPlace {
+    /// Standard output.
+    Stdout,
+    /// A file; a relative path is relative to the working directory of the process.
+    File(PathBuf),
+}
+
 impl LogSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
@@ -34,12 +48,13 @@ impl LogSettings {
             format: reader.text("log.format", "text", choice(&formats)),
             level: reader.text("log.level", "info", level),
             access: reader.boolean("log.access", false),
+            audit: reader.text("log.audit", "", audit_place),
         })
     }
 
     /// True if a restart is needed for the difference to another.
     pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
-        self.format != other.format
+        (self.format, &self.audit) != (other.format, &other.audit)
     }
 }
 
@@ -60,4 +75,12 @@ fn level(text: &str) -> Result<String, String> {
         quoted(text),
         LEVELS.join(", ")
     ))
+}
+
+fn audit_place(text: &str) -> Result<Option<AuditPlace>, String> {
+    match text {
+        "" => Ok(None),
+        "stdout" => Ok(Some(AuditPlace::Stdout)),
+        path => file(path).map(|path| Some(AuditPlace::File(path))),
+    }
 }

@@ -5,6 +5,8 @@
 //! nothing in a shared store. The nonce is used in the same atomic step that changes the key, so a request that comes to
 //! nothing burns nothing.
 
+use alloy::primitives::Address;
+
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::ApiKey;
 use crate::domain::client::ClientNet;
@@ -101,6 +103,12 @@ impl Pipeline {
         let has_key = self.ports.store.has_key(agent).await?;
         let remaining = self.ports.store.left(client, agent, self.key_management).await?;
         Ok(KeyStatus { has_key, allowance: Allowance { limit: self.key_management.limit, remaining } })
+    }
+
+    /// The address that signed a request, for the record of key operations.
+    #[must_use]
+    pub fn signer(&self, signed: &SignedRequest) -> Option<Address> {
+        self.owners.signer(signed)
     }
 
     async fn issue(

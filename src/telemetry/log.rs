@@ -11,7 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 /// Lines that may wait to be written; beyond that they are dropped, never waited for.
-const LINES_QUEUED_MAX: usize = 16_384;
+pub(super) const LINES_QUEUED_MAX: usize = 16_384;
 
 /// The environment variable that says what is logged, in the syntax of `RUST_LOG`. It wins over the configuration.
 pub const LEVEL_VARIABLE: &str = "TIERGATE_LOG";
@@ -119,7 +119,7 @@ fn variable() -> Option<String> {
     std::env::var(LEVEL_VARIABLE).ok()
 }
 
-fn queue(out: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+pub(super) fn queue(out: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
     NonBlockingBuilder::default().buffered_lines_limit(LINES_QUEUED_MAX).lossy(true).finish(out)
 }
 

@@ -1,8 +1,9 @@
 //! What operators see: every metric's name, the log, and which of many equal faults is worth a line.
 //!
-//! Only the access log names clients. Nothing here knows a key.
+//! Only the access log and the record of key operations name agents and clients. Nothing here knows a key.
 
 pub mod access;
+pub mod audit;
 pub mod faults;
 pub mod http;
 pub mod log;

@@ -1,18 +1,25 @@
-//! What an operator is told: the log in JSON and at another level and the access log.
+//! What an operator is told: the log in JSON and at another level, the access log, and the record of key operations.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::support::harness::{Case, cases};
-use crate::support::service::Service;
+use crate::support::service::{KEY_ENDPOINTS, Service, status_of};
+use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_changed_level_counts_without_a_restart_unless_the_variable_says_another,
     every_request_to_the_api_has_a_line,
+    every_key_operation_is_recorded_with_who_what_when_where_from_and_its_outcome,
+    the_record_goes_on_in_a_new_file_after_sighup,
+    a_record_on_standard_output_stands_beside_the_log,
+    a_record_that_cannot_be_opened_keeps_the_service_from_starting,
 ];
 
 /// The whole lines of a text, as JSON.
@@ -160,4 +167,96 @@ fn every_request_to_the_api_has_a_line(world: &World) {
     // A request without an id has one all the same, which its client is told.
     let answer = service.get("/livez");
     line_of(&service, answer.header("x-request-id").unwrap());
+}
+
+/// The record, once it has so many lines.
+fn record(path: &Path, count: usize) -> Vec<Value> {
+    until("the operations are recorded", SOON, || {
+        let lines = lines(&fs::read_to_string(path).unwrap_or_default());
+        (lines.len() >= count).then_some(lines)
+    })
+}
+
+fn every_key_operation_is_recorded_with_who_what_when_where_from_and_its_outcome(world: &World) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit");
+    let settings = world.settings().set("log.audit", path.to_str().unwrap());
+    let settings = settings.set("listen.trusted_proxies", vec!["127.0.0.0/8"]).set("log.level", "off");
+    let service = Service::start(settings);
+    let agent = world.agent(1);
+    let (alice, bob) = (ALICE.address.to_checksum(None), BOB.address.to_checksum(None));
+    let mut expected = Vec::new();
+    let mut ask = |endpoint: (&'static str, &str), body: &[u8], status: u16, more: Value| {
+        let id = format!("id-{}", expected.len());
+        let headers = [("X-Request-Id", id.as_str()), ("X-Forwarded-For", "192.0.2.7")];
+        let (method, path) = endpoint;
+        assert_eq!(service.request(method, path, &headers, Some(body)).status, status);
+        let operation =
+            ["generate", "rotate", "revoke"][KEY_ENDPOINTS.iter().position(|one| *one == endpoint).unwrap()];
+        let outcome = if status < 400 { "done" } else { "refused" };
+        let mut line =
+            json!({ "operation": operation, "outcome": outcome, "client": "192.0.2.7", "request_id": id });
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        expected.push(line);
+    };
+    let who = json!({ "agent": agent.text(), "owner": alice, "signer": alice });
+    for endpoint in KEY_ENDPOINTS {
+        ask(endpoint, agent.signed().to_string().as_bytes(), status_of(endpoint), who.clone());
+        let forged = agent.draft().by(BOB).body().to_string();
+        let error = json!({ "agent": agent.text(), "owner": alice, "signer": bob, "error_type": "SIGNATURE_INVALID" });
+        ask(endpoint, forged.as_bytes(), 401, error);
+        ask(endpoint, b"{}", 400, json!({ "error_type": "VALIDATION_ERROR" }));
+    }
+    let generate = KEY_ENDPOINTS[0];
+    ask(generate, agent.signed().to_string().as_bytes(), 201, who);
+    let error = json!({ "agent": agent.text(), "signer": alice, "error_type": "KEY_ALREADY_EXISTS" });
+    ask(generate, agent.signed().to_string().as_bytes(), 409, error);
+    service.verify_signature(&agent.signed());
+    service.status(&agent.text()).success(200);
+    let mut lines = record(&path, expected.len());
+    for line in &mut lines {
+        let time = line.as_object_mut().unwrap().remove("timestamp").unwrap();
+        let time = humantime::parse_rfc3339(time.as_str().unwrap()).unwrap();
+        let age = crate::support::time::unix_seconds()
+            .abs_diff(time.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs());
+        assert!(age < 120, "{age}");
+    }
+    assert_eq!(lines, expected, "other requests are not recorded");
+    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+fn the_record_goes_on_in_a_new_file_after_sighup(world: &World) {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, moved] = ["audit", "audit.1"].map(|name| folder.path().join(name));
+    let service = Service::start(world.settings().set("log.audit", path.to_str().unwrap()));
+    let agent = world.agent(1);
+    agent.generate(&service);
+    record(&path, 1);
+    fs::rename(&path, &moved).unwrap();
+    hang_up(&service);
+    until("there is a new file", SOON, || path.exists().then_some(()));
+    service.revoke(&agent.signed()).success(200);
+    assert_eq!(record(&path, 1)[0]["operation"], "revoke");
+    assert_eq!(record(&moved, 1).len(), 1);
+}
+
+fn a_record_on_standard_output_stands_beside_the_log(world: &World) {
+    let service = Service::start(world.settings().set("log.audit", "stdout").set("log.format", "json"));
+    let agent = world.agent(1);
+    agent.generate(&service);
+    until("the operation is recorded", SOON, || {
+        lines(&service.log())
+            .into_iter()
+            .find(|line| line["operation"] == "generate" && line["agent"] == agent.text())
+    });
+}
+
+fn a_record_that_cannot_be_opened_keeps_the_service_from_starting(world: &World) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing/audit");
+    let service = Service::prepare(world.settings().set("log.audit", path.to_str().unwrap()));
+    let output = service.command("run", &[]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("(log.audit)") && told.contains(path.to_str().unwrap()), "{told}");
 }

@@ -148,12 +148,17 @@ fn names<'a>(text: &'a str, begin: &str, separator: &str) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn the_page_about_the_log_has_the_fields_of_the_access_log() {
+fn the_page_about_the_log_has_the_fields_of_the_access_log_and_of_the_audit_log() {
     let page = read("docs/logs.md");
     let access = read("src/telemetry/access.rs");
     let (_, line) = access.split_once("target: \"access\",\n            ").unwrap();
     let (line, _) = line.split_once(");").unwrap();
-    for (section, known) in [("## Access log", names(line, "", " = "))] {
+    let audit = read("src/telemetry/audit.rs");
+    let (_, record) = audit.split_once("pub struct Record").unwrap();
+    let (record, _) = record.split_once("\n}\n").unwrap();
+    for (section, known) in
+        [("## Access log", names(line, "", " = ")), ("## Audit log", names(record, "pub ", ": "))]
+    {
         assert!(known.len() > 8, "{known:?}");
         let (_, text) = page.split_once(section).unwrap();
         let (text, _) = text.split_once("\n## ").unwrap();

@@ -283,6 +283,7 @@ fn a_log_level_is_a_word_for_all_or_one_for_each_target() {
         "'off', 'trace', 'info,tiergate::chain=debug,h2=off'",
         "'', 'inof', 'tiergate', 'a=b', '=info', 5",
     );
+    check("log.audit", "'', 'stdout', '/var/log/audit.log', 'audit.log'", "\"a\\u0000b\", 5");
 }
 
 #[test]

@@ -42,6 +42,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("listen.tls.key", "b.pem", "\"b.pem\"", ""),
     ("listen.trusted_proxies", "[\"::1\"]", "[\"::1\"]", "::1,"),
     ("log.access", "true", "true", "yes"),
+    ("log.audit", "stdout", "\"stdout\"", "a\0b"),
     ("log.format", "json", "\"json\"", "xml"),
     ("log.level", "warn,tiergate=debug", "\"warn,tiergate=debug\"", "inof"),
     ("shutdown.delay", "7s", "\"7s\"", "61m"),
