@@ -58,9 +58,10 @@ pub(crate) const SAMPLE_OWNERS: [Account; 4] = [
 pub(crate) struct Running {
     composition: Composition,
     addresses: BTreeMap<String, IpAddr>,
-    folder: TempDir,
     identity: Address,
+    /// End before their logs go.
     processes: Mutex<BTreeMap<String, Process>>,
+    folder: TempDir,
 }
 
 /// A client with an address of its own, on a connection that stays open.

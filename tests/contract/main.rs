@@ -90,6 +90,7 @@ const TOPICS: &[Topic<World>] = &[
     ("logs", ONCE, logs::CASES),
     ("secrets", STORES, secrets::CASES),
     ("secrets", ONCE, secrets::ON_A_DISK),
+    ("secrets", ONCE, secrets::SEARCH),
     ("provider_keys", ONCE, provider_keys::CASES),
     ("replicas", &[Kind::Redis], replicas::CASES),
 ];

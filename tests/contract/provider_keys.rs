@@ -17,6 +17,7 @@ use toml::Table;
 
 use crate::support::harness::{Case, cases};
 use crate::support::process::own_ip;
+use crate::support::secrets;
 use crate::support::service::Service;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
@@ -170,6 +171,7 @@ fn read_request(stream: &mut impl Read) -> Option<(String, Vec<u8>)> {
 
 /// A service whose first node has a key in every place, and whose second has none.
 fn with_keys(world: &World, [node, other]: [&TlsNode; 2]) -> Service {
+    SECRETS.iter().copied().for_each(secrets::keep);
     let path = "v3/path-secret-1?key=query-secret-2";
     let url = format!("https://provider-user:provider-password@{}/{path}", node.address);
     let origin = node.origin();

@@ -1,18 +1,26 @@
 //! No API key, signature or provider key in the log or in metrics, whatever was asked.
 
+use std::fs;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use serde_json::{Value, json};
 
 use crate::support::agents::{key_of, unknown_key};
 use crate::support::client::with;
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
+use crate::support::secrets::{self, AUDIT};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::signing::BOB;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] =
-    cases![neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven,];
+    cases![neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven];
+
+/// About the support code, which searches what every service of the suites writes.
+pub(crate) const SEARCH: &[Case<World>] = cases![a_service_that_writes_a_secret_anywhere_fails_its_case];
 
 /// About the embedded store's file.
 pub(crate) const ON_A_DISK: &[Case<World>] = cases![the_stores_file_holds_no_key];
@@ -26,6 +34,7 @@ fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: 
     let (agent, blocked) = (world.agent(1), world.agent(0));
     let mut secrets: Vec<String> =
         ["user-secret", "pass-secret", "path-secret", "query-secret"].map(str::to_owned).into();
+    secrets.iter().for_each(|secret| secrets::keep(secret));
     let remember = |secrets: &mut Vec<String>, body: &Value| {
         let signature = body["signature"].as_str().unwrap();
         secrets.push(signature[2..66].to_owned());
@@ -94,6 +103,24 @@ fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: 
     }
 }
 
+fn a_service_that_writes_a_secret_anywhere_fails_its_case(world: &World) {
+    let (key, signature) =
+        (unknown_key(9), world.agent(1).signed()["signature"].as_str().unwrap().to_uppercase());
+    for (file, text, is_noticed) in [
+        ("log", "nothing of that", false),
+        ("log", &key[..20], false),
+        ("log", &key[12..], true),
+        (AUDIT, &key, true),
+        (AUDIT, &signature[2..], true),
+    ] {
+        let service = Service::start(world.settings());
+        let path = service.folder.path().join(file);
+        fs::File::options().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+        let ended = catch_unwind(AssertUnwindSafe(|| drop(service)));
+        assert_eq!(ended.is_err(), is_noticed, "{file}: {text}");
+    }
+}
+
 fn the_stores_file_holds_no_key(world: &World) {
     let mut service = Service::start(world.settings());
     let agent = world.agent(4);
@@ -103,8 +130,8 @@ fn the_stores_file_holds_no_key(world: &World) {
     let (key, signature) = (key.into_bytes(), signed["signature"].as_str().unwrap().as_bytes().to_vec());
     let digest = <sha2::Sha256 as sha2::Digest>::digest(&key);
     let mut is_found = false;
-    for entry in std::fs::read_dir(service.data()).unwrap() {
-        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+    for entry in fs::read_dir(service.data()).unwrap() {
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
         is_found |= bytes.windows(digest.len()).any(|window| window == digest.as_slice());
         for secret in [&key[12..], &signature[2..]] {
             let raw = alloy::primitives::hex::decode(secret).unwrap();

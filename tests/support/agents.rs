@@ -3,6 +3,7 @@
 use alloy::primitives::{U256, uint};
 use serde_json::{Value, json};
 
+use crate::support::secrets;
 use crate::support::service::Service;
 use crate::support::signing::{ALICE, Account, Draft};
 use crate::support::world::World;
@@ -83,10 +84,14 @@ pub(crate) fn key_of(body: &Value) -> String {
     let secret = key.strip_prefix("svc_live_v1_").unwrap_or_else(|| panic!("another prefix: {key}"));
     assert_eq!(secret.len(), 64, "{key}");
     assert!(secret.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{key}");
+    secrets::keep(key);
     key.to_owned()
 }
 
 /// A well-formed key that nobody has.
 pub(crate) fn unknown_key(seed: u64) -> String {
-    format!("svc_live_v1_{:064x}", alloy::primitives::keccak256(seed.to_be_bytes())).replace("0x", "")
+    let key =
+        format!("svc_live_v1_{:064x}", alloy::primitives::keccak256(seed.to_be_bytes())).replace("0x", "");
+    secrets::keep(&key);
+    key
 }

@@ -9,6 +9,7 @@ pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod redis;
 pub(crate) mod relay;
+pub(crate) mod secrets;
 pub(crate) mod service;
 pub(crate) mod settings;
 pub(crate) mod signing;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::support::secrets;
 use crate::support::time::{SOON, until};
 use watched::Watched;
 
@@ -17,8 +18,19 @@ mod watched;
 pub(crate) struct Process {
     pub(crate) pid: u32,
     log: PathBuf,
-    /// Kills it at once, as with `kill -9`, when it is dropped.
-    _watched: Watched,
+    watched: Watched,
+    /// True if it is the service.
+    is_ours: bool,
+}
+
+/// Kills it at once, as with `kill -9`. The service has written no secret.
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.watched.kill();
+        if let Some(folder) = self.log.parent().filter(|_| self.is_ours && !std::thread::panicking()) {
+            secrets::are_not_in_files(folder);
+        }
+    }
 }
 
 impl Process {
@@ -27,7 +39,8 @@ impl Process {
         // There is a log from the beginning on.
         File::options().create(true).append(true).open(log).unwrap();
         let watched = Watched::start(program.as_os_str(), arguments, log, limits);
-        Self { pid: watched.pid, log: log.to_owned(), _watched: watched }
+        let is_ours = program.file_name().is_some_and(|name| name == "tiergate");
+        Self { pid: watched.pid, log: log.to_owned(), watched, is_ours }
     }
 
     /// Everything that was written so far, to standard output and standard error.

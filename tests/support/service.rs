@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use crate::support::client::{Answer, Connection};
 use crate::support::metrics::Samples;
 use crate::support::process::{Process, free_ports, own_ip, run_to_end};
+use crate::support::secrets::{self, AUDIT};
 use crate::support::settings::Settings;
 use crate::support::time::{SOON, until};
 
@@ -18,9 +19,10 @@ use crate::support::time::{SOON, until};
 pub(crate) struct Service {
     pub(crate) api: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// Ends before its log goes.
+    pub(crate) process: Option<Process>,
     /// Where the configuration file is.
     pub(crate) folder: TempDir,
-    pub(crate) process: Option<Process>,
     /// Sent in front of every connection to the API.
     preface: &'static [u8],
 }
@@ -55,7 +57,11 @@ impl Service {
         let settings = settings
             .set("listen.api", api.to_string())
             .set("listen.admin", admin.to_string())
-            .embedded_in(&folder.path().join("data"));
+            .embedded_in(&folder.path().join("data"))
+            // No secret is in what is written: see `secrets`.
+            .set_default("log.level", "info,tiergate=trace")
+            .set_default("log.access", true)
+            .set_default("log.audit", folder.path().join(AUDIT).to_str().unwrap());
         fs::write(folder.path().join("tiergate.toml"), settings.text()).unwrap();
         Self { api, admin, folder, process: None, preface: b"" }
     }
@@ -196,6 +202,7 @@ impl Service {
     pub(crate) fn metrics(&self) -> String {
         let answer = Connection::open(self.admin).unwrap().send("GET", "/metrics", &[], None).unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());
+        secrets::are_not_in(&answer.body, "the metrics");
         answer.text()
     }
 }

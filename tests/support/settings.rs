@@ -41,6 +41,13 @@ impl Settings {
         self
     }
 
+    /// Sets a key that is not set.
+    pub(crate) fn set_default(mut self, path: &str, value: impl Into<Value>) -> Self {
+        let (table, key) = self.place(path);
+        table.entry(key).or_insert(value.into());
+        self
+    }
+
     /// Sets a key to an address.
     pub(crate) fn at(self, path: &str, address: Address) -> Self {
         self.set(path, address.to_checksum(None))

@@ -9,6 +9,7 @@ use alloy::sol;
 use alloy::sol_types::Eip712Domain;
 use serde_json::{Value, json};
 
+use crate::support::secrets;
 use crate::support::time::unix_seconds;
 
 sol! {
@@ -90,7 +91,10 @@ impl Draft {
         let message =
             Verification { agentId: self.agent, nonce: self.nonce, timestamp: U256::from(self.timestamp) };
         let signer: PrivateKeySigner = self.signer.key.parse().unwrap();
-        signer.sign_typed_data_sync(&message, &self.domain).unwrap().as_bytes()
+        let signature = signer.sign_typed_data_sync(&message, &self.domain).unwrap().as_bytes();
+        secrets::keep(self.signer.key);
+        secrets::keep(&hex::encode(signature));
+        signature
     }
 
     /// The body that the signed endpoints take.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::support::client::Answer;
+use crate::support::secrets;
 
 /// How long an answer is waited for: longer than any time limit of the service.
 const ANSWER_WITHIN: Duration = Duration::from_secs(40);
@@ -91,7 +92,11 @@ impl Wire {
             if (100..200).contains(&answer.status) && answer.status != 101 {
                 continue;
             }
-            return self.body(answer);
+            let answer = self.body(answer)?;
+            if answer.status >= 400 {
+                secrets::are_not_in(&answer.body, "the body of an error");
+            }
+            return Ok(answer);
         }
     }
 

@@ -12,6 +12,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 
+use crate::support::secrets;
+
 /// Somebody whose signature under certificates is believed.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -44,7 +46,10 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
         let cert = params.signed_by(&key, &self.0).unwrap();
-        Issued { cert_pem: cert.pem(), key_pem: key.serialize_pem(), der: cert.der().clone() }
+        let key_pem = key.serialize_pem();
+        // Between the header and the line that all keys of a kind have in part.
+        key_pem.lines().nth(2).map(secrets::keep);
+        Issued { cert_pem: cert.pem(), key_pem, der: cert.der().clone() }
     }
 
     pub(crate) fn pem(&self) -> String {
