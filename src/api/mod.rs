@@ -27,6 +27,7 @@ use crate::ports::clock::Clock;
 use crate::serve::whole::{Answered, Request, WholeService};
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::Tracer;
 use crate::verdicts::{Verdicts, about};
 use crate::wire::answers::Answer;
 use crate::wire::client_ip::client_of;
@@ -46,6 +47,18 @@ pub(crate) struct Api {
     results: VerificationResults,
     request_ids: RequestIds,
     audit: Option<Arc<Audit>>,
+    tracer: Option<Arc<Tracer>>,
+}
+
+/// How requests are answered, and what is told of them.
+pub(crate) struct ApiRules {
+    pub(crate) access: Access,
+    /// Networks of proxies that are believed.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// Takes key operations; `None`: they are not recorded.
+    pub(crate) audit: Option<Arc<Audit>>,
+    /// Begins traces; `None`: no request is traced.
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 /// A request as handlers see it.
@@ -56,19 +69,19 @@ pub(crate) struct ApiRequest<'a> {
 }
 
 impl Api {
-    /// The door to this pipeline, for whom `access` says.
+    /// The door to this pipeline.
     pub(crate) fn new(
         pipeline: Arc<Pipeline>,
         readiness: Arc<Readiness>,
-        access: Access,
-        trusted_proxies: Vec<IpNet>,
+        rules: ApiRules,
         clock: Arc<dyn Clock>,
         metrics: &Metrics,
         request_ids: RequestIds,
-        audit: Option<Arc<Audit>>,
     ) -> Self {
         let observer = Observer::new(metrics);
         let verdicts = Verdicts::new(DOOR, metrics, &clock);
+        let ApiRules { access, trusted_proxies, audit, tracer } = rules;
+        let results = VerificationResults::default();
         Self {
             pipeline,
             readiness,
@@ -77,9 +90,10 @@ impl Api {
             clock,
             observer,
             verdicts,
-            results: VerificationResults::default(),
+            results,
             request_ids,
             audit,
+            tracer,
         }
     }
 }
@@ -89,7 +103,7 @@ impl WholeService for Api {
     type Notes = Notes;
 
     fn begin(&self, request: &Request<'_>) -> Notes {
-        Notes::new(self.request_ids.of(&request.fields))
+        Notes::new(self.request_ids.of(&request.fields), self.begin_trace(request))
     }
 
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
@@ -131,6 +145,7 @@ impl WholeService for Api {
         }
         self.observer.answered(endpoint, answered);
         self.log_access(endpoint, request, notes, answered);
+        self.end_trace(endpoint, notes, answered);
         if let Some((audit, operation)) = self.audit.as_ref().zip(endpoint.and_then(Endpoint::key_operation))
         {
             self.record(audit, operation, request, notes, answered);

@@ -114,6 +114,7 @@ const fn operation(endpoint: Endpoint) -> Option<&'static str> {
         | Endpoint::Livez
         | Endpoint::Readyz
         | Endpoint::OpenApi
+        | Endpoint::Docs
         | Endpoint::Signing => None,
     }
 }

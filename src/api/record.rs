@@ -1,5 +1,6 @@
 //! What is kept of a request on its way, and the lines about it: in the access log, and in the record of key operations.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -20,10 +21,13 @@ use crate::pipeline::refusal::Refusal;
 use crate::serve::whole::{Answered, Request};
 use crate::telemetry::access::{self, Line, Shown};
 use crate::telemetry::audit::{Audit, Record};
+use crate::telemetry::traced::Outcome;
+use crate::telemetry::traces::Trace;
 use crate::verdicts::about;
 use crate::wire::client_ip::address_of;
 use crate::wire::errors::ErrorCause;
-use crate::wire::request_id::{RequestId, trace_id};
+use crate::wire::request_id::RequestId;
+use crate::wire::trace::{remote_span, state_of};
 
 /// What is kept of a request on its way.
 pub(crate) struct Notes {
@@ -33,11 +37,18 @@ pub(crate) struct Notes {
     agent: Option<AgentId>,
     tier: Option<Tier>,
     allowance: Option<Allowance>,
+    trace: Option<Box<Trace>>,
 }
 
 impl Notes {
-    pub(super) const fn new(request_id: RequestId) -> Self {
-        Self { request_id, signed: None, agent: None, tier: None, allowance: None }
+    pub(super) const fn new(request_id: RequestId, trace: Option<Box<Trace>>) -> Self {
+        Self { request_id, signed: None, agent: None, tier: None, allowance: None, trace }
+    }
+
+    /// The id of the request's trace: ours, or else its client's.
+    fn trace_id<'a>(&self, request: &'a Request<'_>) -> Option<Cow<'a, str>> {
+        let ours = self.trace.as_ref().map(|trace| Cow::Owned(trace.id()));
+        ours.or_else(|| remote_span(&request.fields).map(|span| Cow::Borrowed(span.trace)))
     }
 
     pub(super) fn admitted(&mut self, permit: &Permit) {
@@ -48,6 +59,32 @@ impl Notes {
 }
 
 impl Api {
+    /// Begins the trace of a request, if it is recorded.
+    pub(super) fn begin_trace(&self, request: &Request<'_>) -> Option<Box<Trace>> {
+        let (fields, now) = (&request.fields, self.clock.monotonic_micros());
+        self.tracer.as_ref()?.begin(remote_span(fields), || state_of(fields), now)
+    }
+
+    /// Ends it.
+    pub(super) fn end_trace(&self, endpoint: Option<Endpoint>, notes: &Notes, answered: &Answered<'_>) {
+        let Some(trace) = &notes.trace else { return };
+        let outcome = Outcome {
+            method: answered.method.as_bytes(),
+            route: endpoint.map(Endpoint::path),
+            status: answered.status.as_u16(),
+            error_type: answered.refused.map(|(_, error_type)| error_type),
+            is_broken: false,
+        };
+        let agent = notes.agent.or(notes.signed.map(|signed| signed.agent));
+        let attributes = [
+            ("tiergate.request_id", Some(notes.request_id.as_str().to_owned().into())),
+            ("tiergate.agent", agent.map(|agent| agent.to_string().into())),
+            ("tiergate.tier", notes.tier.map(|tier| i64::from(tier.number()).into())),
+        ];
+        let attributes = attributes.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        trace.end(&outcome, attributes, self.clock.monotonic_micros());
+    }
+
     /// Writes a request's line in the access log, if somebody has asked for it.
     pub(super) fn log_access(
         &self,
@@ -62,6 +99,7 @@ impl Api {
         let refused = answered.refused.map(|(cause, _)| about(cause)).unwrap_or_default();
         let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
         let credential = endpoint.map(Endpoint::credential);
+        let trace_id = notes.trace_id(request);
         let decision = match (answered.refused, credential) {
             (Some(_), _) => "refused",
             (None, None | Some("none")) => "public",
@@ -70,7 +108,7 @@ impl Api {
         let line = Line {
             listener: DOOR,
             request_id: Some(notes.request_id.as_str()),
-            trace_id: trace_id(&request.fields),
+            trace_id: trace_id.as_deref(),
             client: Some(self.client_address(request)),
             host: request.fields.values(Name::Host).next().map(Shown),
             route: endpoint.map(Endpoint::path),
@@ -115,6 +153,7 @@ impl Api {
             }
             Some(_) => None,
         };
+        let trace_id = notes.trace_id(request);
         let text = |address: Address| address.to_checksum(None);
         let now = UNIX_EPOCH + Duration::from_millis(self.clock.unix_millis());
         audit.record(&Record {
@@ -127,7 +166,7 @@ impl Api {
             signer: signer.map(text),
             client: self.client_address(request),
             request_id: notes.request_id.as_str(),
-            trace_id: trace_id(&request.fields),
+            trace_id: trace_id.as_deref(),
         });
     }
 

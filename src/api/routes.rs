@@ -90,7 +90,9 @@ impl Endpoint {
         match self {
             Self::Verify => "api_key",
             Self::VerifySignature | Self::GenerateKey | Self::RotateKey | Self::RevokeKey => "signature",
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Signing => "none",
+            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Docs | Self::Signing => {
+                "none"
+            }
         }
     }
 

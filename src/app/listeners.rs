@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::admin::Admin;
-use crate::api::Api;
+use crate::api::{Api, ApiRules};
 use crate::app::App;
 use crate::app::descriptors::{ADMIN_CONNECTIONS, processors};
 use crate::app::error::StartError;
@@ -37,16 +37,15 @@ impl App {
             quotas: settings.tiers.requests_per_minute,
             denies_endpoint_mismatch: false,
         };
-        let api = Api::new(
-            pipeline,
-            Arc::clone(&self.readiness),
+        let rules = ApiRules {
             access,
-            settings.listen.trusted_proxies.clone(),
-            Arc::clone(&self.process.clock),
-            &self.process.metrics,
-            RequestIds::new(os)?,
-            self.audit.clone(),
-        );
+            trusted_proxies: settings.listen.trusted_proxies.clone(),
+            audit: self.audit.clone(),
+            tracer: self.tracer.clone(),
+        };
+        let (readiness, clock) = (Arc::clone(&self.readiness), Arc::clone(&self.process.clock));
+        let ids = RequestIds::new(os)?;
+        let api = Api::new(pipeline, readiness, rules, clock, &self.process.metrics, ids);
         let listening = Listening {
             rules: Some(client_rules(&settings.listen, Listener::Api)),
             workers: processors(),

@@ -39,6 +39,7 @@ use crate::app::tenants::Tenants;
 use crate::chain::follower::Follower;
 use crate::chain::reader::ChainReader;
 use crate::config::shutdown::ShutdownSettings;
+use crate::config::traces::TraceSettings;
 use crate::config::{Loaded, Settings};
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::os::Os;
@@ -51,6 +52,7 @@ use crate::telemetry::audit::Audit;
 use crate::telemetry::log::dropped_lines;
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traced::TracerSettings;
 use crate::telemetry::traces::Tracer;
 
 /// How often memory that no longer matters is given back.
@@ -113,7 +115,10 @@ impl App {
         let reloader = Arc::new(reloader);
 
         let tracer = settings.traces.endpoint.as_ref().map(|endpoint| {
-            Tracer::new(endpoint.reveal().as_str(), settings.traces.one_in, &clock, &metrics)
+            let TraceSettings { one_in, continued_per_second, .. } = settings.traces;
+            let settings =
+                TracerSettings { endpoint: endpoint.reveal().as_str(), one_in, continued_per_second };
+            Tracer::new(&settings, &clock, &metrics)
         });
         let tracer = tracer.transpose().map_err(StartError::Traces)?.map(Arc::new);
         let certificates = tenants.certificates().cloned();

@@ -1,5 +1,7 @@
 //! `[traces]`: where traces of requests go.
 
+use std::num::NonZeroU32;
+
 use crate::config::reader::Reader;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
@@ -10,18 +12,25 @@ pub struct TraceSettings {
     pub endpoint: Option<RpcUrl>,
     /// Of the requests that come without a trace one in so many is traced; 0: none.
     pub one_in: u32,
+    /// How many requests that come with a trace are traced a second.
+    pub continued_per_second: NonZeroU32,
 }
 
 impl TraceSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        let per_second = reader.integer("traces.continued_per_second", 100, &(1..=1_000_000));
         read_all!(Self {
             endpoint: Some(reader.optional_text("traces.endpoint", endpoint)),
             one_in: reader.integer("traces.one_in", 100, &(0..=1_000_000)),
+            continued_per_second: per_second.and_then(NonZeroU32::new),
         })
     }
 }
 
 fn endpoint(text: &str) -> Result<RpcUrl, String> {
+    if cfg!(not(feature = "traces")) {
+        return Err("is set, and the program is built without the feature \"traces\"".to_owned());
+    }
     let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
     RpcUrl::parse(text).ok().filter(is_open).ok_or_else(|| {
         let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());

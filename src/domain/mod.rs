@@ -24,6 +24,7 @@ pub mod secret;
 pub mod signature;
 pub mod tenant;
 pub mod tier;
+pub mod trace;
 pub mod uint256;
 pub mod upstream;
 pub mod window;

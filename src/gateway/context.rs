@@ -23,9 +23,7 @@ use crate::http1::writing::Lines;
 use crate::pipeline::permit::Permit;
 use crate::serve::timer::Timer;
 use crate::wire::request_id::RequestId;
-
-/// The header with what other systems keep of a trace (W3C Trace Context).
-pub(super) const TRACESTATE: &str = "tracestate";
+use crate::wire::trace::carries_trace;
 
 /// The state of one request.
 pub(crate) struct Context {
@@ -152,8 +150,7 @@ impl Context {
 
     /// True if a header of the client's request carries its trace, and ours takes its place.
     pub(super) fn replaces(&self, id: Name, name: &[u8]) -> bool {
-        self.notes.trace.is_some()
-            && (id == Name::Traceparent || name.eq_ignore_ascii_case(TRACESTATE.as_bytes()))
+        self.notes.trace.is_some() && carries_trace(id, name)
     }
 
     /// The rules for pages of other origins, where the tenant has any.

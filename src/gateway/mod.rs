@@ -30,7 +30,7 @@ use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
 use crate::domain::tenant::RouteAccess;
-use crate::gateway::context::{Context, TRACESTATE};
+use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
@@ -58,6 +58,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
 use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestIds;
+use crate::wire::trace::{TRACESTATE, remote_span, state_of};
 
 /// The gateway's listener, of one worker.
 pub(crate) struct GatewayDoor {
@@ -219,13 +220,10 @@ impl Gateway {
         }
     }
 
-    /// Begins the trace of a request, if it is sampled.
+    /// Begins the trace of a request, if it is recorded.
     fn begin_trace(&self, fields: &impl Fields, ctx: &mut Context) {
         let Some(tracer) = &self.tracer else { return };
-        let is_state = |name: &[u8]| name.eq_ignore_ascii_case(TRACESTATE.as_bytes());
-        let states = fields.all().filter(|(name, _)| is_state(name)).map(|(_, value)| value);
-        let state = states.collect::<Vec<_>>().join(&b","[..]);
-        ctx.notes.trace = tracer.begin(fields.only(Name::Traceparent), &state, ctx.begun, &*self.clock);
+        ctx.notes.trace = tracer.begin(remote_span(fields), || state_of(fields), ctx.begun);
     }
 
     /// True if a request has taken longer than its tenant allows.

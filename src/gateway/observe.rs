@@ -25,10 +25,12 @@ use crate::ports::clock::Clock;
 use crate::telemetry::access::{self, Line, Shown};
 use crate::telemetry::http::RouteSeries;
 use crate::telemetry::metrics::{Metrics, NO_TENANT};
+use crate::telemetry::traced::Outcome;
 use crate::verdicts::{Verdicts, about};
 use crate::wire::client_ip::address_of;
 use crate::wire::errors::ErrorCause;
-use crate::wire::request_id::{RequestId, trace_id};
+use crate::wire::request_id::RequestId;
+use crate::wire::trace::remote_span;
 
 /// This door's name in metrics.
 const DOOR: &str = "gateway";
@@ -228,7 +230,7 @@ impl Gateway {
         let turned = || Some(ctx.times.left?.saturating_duration_since(ctx.begun_at));
         let own = ctx.times.own(ctx.begun_at).or_else(turned);
         let ours = ctx.notes.trace.as_ref().map(|trace| Cow::Owned(trace.id()));
-        let trace_id = ours.or_else(|| trace_id(asked.fields).map(Cow::Borrowed));
+        let trace_id = ours.or_else(|| remote_span(asked.fields).map(|span| Cow::Borrowed(span.trace)));
         let line = Line {
             listener: DOOR,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),
@@ -289,19 +291,28 @@ impl Gateway {
     /// Takes a request's place at the upstream that it is at, and gives back the one that it had.
     pub(super) async fn enter(&self, ctx: &mut Context) -> Result<(), Failure> {
         ctx.place = None;
+        if let Some(trace) = &mut ctx.notes.trace {
+            trace.leave_upstream(self.clock.monotonic_micros());
+        }
         let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return Err(Failure::Internal) };
         let Some(member) = passage.upstreams().current(ctx.attempt) else { return Err(Failure::Internal) };
-        let traced = ctx.notes.trace.is_some().then(|| Arc::clone(&member.state));
         ctx.place = member.state.enter(site.tenant.proxy.timeouts.connect).await;
-        if let (Some(trace), Some(state)) = (&mut ctx.notes.trace, traced) {
-            let Upstream { host, port, .. } = &state.upstream;
-            trace.to_upstream(host, *port, self.clock.monotonic_micros());
-        }
         if ctx.place.is_none() {
             self.note_overload(ctx, "upstream");
             return Err(Failure::Overloaded);
         }
+        self.begin_try(ctx);
         Ok(())
+    }
+
+    /// A request is about to go to the upstream that it is at.
+    pub(super) fn begin_try(&self, ctx: &mut Context) {
+        let Some(mut trace) = ctx.notes.trace.take() else { return };
+        let member = ctx.passage().ok().and_then(|passage| passage.upstreams().current(ctx.attempt));
+        if let Some(Upstream { host, port, .. }) = member.map(|member| &member.state.upstream) {
+            trace.to_upstream(host, *port, self.clock.monotonic_micros());
+        }
+        ctx.notes.trace = Some(trace);
     }
 }
 
@@ -316,24 +327,24 @@ fn may_retry(ctx: &mut Context) -> bool {
 /// The end of a request's trace. The names of attributes are OpenTelemetry's, where it has one; no query is shown.
 fn end_trace(ended: &Ended<'_>, ctx: &Context, now: u64) {
     let Some(trace) = &ctx.notes.trace else { return };
-    let method = Shown(ended.method).to_string();
-    let name = ctx.route().map_or_else(|| method.clone(), |route| format!("{method} {route}"));
+    let outcome = Outcome {
+        method: ended.method,
+        route: ctx.route(),
+        status: ended.status,
+        error_type: ctx.error_type,
+        is_broken: ended.ending == Ending::Failed,
+    };
     let permit = ctx.permit();
     let text = |text: &str| text.to_owned().into();
-    let failed = (ended.ending == Ending::Failed).then_some("broken");
     let attributes = [
-        ("http.request.method", Some(method.into())),
         ("url.path", Some(Shown(path_of(ended.target)).to_string().into())),
-        ("http.response.status_code", (ended.status > 0).then(|| i64::from(ended.status).into())),
-        ("http.route", ctx.route().map(text)),
-        ("error.type", ctx.error_type.or(failed).map(text)),
         ("tiergate.request_id", Some(text(request_id(ctx)))),
         ("tiergate.tenant", Some(text(tenant(ctx)))),
         ("tiergate.decision", decision(ctx).map(text)),
         ("tiergate.agent", permit.map(|permit| permit.agent().to_string().into())),
         ("tiergate.tier", permit.map(|permit| i64::from(permit.tier().number()).into())),
     ];
-    trace.end(name, attributes.into_iter().filter_map(|(key, value)| Some((key, value?))), now);
+    trace.end(&outcome, attributes.into_iter().filter_map(|(key, value)| Some((key, value?))), now);
 }
 
 fn micros_of(time: Duration) -> u64 {

@@ -86,7 +86,7 @@ impl RouteSeries {
 }
 
 /// The methods of RFC 9110 and RFC 5789.
-fn known_method(method: &[u8]) -> &'static str {
+pub(crate) fn known_method(method: &[u8]) -> &'static str {
     const KNOWN: [&str; 9] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "TRACE"];
     KNOWN.into_iter().find(|known| known.as_bytes() == method).unwrap_or(OTHER)
 }

@@ -123,7 +123,7 @@ metrics! {
     follower_polls: IntCounterVec = counter("follower_polls_total", &["result"]);
     /// Follower state; exactly one state is 1.
     follower_mode: IntGaugeVec = gauge("follower_mode", &["state"]);
-    /// Batches of spans that the collector of traces took or did not take.
+    /// Tries to send a batch of spans to the collector of traces.
     trace_exports: IntCounterVec = counter("trace_exports_total", &["result"]) from ["taken", "failed"];
     /// Background tasks begun anew.
     task_restarts: IntCounterVec = counter("task_restarts_total", &["task"]);

@@ -11,6 +11,7 @@ pub mod metered_store;
 pub mod metrics;
 #[cfg(test)]
 pub(crate) mod paper;
+pub mod traced;
 #[cfg(feature = "traces")]
 pub mod traces;
 #[cfg(not(feature = "traces"))]

@@ -4,32 +4,32 @@
 use std::error::Error;
 use std::sync::Arc;
 
-/// The value of an attribute.
 pub use serde_json::Value as Attribute;
 
+use crate::domain::trace::RemoteSpan;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traced::{Outcome, TracerSettings};
 
-/// There is none.
+/// Is never made.
 #[derive(Debug)]
 pub enum Tracer {}
 
-/// There is none.
+/// Is never made.
 #[derive(Debug)]
 pub enum Trace {}
 
 #[expect(clippy::missing_const_for_fn, clippy::uninhabited_references, reason = "as with the feature")]
 impl Tracer {
     pub fn new(
-        _: &str,
-        _: u32,
+        _: &TracerSettings<'_>,
         _: &Arc<dyn Clock>,
         _: &Metrics,
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
         Err("the program is built without the feature \"traces\"".into())
     }
 
-    pub fn begin(&self, _: Option<&[u8]>, _: &[u8], _: u64, _: &dyn Clock) -> Option<Box<Trace>> {
+    pub fn begin(&self, _: Option<RemoteSpan<'_>>, _: impl FnOnce() -> String, _: u64) -> Option<Box<Trace>> {
         match *self {}
     }
 
@@ -52,11 +52,15 @@ impl Trace {
         match *self {}
     }
 
+    pub fn leave_upstream(&mut self, _: u64) {
+        match *self {}
+    }
+
     pub fn to_upstream(&mut self, _: &str, _: u16, _: u64) {
         match *self {}
     }
 
-    pub fn end(&self, _: String, _: impl IntoIterator<Item = (&'static str, Attribute)>, _: u64) {
+    pub fn end(&self, _: &Outcome<'_>, _: impl IntoIterator<Item = (&'static str, Attribute)>, _: u64) {
         match *self {}
     }
 }

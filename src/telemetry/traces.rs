@@ -1,31 +1,36 @@
 //! Traces of requests: spans in the terms of OpenTelemetry, sent to a collector by OTLP.
 //!
-//! The trace of a client is continued (W3C Trace Context), and its client says if it is sampled. Spans wait in a bounded
-//! queue, and a thread of the library sends them: no request waits for the collector, and what there is no room for is
-//! dropped.
+//! Spans wait in a bounded queue, and a thread of the library sends them: no request waits for the collector, and what there
+//! is no room for is dropped.
 
-use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 /// The value of an attribute.
 pub use opentelemetry::Value as Attribute;
-use opentelemetry::propagation::{Extractor, TextMapPropagator};
-use opentelemetry::trace::{SpanBuilder, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider};
-use opentelemetry::{Context, KeyValue};
+use opentelemetry::trace::{
+    SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, Tracer as _,
+    TracerProvider,
+};
+use opentelemetry::{Context, Key, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
 use prometheus::IntCounterVec;
 use reqwest::blocking::Client;
 use reqwest::redirect::Policy;
 
+use crate::domain::trace::RemoteSpan;
 use crate::ports::clock::Clock;
 use crate::telemetry::faults::FaultLog;
+use crate::telemetry::http::known_method;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traced::{Outcome, TracerSettings};
 
 /// How long the collector may take for one batch.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(10);
@@ -34,14 +39,17 @@ const EXPORT_TIME_MAX: Duration = Duration::from_secs(10);
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Begins traces.
-#[derive(Debug)]
 pub struct Tracer {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
-    propagator: TraceContextPropagator,
+    one_in: u64,
+    /// Requests so far that came without a trace.
+    alone: AtomicU64,
+    continued: DefaultDirectRateLimiter,
+    clock: Arc<dyn Clock>,
 }
 
-/// The trace of one request that is sampled.
+/// The trace of one request.
 #[derive(Debug)]
 pub struct Trace {
     tracer: SdkTracer,
@@ -55,41 +63,11 @@ pub struct Trace {
     step_from: u64,
 }
 
-/// The headers that carry a trace.
-struct Carrier<'a> {
-    parent: Option<&'a str>,
-    state: Option<&'a str>,
-}
-
-impl Extractor for Carrier<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        match key {
-            "traceparent" => self.parent,
-            "tracestate" => self.state,
-            _ => None,
-        }
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        vec!["traceparent", "tracestate"]
-    }
-}
-
-/// Sends batches to the collector, and counts them.
-#[derive(Debug)]
+/// Sends batches to the collector, and counts the tries.
 struct Collector {
     http: Client,
     exports: IntCounterVec,
-    faults: Faults,
-}
-
-/// The log of batches that were not taken.
-struct Faults(FaultLog);
-
-impl std::fmt::Debug for Faults {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Faults")
-    }
+    faults: FaultLog,
 }
 
 /// A batch that was not taken, for the log.
@@ -97,9 +75,15 @@ impl std::fmt::Debug for Faults {
 #[error("the collector of traces did not take a batch: {0}")]
 struct NotTaken(String);
 
+impl fmt::Debug for Collector {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Collector")
+    }
+}
+
 #[async_trait]
 impl HttpClient for Collector {
-    /// The library retries what may be tried again, and calls this on a thread of its own, which may block.
+    /// Called on a thread of the library, which may block, and again for a batch that may be tried again.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let answer = self.http.send_bytes(request).await;
         let problem = match &answer {
@@ -114,71 +98,79 @@ impl HttpClient for Collector {
         };
         self.exports.with_label_values(&[if problem.is_none() { "taken" } else { "failed" }]).inc();
         if let Some(problem) = problem {
-            self.faults.0.note(&NotTaken(problem));
+            self.faults.note(&NotTaken(problem));
         }
         answer
     }
 }
 
 impl Tracer {
-    /// A tracer to the collector at `endpoint`. Of requests that come without a trace one in `one_in` is traced.
+    /// A tracer to a collector.
     ///
     /// # Errors
     ///
     /// When no HTTP client can be made, or a variable `OTEL_…` of the environment is wrong.
     pub fn new(
-        endpoint: &str,
-        one_in: u32,
+        settings: &TracerSettings<'_>,
         clock: &Arc<dyn Clock>,
         metrics: &Metrics,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let http = Client::builder().redirect(Policy::none()).no_proxy().timeout(EXPORT_TIME_MAX).build()?;
-        let faults = Faults(FaultLog::new("traces", Arc::clone(clock)));
+        let faults = FaultLog::new("traces", Arc::clone(clock));
         let collector = Collector { http, exports: metrics.trace_exports.clone(), faults };
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_endpoint(endpoint)
+            .with_endpoint(settings.endpoint)
             .with_timeout(EXPORT_TIME_MAX)
             .with_http_client(collector)
             .build()?;
-        let ratio = if one_in == 0 { 0.0 } else { 1.0 / f64::from(one_in) };
-        let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(ratio)));
-        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-        let named = std::env::var("OTEL_SERVICE_NAME").is_ok();
-        let resource = Resource::builder().with_attribute(version);
-        let resource = if named { resource } else { resource.with_service_name("tiergate") };
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
-            .with_sampler(sampler)
-            .with_resource(resource.build())
+            .with_sampler(Sampler::AlwaysOn)
+            .with_resource(resource())
             .build();
         let tracer = provider.tracer("tiergate");
-        Ok(Self { provider, tracer, propagator: TraceContextPropagator::new() })
+        let continued = RateLimiter::direct(Quota::per_second(settings.continued_per_second));
+        let (one_in, alone) = (settings.one_in.into(), AtomicU64::new(0));
+        Ok(Self { provider, tracer, one_in, alone, continued, clock: Arc::clone(clock) })
     }
 
-    /// The trace of a request whose head had been read at `begun`, in monotonic microseconds, with the values of its
-    /// headers `traceparent` and `tracestate`. `None`: it is not sampled.
+    /// The trace of a request whose head had been read at `begun`, in monotonic microseconds. `of`: the span that it belongs
+    /// to. `state`: what other systems keep of the trace. `None`: it is not recorded.
     #[must_use]
     pub fn begin(
         &self,
-        parent: Option<&[u8]>,
-        state: &[u8],
+        of: Option<RemoteSpan<'_>>,
+        state: impl FnOnce() -> String,
         begun: u64,
-        clock: &dyn Clock,
     ) -> Option<Box<Trace>> {
-        let parent = parent.and_then(|value| std::str::from_utf8(value).ok());
-        let state = std::str::from_utf8(state).ok();
-        let remote = self.propagator.extract_with_context(&Context::new(), &Carrier { parent, state });
-        let now = UNIX_EPOCH + Duration::from_millis(clock.unix_millis());
-        let origin = now - Duration::from_micros(clock.monotonic_micros());
+        let parent = match of {
+            Some(of) if of.is_sampled && self.continued.check().is_ok() => {
+                let (trace, span) = (TraceId::from_hex(of.trace).ok()?, SpanId::from_hex(of.span).ok()?);
+                let state = state().parse().unwrap_or_default();
+                let parent = SpanContext::new(trace, span, TraceFlags::SAMPLED, true, state);
+                Context::new().with_remote_span_context(parent)
+            }
+            None if self.one_in > 0
+                && self.alone.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.one_in) =>
+            {
+                Context::new()
+            }
+            Some(_) | None => return None,
+        };
+        let now = UNIX_EPOCH + Duration::from_millis(self.clock.unix_millis());
+        let origin = now - Duration::from_micros(self.clock.monotonic_micros());
         let builder = SpanBuilder::from_name("request")
             .with_kind(SpanKind::Server)
             .with_start_time(origin + Duration::from_micros(begun));
-        let span = self.tracer.build_with_context(builder, &remote);
-        let request = Context::new().with_span(span);
-        let is_sampled = request.span().span_context().is_sampled();
-        let tracer = self.tracer.clone();
-        is_sampled.then(|| Box::new(Trace { tracer, request, upstream: None, origin, step_from: begun }))
+        let request = Context::new().with_span(self.tracer.build_with_context(builder, &parent));
+        Some(Box::new(Trace {
+            tracer: self.tracer.clone(),
+            request,
+            upstream: None,
+            origin,
+            step_from: begun,
+        }))
     }
 
     /// Sends what waits, at the end of the process.
@@ -188,7 +180,7 @@ impl Tracer {
 }
 
 impl Trace {
-    /// Its id.
+    /// The id of the trace, 32 hex digits.
     #[must_use]
     pub fn id(&self) -> String {
         self.request.span().span_context().trace_id().to_string()
@@ -199,8 +191,7 @@ impl Trace {
     pub fn headers(&self) -> [String; 2] {
         let span = self.upstream.as_ref().unwrap_or(&self.request).span();
         let context = span.span_context();
-        let flags = context.trace_flags().to_u8();
-        let parent = format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id());
+        let parent = format!("00-{}-{}-01", context.trace_id(), context.span_id());
         [parent, context.trace_state().header()]
     }
 
@@ -212,12 +203,17 @@ impl Trace {
         self.step_from = now;
     }
 
-    /// The request goes to an upstream, maybe to another one.
-    pub fn to_upstream(&mut self, host: &str, port: u16, now: u64) {
+    /// The upstream that the request is at has failed, and another connection is looked for.
+    pub fn leave_upstream(&mut self, now: u64) {
         if let Some(upstream) = self.upstream.take() {
-            upstream.span().set_status(Status::error("another one was tried"));
+            upstream.span().set_status(Status::error("the request went elsewhere"));
             upstream.span().end_with_timestamp(self.at(now));
         }
+    }
+
+    /// The request goes to this upstream.
+    pub fn to_upstream(&mut self, host: &str, port: u16, now: u64) {
+        self.leave_upstream(now);
         let builder = SpanBuilder::from_name("upstream")
             .with_kind(SpanKind::Client)
             .with_start_time(self.at(now))
@@ -229,28 +225,67 @@ impl Trace {
         self.upstream = Some(Context::new().with_span(span));
     }
 
-    /// The request is over. The names of attributes are those of OpenTelemetry, where it has one.
+    /// The request is over. Names of attributes are those of OpenTelemetry, where it has one.
     pub fn end(
         &self,
-        name: String,
+        outcome: &Outcome<'_>,
         attributes: impl IntoIterator<Item = (&'static str, Attribute)>,
         now: u64,
     ) {
+        let method = known_method(outcome.method);
+        let shown = if method.starts_with('_') { "HTTP" } else { method };
         let request = self.request.span();
-        request.update_name(Cow::<'static, str>::from(name));
-        for (key, value) in attributes {
-            request.set_attribute(KeyValue::new(key, value));
-            if key == "error.type" {
-                request.set_status(Status::error(""));
+        request.update_name(match outcome.route {
+            Some(route) => format!("{shown} {route}"),
+            None => shown.to_owned(),
+        });
+        request.set_attributes(attributes.into_iter().map(|(key, value)| KeyValue::new(key, value)));
+        if let Some(route) = outcome.route {
+            request.set_attribute(KeyValue::new("http.route", route.to_owned()));
+        }
+        let upstream = self.upstream.as_ref().map(Context::span);
+        // An error of ours is not the upstream's answer.
+        let answered = outcome.status > 0 && outcome.error_type.is_none();
+        let spans = [(Some(request), outcome.status > 0, 500), (upstream, answered, 400)];
+        for (span, has_status, errors_from) in spans {
+            let Some(span) = span else { continue };
+            span.set_attribute(KeyValue::new("http.request.method", method));
+            if has_status {
+                span.set_attribute(KeyValue::new("http.response.status_code", i64::from(outcome.status)));
             }
+            if let Some(error_type) = outcome.error_type {
+                span.set_attribute(KeyValue::new("error.type", error_type.to_owned()));
+            }
+            // A mistake of the client is no error of a server (semantic conventions for HTTP).
+            if outcome.is_broken || outcome.status >= errors_from {
+                span.set_status(Status::error(""));
+            }
+            span.end_with_timestamp(self.at(now));
         }
-        if let Some(upstream) = &self.upstream {
-            upstream.span().end_with_timestamp(self.at(now));
-        }
-        request.end_with_timestamp(self.at(now));
     }
 
     fn at(&self, micros: u64) -> SystemTime {
         self.origin + Duration::from_micros(micros)
     }
+}
+
+/// A request that is dropped on its way, as at the end of the process, ends its spans so. Spans that have ended stay.
+impl Drop for Trace {
+    fn drop(&mut self) {
+        for context in std::iter::once(&self.request).chain(&self.upstream) {
+            context.span().set_status(Status::error("cut off"));
+        }
+    }
+}
+
+/// This service, as the variables of OpenTelemetry name it.
+fn resource() -> Resource {
+    const NAME: Key = Key::from_static_str("service.name");
+    let resource = || {
+        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+        Resource::builder().with_attribute(version)
+    };
+    let named = resource().build();
+    let is_named = named.get(&NAME).is_some_and(|name| !name.as_str().starts_with("unknown_service"));
+    if is_named { named } else { resource().with_service_name("tiergate").build() }
 }

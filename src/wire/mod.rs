@@ -13,3 +13,4 @@ pub mod pages;
 pub mod received;
 pub mod request_id;
 pub mod results;
+pub mod trace;

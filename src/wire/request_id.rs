@@ -1,5 +1,4 @@
-//! Ids of requests in logs, here and at upstreams: the client's `X-Request-Id` when it is harmless, else one of ours. Beside
-//! it the id of the trace that the client's `traceparent` names.
+//! Ids of requests in logs, here and at upstreams: the client's `X-Request-Id` when it is harmless, else one of ours.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -66,23 +65,6 @@ impl RequestIds {
     }
 }
 
-/// The id of the client's trace (W3C Trace Context, section 3.2), if it is valid.
-pub fn trace_id(fields: &impl Fields) -> Option<&str> {
-    let mut values = fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(b"traceparent"));
-    let (_, value) = values.next().filter(|_| values.next().is_none())?;
-    let mut parts = std::str::from_utf8(value).ok()?.trim().split('-');
-    let [version, trace, parent, flags] =
-        [2, 32, 16, 2].map(|len| parts.next().filter(|part| is_hex(part, len)));
-    // Later versions may say more behind the flags.
-    let is_valid = version? != "ff" && (version? != "00" || parts.next().is_none()) && flags.is_some();
-    let has_digits = |part: &str| part.bytes().any(|byte| byte != b'0');
-    trace.filter(|trace| is_valid && has_digits(trace) && parent.is_some_and(has_digits))
-}
-
-fn is_hex(text: &str, len: usize) -> bool {
-    text.len() == len && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 fn is_harmless(id: &[u8]) -> bool {
     let plain = |byte: &u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b':' | b'~')
@@ -94,7 +76,7 @@ fn is_harmless(id: &[u8]) -> bool {
 mod tests {
     use http::{HeaderMap, HeaderValue};
 
-    use super::{ID_BYTES_MAX, RequestIds, trace_id};
+    use super::{ID_BYTES_MAX, RequestIds};
     use crate::os::Os;
 
     fn ids() -> RequestIds {
@@ -124,39 +106,6 @@ mod tests {
         ] {
             assert_eq!(shown(&ids, &bad).len(), 32, "{bad:?}");
         }
-    }
-
-    #[test]
-    fn only_a_valid_traceparent_names_a_trace() {
-        let (trace, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
-        let told = |values: &[String]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append("traceparent", HeaderValue::from_str(value).unwrap());
-            }
-            trace_id(&headers).map(str::to_owned)
-        };
-        for valid in ["00-T-P-01", "00-T-P-00", "cc-T-P-01-what-comes-later"] {
-            let value = valid.replace('T', trace).replace('P', parent);
-            assert_eq!(told(&[value]).as_deref(), Some(trace), "{valid}");
-        }
-        let (upper, zeros) = (trace.to_uppercase(), "0".repeat(32));
-        for bad in [
-            "",
-            "00",
-            "00-T-P",
-            "ff-T-P-01",
-            "00-T-P-01-x",
-            "00-U-P-01",
-            "00-Z-P-01",
-            "00-T-0000000000000000-01",
-        ] {
-            let value =
-                bad.replace('T', trace).replace('P', parent).replace('U', &upper).replace('Z', &zeros);
-            assert_eq!(told(&[value]), None, "{bad}");
-        }
-        let value = format!("00-{trace}-{parent}-01");
-        assert_eq!(told(&[value.clone(), value]), None, "there are two");
     }
 
     #[test]

@@ -56,6 +56,8 @@ mod smuggling;
 mod streaming;
 mod tls;
 #[cfg(feature = "traces")]
+mod trace_trouble;
+#[cfg(feature = "traces")]
 mod traces;
 mod trouble;
 mod unknown_keys;
@@ -122,6 +124,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("online", &[Kind::Anvil], online::OF_TWO_CHAINS),
     #[cfg(feature = "traces")]
     ("traces", ONCE, traces::CASES),
+    #[cfg(feature = "traces")]
+    ("traces", ONCE, trace_trouble::CASES),
     ("parity", ONCE, parity::CASES),
     ("parity", STORES, parity::STORED),
     ("forwarding", ONCE, forwarding::CASES),

@@ -1,6 +1,8 @@
 //! Traces: what a collector gets by OTLP, and what upstreams see of a trace.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use http::Method;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -9,6 +11,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message as _;
+use serde_json::json;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
@@ -16,40 +19,40 @@ use crate::rig::h2c::{self, Message};
 use crate::rig::scripts;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path, unique};
+use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Then, Upstream};
 use crate::support::agents::unknown_key;
 use crate::support::process::{free_port, own_ip};
-use crate::support::time::{SOON, until};
+use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     without_a_collector_the_headers_of_a_trace_pass_untouched,
     a_trace_is_continued_with_each_step_and_the_upstream_as_spans,
     refusals_are_spans_with_their_error_type,
+    only_failures_of_ours_or_of_an_upstream_are_errors,
     the_client_decides_about_its_trace_and_the_ratio_about_requests_without_one,
-    another_upstream_that_is_tried_is_a_span_of_its_own,
-    spans_that_wait_are_sent_before_the_process_ends,
-    a_collector_that_is_gone_delays_nobody_and_is_named_in_the_log,
-    no_credential_is_in_a_trace,
+    each_try_at_an_upstream_is_a_span_of_its_own,
+    requests_to_the_api_are_spans,
 ];
 
 /// The example of W3C Trace Context.
-const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+pub(crate) const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 const STATE: &str = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
 
-fn traceparent(flags: &str) -> String {
+pub(crate) fn traceparent(flags: &str) -> String {
     format!("00-{TRACE}-{PARENT}-{flags}")
 }
 
 /// A test server that keeps what it is sent.
-fn collector() -> Upstream {
+pub(crate) fn collector() -> Upstream {
     let collector = Upstream::start();
     collector.on("/v1/traces", scripts::bytes("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Then::Goes));
     collector
 }
 
-fn traced<'a>(stage: &'a Stage, collector: &Upstream, one_in: i64) -> SiteBuilder<'a> {
+pub(crate) fn traced<'a>(stage: &'a Stage, collector: &Upstream, one_in: i64) -> SiteBuilder<'a> {
     Site::of(stage)
         .set("traces.endpoint", format!("http://{}/v1/traces", collector.address))
         .set("traces.one_in", one_in)
@@ -57,7 +60,7 @@ fn traced<'a>(stage: &'a Stage, collector: &Upstream, one_in: i64) -> SiteBuilde
 }
 
 /// All spans that the collector has got.
-fn spans(collector: &Upstream) -> Vec<Span> {
+pub(crate) fn spans(collector: &Upstream) -> Vec<Span> {
     let mut spans = Vec::new();
     for export in collector.seen_that(|seen| seen.target == "/v1/traces" && seen.whole) {
         assert_eq!(export.header("content-type"), Some("application/x-protobuf"));
@@ -73,7 +76,7 @@ fn spans(collector: &Upstream) -> Vec<Span> {
 }
 
 /// The spans of the trace whose request has this id; the request's own comes first.
-fn trace_of(collector: &Upstream, request_id: &str) -> Vec<Span> {
+pub(crate) fn trace_of(collector: &Upstream, request_id: &str) -> Vec<Span> {
     until("the spans have come", SOON, || {
         let spans = spans(collector);
         let is_it = |span: &&Span| text_of(span, "tiergate.request_id").as_deref() == Some(request_id);
@@ -93,10 +96,14 @@ fn text_of(span: &Span, key: &str) -> Option<String> {
     Some(text)
 }
 
-fn names(spans: &[Span]) -> Vec<&str> {
+pub(crate) fn names(spans: &[Span]) -> Vec<&str> {
     let mut spans: Vec<&Span> = spans.iter().skip(1).collect();
     spans.sort_by_key(|span| span.start_time_unix_nano);
     spans.iter().map(|span| span.name.as_str()).collect()
+}
+
+fn is_error(span: &Span) -> bool {
+    span.status.as_ref().is_some_and(|status| status.code() == StatusCode::Error)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -162,6 +169,7 @@ fn a_trace_is_continued_with_each_step_and_the_upstream_as_spans(stage: &Stage) 
         assert_eq!(shown, expected.map(|(key, value)| (key, value.to_owned())).into());
         let upstream = spans.iter().find(|span| span.name == "upstream").unwrap();
         assert_eq!(upstream.kind(), SpanKind::Client);
+        assert_eq!(text_of(upstream, "http.response.status_code").as_deref(), Some("200"));
         assert_eq!(text_of(upstream, "server.port"), Some(site.upstream.address.port().to_string()));
         let seen = site.upstream.only(&path);
         let expected = format!("00-{TRACE}-{}-01", hex(&upstream.span_id));
@@ -215,20 +223,30 @@ fn the_client_decides_about_its_trace_and_the_ratio_about_requests_without_one(s
     }
     let (_, headers) = ask(&none, None);
     assert_eq!(headers, [None, Some(STATE.to_owned())]);
-    for malformed in [None, Some("00-00000000000000000000000000000000-00f067aa0ba902b7-01"), Some("nonsense")]
-    {
+    let zeros = format!("00-{}-{PARENT}-01", "0".repeat(32));
+    for malformed in [None, Some(zeros.as_str()), Some("00-1-1-01"), Some("nonsense")] {
         let (id, [parent, state]) = ask(&all, malformed);
         let spans = trace_of(&collector, &id);
         assert!(spans[0].parent_span_id.is_empty() && state.is_none(), "a trace of its own: {state:?}");
         let trace = hex(&spans[0].trace_id);
         assert!(trace != TRACE && parent.unwrap().contains(&trace));
     }
-    // Of all requests only those that were to be traced are: five spans of one trace, and three of others.
-    let traced = spans(&collector).into_iter().filter(|span| span.kind() == SpanKind::Server).count();
-    assert_eq!(traced, 5);
+    let requests = spans(&collector).into_iter().filter(|span| text_of(span, "tiergate.tenant").is_some());
+    assert_eq!(requests.count(), 6, "those that were to be traced, and no other");
+    let third = traced(stage, &collector, 3).start();
+    let are_traced: Vec<bool> = (0..9).map(|_| ask(&third, None).1[0].is_some()).collect();
+    assert_eq!(are_traced, [[true, false, false]; 3].concat());
 }
 
-fn another_upstream_that_is_tried_is_a_span_of_its_own(stage: &Stage) {
+/// The ports of the upstreams that a request has tried, and if a try failed.
+fn tries(collector: &Upstream, id: &str) -> Vec<(String, bool)> {
+    let mut spans = trace_of(collector, id);
+    spans.retain(|span| span.name == "upstream");
+    spans.sort_by_key(|span| span.start_time_unix_nano);
+    spans.iter().map(|span| (text_of(span, "server.port").unwrap(), is_error(span))).collect()
+}
+
+fn each_try_at_an_upstream_is_a_span_of_its_own(stage: &Stage) {
     let collector = collector();
     let gone = free_port(own_ip());
     let site = traced(stage, &collector, 1);
@@ -237,65 +255,81 @@ fn another_upstream_that_is_tried_is_a_span_of_its_own(stage: &Stage) {
         let tenant = tenant.set("upstreams", vec![gone.to_string(), good.to_string()]);
         tenant.set("health.interval", "0s").set("health.eject_after", 0)
     });
-    let site = site.start();
+    let one = Tenant::new("one", "one.test", good).public();
+    let site = site.also(|_| one).start();
+    let port = good.port().to_string();
+    // The upstream that is gone has every second turn, and each request takes two.
+    let expected = [(gone.port().to_string(), true), (port.clone(), false)];
     let id = unique();
     let request = Request::get(ACME, &public_path()).with("X-Request-Id", &id);
     assert_eq!(site.gateway.ask(&request).status, 200);
-    let mut spans = trace_of(&collector, &id);
-    spans.retain(|span| span.name == "upstream");
-    spans.sort_by_key(|span| span.start_time_unix_nano);
-    let ports = spans.iter().map(|span| text_of(span, "server.port").unwrap()).collect::<Vec<_>>();
-    assert_eq!(ports, [gone.port().to_string(), good.port().to_string()]);
-    let has_failed =
-        |span: &Span| span.status.as_ref().is_some_and(|status| status.code() == StatusCode::Error);
-    assert!(has_failed(&spans[0]) && !has_failed(&spans[1]), "{spans:?}");
-}
-
-fn spans_that_wait_are_sent_before_the_process_ends(stage: &Stage) {
-    let collector = collector();
-    let site = traced(stage, &collector, 1).under("export OTEL_BSP_SCHEDULE_DELAY=3600000").start();
+    assert_eq!(tries(&collector, &id), expected);
     let id = unique();
-    let request = Request::get(ACME, &public_path()).with("X-Request-Id", &id);
-    assert_eq!(site.gateway.ask(&request).status, 200);
-    assert!(spans(&collector).is_empty());
-    site.gateway.signal("TERM");
-    assert_eq!(names(&trace_of(&collector, &id)), ["route", "place", "upstream"]);
+    let request = Message::request(Method::GET, ACME, &public_path()).with("x-request-id", &id);
+    assert_eq!(h2c::ask(site.gateway.address, &request).unwrap().status, 200);
+    assert_eq!(tries(&collector, &id), expected);
+    // The upstream closes a kept connection instead of answering.
+    let (path, id, asked) = (public_path(), unique(), AtomicUsize::new(0));
+    site.upstream.on(
+        &path,
+        scripts::script(move |exchange| {
+            exchange.read_body()?;
+            if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+                return Ok(Then::Closes);
+            }
+            exchange.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+            Ok(Then::Goes)
+        }),
+    );
+    let mut wire = site.gateway.connect();
+    assert_eq!(Request::get("one.test", &public_path()).ask_on(&mut wire).status, 200);
+    let request = Request::get("one.test", &path).with("X-Request-Id", &id);
+    assert_eq!(request.ask_on(&mut wire).status, 200);
+    assert_eq!(tries(&collector, &id), [(port.clone(), true), (port, false)]);
 }
 
-fn a_collector_that_is_gone_delays_nobody_and_is_named_in_the_log(stage: &Stage) {
+fn only_failures_of_ours_or_of_an_upstream_are_errors(stage: &Stage) {
     let collector = collector();
-    collector.close();
-    let site = traced(stage, &collector, 1).start();
-    let service = &site.gateway.service;
-    let failed = || service.samples().sum("tiergate_trace_exports_total", &["result=\"failed\""]) > 0.0;
-    until("an export has failed", SOON, || {
-        assert_eq!(site.status(), 200);
-        failed().then_some(())
-    });
-    until("the log says so", SOON, || {
-        service.log().contains("the collector of traces did not take a batch: no connection").then_some(())
-    });
-}
-
-fn no_credential_is_in_a_trace(stage: &Stage) {
-    let collector = collector();
-    let site = traced(stage, &collector, 1).agent(4).start();
-    let credential = signed(&site.agent().draft());
-    let signature = credential.iter().find(|(name, _)| name.eq_ignore_ascii_case("X-Agent-Signature"));
-    let signature = signature.unwrap().1.clone();
-    let secrets = [signature, site.key().to_owned(), unknown_key(9), "hidden-query".to_owned()];
-    let by_signature = Request::get(ACME, "/x").with_all(&credential);
-    let refused =
-        Request::get(ACME, &format!("/x?key={}&more=hidden-query", site.key())).key(&unknown_key(9));
-    for (request, status) in [(site.by_key(), 200), (by_signature, 200), (refused, 401)] {
-        let id = unique();
-        assert_eq!(site.gateway.ask(&request.with("X-Request-Id", &id)).status, status);
-        trace_of(&collector, &id);
+    let gone = free_port(own_ip());
+    let site = traced(stage, &collector, 1).also(|_| Tenant::new("gone", "gone.test", gone).public()).start();
+    for (status, is_of_server, is_of_upstream) in
+        [("200", false, false), ("404", false, true), ("503", true, true)]
+    {
+        let (path, id) = (public_path(), unique());
+        let answer = format!("HTTP/1.1 {status} Any\r\nContent-Length: 0\r\n\r\n");
+        site.upstream.on(&path, scripts::bytes(answer, Then::Goes));
+        site.gateway.ask(&Request::get(ACME, &path).with("X-Request-Id", &id));
+        let spans = trace_of(&collector, &id);
+        assert_eq!(text_of(&spans[0], "http.response.status_code").as_deref(), Some(status));
+        let upstream = spans.iter().find(|span| span.name == "upstream").unwrap();
+        assert_eq!((is_error(&spans[0]), is_error(upstream)), (is_of_server, is_of_upstream), "{status}");
     }
-    for export in collector.seen() {
-        let text = String::from_utf8_lossy(&[export.head, export.body].concat()).into_owned();
-        for secret in &secrets {
-            assert!(!text.contains(secret.trim_start_matches("0x")), "{secret} is in a trace");
-        }
+    let id = unique();
+    let request = Request::new("BREW", "gone.test", &public_path()).with("X-Request-Id", &id);
+    assert_eq!(site.gateway.ask(&request).status, 502);
+    let spans = trace_of(&collector, &id);
+    assert_eq!(spans[0].name, "HTTP /public/*", "a method that no standard has is no name");
+    assert_eq!(text_of(&spans[0], "http.request.method").as_deref(), Some("_OTHER"));
+    let upstream = spans.iter().find(|span| span.name == "upstream").unwrap();
+    assert_eq!(text_of(upstream, "error.type").as_deref(), Some("UPSTREAM_ERROR"));
+    assert!(is_error(upstream) && is_error(&spans[0]));
+}
+
+fn requests_to_the_api_are_spans(stage: &Stage) {
+    let collector = collector();
+    let site = traced(stage, &collector, 0).agent(2).start();
+    let body = json!({ "apiKey": site.key() }).to_string();
+    for (method, path, status, name, error_type) in
+        [("POST", "/verify", 200, "POST /verify", None), ("GET", "/nowhere", 404, "GET", Some("NOT_FOUND"))]
+    {
+        let (id, parent) = (unique(), traceparent("01"));
+        let headers = [("X-Request-Id", id.as_str()), ("traceparent", parent.as_str())];
+        let body = (method == "POST").then_some(body.as_bytes());
+        let mut connection = site.gateway.service.connect();
+        assert_eq!(connection.send(method, path, &headers, body).unwrap().status, status);
+        let span = trace_of(&collector, &id).remove(0);
+        assert_eq!((hex(&span.trace_id), hex(&span.parent_span_id)), (TRACE.to_owned(), PARENT.to_owned()));
+        assert_eq!((span.name.as_str(), text_of(&span, "error.type").as_deref()), (name, error_type));
+        assert_eq!(text_of(&span, "tiergate.agent").is_some(), status == 200);
     }
 }

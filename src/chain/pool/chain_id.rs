@@ -20,13 +20,13 @@ pub(super) struct ChainId {
     asked: Coalesced<(), Result<u64, ChainFault>>,
     /// What each node answered last. A node that is silent now still belongs to its chain, so that one lost answer does
     /// not leave the choice to a node of another chain.
-    told: Mutex<BTreeMap<usize, u64>>,
+    reported: Mutex<BTreeMap<usize, u64>>,
 }
 
 impl ChainId {
     pub(super) fn new(configured: Option<u64>, signature_chain: u64) -> Self {
         let known = configured.map_or_else(OnceLock::new, OnceLock::from);
-        Self { known, signature_chain, asked: Coalesced::new(), told: Mutex::default() }
+        Self { known, signature_chain, asked: Coalesced::new(), reported: Mutex::default() }
     }
 }
 
@@ -53,7 +53,7 @@ impl Pool {
         }
         let mut answers = asked.join_all().await;
         answers.sort_by_key(|(index, _)| *index);
-        let (before, ids) = self.told(&answers);
+        let (before, ids) = self.remember(&answers);
         if ids.contains(&self.chain_id.signature_chain) {
             return Ok(self.chain_id.signature_chain);
         }
@@ -78,10 +78,10 @@ impl Pool {
     }
 
     /// The chains of the nodes: before these answers, and with them.
-    fn told(&self, answers: &[(usize, Result<u64, ReadError>)]) -> (BTreeSet<u64>, BTreeSet<u64>) {
-        let mut told = self.chain_id.told.lock();
-        let before = told.values().copied().collect();
-        told.extend(answers.iter().filter_map(|(node, id)| Some((*node, *id.as_ref().ok()?))));
-        (before, told.values().copied().collect())
+    fn remember(&self, answers: &[(usize, Result<u64, ReadError>)]) -> (BTreeSet<u64>, BTreeSet<u64>) {
+        let mut reported = self.chain_id.reported.lock();
+        let before = reported.values().copied().collect();
+        reported.extend(answers.iter().filter_map(|(node, id)| Some((*node, *id.as_ref().ok()?))));
+        (before, reported.values().copied().collect())
     }
 }

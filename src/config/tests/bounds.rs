@@ -325,7 +325,9 @@ fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
 }
 
 #[test]
+#[cfg(feature = "traces")]
 fn a_collector_is_a_url_without_a_login_and_of_a_million_requests_one_is_traced_at_least_or_none() {
+    check("traces.continued_per_second", "1, 1_000_000", "0, 1_000_001, '1'");
     check("traces.one_in", "0, 1, 1_000_000", "-1, 1_000_001, 0.5, '1'");
     check(
         "traces.endpoint",

@@ -15,7 +15,7 @@ use crate::gateway::policy::requests::is_kept;
 use crate::wire::client_ip::is_trusted;
 
 /// The most headers that are written into one request.
-const HEADERS_WRITTEN_MAX: usize = 13;
+const HEADERS_WRITTEN_MAX: usize = 15;
 
 impl Gateway {
     /// Strips the headers that only we may write, and writes them.

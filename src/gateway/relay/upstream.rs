@@ -31,7 +31,10 @@ impl Relay {
     ) -> Result<Upstream, Failure> {
         loop {
             let (address, may_be_used) = match again.take() {
-                Some(address) => (address, false),
+                Some(address) => {
+                    self.gateway.begin_try(ctx);
+                    (address, false)
+                }
                 None => {
                     let address = self.choose(ctx)?;
                     self.gateway.enter(ctx).await?;

@@ -1,0 +1,29 @@
+//! The terms of traces, whether they are built in or not.
+
+use std::num::NonZeroU32;
+
+/// Where spans go, and of which requests.
+#[derive(Debug)]
+pub struct TracerSettings<'a> {
+    /// The collector's URL.
+    pub endpoint: &'a str,
+    /// Of requests without a trace one in so many is traced; 0: none.
+    pub one_in: u32,
+    /// How many traces of clients are continued a second.
+    pub continued_per_second: NonZeroU32,
+}
+
+/// The end of a request.
+#[derive(Debug)]
+pub struct Outcome<'a> {
+    /// The method, as it came.
+    pub method: &'a [u8],
+    /// The route as configured, or the endpoint.
+    pub route: Option<&'a str>,
+    /// The status of the answer; 0: there was none.
+    pub status: u16,
+    /// The `errorType` of an answer of ours.
+    pub error_type: Option<&'a str>,
+    /// True if the answer broke off.
+    pub is_broken: bool,
+}
