@@ -13,8 +13,8 @@ help: ## List these commands
 
 dev: ## Build for development and start everything, with sample agents
 	@scripts/need cmake
-	@cargo build
-	@exec target/debug/tiergate dev
+	@cargo build --profile quick --no-default-features --features dev-chain
+	@exec target/quick/tiergate dev
 
 test: ## Install what the tests need, and run all of them
 	@scripts/need cmake python3

@@ -1,7 +1,7 @@
 //! Runs the `sh` blocks of a page in one shell, as they are printed, beside a `tiergate dev`. A `text` block behind an `sh`
 //! block is what that prints; `...` in it stands for anything. A `toml` block is the file `tiergate.toml`.
 //!
-//! Three things are not as a reader has them: `target/debug/tiergate` is the program of this build, the address
+//! Three things are not as a reader has them: `target/quick/tiergate` is the program of this build, the address
 //! 127.0.0.1 is one that no other test uses, and the commands of `NOT_TYPED` are not typed.
 
 use std::collections::BTreeSet;
@@ -101,8 +101,8 @@ fn is_as_documented(printed: &str, documented: &str) -> bool {
 fn problems(page: &str) -> Vec<String> {
     let dev = Dev::start();
     let folder = tempfile::tempdir().unwrap();
-    fs::create_dir_all(folder.path().join("target/debug")).unwrap();
-    symlink(PROGRAM, folder.path().join("target/debug/tiergate")).unwrap();
+    fs::create_dir_all(folder.path().join("target/quick")).unwrap();
+    symlink(PROGRAM, folder.path().join("target/quick/tiergate")).unwrap();
     fs::write(folder.path().join(".curlrc"), "max-time = 30\n").unwrap();
     let blocks = blocks(page);
     let mut typed = Vec::new();
@@ -200,11 +200,11 @@ fn a_command_that_is_broken_and_an_output_that_is_another_are_found() {
             "x\n```sh\n{command}\n```\n\n```text\n{text}\n```\n\n```sh\necho the end\n```\n\n```text\nthe end\n```\n"
         )
     };
-    let status = "target/debug/tiergate keys status --agent-id 4";
+    let status = "target/quick/tiergate keys status --agent-id 4";
     assert_eq!(problems(&page(status, "agentId  4\nhasKey   false")), Vec::<String>::new());
     for (command, text) in [
         (status, "agentId  4\nhasKey   true"),
-        ("target/debug/tiergate keys stauts --agent-id 4", "..."),
+        ("target/quick/tiergate keys stauts --agent-id 4", "..."),
         ("curl -s http://127.0.0.1:8081/livez", "..."),
         ("echo one two three", "one ... two"),
     ] {
