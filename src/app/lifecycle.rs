@@ -104,7 +104,9 @@ impl Lifecycle {
     async fn open(&self) {
         let is_late = self.handover.had_sockets() && timeout(READY_WITHIN, self.ready()).await.is_err();
         if is_late && self.handover.replaces() {
-            tracing::error!("store and chain were not ready within {READY_WITHIN:?}: see /readyz");
+            tracing::error!(
+                "store or chain was not ready within {READY_WITHIN:?}: this process does not take over"
+            );
             return;
         }
         for socket in &*self.sockets.lock() {

@@ -21,7 +21,8 @@ const EXPOSURE_MAX: &str = "20";
 /// How long the process takes to end by default.
 fn drain() -> Duration {
     let settings: toml::Table = read("conf/tiergate.toml").parse().unwrap();
-    let of = |key| humantime::parse_duration(settings["shutdown"][key].as_str().unwrap()).unwrap();
+    let shutdown = settings.get("shutdown").unwrap();
+    let of = |key: &str| humantime::parse_duration(shutdown.get(key).unwrap().as_str().unwrap()).unwrap();
     of("delay") + of("grace")
 }
 
