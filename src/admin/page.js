@@ -78,12 +78,10 @@ function countersOf(status) {
   return counters;
 }
 
-/** Durations by route, whatever their status. */
+/** Durations by method, route and tenant, for each status. */
 function routesOf(status) {
-  const standard = seriesOf(status, "http_server_request_duration_seconds");
-  const series = standard.length > 0 ? standard : seriesOf(status, "tiergate_request_duration_seconds");
-  return series.map(({ labels, count, sum }) => {
-    const parts = Object.entries(labels).filter(([label]) => !label.includes("status")).map(([, value]) => value);
+  return seriesOf(status, "http_server_request_duration_seconds").map(({ labels, count, sum }) => {
+    const parts = [labels.http_request_method, labels.http_route || "(no route)", labels.tenant];
     return { route: parts.filter((part) => part !== "").join(" "), count, sum };
   });
 }

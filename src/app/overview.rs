@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::Facts;
 use crate::app::tenants::{Applied, Tenants};
-use crate::config::{Loaded, Settings, VALUES_SHOWN_MAX, Value};
+use crate::config::{DEFAULT, Loaded, Settings, VALUES_SHOWN_MAX, Value};
 use crate::domain::tenant::{KeyPair, Tenant};
 use crate::gateway::table::TenantState;
 use crate::ports::clock::Clock;
@@ -105,19 +105,21 @@ fn shown<T: serde::Serialize>(items: impl Iterator<Item = T>) -> Json {
     items.take(ITEMS_SHOWN_MAX).map(|item| json!(item)).collect()
 }
 
-/// The values that are not as they were.
+/// The values that are not as they were, but for defaults that came or went with a tenant.
 fn changes(former: &[Value], now: &[Value]) -> Json {
-    let mut gone: HashMap<&str, &str> = former.iter().map(|value| (&*value.key, &*value.value)).collect();
-    let change = |key: &str, before: Option<&str>, after: Option<&str>| json!({ "key": key, "before": before, "after": after, "waits": Settings::counts_from_start(key) });
-    let mut changes = Vec::new();
-    for Value { key, value, .. } in now {
-        let before = gone.remove(&**key);
-        if before != Some(value) {
-            changes.push(change(key, before, Some(value)));
-        }
-    }
-    changes.extend(gone.into_iter().map(|(key, before)| change(key, Some(before), None)));
-    shown(changes.into_iter())
+    let mut gone: HashMap<&str, &Value> = former.iter().map(|value| (&*value.key, value)).collect();
+    let changed = now.iter().map(|value| (gone.remove(&*value.key), Some(value))).collect::<Vec<_>>();
+    let all = changed.into_iter().chain(gone.into_values().map(|value| (Some(value), None)));
+    let changes = all.filter_map(|(before, after)| {
+        let text = |value: Option<&Value>| value.map(|value| value.value.clone());
+        let (old, new) = (text(before), text(after));
+        let is_default = [before, after].into_iter().flatten().all(|value| value.origin == DEFAULT);
+        let key = &before.or(after)?.key;
+        let waits = Settings::counts_from_start(key);
+        (old != new && !is_default)
+            .then(|| json!({ "key": key, "before": old, "after": new, "waits": waits }))
+    });
+    shown(changes)
 }
 
 /// Certificates of the listeners and toward upstreams, and when they expire; the next one first.

@@ -55,7 +55,7 @@ use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
 use crate::config::log::LogSettings;
 use crate::config::notes::Notes;
-pub use crate::config::notes::{Content, NamedFile, VALUES_SHOWN_MAX, Value, Wanted};
+pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value, Wanted};
 use crate::config::problem::{Problem, Problems};
 use crate::config::reader::Reader;
 use crate::config::shutdown::ShutdownSettings;

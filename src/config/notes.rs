@@ -10,6 +10,9 @@ use crate::config::problem::Problem;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::KeyPair;
 
+/// The origin of a value that nobody wrote.
+pub const DEFAULT: &str = "default";
+
 /// How many values are noted for the operator's page: those of some fifty tenants.
 pub const VALUES_SHOWN_MAX: usize = 2_000;
 
@@ -50,7 +53,7 @@ pub struct Value {
     pub key: String,
     /// The value as TOML writes it, or stars for a secret.
     pub value: String,
-    /// `default`, a file and a line, or a variable.
+    /// [`DEFAULT`], a file and a line, or a variable.
     pub origin: String,
 }
 
@@ -133,7 +136,7 @@ pub(super) fn values(entries: Vec<Entry>) -> Vec<Value> {
             Some(site) => maps.excerpt(&site).position(),
             None => name,
         });
-        Value { key, value, origin: origin.unwrap_or_else(|| "default".to_owned()) }
+        Value { key, value, origin: origin.unwrap_or_else(|| DEFAULT.to_owned()) }
     });
     found.collect()
 }

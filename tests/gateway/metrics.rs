@@ -347,7 +347,9 @@ fn strangers_choose_no_label(stage: &Stage) {
                 let api =
                     "/livez /readyz /verify /verify/signature /keys/generate /keys/rotate /keys /keys/status";
                 let mut all: Vec<String> = words(api)?;
-                all.extend(["/openapi.json", "/.well-known/tiergate", "", "/public/*"].map(str::to_owned));
+                all.extend(
+                    ["/openapi.json", "/docs", "/.well-known/tiergate", "", "/public/*"].map(str::to_owned),
+                );
                 Some(all)
             }
             _ => None,

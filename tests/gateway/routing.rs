@@ -220,6 +220,7 @@ fn the_gateway_does_not_answer_the_api_and_the_api_does_not_forward(stage: &Stag
         "/verify",
         "/keys/status?agentId=1",
         "/openapi.json",
+        "/docs",
         "/.well-known/tiergate",
         "/metrics",
     ] {

@@ -147,6 +147,8 @@ fn the_page_shows_what_the_service_does_and_asks_nobody_else() {
     browser.until(&rate(">"));
     browser.until("document.querySelector('#tenants svg').getAttribute('aria-label').startsWith('Requests of weather per second: now ')");
     browser.until("document.querySelector('#traffic polyline').getAttribute('points').split(' ').length > 2");
+    browser.row("routes", &["GET /public/* weather"]);
+    browser.row("routes", &["POST /verify"]);
     browser.until("Number.parseFloat(document.getElementById('routes').rows[0].cells[3].textContent) > 0");
 
     browser.write("#find", "poll_interval");
@@ -180,6 +182,9 @@ fn the_page_says_what_a_reload_changed_and_shows_markup_as_text() {
     browser.text("changes", "Tenant acme added");
     browser.text("changes", "Tenant weather changed");
     browser.text("changes", "min_tier: 1 → 2");
+    browser.text("changes", "acme.toml: id: not set → \"acme\"");
+    // Defaults of a new tenant are no change.
+    browser.until("!document.getElementById('changes').textContent.includes('timeouts')");
     browser.row("tenants", &["acme", "acme.example"]);
     browser.until("document.getElementById('configuration').textContent.includes('<b>acme.toml')");
 
