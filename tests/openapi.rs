@@ -15,6 +15,7 @@ mod support {
     pub(crate) mod client;
     pub(crate) mod metrics;
     pub(crate) mod process;
+    pub(crate) mod secrets;
     pub(crate) mod service;
     pub(crate) mod settings;
     pub(crate) mod signing;
