@@ -6,6 +6,7 @@ use std::path::Path;
 
 use alloy::primitives::U256;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::browser::Browser;
 use crate::support::chain::Chain;
@@ -30,6 +31,7 @@ struct Stage {
     upstream: SocketAddr,
     service: Service,
     _upstream: Process,
+    _upstreams_folder: TempDir,
 }
 
 impl Stage {
@@ -38,12 +40,13 @@ impl Stage {
         let settings =
             Settings::new(chain.node, &chain.contracts).set("listen.gateway", vec![gateway.to_string()]);
         let service = Service::prepare(change(settings));
+        let folder = tempfile::tempdir().unwrap();
         let program = Path::new(env!("CARGO_BIN_EXE_tiergate"));
         let arguments = ["dev", "--only-upstream", "--upstream", &upstream.to_string()].map(str::to_owned);
-        let process = Process::start(program, &arguments, &service.folder.path().join("upstream.log"), "");
+        let process = Process::start(program, &arguments, &folder.path().join("log"), "");
         until("the upstream answers", SOON, || Connection::open(upstream).ok());
         fs::create_dir(service.folder.path().join("tenants.d")).unwrap();
-        Self { chain, gateway, upstream, service, _upstream: process }
+        Self { chain, gateway, upstream, service, _upstream: process, _upstreams_folder: folder }
     }
 
     /// Starts the service and waits until it is ready.
