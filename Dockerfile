@@ -1,7 +1,7 @@
 # Tiergate as an image: the program on a base that has a C library, the authorities that the web believes, and no shell.
 #
 #   docker build -t tiergate .
-#   docker build -t tiergate --build-arg FEATURES=--no-default-features .     without the development chain
+#   docker build -t tiergate --build-arg FEATURES="--no-default-features --features traces" .     without the development chain
 #   docker build -t tiergate --build-arg BUILD_COMMIT=$(git rev-parse --short=12 HEAD) .     `version` names the commit
 #
 # It reads /etc/tiergate/tiergate.toml, which has to be mounted. It writes nowhere but into

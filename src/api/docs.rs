@@ -221,9 +221,10 @@ fn kind(schema: &Value) -> String {
     if let Some(name) = string(schema, "$ref").rsplit('/').next().filter(|name| !name.is_empty()) {
         return format!("<a href=\"#schema-{name}\">{name}</a>", name = escaped(name));
     }
-    let words = |value: &Value| match value {
-        Value::Array(all) => all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
-        other => other.as_str().unwrap_or_default().to_owned(),
+    let words = |value: &Value| {
+        let one = std::slice::from_ref(value);
+        let all = value.as_array().map_or(one, Vec::as_slice);
+        all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or ")
     };
     let alternatives: Vec<String> = at(schema, "/oneOf").as_array().into_iter().flatten().map(kind).collect();
     let mut parts = vec![escaped(&words(at(schema, "/type"))), alternatives.join(" or ")];

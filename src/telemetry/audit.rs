@@ -73,7 +73,6 @@ struct Lines(Arc<Mutex<Out>>);
 
 impl Audit {
     /// To standard output. Lines are written until the guard is dropped.
-    #[must_use]
     pub fn to_stdout() -> (Self, WorkerGuard) {
         Self::to(Box::new(io::stdout()), None)
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use http::Method;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -14,7 +13,6 @@ use prost::Message as _;
 use serde_json::json;
 
 use crate::rig::case::{Case, cases};
-use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, Message};
 use crate::rig::scripts;
 use crate::rig::site::{Site, SiteBuilder};
@@ -23,7 +21,7 @@ use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Then, Upstream};
 use crate::support::agents::unknown_key;
 use crate::support::process::{free_port, own_ip};
-use crate::support::time::{SOON, Stopwatch, until};
+use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
