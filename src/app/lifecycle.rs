@@ -19,7 +19,7 @@ use crate::config::shutdown::ShutdownSettings;
 use crate::pipeline::readiness::Readiness;
 use crate::serve::worker::BACKLOG;
 
-/// How long clients that wait at sockets of somebody else are left waiting for store and chain.
+/// How long a process with handed-over sockets waits for store and chain.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often store and chain are asked meanwhile.
@@ -100,7 +100,7 @@ impl ShutdownSignalWatch for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Opens the listeners. Returns only if another process had better go on.
+    /// Opens the listeners. Returns only if this process is a successor that is not ready in time.
     async fn open(&self) {
         let is_late = self.handover.had_sockets() && timeout(READY_WITHIN, self.ready()).await.is_err();
         if is_late && self.handover.replaces() {

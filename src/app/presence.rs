@@ -2,7 +2,8 @@
 //! file system may be read-only.
 //!
 //! The process binds an abstract Unix socket whose name holds a hash of the configuration's path and of the overrides of
-//! `[listen]`, the id of the process, and the URL. The kernel lists such names in `/proc/net/unix`, and drops them when the process ends.
+//! `[listen]`, the id of the process, and the URL. The kernel lists such names in `/proc/net/unix`, and drops them when the
+//! process ends.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;

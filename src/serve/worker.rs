@@ -57,7 +57,8 @@ impl<D: Door> Worker<D> {
     }
 }
 
-/// A socket for each of so many workers, bound and not listening: clients are refused until it listens, and none is reset. The kernel spreads connections over them.
+/// A socket for each of so many workers, bound and not listening: clients are refused until it listens, and none is reset.
+/// The kernel spreads connections over them.
 ///
 /// # Errors
 ///

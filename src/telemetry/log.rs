@@ -18,8 +18,8 @@ pub const LEVEL_VARIABLE: &str = "TIERGATE_LOG";
 
 /// Libraries that would log request bytes or node URLs, and with them credentials, or a line for every connection.
 /// They stay quiet whatever is asked for, unless they are named.
-const QUIET: &str = "pingora_core=warn,pingora_core::apps=off,pingora_core::protocols=error,pingora_proxy=off,\
-     pingora_timeout=warn,hyper_util=info,h2=error,rustls=info";
+const QUIET: &str = "pingora_core=warn,pingora_core::apps=off,pingora_core::connectors=off,pingora_core::protocols=error,\
+     pingora_proxy=off,pingora_timeout=warn,hyper_util=info,h2=error,rustls=info";
 
 /// The log of this process.
 static LOG: OnceLock<Log> = OnceLock::new();

@@ -1,6 +1,10 @@
 //! A provider's key in an RPC URL shows up nowhere, nor does a password of Redis.
 
+use std::path::Path;
+
 use super::{MINIMAL, minimal_with, parse};
+use crate::config::document::Document;
+use crate::config::{Survey, Wanted};
 
 /// Ways to write a URL that holds a key, right and wrong ones.
 const URLS: &[&str] = &[
@@ -167,5 +171,23 @@ fn of_a_line_nothing_is_shown_but_keys_and_the_value_that_is_wrong() {
         assert!(lines.contains(&line), "{line} is not in {lines:?}");
         let printed = printed(&text, &[]);
         assert!(!printed.contains("5ecret") && !printed.contains("5555"), "{printed}");
+    }
+}
+
+#[test]
+fn of_a_url_under_any_key_the_values_in_force_show_no_more_than_its_host() {
+    let (http, redis) = ("https://user.example/SECRET", "redis://:SECRET@redis.example");
+    for (path, literal, kind) in [
+        ("chain.rpc_urls", format!("[{http:?}]"), "embedded"),
+        ("chain.http_proxy", "\"http://user:SECRET@proxy.example\"".to_owned(), "embedded"),
+        ("store.redis.url", format!("{redis:?}"), "redis"),
+        ("traces.endpoint", format!("{http:?}"), "embedded"),
+    ] {
+        let kind = format!("{kind:?}");
+        let text = minimal_with(&[("store.kind", &kind), (path, &literal)]);
+        let document = Document::new(Path::new("t.toml"), &text);
+        let survey = Survey::read(document, std::iter::empty(), None, Wanted::Values);
+        let value = survey.values.iter().find(|value| value.key == path).unwrap();
+        assert!(!value.value.contains("SECRET") && value.value.contains(".example"), "{value:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The rights of the product's user on a server, which `docs/operations.md` names: all that are needed, and no others.
+//! The rights of the product's user on a server, which `docs/redis.md` names: all that are needed, and no others.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::Path;
 
 use crate::store::redis::scripts::Scripts;
 
-const OPERATIONS: &str = include_str!("../../../../docs/operations.md");
+const PAGE: &str = include_str!("../../../../docs/redis.md");
 
 /// The commands of the login, which the library sends.
 const LOGIN: [&str; 2] = ["auth", "select"];
 
 /// The rights that the documents name for a server, without those of a cluster.
 pub(super) fn documented() -> Vec<&'static str> {
-    let (_, line) = OPERATIONS.split_once("user tiergate on >PASSWORD ~tg2:* ").unwrap();
+    let (_, line) = PAGE.split_once("user tiergate on >PASSWORD ~tg2:* ").unwrap();
     line.lines().next().unwrap().split(' ').collect()
 }
 

@@ -26,7 +26,7 @@ use crate::store::redis::tests::{by_key, is_admitted, options, ready, refused};
 /// file with its authority.
 const ROLE: &str = "TG_TEST_SYSTEM_ROOTS";
 
-/// The rights of the product's user at a Sentinel; `docs/operations.md` names the same.
+/// The rights of the product's user at a Sentinel; `docs/redis.md` names the same.
 const SENTINEL_RIGHTS: &str = "-@all +auth +sentinel|get-master-addr-by-name";
 
 /// An authority, and a certificate of its for servers at these addresses and for clients.
