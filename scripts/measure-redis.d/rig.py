@@ -102,22 +102,22 @@ class Chain:
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("api", "gateway", "upstream", "admin", "chain")}
         self.ports = ports
         arguments = [word for name, address in ports.items() for word in (f"--{name}", address)]
-        start(f"{work}/dev", program, "dev", *arguments)
+        self.process = start(f"{work}/dev", program, "dev", *arguments)
         said = until("the development chain runs", lambda: re.search(r"^  config +(\S+)$", read(f"{work}/dev"), re.M))
         until("it is complete", lambda: "Ctrl-C" in read(f"{work}/dev"))
         self.config = said.group(1)
         self.folder = os.path.dirname(self.config)
 
-    def sign(self, agent):
+    def sign(self, agent, *more):
         command = [self.program, "sign", "--agent-id", str(agent), "--config", self.config]
-        command += ["--key-file", f"{self.folder}/agent-{agent}.key"]
+        command += ["--key-file", f"{self.folder}/agent-{agent}.key", *more]
         return subprocess.run(command, capture_output=True, check=True).stdout
 
 
 class Service:
-    """A replica with a gateway for one tenant."""
+    """A replica with a gateway for one tenant, or for those that are given as TOML."""
 
-    def __init__(self, chain, folder, store, tiers):
+    def __init__(self, chain, folder, store, tiers, tenants=""):
         self.ports = {name: f"127.0.0.1:{free_port()}" for name in ("api", "admin", "gateway")}
         os.makedirs(folder)
         text = read(chain.config)
@@ -127,7 +127,7 @@ class Service:
         # A new Redis refuses signatures for max_ahead; what asks whether that is over must not run into a limit.
         text += "\n[keys]\nrequests_per_hour = 1000000\n\n[abuse]\nfailures_per_minute = 0\n"
         text += f"\n[signature]\nmax_ahead = \"1s\"\n\n[tiers]\nrequests_per_minute = {tiers}\n"
-        text += f'\n[[tenants]]\nid = "measured"\nhosts = ["*"]\nupstreams = ["{chain.ports["upstream"]}"]\n'
+        text += tenants or f'\n[[tenants]]\nid = "measured"\nhosts = ["*"]\nupstreams = ["{chain.ports["upstream"]}"]\n'
         with open(f"{folder}/tiergate.toml", "w") as out:
             out.write(text)
         self.log = f"{folder}/log"
