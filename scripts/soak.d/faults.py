@@ -123,13 +123,15 @@ def a_spare_replica_is_killed(place, _seconds):
     place.spare.process.kill()
 
 
-# In an hour they last so many seconds.
+# From so long a run on, faults last as long as below, in seconds, and alerts have to fire.
+WHOLE = 1_500
 PLAN = [
     (a_tenant_comes_and_goes, 30, NOBODY, ()),
     (keys_are_guessed_from_now_on, 0, NOBODY, ("TiergateCredentialsRefused",)),
     (a_change_that_needs_a_restart, 0, NOBODY, ("TiergateConfigNeedsRestart",)),
-    (the_node_hangs, 450, AGENTS, ("TiergateNotFollowing", "TiergateRpcErrors", "TiergateRpcNodeUnhealthy", "TiergateHeadStandsStill",
-                                   "TiergateNotReady", "TiergateGatewayErrors", "TiergateApiErrors", "TiergateErrorBudgetBurnsFast")),
+    # A node that is alone and takes connections does not count as unhealthy: TiergateRpcNodeUnhealthy stays quiet.
+    (the_node_hangs, 450, AGENTS, ("TiergateNotFollowing", "TiergateRpcErrors", "TiergateHeadStandsStill", "TiergateNotReady",
+                                   "TiergateGatewayErrors", "TiergateApiErrors", "TiergateErrorBudgetBurnsFast")),
     (one_upstream_is_killed, 60, FRAGILE, ()),
     (a_broken_configuration, 90, NOBODY, ("TiergateConfigRefused",)),
     (redis_is_frozen, 90, REDIS, ("TiergateStoreFaults", "TiergateRedisGivenUp", "TiergateNotReady", "TiergateGatewayErrors", "TiergateApiErrors")),
@@ -146,7 +148,7 @@ PLAN = [
 
 def run(place, seconds):
     """One fault after the other with equal pauses between; returns when each was."""
-    scale, done = min(1, seconds / 3600), []
+    scale, done = min(1, seconds / WHOLE), []
     pause = (seconds - scale * sum(lasts for _, lasts, _, _ in PLAN)) / (len(PLAN) + 1)
     first = time.monotonic()
     for fault, lasts, excuses, alerts in PLAN:

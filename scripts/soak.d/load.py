@@ -78,9 +78,8 @@ class Place:
 
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
-        # Every request has a line in the log, and one network may hold so many connections.
-        os.environ |= {"RUST_LOG": "info,access=info", "TIERGATE__ABUSE__FAILURES_PER_MINUTE": "300",
-                       "TIERGATE__LISTEN__MAX_CONNECTIONS_PER_NETWORK": "300"}
+        # The default that measuring turns off, and a limit for the flood.
+        os.environ |= {"TIERGATE__ABUSE__FAILURES_PER_MINUTE": "300", "TIERGATE__LISTEN__MAX_CONNECTIONS_PER_NETWORK": "300"}
         self.counts, self.failed, self.over, self.threads = collections.Counter(), [], threading.Event(), []
         self.chain = Chain(program, folder)
         self.redis = Redis(f"{folder}/redis", "--appendonly", "yes")
@@ -109,7 +108,7 @@ class Place:
 
     def put(self, name, text):
         """Writes a tenant's file for every replica, or removes it."""
-        for number, _ in enumerate(self.services, 1):
+        for number in (1, 2, 3):
             path = f"{self.folder}/service-{number}/tenants.d/{name}.toml"
             os.makedirs(os.path.dirname(path), exist_ok=True)
             if text:
@@ -120,7 +119,7 @@ class Place:
 
     def statuses(self, host, path):
         """Each replica's answer without a credential."""
-        return [self.call("asked", replica, "gateway", "GET", path, range(600), headers={"Host": host})[0] for replica, _ in enumerate(self.services)]
+        return [self.call("asked", replica, "gateway", "GET", path, range(600), headers={"Host": host})[0] for replica in range(3)]
 
     def rpc(self, method, *params):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -135,17 +134,17 @@ class Place:
         assert "result" in self.rpc("eth_sendTransaction", {"from": from_, "to": identity, "data": data})
 
     def owners(self, agent):
-        """Those that upstreams are told behind each replica."""
+        """The owners that the upstream is told by the replicas."""
         answers = [self.call("sold", replica, "gateway", "GET", "/private", {200}, headers=self.key(replica, agent)) for replica in range(3)]
         return {json.loads(said)["headers"]["x-agent-owner"] if status == 200 else status for status, said in answers}
 
     def rotate(self, replica, agent):
-        """Status and key, if there is one."""
+        """Replaces the agent's key; returns the status, and the key if there is one."""
         status, body = self.call("rotate", replica, "api", "POST", "/keys/rotate", {200}, self.chain.sign(agent))
         return status, json.loads(body)["apiKey"] if status == 200 else None
 
     def probes(self):
-        """What is asked at a steady pace: each replica's upstream through it, and without it."""
+        """Where the probe asks, and with which key: through each replica, and the upstream itself."""
         ways = [(service.ports["gateway"], self.keys[STEADY][replica]) for replica, service in enumerate(self.services)]
         return [*ways, (f"127.0.0.1:{self.steady}", "none")]
 
@@ -154,10 +153,12 @@ class Place:
         if status not in right:
             self.failed.append((sent, got, kind, replica, status, said[:200]))
 
-    def call(self, kind, replica, door, method, path, right, body=None, headers=(), connection=None, source="127.0.0.1", check=None):
+    def call(self, kind, replica, door, method, path, right, body=None, headers=(), connection=None, source=None, check=None):
         """One request; without a connection it gets one of its own."""
         headers, sent, said = dict(headers), time.monotonic(), b""
-        once = connection or http.client.HTTPConnection(self.services[replica].ports[door], timeout=30, source_address=(source, 0))
+        # Only if it must: a port that is bound could be that of a Redis which is down at the moment.
+        source = source and (source, 0)
+        once = connection or http.client.HTTPConnection(self.services[replica].ports[door], timeout=30, source_address=source)
         try:
             once.request(method, path, body, headers)
             answer = once.getresponse()
@@ -178,7 +179,7 @@ class Place:
         for name, pause in (("keyed", 0.03), ("fresh", 0.1), ("http2", 2), ("public", 0.1), ("visited", 0.5), ("limited", 2),
                             ("verify", 0.1), ("signed", 2), ("rotated", 5), ("unknown", 1), ("events", 1), ("bodies", 1),
                             ("upgraded", 2), ("aborted", 0.5), *[("fragile", 1)] * 10):
-            self.every(name, pause, getattr(self, f"ask_{name}"), range(len(self.services)))
+            self.every(name, pause, getattr(self, f"ask_{name}"), range(3))
 
     def every(self, name, pause, turn, replicas):
         for replica in replicas:
@@ -315,7 +316,7 @@ def address():
 
 
 def probe(ways):
-    """Asks each way 20 times a second until it is killed, and prints when, how long, which and the status."""
+    """Asks each way 20 times a second until it is killed; prints time, duration, way and status of each request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def turns(which, where, key):
