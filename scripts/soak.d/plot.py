@@ -3,7 +3,7 @@
 from math import log10
 from statistics import median
 
-WIDTH, HEIGHT, LEFT, GAP, POINTS = 720, 120, 56, 46, 180
+WIDTH, HEIGHT, LEFT, GAP, POINTS = 720, 120, 56, 46, 150
 PANELS = [("resident memory, MiB", "rss_mib"), ("file descriptors", "descriptors"),
           ("p50 of a steady client, ms", "p50_ms"), ("p99 of a steady client, ms", "p99_ms")]
 STYLE = """<style>text { fill: #24292f } .number { font-size: 9px } .grid { stroke: #d0d7de } .band { fill: #bf8700; opacity: .2 }
@@ -22,7 +22,7 @@ def svg(rows, windows, names):
     points = [{column: median(row[column] for row in part) for column in part[0]} for part in parts.values()]
     across = lambda seconds: LEFT + (WIDTH - LEFT - 8) * min(seconds / last, 1)
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {len(PANELS) * (HEIGHT + GAP) + 44}" font-family="sans-serif" font-size="12">', STYLE]
-    lines += [f'<text class="{kind}" x="{WIDTH - 330 + 85 * place}" y="14">{name}</text>' for place, (kind, name) in enumerate(zip("abcd", names))]
+    lines += [f'<text class="{kind}" x="{WIDTH - 370 + 85 * place}" y="14">{name}</text>' for place, (kind, name) in enumerate(zip("abcd", names))]
     for number, (title, what) in enumerate(PANELS):
         top = 34 + number * (HEIGHT + GAP)
         drawn = [(kind, f"{name} {what}") for kind, name in zip("abcd", names) if f"{name} {what}" in points[0]]
