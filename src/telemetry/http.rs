@@ -12,6 +12,13 @@ use crate::telemetry::metrics::Metrics;
 /// The label of methods and statuses that no standard has.
 const OTHER: &str = "_OTHER";
 
+/// The status of answers with a code that is not registered.
+const STATUS_OTHER: u16 = u16::MAX;
+
+/// So many pairs of method and status of a route have a series of their own. All others share one for each class of
+/// statuses. Clients choose the method, and upstreams the status.
+const SERIES_MAX: usize = 32;
+
 /// The series of one route: a list in the order of their first requests, one for each pair of method and status.
 pub struct RouteSeries {
     metrics: Metrics,
@@ -45,10 +52,14 @@ impl RouteSeries {
 
     /// A request has its answer. A status of 0: it has none.
     pub fn observe(&self, method: &[u8], status: u16, seconds: f64) {
-        let (method, status) = (known_method(method), known_status(status));
+        let (mut method, mut status) = (known_method(method), known_status(status));
         let mut place = &self.first;
-        loop {
-            let Some(series) = place.get().or_else(|| self.begin(place, method, status)) else { return };
+        for position in 0.. {
+            if position == SERIES_MAX {
+                (method, status) = (OTHER, class_of(status));
+            }
+            let known = place.get().map(|series| &**series);
+            let Some(series) = known.or_else(|| self.begin(place, method, status)) else { return };
             if series.status == status && series.method == method {
                 series.histogram.observe(seconds);
                 return;
@@ -63,14 +74,14 @@ impl RouteSeries {
         place: &'a OnceLock<Box<Series>>,
         method: &'static str,
         status: u16,
-    ) -> Option<&'a Box<Series>> {
+    ) -> Option<&'a Series> {
         let has_ended = self.has_ended.lock();
         let begin = || {
             let labels = [&*self.tenant, method, &status_label(status), &self.route];
             let histogram = self.metrics.http_requests.with_label_values(&labels);
             Box::new(Series { method, status, histogram, next: OnceLock::new() })
         };
-        (!*has_ended).then(|| place.get_or_init(begin))
+        (!*has_ended).then(|| &**place.get_or_init(begin))
     }
 
     /// The route is gone, and its series with it.
@@ -91,16 +102,22 @@ pub(crate) fn known_method(method: &[u8]) -> &'static str {
     KNOWN.into_iter().find(|known| known.as_bytes() == method).unwrap_or(OTHER)
 }
 
-/// A status that a standard has, or 0. An upstream chooses it, so 1 stands for all others.
+/// A status that a standard has, 0, or [`STATUS_OTHER`].
 fn known_status(status: u16) -> u16 {
     let known = StatusCode::from_u16(status).is_ok_and(|status| status.canonical_reason().is_some());
-    if known || status == 0 { status } else { 1 }
+    if known || status == 0 { status } else { STATUS_OTHER }
+}
+
+/// The first digit of a status.
+const fn class_of(status: u16) -> u16 {
+    if status == STATUS_OTHER { status } else { status / 100 }
 }
 
 fn status_label(status: u16) -> String {
     match status {
         0 => String::new(),
-        1 => OTHER.to_owned(),
+        class @ 1..=5 => format!("{class}xx"),
+        STATUS_OTHER => OTHER.to_owned(),
         _ => status.to_string(),
     }
 }
@@ -109,7 +126,7 @@ fn status_label(status: u16) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use super::RouteSeries;
+    use super::{RouteSeries, SERIES_MAX};
     use crate::telemetry::metrics::Metrics;
 
     const NAME: &str = "http_server_request_duration_seconds_count";
@@ -163,6 +180,35 @@ mod tests {
         assert_eq!(counts(&metrics)[0], series("GET", "200", "/a", 1));
     }
 
+    /// How many requests these series count.
+    fn sum(counts: &[String]) -> u32 {
+        counts.iter().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u32>().unwrap()).sum()
+    }
+
+    #[test]
+    fn a_route_has_a_bounded_number_of_series_and_counts_further_ones_by_the_class_of_their_status() {
+        let metrics = Metrics::new().unwrap();
+        let route = RouteSeries::new(&metrics, &"acme".into(), "/a");
+        route.observe(b"GET", 200, 0.1);
+        let methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "MINE"];
+        let mut requests = 1;
+        for _ in 0..2 {
+            for status in (100..600).chain([0]) {
+                methods.iter().for_each(|method| route.observe(method.as_bytes(), status, 0.1));
+                requests += 10;
+            }
+        }
+        let shown = counts(&metrics);
+        assert_eq!(sum(&shown), requests, "each request is counted");
+        // Each class of 1xx to 5xx, no answer, and the codes that are not registered.
+        assert_eq!(shown.len(), SERIES_MAX + 7, "{shown:?}");
+        assert!(shown.contains(&series("GET", "200", "/a", 3)), "the first ones keep theirs: {shown:?}");
+        let is_class = |line: &&String| line.contains("http_request_method=\"_OTHER\"") && line.contains("xx\"");
+        assert_eq!(shown.iter().filter(is_class).count(), 5, "{shown:?}");
+        route.end();
+        assert_eq!(counts(&metrics), [""; 0]);
+    }
+
     #[test]
     fn threads_that_begin_series_at_once_count_in_the_same_ones() {
         let metrics = Metrics::new().unwrap();
@@ -177,9 +223,6 @@ mod tests {
             }
         });
         let counts = counts(&metrics);
-        let sum = |counts: &[String]| -> u32 {
-            counts.iter().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u32>().unwrap()).sum()
-        };
         assert_eq!(sum(&counts), 4 * 60);
         assert!(counts.iter().all(|line| !line.ends_with(" 0")), "{counts:?}");
     }

@@ -338,7 +338,7 @@ fn strangers_choose_no_label(stage: &Stage) {
             "tenant" => Some(["", "(none)", "t"].map(str::to_owned).to_vec()),
             "http_request_method" => words("GET HEAD POST PUT PATCH DELETE OPTIONS CONNECT TRACE _OTHER"),
             "http_response_status_code" => {
-                let used = "200 201 400 401 403 404 405 413 417 429 431 500 502 503 504 508 _OTHER";
+                let used = "200 201 400 401 403 404 405 413 417 429 431 500 502 503 504 508 4xx 5xx _OTHER";
                 let mut used: Vec<String> = words(used)?;
                 used.push(String::new());
                 Some(used)
