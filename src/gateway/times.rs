@@ -11,7 +11,7 @@ pub(super) struct Times {
     pub(super) left: Option<Instant>,
     /// Its last part was sent, before any of the answer came.
     pub(super) asked: Option<Instant>,
-    /// The first byte of the answer came.
+    /// The first byte of the final answer came.
     pub(super) answered: Option<Instant>,
     /// The first part of the answer was passed on.
     pub(super) passed_on: Option<Instant>,

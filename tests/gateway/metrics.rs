@@ -25,7 +25,7 @@ use crate::support::wire::{Request, Wire};
 
 pub(crate) const CASES: &[Case] = cases![
     requests_of_either_way_are_measured_by_route_method_and_status,
-    the_upstreams_time_is_not_the_gateways_own,
+    the_time_to_the_final_answer_is_the_upstreams_and_not_the_gateways_own,
     requests_under_way_and_connections_are_shown_while_they_last,
     retries_ejections_and_upstreams_are_shown,
     the_series_of_a_removed_route_end_and_those_of_others_go_on,
@@ -87,7 +87,7 @@ fn requests_of_either_way_are_measured_by_route_method_and_status(stage: &Stage)
     }
 }
 
-fn the_upstreams_time_is_not_the_gateways_own(stage: &Stage) {
+fn the_time_to_the_final_answer_is_the_upstreams_and_not_the_gateways_own(stage: &Stage) {
     for way in ["relay", "library"] {
         let site = Site::of(stage).set("gateway.http1", way).start();
         assert_eq!(site.status(), 200);
@@ -98,7 +98,7 @@ fn the_upstreams_time_is_not_the_gateways_own(stage: &Stage) {
             [sum("tiergate_gateway_overhead_seconds"), sum("tiergate_upstream_first_byte_seconds")]
         };
         let (path, cue) = (public_path(), Cue::new());
-        site.upstream.on(&path, held(&cue));
+        site.upstream.on(&path, held_after(b"HTTP/1.1 103 Early Hints\r\n\r\n", &cue));
         let before = sums();
         let mut wire = site.gateway.connect();
         wire.send(&Request::get(ACME, &path).bytes());
@@ -117,8 +117,14 @@ fn the_upstreams_time_is_not_the_gateways_own(stage: &Stage) {
 
 /// Answers when it is told to.
 fn held(cue: &Arc<Cue>) -> Script {
+    held_after(b"", cue)
+}
+
+/// Sends an interim answer at once, and the final one when it is told to.
+fn held_after(interim: &'static [u8], cue: &Arc<Cue>) -> Script {
     let cue = Arc::clone(cue);
     script(move |exchange| {
+        exchange.write(interim)?;
         cue.wait()?;
         exchange.write(&scripts::answer("200 OK", &[], b"ok"))?;
         Ok(Then::Goes)

@@ -242,9 +242,12 @@ impl ProxyHttp for LibraryProxy {
         response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        ctx.times.answered.get_or_insert_with(Timer::now);
+        let is_switch = response.status == StatusCode::SWITCHING_PROTOCOLS;
+        if is_switch || !response.status.is_informational() {
+            ctx.times.answered.get_or_insert_with(Timer::now);
+        }
         let may_switch = ctx.passage()?.upgrades() && session.is_upgrade_req();
-        if response.status == StatusCode::SWITCHING_PROTOCOLS && !may_switch {
+        if is_switch && !may_switch {
             return Err(faults::unasked_switch());
         }
         Ok(())

@@ -161,6 +161,10 @@ impl<R: AnswerRules> Driver<'_, R> {
         if self.buffers.to_client.is_empty() && !self.needs_flush && !self.exchange.is_answered() {
             has_moved = self.read_upstream(context)?;
             self.exchange.take_answer(self.buffers, self.rules)?;
+            if self.exchange.status == 0 && self.buffers.incoming.is_empty() {
+                // All that came is interim.
+                self.times.answered = None;
+            }
         }
         if !self.buffers.to_client.is_empty() {
             let written = write(&mut self.client.stream, &mut self.buffers.to_client, context);
