@@ -226,9 +226,6 @@ impl Gateway {
         let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
         let passage = ctx.admitted();
         let member = passage.and_then(|passage| passage.upstreams().current(ctx.attempt));
-        // Without an answer, the time until it turned to the upstream.
-        let turned = || Some(ctx.times.left?.saturating_duration_since(ctx.begun_at));
-        let own = ctx.times.own(ctx.begun_at).or_else(turned);
         let ours = ctx.notes.trace.as_ref().map(|trace| Cow::Owned(trace.id()));
         let trace_id = ours.or_else(|| remote_span(asked.fields).map(|span| Cow::Borrowed(span.trace)));
         let line = Line {
@@ -255,7 +252,7 @@ impl Gateway {
             received: ctx.body_bytes,
             sent: ended.sent,
             micros: Some(micros),
-            own_micros: Some(own.map_or(micros, micros_of)),
+            own_micros: Some(ctx.times.own(ctx.begun_at).map_or(micros, micros_of)),
             upstream_micros: ctx.times.upstreams().map(micros_of),
             upstream: member.map(|member| &member.state.upstream as &dyn Display),
         };

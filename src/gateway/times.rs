@@ -13,29 +13,21 @@ pub(super) struct Times {
     pub(super) asked: Option<Instant>,
     /// The first byte of the final answer came.
     pub(super) answered: Option<Instant>,
-    /// The first part of the answer was passed on.
-    pub(super) passed_on: Option<Instant>,
 }
 
 impl Times {
-    /// A part of the request or of its answer was moved.
-    pub(super) fn moved(&mut self, now: Instant, of_request: bool, of_answer: bool) {
-        if of_request {
-            self.left.get_or_insert(now);
-            if self.answered.is_none() {
-                self.asked = Some(now);
-            }
-        }
-        if of_answer && self.answered.is_some() {
-            self.passed_on.get_or_insert(now);
+    /// A part of the request was sent.
+    pub(super) fn sent(&mut self, now: Instant) {
+        self.left.get_or_insert(now);
+        // The answer may have come by the time that the sending is noted.
+        if self.answered.is_none() || self.asked.is_none() {
+            self.asked = Some(now);
         }
     }
 
-    /// The time before the upstream was asked, and between its answer's first byte and the client. `None` without an answer.
+    /// The time before it turned to its upstream. `None`: it did not.
     pub(super) fn own(&self, begun: Instant) -> Option<Duration> {
-        let (left, answered) = (self.left?, self.answered?);
-        let passed_on = self.passed_on.unwrap_or(answered);
-        Some(left.saturating_duration_since(begun) + passed_on.saturating_duration_since(answered))
+        Some(self.left?.saturating_duration_since(begun))
     }
 
     /// The time to the first byte of the upstream's answer, from the last part of the request that was sent before.
@@ -54,20 +46,19 @@ mod tests {
     const MILLI: Duration = Duration::from_millis(1);
 
     #[test]
-    fn the_time_here_is_all_but_connecting_the_upload_and_the_upstream() {
+    fn the_time_here_ends_before_connecting_and_the_upstreams_begins_after_the_upload() {
         let begun = Timer::now();
         let at = |millis: u32| begun + MILLI * millis;
         let mut times = Times::default();
         assert_eq!((times.own(begun), times.upstreams()), (None, None));
         // 2 ms here, a connection, the head and the body, which its client takes 40 ms for.
         times.left = Some(at(2));
-        times.moved(at(10), true, false);
-        times.moved(at(50), true, false);
-        assert_eq!((times.own(begun), times.upstreams()), (None, None), "there is no answer yet");
+        times.sent(at(10));
+        times.sent(at(50));
+        assert_eq!((times.own(begun), times.upstreams()), (Some(MILLI * 2), None), "there is no answer yet");
         times.answered = Some(at(80));
-        times.moved(at(83), false, true);
-        times.moved(at(900), true, true);
-        assert_eq!(times.own(begun), Some(MILLI * (2 + 3)));
+        times.sent(at(900));
+        assert_eq!(times.own(begun), Some(MILLI * 2));
         assert_eq!(times.upstreams(), Some(MILLI * 30));
     }
 }

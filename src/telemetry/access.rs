@@ -70,7 +70,7 @@ pub struct Line<'a> {
     pub sent: u64,
     /// The time from the request's head to the end, in microseconds.
     pub micros: Option<u64>,
-    /// The part of it that passed here.
+    /// The part of it before the request turned to its upstream.
     pub own_micros: Option<u64>,
     /// The time to the first byte of the upstream's answer.
     pub upstream_micros: Option<u64>,

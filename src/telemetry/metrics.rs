@@ -81,7 +81,7 @@ metrics! {
     /// Time from a request's last header byte to its answer.
     request_duration: HistogramVec =
         histogram("request_duration_seconds", &["door", "endpoint"], REQUEST_BUCKETS);
-    /// Time that Tiergate adds to forwarded requests, without the upstream's.
+    /// Time from a request's last header byte until it turns to its upstream.
     overhead: Histogram = one_histogram("gateway_overhead_seconds", OVERHEAD_BUCKETS);
     /// Time from the last part of a request to the first byte of its upstream's answer.
     upstream_first_byte: HistogramVec = histogram("upstream_first_byte_seconds", &["tenant"], UPSTREAM_BUCKETS);

@@ -85,7 +85,9 @@ impl<R: AnswerRules> Driver<'_, R> {
         }
         if has_uploaded || has_downloaded {
             let now = Timer::now();
-            self.times.moved(now, has_uploaded, has_downloaded);
+            if has_uploaded {
+                self.times.sent(now);
+            }
             // The upstream's time begins when it has the whole request.
             self.downloaded = now;
             // The client's time begins when it may send its body.
