@@ -22,10 +22,12 @@ use crate::support::metrics::Samples;
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
+use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![
     requests_of_either_way_are_measured_by_route_method_and_status,
     the_time_to_the_final_answer_is_the_upstreams_and_not_the_gateways_own,
+    the_bytes_of_a_websocket_are_counted_both_ways,
     requests_under_way_and_connections_are_shown_while_they_last,
     retries_ejections_and_upstreams_are_shown,
     the_series_of_a_removed_route_end_and_those_of_others_go_on,
@@ -129,6 +131,21 @@ fn held_after(interim: &'static [u8], cue: &Arc<Cue>) -> Script {
         exchange.write(&scripts::answer("200 OK", &[], b"ok"))?;
         Ok(Then::Goes)
     })
+}
+
+fn the_bytes_of_a_websocket_are_counted_both_ways(stage: &Stage) {
+    let open = |tenant: Tenant| tenant.route("/socket", "access = \"public\"\nupgrades = true");
+    let site = Site::of(stage).tenant(open).start();
+    site.upstream.on("/socket", websocket_echo());
+    let mut wire = site.gateway.connect();
+    talks(&mut open_socket(&mut wire, &Request::get(ACME, "/socket")));
+    drop(wire);
+    until_shown(&site, &http_series("GET", "101", "/socket", "t"), 1.0);
+    let samples = site.gateway.service.samples();
+    for direction in ["received", "sent"] {
+        let bytes = samples.sum("tiergate_gateway_body_bytes_total", &[direction]);
+        assert!((800_000.0..900_000.0).contains(&bytes), "{direction}: {bytes}");
+    }
 }
 
 fn requests_under_way_and_connections_are_shown_while_they_last(stage: &Stage) {

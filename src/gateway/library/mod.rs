@@ -222,12 +222,12 @@ impl ProxyHttp for LibraryProxy {
         if end_of_stream && body.as_ref().is_some_and(Bytes::is_empty) {
             *body = None;
         }
-        // The bytes of another protocol are no body.
+        let piece = body.as_ref().map_or(0, Bytes::len);
+        ctx.body_bytes = ctx.body_bytes.saturating_add(piece as u64);
+        // The limit is not for the bytes of another protocol.
         if session.was_upgraded() {
             return Ok(());
         }
-        let piece = body.as_ref().map_or(0, Bytes::len);
-        ctx.body_bytes = ctx.body_bytes.saturating_add(piece as u64);
         let longest = ctx.site()?.tenant.proxy.body_bytes_max;
         if longest.is_some_and(|longest| ctx.body_bytes > longest) {
             return Err(faults::upload_too_large());
