@@ -10,13 +10,15 @@ use crate::domain::tenant::Tenant;
 use crate::ports::clock::Clock;
 use crate::telemetry::faults::FaultLog;
 use crate::telemetry::http::RouteSeries;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, OVERLOAD_LIMITS};
 
 /// The counters of one tenant, made at its first request: most of many tenants get none. They outlive reloads.
 pub(super) struct SiteCounters {
     metrics: Metrics,
     tenant: Arc<str>,
     series: OnceLock<Series>,
+    /// Requests without room, in the order of the limits, each begun by the first request that met it.
+    overload: [OnceLock<IntCounter>; OVERLOAD_LIMITS.len()],
     /// Made when its first request fails.
     faults: OnceLock<Box<FaultLog>>,
     /// True once the tenant is gone. Held while a series begins.
@@ -40,6 +42,7 @@ impl SiteCounters {
             metrics: metrics.clone(),
             tenant: Arc::clone(tenant),
             series: OnceLock::new(),
+            overload: [const { OnceLock::new() }; OVERLOAD_LIMITS.len()],
             faults: OnceLock::new(),
             has_ended: Mutex::new(false),
         }
@@ -59,7 +62,7 @@ impl SiteCounters {
 
     /// `None`: the tenant is gone, and had no request before.
     pub(super) fn series(&self) -> Option<&Series> {
-        self.series.get().or_else(|| self.begin())
+        self.series.get().or_else(|| self.begin(&self.series, || self.new_series()))
     }
 
     /// True if it had a request.
@@ -69,7 +72,12 @@ impl SiteCounters {
 
     /// There was no room for a request under this limit.
     pub(super) fn overloaded(&self, limit: &str) {
-        self.count_rare(&self.metrics.overload, &[&*self.tenant, limit]);
+        let known = OVERLOAD_LIMITS.iter().zip(&self.overload).find(|(known, _)| **known == limit);
+        let Some((_, counter)) = known else { return };
+        let new = || self.metrics.overload.with_label_values(&[&*self.tenant, limit]);
+        if let Some(counter) = counter.get().or_else(|| self.begin(counter, new)) {
+            counter.inc();
+        }
     }
 
     /// A request goes to another connection.
@@ -95,11 +103,16 @@ impl SiteCounters {
         self.metrics.forget_tenant(&self.tenant);
     }
 
-    fn begin(&self) -> Option<&Series> {
+    /// Begins series, unless the tenant is gone.
+    fn begin<'a, T>(&self, place: &'a OnceLock<T>, new: impl FnOnce() -> T) -> Option<&'a T> {
         let has_ended = self.has_ended.lock();
+        (!*has_ended).then(|| place.get_or_init(new))
+    }
+
+    fn new_series(&self) -> Series {
         let outcome = |outcome| self.metrics.gateway_requests.with_label_values(&[&*self.tenant, outcome]);
         let bytes = |direction| self.metrics.body_bytes.with_label_values(&[&*self.tenant, direction]);
-        let begin = || Series {
+        Series {
             forwarded: outcome("forwarded"),
             refused: outcome("refused"),
             failed: outcome("failed"),
@@ -107,8 +120,7 @@ impl SiteCounters {
             received: bytes("received"),
             sent: bytes("sent"),
             first_byte: self.metrics.upstream_first_byte.with_label_values(&[&*self.tenant]),
-        };
-        (!*has_ended).then(|| self.series.get_or_init(begin))
+        }
     }
 }
 
@@ -150,5 +162,45 @@ impl Routes {
 
     fn all(&self) -> impl Iterator<Item = &Arc<RouteSeries>> {
         self.routes.iter().chain([&self.rest])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::SiteCounters;
+    use crate::telemetry::metrics::Metrics;
+
+    #[test]
+    fn an_overloaded_request_takes_no_lock_once_its_limit_was_met_before() {
+        let metrics = Metrics::new().unwrap();
+        let counters = SiteCounters::new(&metrics, &"acme".into());
+        counters.overloaded("tenant");
+        std::thread::scope(|scope| {
+            let (counted, is_counted) = mpsc::channel();
+            let lock = counters.has_ended.lock();
+            let counters = &counters;
+            scope.spawn(move || {
+                counters.overloaded("tenant");
+                let _ = counted.send(());
+            });
+            let in_time = is_counted.recv_timeout(Duration::from_secs(10));
+            drop(lock);
+            in_time.unwrap();
+        });
+        assert_eq!(metrics.overload.with_label_values(&["acme", "tenant"]).get(), 2);
+    }
+
+    #[test]
+    fn an_overloaded_request_begins_no_series_of_a_tenant_that_is_gone() {
+        let metrics = Metrics::new().unwrap();
+        let counters = SiteCounters::new(&metrics, &"acme".into());
+        counters.overloaded("tenant");
+        counters.end();
+        counters.overloaded("tenant");
+        counters.overloaded("agent");
+        assert!(!metrics.render().unwrap().contains("acme"));
     }
 }
