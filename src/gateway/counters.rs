@@ -1,6 +1,6 @@
 //! The series of a tenant and of its routes, and the log of its faults.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -153,11 +153,8 @@ impl Routes {
 
     /// Ends the series of routes that `newer` has no more.
     pub(super) fn end(&self, newer: Option<&Self>) {
-        for series in self.all() {
-            if !newer.is_some_and(|newer| newer.all().any(|kept| Arc::ptr_eq(kept, series))) {
-                series.end();
-            }
-        }
+        let kept: HashSet<_> = newer.into_iter().flat_map(Self::all).map(Arc::as_ptr).collect();
+        self.all().filter(|series| !kept.contains(&Arc::as_ptr(series))).for_each(|series| series.end());
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<RouteSeries>> {
