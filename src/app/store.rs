@@ -59,6 +59,8 @@ pub(crate) fn open(
             metrics.count_entries("key_managers", &store, RunningRedisStore::key_managers);
             metrics.count_entries("refused_visitors", &store, RunningRedisStore::refused_visitors);
             metrics.look_at(&store, |families, store| {
+                // Without a session it is not known.
+                families.store_clock_offset.reset();
                 if let Some(offset) = store.clock_offset_micros() {
                     families.store_clock_offset.with_label_values::<&str>(&[]).set(offset as f64 / 1e6);
                 }

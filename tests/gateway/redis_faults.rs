@@ -39,6 +39,17 @@ fn is_closed(site: &Site, gateway: &Gateway) {
     assert_eq!(site.passed(), passed, "nobody came through");
 }
 
+/// The clock of a server that answers is compared with this machine's, and that of no other.
+#[track_caller]
+fn shows_a_clock(gateway: &Gateway, wanted: bool) {
+    until("the offset is as it is wanted", SOON, || {
+        let text = gateway.service.metrics();
+        let mut lines = text.lines();
+        let shown = lines.any(|line| line.starts_with("tiergate_store_clock_offset_seconds "));
+        (shown == wanted).then_some(())
+    });
+}
+
 /// Agents pass again.
 #[track_caller]
 fn is_open(site: &Site, gateway: &Gateway) {
@@ -64,8 +75,10 @@ fn a_redis_that_fails_is_500_for_agents_and_nothing_to_the_public(stage: &Stage)
         is_closed(&site, gateway);
         redis.command(&["REPLICAOF", "NO", "ONE"]);
         is_open(&site, gateway);
+        shows_a_clock(gateway, true);
         redis.kill();
         is_closed(&site, gateway);
+        shows_a_clock(gateway, false);
         redis.start_again();
         is_open(&site, gateway);
     }

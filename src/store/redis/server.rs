@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -60,8 +60,6 @@ pub(super) struct Server {
     reported: Mutex<(Option<RedisHost>, Vec<Finding>)>,
     /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
     accepted_from_secs: AtomicU64,
-    /// By how many microseconds its clock is ahead of this machine's; [`i64::MIN`] until that is known.
-    pub(super) clock_offset_micros: AtomicI64,
 }
 
 /// The shards of a server.
@@ -84,7 +82,6 @@ impl Server {
             shards: Mutex::new(Shards { all: shards, first_epoch_secs: None }),
             reported: Mutex::default(),
             accepted_from_secs: AtomicU64::new(0),
-            clock_offset_micros: AtomicI64::new(i64::MIN),
         })
     }
 
@@ -168,9 +165,10 @@ impl Server {
         self.accepted_from_secs.load(Ordering::Relaxed)
     }
 
-    /// By how many microseconds its clock is ahead of this machine's, as far as is known.
+    /// By how many microseconds its clock is ahead of this machine's, as far as the session knows.
     pub(super) fn clock_offset_micros(&self) -> Option<i64> {
-        let offset = self.clock_offset_micros.load(Ordering::Relaxed);
+        let session = self.session.load();
+        let offset = session.as_ref()?.clock_offset_micros.load(Ordering::Relaxed);
         (offset != i64::MIN).then_some(offset)
     }
 

@@ -6,7 +6,7 @@
 //! while the others answer. A session without connections is over.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use redis::aio::MultiplexedConnection;
@@ -32,6 +32,8 @@ pub(super) struct Session {
     connections: ArcSwap<Vec<Arc<Connection>>>,
     /// Before this moment none is made, in monotonic microseconds: they are made one at a time.
     next_connect_micros: AtomicU64,
+    /// By how many microseconds the server's clock is ahead of this machine's; [`i64::MIN`] until that is known.
+    pub(super) clock_offset_micros: AtomicI64,
 }
 
 /// One connection.
@@ -68,6 +70,7 @@ impl Session {
             process,
             connections: ArcSwap::from_pointee(vec![Connection::new(first)]),
             next_connect_micros: AtomicU64::new(0),
+            clock_offset_micros: AtomicI64::new(i64::MIN),
         }
     }
 

@@ -38,7 +38,7 @@ impl Server {
                     let answer = server.send(&session, &connection, &redis::cmd("INFO"), time_max).await;
                     if let Ok(Ok(answer)) = answer {
                         match judge(&session, &answer) {
-                            Ok(info) => server.note_time(&info, asked_at),
+                            Ok(info) => server.note_time(&session, &info, asked_at),
                             Err(error) => server.end(&session, error.to_string()),
                         }
                     }
@@ -54,10 +54,10 @@ impl Server {
     }
 
     /// Notes the server's time, which it has told between this moment and now.
-    fn note_time(&self, info: &Info, asked_at_millis: u64) {
+    fn note_time(&self, session: &Session, info: &Info, asked_at_millis: u64) {
         if let Ok(theirs) = info.value("server_time_usec").parse::<i64>() {
             let ours = (asked_at_millis + self.shared.clock.unix_millis()).cast_signed() * 500;
-            self.clock_offset_micros.store(theirs - ours, Ordering::Relaxed);
+            session.clock_offset_micros.store(theirs - ours, Ordering::Relaxed);
         }
     }
 

@@ -41,13 +41,14 @@ async fn ever_made(administrator: &mut MultiplexedConnection) -> String {
 }
 
 #[tokio::test]
-async fn it_is_known_how_far_the_servers_clock_is_ahead() {
+async fn it_is_known_how_far_the_servers_clock_is_ahead_while_there_is_a_session() {
     let Some((server, store, clock)) = served(&[]).await else { return };
     let offset = until("it is known", async || store.clock_offset_micros()).await / 1_000_000;
     // The server's clock is this machine's, and that of the store is simulated.
     let here = || Os::new().unix_seconds().abs_diff(clock.unix_seconds()).cast_signed();
     assert!((here() - 60..=here()).contains(&offset), "{offset} s");
     drop(server);
+    until("it is forgotten", async || store.clock_offset_micros().is_none().then_some(())).await;
 }
 
 #[test]
