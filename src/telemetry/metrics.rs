@@ -69,7 +69,7 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Time from a request's last header byte to the end of its answer.
+    /// Time from a request's last header byte to its answer at the API, to the answer's end at the gateway.
     http_requests: HistogramVec = histogram(
         "http_server_request_duration_seconds",
         // The library tells series apart by the joined values: in this order no two are joined to the same.
@@ -85,7 +85,7 @@ metrics! {
     overhead: Histogram = one_histogram("gateway_overhead_seconds", OVERHEAD_BUCKETS);
     /// Time from the last part of a request to the first byte of its upstream's answer.
     upstream_first_byte: HistogramVec = histogram("upstream_first_byte_seconds", &["tenant"], UPSTREAM_BUCKETS);
-    /// Times a request was sent to another connection.
+    /// Further tries of requests, by the reason why the one before failed.
     upstream_retries: IntCounterVec = counter("upstream_retries_total", &["tenant", "reason"]);
     /// Times an upstream was left out after failures in a row.
     upstream_ejections: IntCounterVec = counter("upstream_ejections_total", &["tenant"]);
@@ -168,7 +168,7 @@ metrics! {
     tls_failures: IntCounterVec = counter("tls_handshake_failures_total", &["door"]);
     /// Time at which the first certificate of a chain expires.
     certificate_expiry: IntGaugeVec = gauge("certificate_expiry_timestamp_seconds", &["kind", "tenant"]);
-    /// Lines that the log had no room for.
+    /// Log lines dropped because the queue was full.
     log_lines_dropped: IntCounter = one_counter("log_lines_dropped_total");
 }
 
