@@ -16,7 +16,7 @@ pub(super) struct Observer {
     metrics: Metrics,
     places: Vec<Place>,
     /// Of requests without an endpoint.
-    strange: RouteSeries,
+    without_endpoint: RouteSeries,
 }
 
 /// The series of one endpoint.
@@ -46,16 +46,16 @@ impl Drop for UnderWay<'_> {
 
 impl Observer {
     pub(super) fn new(metrics: &Metrics) -> Self {
-        let nobody = "".into();
+        let no_tenant = "".into();
         let places = ENDPOINTS.into_iter().map(|endpoint| Place {
             endpoint,
             ok: metrics.requests.with_label_values(&[DOOR, endpoint.path(), "200"]),
             duration: metrics.request_duration.with_label_values(&[DOOR, endpoint.path()]),
-            requests: RouteSeries::new(metrics, &nobody, endpoint.path()),
+            requests: RouteSeries::new(metrics, &no_tenant, endpoint.path()),
             key: operation(endpoint).map(|operation| KeyOperation::new(metrics, operation)),
         });
-        let strange = RouteSeries::new(metrics, &nobody, "");
-        Self { places: places.collect(), strange, metrics: metrics.clone() }
+        let without_endpoint = RouteSeries::new(metrics, &no_tenant, "");
+        Self { places: places.collect(), without_endpoint, metrics: metrics.clone() }
     }
 
     /// A request is about to be answered.
@@ -74,7 +74,7 @@ impl Observer {
                 key.count(status);
             }
         }
-        let requests = place.map_or(&self.strange, |place| &place.requests);
+        let requests = place.map_or(&self.without_endpoint, |place| &place.requests);
         requests.observe(answered.method.as_bytes(), status.as_u16(), seconds);
         match place {
             Some(place) if status == StatusCode::OK => place.ok.inc(),

@@ -46,7 +46,7 @@ pub(crate) fn open(
             metrics.count_entries("agents", &store, EmbeddedStore::agents);
             metrics.count_entries("key_managers", &store, EmbeddedStore::key_managers);
             metrics.count_entries("visitors", &store, EmbeddedStore::visitors);
-            metrics.look_at(&store, |families, store| {
+            metrics.at_scrape_from(&store, |families, store| {
                 let size = i64::try_from(store.size()).unwrap_or(i64::MAX);
                 families.store_size.with_label_values::<&str>(&[]).set(size);
             });
@@ -58,7 +58,7 @@ pub(crate) fn open(
             metrics.count_entries("known_keys", &store, RunningRedisStore::known_keys);
             metrics.count_entries("key_managers", &store, RunningRedisStore::key_managers);
             metrics.count_entries("refused_visitors", &store, RunningRedisStore::refused_visitors);
-            metrics.look_at(&store, |families, store| {
+            metrics.at_scrape_from(&store, |families, store| {
                 // Without a session it is not known.
                 families.store_clock_offset.reset();
                 if let Some(offset) = store.clock_offset_micros() {

@@ -217,9 +217,10 @@ impl Equipment {
     }
 
     fn expiries(&self) -> Vec<Expiry> {
-        let nobody: Arc<str> = NO_TENANT.into();
+        let no_tenant: Arc<str> = NO_TENANT.into();
         let shown = self.certificates.iter().flat_map(CertificateTable::expiries);
-        let shown = shown.map(|(tenant, expiry)| ("listener", Arc::clone(tenant.unwrap_or(&nobody)), expiry));
+        let shown =
+            shown.map(|(tenant, expiry)| ("listener", Arc::clone(tenant.unwrap_or(&no_tenant)), expiry));
         let of_tenants = self.tenants.iter();
         let upstream = of_tenants
             .filter_map(|(tenant, identity)| Some(("upstream", Arc::clone(&tenant.id), identity.expiry?)));

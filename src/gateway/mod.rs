@@ -169,7 +169,9 @@ impl Gateway {
         let via = Via::new(via, &request_ids);
         let room = Arc::new(Room::new(in_flight_max));
         let now = Arc::clone(&clock);
-        metrics.look_at(&table, move |families, table| table.load().show(families, now.monotonic_micros()));
+        metrics.at_scrape_from(&table, move |families, table| {
+            table.load().show(families, now.monotonic_micros())
+        });
         Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, via, tracer, observer, room })
     }
 

@@ -40,9 +40,10 @@ pub(super) struct Observer {
     verdicts: Verdicts,
     duration: Histogram,
     overhead: Histogram,
-    strangers: SiteCounters,
     /// Of requests without a tenant.
-    strange: RouteSeries,
+    without_tenant: SiteCounters,
+    /// Of requests without a tenant, which have no route either.
+    without_route: RouteSeries,
 }
 
 /// A request that is over.
@@ -98,13 +99,13 @@ struct NoUpstream<'a> {
 
 impl Observer {
     pub(super) fn new(metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
-        let nobody = NO_TENANT.into();
+        let no_tenant = NO_TENANT.into();
         Self {
             verdicts: Verdicts::new(DOOR, metrics, clock),
             duration: metrics.request_duration.with_label_values(&[DOOR, "all"]),
             overhead: metrics.overhead.clone(),
-            strangers: SiteCounters::new(metrics, &nobody),
-            strange: RouteSeries::new(metrics, &nobody, ""),
+            without_tenant: SiteCounters::new(metrics, &no_tenant),
+            without_route: RouteSeries::new(metrics, &no_tenant, ""),
         }
     }
 
@@ -150,7 +151,7 @@ impl Observer {
         }
         let (counters, route) = match &ctx.site {
             Some(site) => (&*site.counters, site.routes.of(ctx.decision.and_then(|decision| decision.route))),
-            None => (&self.strangers, &self.strange),
+            None => (&self.without_tenant, &self.without_route),
         };
         route.observe(ended.method, ended.status, seconds);
         let Some(series) = counters.series() else { return };

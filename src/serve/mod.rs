@@ -119,7 +119,7 @@ impl Limits {
     ) -> Self {
         let connections = Arc::new(Semaphore::new(connections_max));
         let door = name.to_owned();
-        metrics.look_at(&connections, move |families, connections| {
+        metrics.at_scrape_from(&connections, move |families, connections| {
             let open = connections_max.saturating_sub(connections.available_permits());
             families.connections.with_label_values(&[&door]).set(i64::try_from(open).unwrap_or(i64::MAX));
         });

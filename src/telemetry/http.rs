@@ -190,7 +190,8 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let route = RouteSeries::new(&metrics, &"acme".into(), "/a");
         route.observe(b"GET", 200, 0.1);
-        let methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "MINE"];
+        let methods =
+            ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "MINE"];
         let mut requests = 1;
         for _ in 0..2 {
             for status in (100..600).chain([0]) {
@@ -203,7 +204,8 @@ mod tests {
         // Each class of 1xx to 5xx, no answer, and the codes that are not registered.
         assert_eq!(shown.len(), SERIES_MAX + 7, "{shown:?}");
         assert!(shown.contains(&series("GET", "200", "/a", 3)), "the first ones keep theirs: {shown:?}");
-        let is_class = |line: &&String| line.contains("http_request_method=\"_OTHER\"") && line.contains("xx\"");
+        let is_class =
+            |line: &&String| line.contains("http_request_method=\"_OTHER\"") && line.contains("xx\"");
         assert_eq!(shown.iter().filter(is_class).count(), 5, "{shown:?}");
         route.end();
         assert_eq!(counts(&metrics), [""; 0]);

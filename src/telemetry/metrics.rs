@@ -178,12 +178,12 @@ pub struct Metrics(Arc<Shared>);
 
 struct Shared {
     families: Families,
-    /// Look at what is not counted as it happens. Held while metrics are shown.
-    looks: Mutex<Vec<Look>>,
+    /// Set gauges at each scrape. Locked during a scrape.
+    setters: Mutex<Vec<Setter>>,
 }
 
-/// Sets gauges before they are shown.
-type Look = Box<dyn Fn(&Families) + Send + Sync>;
+/// Sets gauges at a scrape.
+type Setter = Box<dyn Fn(&Families) + Send + Sync>;
 
 impl Deref for Metrics {
     type Target = Families;
@@ -216,14 +216,14 @@ impl Metrics {
         registry.register(Box::new(build))?;
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(Self(Arc::new(Shared { families, looks: Mutex::default() })))
+        Ok(Self(Arc::new(Shared { families, setters: Mutex::default() })))
     }
 
     /// Every metric with its series as they are now.
     #[must_use]
     pub fn gather(&self) -> Vec<MetricFamily> {
-        let looks = self.0.looks.lock();
-        looks.iter().for_each(|look| look(self));
+        let setters = self.0.setters.lock();
+        setters.iter().for_each(|set| set(self));
         self.registry.gather()
     }
 
@@ -236,28 +236,28 @@ impl Metrics {
         TextEncoder::new().encode_to_string(&self.gather())
     }
 
-    /// Has `look` set gauges each time that metrics are shown.
-    pub fn at_scrape(&self, look: impl Fn(&Families) + Send + Sync + 'static) {
-        self.0.looks.lock().push(Box::new(look));
+    /// Sets gauges at each scrape.
+    pub fn at_scrape(&self, set: impl Fn(&Families) + Send + Sync + 'static) {
+        self.0.setters.lock().push(Box::new(set));
     }
 
-    /// The same, for as long as there is `seen`.
-    pub fn look_at<T: Send + Sync + 'static>(
+    /// Sets gauges from `source` at each scrape, until it is dropped.
+    pub fn at_scrape_from<T: Send + Sync + 'static>(
         &self,
-        seen: &Arc<T>,
-        look: impl Fn(&Families, &T) + Send + Sync + 'static,
+        source: &Arc<T>,
+        set: impl Fn(&Families, &T) + Send + Sync + 'static,
     ) {
-        let seen = Arc::downgrade(seen);
+        let source = Arc::downgrade(source);
         self.at_scrape(move |families| {
-            if let Some(seen) = seen.upgrade() {
-                look(families, &seen);
+            if let Some(source) = source.upgrade() {
+                set(families, &source);
             }
         });
     }
 
-    /// Changes gauges in one step for those who look.
+    /// Changes gauges in one step: a scrape sees all of it or nothing.
     pub fn change(&self, change: impl FnOnce(&Families)) {
-        let _looks = self.0.looks.lock();
+        let _setters = self.0.setters.lock();
         change(self);
     }
 
@@ -268,7 +268,7 @@ impl Metrics {
         map: &Arc<T>,
         len: fn(&T) -> usize,
     ) {
-        self.look_at(map, move |families, map| {
+        self.at_scrape_from(map, move |families, map| {
             let count = i64::try_from(len(map)).unwrap_or(i64::MAX);
             families.entries.with_label_values(&[kind]).set(count);
         });

@@ -1,4 +1,4 @@
-//! Names, labels, and gauges that are set when somebody looks.
+//! Names, labels, and gauges that are set at each scrape.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
