@@ -1,4 +1,4 @@
-//! Headers of pages for browsers: no other page may hold, read or frame them.
+//! Security headers for HTML pages.
 
 use http::{HeaderValue, header};
 

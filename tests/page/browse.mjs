@@ -22,6 +22,7 @@ const PATIENCE_MS = 60_000;
 const browser = await puppeteer.launch({
   executablePath: process.argv[2],
   headless: true,
+  timeout: PATIENCE_MS,
   protocolTimeout: PATIENCE_MS,
   // The sandbox needs rights that a container's root does not have; the pages are our own.
   args: ["--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server"],

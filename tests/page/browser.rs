@@ -17,7 +17,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// `None`, with a word on it, where there is no browser and none is required.
+    /// `None`, and says so, where there is no browser and none is required.
     pub(crate) fn start() -> Option<Self> {
         let program = chromium();
         let driver = Path::new(ROOT).join("tools/node_modules/puppeteer-core");
