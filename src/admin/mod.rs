@@ -31,8 +31,9 @@ const POLICY: HeaderValue = HeaderValue::from_static(
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// The last parts of names that nobody can register.
-const INSIDE: [&str; 4] = ["localhost", "local", "internal", "svc"];
+/// Ends of names that nobody can register. Names below `.local` alone are not among them: by mDNS any machine on the same
+/// link can answer for them.
+const INSIDE: [&str; 4] = [".localhost", ".cluster.local", ".internal", ".svc"];
 
 /// How long a scrape waits to know whether the service is ready; beyond that it says no.
 const READINESS_WAIT_MAX: Duration = Duration::from_millis(500);
@@ -157,9 +158,8 @@ fn is_inside(host: &[u8]) -> bool {
         return true; // Browsers write IPv6 addresses alone in brackets.
     }
     let name = host.split(':').next().unwrap_or_default().trim_end_matches('.');
-    let last = name.rsplit('.').next().unwrap_or_default();
-    let is_of_one_label = last == name && !name.is_empty();
-    name.parse::<IpAddr>().is_ok() || is_of_one_label || INSIDE.contains(&last)
+    let is_of_one_label = !name.contains('.') && !name.is_empty();
+    name.parse::<IpAddr>().is_ok() || is_of_one_label || INSIDE.iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]
@@ -176,8 +176,11 @@ mod tests {
         for host in ["tiergate.prod.svc:9090", "t.svc.cluster.local", "ops.internal.", "a.localhost"] {
             assert!(is_inside(host.as_bytes()), "{host}");
         }
+        for host in ["", ":9090", "attacker.example", "127.0.0.1.attacker.example:9090"] {
+            assert!(!is_inside(host.as_bytes()), "{host}");
+        }
         for host in
-            ["", ":9090", "attacker.example", "127.0.0.1.attacker.example:9090", "local.attacker.example"]
+            ["evil.local", "evil.local.:9090", "svc.cluster.local.attacker.example", "evilcluster.local"]
         {
             assert!(!is_inside(host.as_bytes()), "{host}");
         }
