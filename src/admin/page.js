@@ -86,8 +86,13 @@ function routesOf(status) {
   });
 }
 
-/** How much a counter grew between two samples; a counter that is new began at zero. */
-const growth = (key, from, to) => (to.counters.get(key) ?? 0) - (from.counters.get(key) ?? 0);
+/** How much a counter grew between two samples; one that is new began at zero. Those of tenants and routes come and go: the
+ * status holds the busiest. */
+function growth(key, from, to) {
+  const [before, after] = [from.counters.get(key), to.counters.get(key)];
+  const mayBeLeftOut = key.startsWith("tenant ") || key.startsWith("route ");
+  return mayBeLeftOut && (before === undefined || after === undefined) ? 0 : (after ?? 0) - (before ?? 0);
+}
 
 /** The oldest sample of the last seconds, or the one before the last. */
 function before(seconds) {

@@ -1,11 +1,18 @@
 //! `GET /status.json`: metrics, readiness and facts as one JSON object, for the page.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Map, Value, json};
 
 use crate::pipeline::readiness::{Report, Word};
+
+/// The family with a series for each route, method and status.
+const ROUTES: &str = "http_server_request_duration_seconds";
+
+/// How many series of routes are shown.
+const ROUTES_SHOWN_MAX: usize = 200;
 
 /// The object. No report: the dependencies have not answered in time.
 pub(super) fn of(report: Option<&Report>, families: &[MetricFamily], facts: Value) -> Value {
@@ -36,7 +43,8 @@ fn readiness(report: &Report) -> Value {
     })
 }
 
-/// The series of a metric, but for those of tenants that are not shown. A histogram is its count and its sum.
+/// The series of a metric, but for those of tenants that are not shown. Of routes there are those with the most requests.
+/// A histogram is its count and its sum.
 fn series(family: &MetricFamily, tenants: &HashSet<&str>) -> Value {
     let is_shown = |metric: &&Metric| {
         let tenant =
@@ -56,5 +64,33 @@ fn series(family: &MetricFamily, tenants: &HashSet<&str>) -> Value {
             MetricType::SUMMARY | MetricType::UNTYPED => Value::Null,
         }
     };
-    family.get_metric().iter().filter(is_shown).map(one).collect()
+    let mut shown: Vec<&Metric> = family.get_metric().iter().filter(is_shown).collect();
+    if family.name() == ROUTES {
+        shown.sort_by_key(|metric| Reverse(metric.get_histogram().get_sample_count()));
+        shown.truncate(ROUTES_SHOWN_MAX);
+    }
+    shown.into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::core::Collector;
+    use prometheus::{HistogramOpts, HistogramVec};
+    use serde_json::json;
+
+    use super::{ROUTES, ROUTES_SHOWN_MAX, of};
+
+    #[test]
+    fn the_routes_with_the_most_requests_are_shown() {
+        let routes = HistogramVec::new(HistogramOpts::new(ROUTES, "routes"), &["http_route"]).unwrap();
+        for number in 0..ROUTES_SHOWN_MAX + 50 {
+            let route = routes.with_label_values(&[&format!("/{number}")]);
+            (0..=number).for_each(|_| route.observe(1.0));
+        }
+        let status = of(None, &routes.collect(), json!({}));
+        let shown = status["metrics"][ROUTES].as_array().unwrap();
+        assert_eq!(shown.len(), ROUTES_SHOWN_MAX);
+        assert_eq!(shown[0]["labels"]["http_route"], format!("/{}", ROUTES_SHOWN_MAX + 49));
+        assert!(shown.iter().all(|route| route["count"].as_u64().unwrap() > 50), "{shown:?}");
+    }
 }
