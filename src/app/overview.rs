@@ -1,7 +1,8 @@
 //! Facts for the operator's page: tenants and upstreams as they are now, certificates and configuration as they are in
 //! force, and the last reload. Secrets are blanked in what it is given.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -28,13 +29,23 @@ pub(super) struct Overview {
     in_force: Mutex<InForce>,
 }
 
+/// Certificates of the listeners and toward upstreams.
+struct Certificates {
+    /// With the time when each expires; the next one first.
+    shown: Vec<Json>,
+    /// A hash of what each file held.
+    hashes: HashMap<PathBuf, u64>,
+}
+
 /// The configuration that is in force.
 struct InForce {
     /// Sections as they were at the start, tenants as of the last reload that was applied.
     values: Vec<Value>,
-    /// How many of them there have been: another number, other values.
+    /// True if there may be more values than these.
+    is_cut: bool,
+    /// Grows with each applied reload.
     version: u64,
-    certificates: Vec<Json>,
+    certificates: Certificates,
     /// The last reload, applied or not; null before the first one.
     last_reload: Json,
 }
@@ -42,9 +53,11 @@ struct InForce {
 impl Overview {
     /// Begins with the configuration of the start.
     pub(super) fn new(tenants: Arc<Tenants>, loaded: &Loaded, clock: Arc<dyn Clock>) -> Self {
-        let certificates = certificates(&loaded.settings);
+        let certificates = Certificates::of(&loaded.settings);
         let values = loaded.values.clone();
-        let in_force = Mutex::new(InForce { values, version: 0, certificates, last_reload: Json::Null });
+        let is_cut = values.len() >= VALUES_SHOWN_MAX;
+        let in_force = InForce { values, is_cut, version: 0, certificates, last_reload: Json::Null };
+        let in_force = Mutex::new(in_force);
         Self { tenants, clock, in_force }
     }
 
@@ -52,14 +65,16 @@ impl Overview {
     pub(super) fn applied(&self, why: &str, Applied { loaded, tenants, .. }: Applied) {
         let tenants = tenants.iter().map(|(tenant, change)| json!({ "tenant": tenant, "change": change }));
         let tenants = shown(tenants);
-        let certificates = certificates(&loaded.settings);
+        let certificates = Certificates::of(&loaded.settings);
+        let is_cut = loaded.values.len() >= VALUES_SHOWN_MAX;
         let mut in_force = self.in_force.lock();
         in_force.last_reload = json!({
             "at": self.clock.unix_seconds(), "why": why, "applied": true, "tenants": tenants,
-            "values": changes(&in_force.values, &loaded.values),
-            "certificates": certificates != in_force.certificates,
+            "values": changes(&in_force.values, &loaded.values, is_cut || in_force.is_cut),
+            "certificates": certificates.replace(&in_force.certificates),
         });
         in_force.certificates = certificates;
+        in_force.is_cut = is_cut;
         in_force.version += 1;
         in_force.values.retain(|value| Settings::counts_from_start(&value.key));
         let of_reload = loaded.values.into_iter().filter(|value| !Settings::counts_from_start(&value.key));
@@ -89,7 +104,7 @@ impl Facts for Overview {
             "now": self.clock.unix_millis(),
             "tenants": tenants,
             "tenantsInAll": table.tenants().count(),
-            "certificates": in_force.certificates,
+            "certificates": in_force.certificates.shown,
             "lastReload": in_force.last_reload,
             "configuration": in_force.version,
         })
@@ -97,7 +112,7 @@ impl Facts for Overview {
 
     fn configuration(&self) -> Json {
         let in_force = self.in_force.lock();
-        json!({ "values": in_force.values, "isCut": in_force.values.len() >= VALUES_SHOWN_MAX })
+        json!({ "values": in_force.values, "isCut": in_force.is_cut })
     }
 }
 
@@ -105,12 +120,14 @@ fn shown<T: serde::Serialize>(items: impl Iterator<Item = T>) -> Json {
     items.take(ITEMS_SHOWN_MAX).map(|item| json!(item)).collect()
 }
 
-/// The values that are not as they were, but for defaults that came or went with a tenant.
-fn changes(former: &[Value], now: &[Value]) -> Json {
-    let mut gone: HashMap<&str, &Value> = former.iter().map(|value| (&*value.key, value)).collect();
+/// The values that are not as they were, but for defaults that came or went with a tenant. Of lists that are
+/// cut only keys in both count: the others may be behind the cut.
+fn changes(former: &[Value], now: &[Value], are_cut: bool) -> Json {
+    let mut gone: BTreeMap<&str, &Value> = former.iter().map(|value| (&*value.key, value)).collect();
     let changed = now.iter().map(|value| (gone.remove(&*value.key), Some(value))).collect::<Vec<_>>();
     let all = changed.into_iter().chain(gone.into_values().map(|value| (Some(value), None)));
-    let changes = all.filter_map(|(before, after)| {
+    let known = all.filter(|(before, after)| !are_cut || (before.is_some() && after.is_some()));
+    let changes = known.filter_map(|(before, after)| {
         let text = |value: Option<&Value>| value.map(|value| value.value.clone());
         let (old, new) = (text(before), text(after));
         let is_default = [before, after].into_iter().flatten().all(|value| value.origin == DEFAULT);
@@ -122,26 +139,69 @@ fn changes(former: &[Value], now: &[Value]) -> Json {
     shown(changes)
 }
 
-/// Certificates of the listeners and toward upstreams, and when they expire; the next one first.
-fn certificates(settings: &Settings) -> Vec<Json> {
-    let mut expiries: HashMap<&KeyPair, Vec<String>> = HashMap::new();
-    let listeners = settings.listen.tls.iter().map(|pair| (pair, "listeners".to_owned()));
-    let tenants = settings.tenants.iter().flat_map(|tenant| {
-        let Tenant { id, tls, proxy, .. } = &**tenant;
-        let shown = tls.iter().map(move |pair| (pair, format!("tenant {id}")));
-        shown.chain(proxy.upstream_tls.client.iter().map(move |pair| (pair, format!("upstreams of {id}"))))
-    });
-    for (pair, user) in listeners.chain(tenants) {
-        expiries.entry(pair).or_default().push(user);
+impl Certificates {
+    /// Looks at their files.
+    fn of(settings: &Settings) -> Self {
+        let mut users: HashMap<&KeyPair, Vec<String>> = HashMap::new();
+        let listeners = settings.listen.tls.iter().map(|pair| (pair, "listeners".to_owned()));
+        let tenants = settings.tenants.iter().flat_map(|tenant| {
+            let Tenant { id, tls, proxy, .. } = &**tenant;
+            let shown = tls.iter().map(move |pair| (pair, format!("tenant {id}")));
+            let toward_upstreams = proxy.upstream_tls.client.iter();
+            shown.chain(toward_upstreams.map(move |pair| (pair, format!("upstreams of {id}"))))
+        });
+        for (pair, user) in listeners.chain(tenants) {
+            users.entry(pair).or_default().push(user);
+        }
+        let mut hashes = HashMap::new();
+        let expiry = |(pair, mut used_by): (&KeyPair, Vec<String>)| {
+            let (expiry, hash) = look::chain(pair).unwrap_or_default();
+            hashes.insert(pair.cert.clone(), hash);
+            used_by.truncate(ITEMS_SHOWN_MAX);
+            (expiry, pair.cert.display().to_string(), used_by)
+        };
+        let mut expiries: Vec<_> = users.into_iter().map(expiry).collect();
+        expiries.sort();
+        expiries.truncate(ITEMS_SHOWN_MAX);
+        let certificate =
+            |(expiry, file, used_by)| json!({ "file": file, "usedBy": used_by, "expiresAt": expiry });
+        Self { shown: expiries.into_iter().map(certificate).collect(), hashes }
     }
-    let expiry = |(pair, mut used_by): (&KeyPair, Vec<String>)| {
-        used_by.truncate(ITEMS_SHOWN_MAX);
-        (look::expiry(pair), pair.cert.display().to_string(), used_by)
-    };
-    let mut expiries: Vec<_> = expiries.into_iter().map(expiry).collect();
-    expiries.sort();
-    expiries.truncate(ITEMS_SHOWN_MAX);
-    let certificate =
-        |(expiry, file, used_by)| json!({ "file": file, "usedBy": used_by, "expiresAt": expiry });
-    expiries.into_iter().map(certificate).collect()
+
+    /// True if a file that was used before holds others now.
+    fn replace(&self, former: &Self) -> bool {
+        let is_other = |(file, hash)| former.hashes.get(file).is_some_and(|former| former != hash);
+        self.hashes.iter().any(is_other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::changes;
+    use crate::config::{DEFAULT, Value};
+
+    fn values(pairs: &[(&str, &str)]) -> Vec<Value> {
+        let value = |(key, value): &(&str, &str)| Value {
+            key: (*key).to_owned(),
+            value: (*value).to_owned(),
+            origin: if key.starts_with('d') { DEFAULT } else { "a.toml:1" }.to_owned(),
+        };
+        pairs.iter().map(value).collect()
+    }
+
+    #[test]
+    fn keys_on_one_side_of_a_cut_are_no_change() {
+        let former =
+            values(&[("log.level", "1"), ("x", "1"), ("c", "1"), ("b", "1"), ("a", "1"), ("d", "1")]);
+        let now = values(&[("log.level", "2"), ("x", "2"), ("y", "2"), ("e", "2"), ("default", "2")]);
+        let change = |key, before: Option<&str>, after: Option<&str>, waits| json!({ "key": key, "before": before, "after": after, "waits": waits });
+        let both =
+            [change("log.level", Some("1"), Some("2"), false), change("x", Some("1"), Some("2"), true)];
+        assert_eq!(changes(&former, &now, true), json!(both));
+        let one = ["y", "e"].map(|key| change(key, None, Some("2"), true));
+        let gone = ["a", "b", "c"].map(|key| change(key, Some("1"), None, true));
+        assert_eq!(changes(&former, &now, false), json!([&both[..], &one, &gone].concat()));
+    }
 }

@@ -1,7 +1,7 @@
 //! The tenants in force, and their certificates: loaded, checked and built beside those in force, then put in their
 //! place in one step.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -175,7 +175,7 @@ impl Tenants {
 
 /// The tenants that are not as they were.
 fn changes(former: &Table, now: &Table) -> Vec<(Arc<str>, &'static str)> {
-    let mut gone: HashMap<&str, &Tenant> = former.tenants().map(|tenant| (&*tenant.id, tenant)).collect();
+    let mut gone: BTreeMap<&str, &Tenant> = former.tenants().map(|tenant| (&*tenant.id, tenant)).collect();
     let mut changes = Vec::new();
     for tenant in now.tenants() {
         let change = match gone.remove(&*tenant.id) {

@@ -227,11 +227,13 @@ impl Settings {
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
-    /// True for a key whose value counts from the start of the process to its end. Tenants and certificates are read again.
+    /// True for a key whose value counts from the start of the process to its end. Tenants, certificates and
+    /// which lines are logged are read again.
     #[must_use]
     pub fn counts_from_start(key: &str) -> bool {
         let is_of_tenant = key.starts_with("tenants[") || key.contains(": ");
-        !is_of_tenant && !key.starts_with("listen.tls.") && key != "gateway.allow_empty"
+        let is_read_again = matches!(key, "gateway.allow_empty" | "log.level" | "log.access");
+        !is_of_tenant && !key.starts_with("listen.tls.") && !is_read_again
     }
 
     /// Reads every section before it gives up on any.

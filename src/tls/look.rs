@@ -1,5 +1,7 @@
 //! A look at certificates that work and are probably not the ones that are meant.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
@@ -16,10 +18,15 @@ pub fn untimely(pair: &KeyPair, now: UnixSeconds) -> Option<String> {
     Some(format!("{}: the certificate {untimely}", pair.cert.display()))
 }
 
-/// When the first certificate of a chain expires, in Unix seconds. `None` if it can't be read.
+/// When the first certificate of a chain expires, in Unix seconds, and a hash of the chain. `None` if it can't be read.
 #[must_use]
-pub fn expiry(pair: &KeyPair) -> Option<i64> {
-    pem::expiry(&pem::certificates(&pair.cert, &mut Vec::new())?)
+pub fn chain(pair: &KeyPair) -> Option<(Option<i64>, u64)> {
+    let chain = pem::certificates(&pair.cert, &mut Vec::new())?;
+    let mut hasher = DefaultHasher::new();
+    for certificate in &chain {
+        certificate.as_ref().hash(&mut hasher);
+    }
+    Some((pem::expiry(&chain), hasher.finish()))
 }
 
 /// Each of these hosts that a certificate is not for.
@@ -50,7 +57,7 @@ pub(super) fn is_for(leaf: &CertificateDer<'_>, host: &HostPattern) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{expiry, other_hosts, untimely};
+    use super::{chain, other_hosts, untimely};
     use crate::domain::freshness::UnixSeconds;
     use crate::domain::host::HostPattern;
     use crate::tls::fixture::{Folder, NOT_AFTER, NOW, SelfSigned};
@@ -72,7 +79,12 @@ mod tests {
                 .into_iter()
                 .map(|host| format!("{}: the certificate is not for the host {host}", pair.cert.display()));
             assert_eq!(other_hosts(&pair, &hosts(others)), expected.collect::<Vec<_>>());
-            assert_eq!((untimely(&pair, NOW), expiry(&pair)), (None, i64::try_from(NOT_AFTER).ok()));
+            assert_eq!(untimely(&pair, NOW), None);
+            let (expiry, hash) = chain(&pair).unwrap();
+            assert_eq!(expiry, i64::try_from(NOT_AFTER).ok());
+            let next = SelfSigned::new(name);
+            let next = folder.pair_of("next", &next.cert_pem, &next.key_pem);
+            assert_ne!(chain(&next).unwrap().1, hash);
             let late = untimely(&pair, UnixSeconds(NOT_AFTER + 1)).unwrap();
             assert!(late.ends_with(".crt: the certificate has expired"), "{late}");
         }
