@@ -12,6 +12,7 @@ const MINUTE = 60;
 /** Samples of counters, oldest first: {at, counters}. */
 const samples = [];
 let configurationShown = null;
+let startedAt = null;
 let values = [];
 let answeredAt = null;
 let isPaused = false;
@@ -345,6 +346,13 @@ async function get(path) {
 
 async function poll() {
   const status = await get("status.json");
+  const started = total(status, "process_start_time_seconds");
+  if (started !== startedAt) {
+    // Another process counts from zero.
+    samples.length = 0;
+    configurationShown = null;
+    startedAt = started;
+  }
   if (status.configuration !== configurationShown) {
     const configuration = await get("configuration.json");
     values = configuration.values;
@@ -353,12 +361,9 @@ async function poll() {
     showConfiguration();
   }
   const sample = { at: status.now / 1000, counters: countersOf(status) };
-  // Counters that shrink are those of a new process.
-  if (samples.length > 0 && growth("requests api", samples.at(-1), sample) < 0) samples.length = 0;
   samples.push(sample);
   if (samples.length > SAMPLES_MAX) samples.shift();
   setText(byId("version"), status.version);
-  const started = total(status, "process_start_time_seconds");
   setText(byId("since"), started === 0 ? "" : `up ${duration(Math.max(sample.at - started, 0))}`);
   answeredAt = new Date();
   showReadiness(status);
