@@ -11,6 +11,9 @@ use crate::ports::clock::{Entropy, NoEntropy};
 /// The longest id that is taken over, in bytes.
 const ID_BYTES_MAX: usize = 128;
 
+/// Hex digits in a row that may be a key.
+const HEX_RUN_MIN: usize = 64;
+
 /// An id, safe to log and to send.
 #[derive(Debug, Clone)]
 pub struct RequestId(String);
@@ -69,7 +72,8 @@ fn is_harmless(id: &[u8]) -> bool {
     let plain = |byte: &u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b':' | b'~')
     };
-    (1..=ID_BYTES_MAX).contains(&id.len()) && id.iter().all(plain)
+    let may_be_key = || id.split(|byte| !byte.is_ascii_hexdigit()).any(|digits| digits.len() >= HEX_RUN_MIN);
+    (1..=ID_BYTES_MAX).contains(&id.len()) && id.iter().all(plain) && !may_be_key()
 }
 
 #[cfg(test)]
@@ -94,14 +98,18 @@ mod tests {
     #[test]
     fn a_harmless_id_is_taken_over_and_any_other_is_replaced() {
         let ids = ids();
-        assert_eq!(shown(&ids, &[b"0193-aB_c.d"]), "0193-aB_c.d");
-        let long = vec![b'a'; ID_BYTES_MAX + 1];
+        let digits = "0123456789abcdef".repeat(4);
+        for good in ["0193-aB_c.d", &digits[1..]] {
+            assert_eq!(shown(&ids, &[good.as_bytes()]), good);
+        }
+        let (long, key) = (vec![b'x'; ID_BYTES_MAX + 1], format!("svc_live_v1_{digits}"));
         for bad in [
             vec![&b""[..]],
             vec![b"a b"],
             vec![b"a\"b"],
             vec!["\u{e9}".as_bytes()],
             vec![&long],
+            vec![key.as_bytes()],
             vec![b"a", b"a"],
         ] {
             assert_eq!(shown(&ids, &bad).len(), 32, "{bad:?}");
