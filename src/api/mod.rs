@@ -146,8 +146,8 @@ impl WholeService for Api {
         self.observer.answered(endpoint, answered);
         self.log_access(endpoint, request, notes, answered);
         self.end_trace(endpoint, notes, answered);
-        if let Some((audit, operation)) = self.audit.as_ref().zip(endpoint.and_then(Endpoint::key_operation))
-        {
+        let changes = endpoint.filter(|endpoint| *endpoint != Endpoint::KeyStatus);
+        if let Some((audit, operation)) = self.audit.as_ref().zip(changes.and_then(Endpoint::key_operation)) {
             self.record(audit, operation, request, notes, answered);
         }
     }

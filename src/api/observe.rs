@@ -29,11 +29,7 @@ struct Place {
 }
 
 /// Requests about keys by their outcome.
-struct KeyOperation {
-    done: IntCounter,
-    refused: IntCounter,
-    failed: IntCounter,
-}
+struct KeyOperation([(&'static str, IntCounter); 3]);
 
 /// A request that is being answered, until this is dropped.
 pub(super) struct UnderWay<'a>(&'a IntGauge);
@@ -52,7 +48,7 @@ impl Observer {
             ok: metrics.requests.with_label_values(&[DOOR, endpoint.path(), "200"]),
             duration: metrics.request_duration.with_label_values(&[DOOR, endpoint.path()]),
             requests: RouteSeries::new(metrics, &no_tenant, endpoint.path()),
-            key: operation(endpoint).map(|operation| KeyOperation::new(metrics, operation)),
+            key: endpoint.key_operation().map(|operation| KeyOperation::new(metrics, operation)),
         });
         let without_endpoint = RouteSeries::new(metrics, &no_tenant, "");
         Self { places: places.collect(), without_endpoint, metrics: metrics.clone() }
@@ -89,32 +85,20 @@ impl Observer {
 impl KeyOperation {
     fn new(metrics: &Metrics, operation: &str) -> Self {
         let count = |outcome| metrics.key_operations.with_label_values(&[operation, outcome]);
-        Self { done: count("done"), refused: count("refused"), failed: count("failed") }
+        Self(["done", "refused", "failed"].map(|outcome| (outcome, count(outcome))))
     }
 
     fn count(&self, status: StatusCode) {
-        let counter = match status.as_u16() {
-            ..400 => &self.done,
-            400..500 => &self.refused,
-            500.. => &self.failed,
-        };
-        counter.inc();
+        let outcome = outcome_of(status);
+        self.0.iter().filter(|(name, _)| *name == outcome).for_each(|(_, counter)| counter.inc());
     }
 }
 
-/// The name of what an endpoint does with a key.
-const fn operation(endpoint: Endpoint) -> Option<&'static str> {
-    match endpoint {
-        Endpoint::GenerateKey => Some("generate"),
-        Endpoint::RotateKey => Some("rotate"),
-        Endpoint::RevokeKey => Some("revoke"),
-        Endpoint::KeyStatus => Some("status"),
-        Endpoint::Verify
-        | Endpoint::VerifySignature
-        | Endpoint::Livez
-        | Endpoint::Readyz
-        | Endpoint::OpenApi
-        | Endpoint::Docs
-        | Endpoint::Signing => None,
+/// The outcome of a request about a key.
+pub(super) fn outcome_of(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        ..400 => "done",
+        400..500 => "refused",
+        500.. => "failed",
     }
 }

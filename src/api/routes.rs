@@ -96,15 +96,15 @@ impl Endpoint {
         }
     }
 
-    /// The key operation that it is.
+    /// The name of what it does with a key.
     pub(crate) const fn key_operation(self) -> Option<&'static str> {
         match self {
             Self::GenerateKey => Some("generate"),
             Self::RotateKey => Some("rotate"),
             Self::RevokeKey => Some("revoke"),
+            Self::KeyStatus => Some("status"),
             Self::Verify
             | Self::VerifySignature
-            | Self::KeyStatus
             | Self::Livez
             | Self::Readyz
             | Self::OpenApi

@@ -40,7 +40,7 @@ pub(crate) enum StartError {
     /// No way to the collector of traces.
     #[error("cannot trace requests: {0}")]
     Traces(Box<dyn std::error::Error + Send + Sync>),
-    /// The record of key operations can't be opened.
+    /// The audit log can't be opened.
     #[error("cannot open {path} (log.audit): {cause}")]
     Audit {
         /// The file.

@@ -19,7 +19,7 @@ pub struct LogSettings {
     pub level: String,
     /// True if each request has a line.
     pub access: bool,
-    /// The place of the record of key operations; `None`: there is no record.
+    /// The place of the audit log; `None`: there is none.
     pub audit: Option<AuditPlace>,
 }
 
@@ -32,7 +32,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// The place of the record of key operations.
+/// The place of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuditPlace {
     /// Standard output.

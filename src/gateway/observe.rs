@@ -2,7 +2,6 @@
 //!
 //! Nothing that a client wrote reaches the log unescaped, and no query does.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -212,7 +211,7 @@ impl Gateway {
         }
     }
 
-    /// Writes a request's line in the access log, if somebody has asked for it.
+    /// Writes a request's line in the access log, if that is on.
     pub(super) fn log_access<F: Fields>(
         &self,
         ended: &Ended<'_>,
@@ -227,8 +226,7 @@ impl Gateway {
         let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
         let passage = ctx.admitted();
         let member = passage.and_then(|passage| passage.upstreams().current(ctx.attempt));
-        let ours = ctx.notes.trace.as_ref().map(|trace| Cow::Owned(trace.id()));
-        let trace_id = ours.or_else(|| remote_span(asked.fields).map(|span| Cow::Borrowed(span.trace)));
+        let trace_id = access::trace_id(ctx.notes.trace.as_deref(), remote_span(asked.fields));
         let line = Line {
             listener: DOOR,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),

@@ -163,7 +163,7 @@ impl Limits {
         self.log_refused(client, Line { reason: Some(reason), ..Line::default() });
     }
 
-    /// Writes the line of a client that the shell refuses, if somebody has asked for the access log.
+    /// Writes the line of a client that the shell refuses, if the access log is on.
     fn log_refused(&self, client: SocketAddr, line: Line<'_>) {
         let client = Some(client.ip().to_canonical());
         Line { listener: &self.listener, client, decision: Some("refused"), ..line }.write();

@@ -71,7 +71,7 @@ pub(crate) trait WholeService: Send + Sync + 'static {
     /// One of the service's endpoints.
     type Endpoint: Copy + Send;
 
-    /// What is kept of a request on its way.
+    /// Per-request notes for logs.
     type Notes: Send;
 
     /// A request has come.

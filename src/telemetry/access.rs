@@ -2,12 +2,15 @@
 //!
 //! Text that a client chose is escaped, cut, and shows no whole key or signature.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::quota::Allowance;
 use crate::domain::tier::Tier;
+use crate::domain::trace::RemoteSpan;
+use crate::telemetry::traces::Trace;
 
 /// How much of a client's text a line shows, in bytes.
 const SHOWN_BYTES_MAX: usize = 256;
@@ -18,9 +21,15 @@ const HEX_RUN_MIN: usize = 64;
 /// How much of such a run is shown.
 const HEX_RUN_SHOWN: usize = 8;
 
-/// True if somebody has asked for the access log.
+/// True if the access log is on.
 pub fn is_on() -> bool {
     tracing::enabled!(target: "access", tracing::Level::INFO)
+}
+
+/// The id of a request's trace: ours, or else its client's.
+pub fn trace_id<'a>(ours: Option<&Trace>, clients: Option<RemoteSpan<'a>>) -> Option<Cow<'a, str>> {
+    let ours = ours.map(|trace| Cow::Owned(trace.id()));
+    ours.or_else(|| clients.map(|span| Cow::Borrowed(span.trace)))
 }
 
 /// A request, for its line. A field that is not known is absent.
@@ -79,7 +88,7 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Writes it, if somebody has asked for the access log.
+    /// Writes it, if the access log is on.
     pub fn write(&self) {
         tracing::info!(
             target: "access",

@@ -1,6 +1,6 @@
 //! What operators see: every metric's name, the log, and which of many equal faults is worth a line.
 //!
-//! Only the access log and the record of key operations name agents and clients. Nothing here knows a key.
+//! Only the access log and the audit log name agents and clients. Nothing here knows a key.
 
 pub mod access;
 pub mod audit;
