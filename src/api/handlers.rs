@@ -8,7 +8,6 @@ use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest};
 use crate::domain::freshness::UnixSeconds;
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::wire::answers::{self, Answer};
@@ -71,8 +70,7 @@ impl Api {
 
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body)?;
-        notes.signed = Some(body.signed);
-        let order = KeyOrder { client: request.client, signed: body.signed };
+        let order = notes.order(request.client, body.signed);
         let issued = self.pipeline.generate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
         Ok(answers::key_generated(&issued))
@@ -80,8 +78,7 @@ impl Api {
 
     async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body)?;
-        notes.signed = Some(body.signed);
-        let order = KeyOrder { client: request.client, signed: body.signed };
+        let order = notes.order(request.client, body.signed);
         let issued = self.pipeline.rotate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key rotated");
         Ok(answers::key_rotated(&issued))
@@ -89,8 +86,7 @@ impl Api {
 
     async fn revoke_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse(request.body)?;
-        notes.signed = Some(body.signed);
-        let order = KeyOrder { client: request.client, signed: body.signed };
+        let order = notes.order(request.client, body.signed);
         let revoked = self.pipeline.revoke_key(order).await?;
         tracing::info!(agent = %revoked.agent, "API key revoked");
         Ok(answers::key_revoked(&revoked))

@@ -1,21 +1,24 @@
-//! What is kept of a request on its way, and the lines about it: in the access log, and in the record of key operations.
+//! Per-request notes for logs, and a request's lines: in the access log, and in the audit log.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::time::{Duration, UNIX_EPOCH};
 
 use alloy::primitives::Address;
 
 use crate::api::Api;
-use crate::api::observe::DOOR;
+use crate::api::observe::{DOOR, outcome_of};
 use crate::api::routes::Endpoint;
 use crate::domain::agent_id::AgentId;
+use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::quota::Allowance;
 use crate::domain::tier::Tier;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::pipeline::credential::SignedRequest;
+use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::serve::whole::{Answered, Request};
@@ -29,11 +32,13 @@ use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestId;
 use crate::wire::trace::{remote_span, state_of};
 
-/// What is kept of a request on its way.
+/// Per-request notes for logs.
 pub(crate) struct Notes {
     pub(super) request_id: RequestId,
     /// What its owner signed.
     pub(super) signed: Option<SignedRequest>,
+    /// Its owner, once a request about a key is known to be signed by them.
+    owner: OnceLock<Address>,
     agent: Option<AgentId>,
     tier: Option<Tier>,
     allowance: Option<Allowance>,
@@ -42,13 +47,26 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(super) const fn new(request_id: RequestId, trace: Option<Box<Trace>>) -> Self {
-        Self { request_id, signed: None, agent: None, tier: None, allowance: None, trace }
+        Self {
+            request_id,
+            signed: None,
+            owner: OnceLock::new(),
+            agent: None,
+            tier: None,
+            allowance: None,
+            trace,
+        }
     }
 
-    /// The id of the request's trace: ours, or else its client's.
+    /// The id of the request's trace.
     fn trace_id<'a>(&self, request: &'a Request<'_>) -> Option<Cow<'a, str>> {
-        let ours = self.trace.as_ref().map(|trace| Cow::Owned(trace.id()));
-        ours.or_else(|| remote_span(&request.fields).map(|span| Cow::Borrowed(span.trace)))
+        access::trace_id(self.trace.as_deref(), remote_span(&request.fields))
+    }
+
+    /// A request to change a key, by which its owner is noted.
+    pub(super) fn order(&mut self, client: ClientNet, signed: SignedRequest) -> KeyOrder<'_> {
+        self.signed = Some(signed);
+        KeyOrder { client, signed, owner: &self.owner }
     }
 
     pub(super) fn admitted(&mut self, permit: &Permit) {
@@ -85,7 +103,7 @@ impl Api {
         trace.end(&outcome, attributes, self.clock.monotonic_micros());
     }
 
-    /// Writes a request's line in the access log, if somebody has asked for it.
+    /// Writes a request's line in the access log, if that is on.
     pub(super) fn log_access(
         &self,
         endpoint: Option<Endpoint>,
@@ -140,26 +158,20 @@ impl Api {
         notes: &Notes,
         answered: &Answered<'_>,
     ) {
-        let outcome = match answered.status.as_u16() {
-            ..400 => "done",
-            400..500 => "refused",
-            500.. => "failed",
-        };
-        let signer = notes.signed.and_then(|signed| self.pipeline.signer(&signed));
-        let owner = match answered.refused {
-            None => signer,
-            Some((ErrorCause::Refused(Refusal::Denied(Denial::SignatureInvalid { owner, .. })), _)) => {
-                Some(*owner)
-            }
-            Some(_) => None,
-        };
+        let proven = notes.owner.get().copied();
+        let (mut owner, mut signer) = (proven, proven);
+        if let Some((ErrorCause::Refused(Refusal::Denied(denial)), _)) = answered.refused
+            && let Denial::SignatureInvalid { owner: other, recovered_signer, .. } = denial
+        {
+            (owner, signer) = (Some(*other), *recovered_signer);
+        }
         let trace_id = notes.trace_id(request);
         let text = |address: Address| address.to_checksum(None);
         let now = UNIX_EPOCH + Duration::from_millis(self.clock.unix_millis());
-        audit.record(&Record {
+        let record = Record {
             timestamp: humantime::format_rfc3339_millis(now).to_string(),
             operation,
-            outcome,
+            outcome: outcome_of(answered.status),
             error_type: answered.refused.map(|(_, error_type)| error_type),
             agent: notes.signed.map(|signed| signed.agent.to_string()),
             owner: owner.map(text),
@@ -167,7 +179,8 @@ impl Api {
             client: self.client_address(request),
             request_id: notes.request_id.as_str(),
             trace_id: trace_id.as_deref(),
-        });
+        };
+        audit.record(&record);
     }
 
     fn client_address(&self, request: &Request<'_>) -> IpAddr {

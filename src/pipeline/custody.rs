@@ -5,6 +5,8 @@
 //! nothing in a shared store. The nonce is used in the same atomic step that changes the key, so a request that comes to
 //! nothing burns nothing.
 
+use std::sync::OnceLock;
+
 use alloy::primitives::Address;
 
 use crate::domain::agent_id::AgentId;
@@ -21,11 +23,13 @@ use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 
 /// A signed request to change an agent's key.
 #[derive(Debug, Clone, Copy)]
-pub struct KeyOrder {
+pub struct KeyOrder<'a> {
     /// Where it comes from.
     pub client: ClientNet,
     /// What the owner signed.
     pub signed: SignedRequest,
+    /// Takes the agent's owner, once they are known to have signed.
+    pub owner: &'a OnceLock<Address>,
 }
 
 /// A key that was made for an agent. This is the one moment at which it can be shown.
@@ -65,7 +69,7 @@ impl Pipeline {
     /// Among the refusals of any signed request, [`Denial::KeyAlreadyExists`] when the agent has one.
     pub async fn generate_key(
         &self,
-        order: KeyOrder,
+        order: KeyOrder<'_>,
         declared_endpoint: Option<Endpoint>,
     ) -> Result<IssuedKey, Refusal> {
         self.issue(order, declared_endpoint, KeyChange::Issue).await
@@ -78,7 +82,7 @@ impl Pipeline {
     /// The refusals of any signed request.
     pub async fn rotate_key(
         &self,
-        order: KeyOrder,
+        order: KeyOrder<'_>,
         declared_endpoint: Option<Endpoint>,
     ) -> Result<IssuedKey, Refusal> {
         self.issue(order, declared_endpoint, KeyChange::Rotate).await
@@ -89,7 +93,7 @@ impl Pipeline {
     /// # Errors
     ///
     /// The refusals of any signed request.
-    pub async fn revoke_key(&self, order: KeyOrder) -> Result<RevokedKey, Refusal> {
+    pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<RevokedKey, Refusal> {
         let ((), allowance) = self.change_key(order, || Ok(((), KeyChange::Revoke))).await?;
         Ok(RevokedKey { agent: order.signed.agent, allowance })
     }
@@ -105,15 +109,9 @@ impl Pipeline {
         Ok(KeyStatus { has_key, allowance: Allowance { limit: self.key_management.limit, remaining } })
     }
 
-    /// The address that signed a request, for the record of key operations.
-    #[must_use]
-    pub fn signer(&self, signed: &SignedRequest) -> Option<Address> {
-        self.owners.signer(signed)
-    }
-
     async fn issue(
         &self,
-        order: KeyOrder,
+        order: KeyOrder<'_>,
         declared_endpoint: Option<Endpoint>,
         change: impl FnOnce(NewKey) -> KeyChange + Send,
     ) -> Result<IssuedKey, Refusal> {
@@ -129,7 +127,7 @@ impl Pipeline {
     /// Changes the agent's key as `change` says; it is asked only once the request is known to be the owner's.
     async fn change_key<T: Send>(
         &self,
-        order: KeyOrder,
+        order: KeyOrder<'_>,
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
         self.check_budget(order.client, &order.signed)?;
@@ -140,14 +138,15 @@ impl Pipeline {
 
     async fn walk_custody<T: Send>(
         &self,
-        order: KeyOrder,
+        order: KeyOrder<'_>,
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
-        let KeyOrder { client, signed } = order;
+        let KeyOrder { client, signed, owner } = order;
         let store = &self.ports.store;
         let quota = self.key_management;
         allowance(quota, Some(signed.agent), store.hit(client, signed.agent, quota).await?)?; // 429
         let proof = self.owners.prove(&self.ports, &signed).await?; // 400 timestamp, 404, 401, 503
+        owner.get_or_init(|| proof.owner());
         let agent = proof.agent();
         let allowance = allowance(quota, Some(agent), store.charge(client, agent, quota).await?)?; // 429
         let (made, change) = change()?;

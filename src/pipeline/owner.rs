@@ -56,7 +56,7 @@ impl OwnerCheck {
     }
 
     /// The address that signed; `None` if none can be recovered.
-    pub(super) fn signer(&self, signed: &SignedRequest) -> Option<Address> {
+    fn signer(&self, signed: &SignedRequest) -> Option<Address> {
         let SignedRequest { agent, nonce, signed_at, signature } = *signed;
         signature.recover(&self.domain.digest(agent, nonce, signed_at))
     }

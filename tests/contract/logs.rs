@@ -209,8 +209,12 @@ fn every_key_operation_is_recorded_with_who_what_when_where_from_and_its_outcome
     }
     let generate = KEY_ENDPOINTS[0];
     ask(generate, agent.signed().to_string().as_bytes(), 201, who);
-    let error = json!({ "agent": agent.text(), "signer": alice, "error_type": "KEY_ALREADY_EXISTS" });
+    let error =
+        json!({ "agent": agent.text(), "owner": alice, "signer": alice, "error_type": "KEY_ALREADY_EXISTS" });
     ask(generate, agent.signed().to_string().as_bytes(), 409, error);
+    let stale = agent.draft().timestamp(1).body().to_string();
+    let error = json!({ "agent": agent.text(), "error_type": "REPLAY_DETECTED" });
+    ask(generate, stale.as_bytes(), 400, error);
     service.verify_signature(&agent.signed());
     service.status(&agent.text()).success(200);
     let mut lines = record(&path, expected.len());

@@ -10,8 +10,8 @@ mod owners;
 mod readiness;
 mod scripted;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use alloy::primitives::{Address, B256, U256};
 use alloy::signers::SignerSync;
@@ -69,6 +69,7 @@ struct Scene {
     entropy: Arc<Counting>,
     access: Access,
     nonces: AtomicU64,
+    owner: OnceLock<Address>,
     _folder: TempDir,
 }
 
@@ -132,6 +133,7 @@ impl Scene {
                 denies_endpoint_mismatch: false,
             },
             nonces: AtomicU64::new(1),
+            owner: OnceLock::new(),
             _folder: folder,
         }
     }
@@ -195,8 +197,8 @@ impl Scene {
         panic!("the window is never full");
     }
 
-    fn order(&self, signed: SignedRequest) -> KeyOrder {
-        KeyOrder { client: client(1), signed }
+    fn order(&self, signed: SignedRequest) -> KeyOrder<'_> {
+        KeyOrder { client: client(1), signed, owner: &self.owner }
     }
 }
 
