@@ -179,8 +179,9 @@ impl Api {
             client: self.client_address(request),
             request_id: notes.request_id.as_str(),
             trace_id: trace_id.as_deref(),
+            unsaid_before: None,
         };
-        audit.record(&record);
+        audit.record(record, proven.is_some());
     }
 
     fn client_address(&self, request: &Request<'_>) -> IpAddr {

@@ -6,6 +6,7 @@ use tracing_appender::non_blocking::WorkerGuard;
 
 use crate::app::error::StartError;
 use crate::config::log::{AuditPlace, LogFormat, LogSettings};
+use crate::ports::clock::Clock;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{self, LogRules};
 
@@ -18,12 +19,15 @@ pub(crate) fn start(settings: &LogSettings) -> Result<WorkerGuard, String> {
     log::start(rules(settings), settings.format == LogFormat::Json)
 }
 
-/// The record of key operations, if there is one, and its guard: lines are written until that is dropped.
-pub(super) fn audit(settings: &LogSettings) -> Result<(Option<Arc<Audit>>, Option<WorkerGuard>), StartError> {
+/// The audit log, if there is one, and its guard: lines are written until that is dropped.
+pub(super) fn audit(
+    settings: &LogSettings,
+    clock: Arc<dyn Clock>,
+) -> Result<(Option<Arc<Audit>>, Option<WorkerGuard>), StartError> {
     let (audit, guard) = match &settings.audit {
         None => return Ok((None, None)),
-        Some(AuditPlace::Stdout) => Audit::to_stdout(),
-        Some(AuditPlace::File(path)) => Audit::to_file(path)
+        Some(AuditPlace::Stdout) => Audit::to_stdout(clock),
+        Some(AuditPlace::File(path)) => Audit::to_file(path, clock)
             .map_err(|cause| StartError::Audit { path: path.display().to_string(), cause })?,
     };
     Ok((Some(Arc::new(audit)), Some(guard)))

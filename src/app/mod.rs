@@ -83,9 +83,9 @@ impl App {
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
         let descriptors = Descriptors::planned(settings)?;
-        let (audit, audit_guard) = log::audit(&settings.log)?;
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
+        let (audit, audit_guard) = log::audit(&settings.log, Arc::clone(&clock))?;
         let metrics = Metrics::new()?;
         metrics.at_scrape(|families| {
             let counted = families.log_lines_dropped.get();

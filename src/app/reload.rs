@@ -105,8 +105,11 @@ impl Reloader {
     /// SIGHUP came: files that are written are opened again, and those that are read are read again.
     async fn hang_up(&self) -> Option<[Fingerprint; 2]> {
         if let Some(audit) = self.audit.clone() {
-            // A panic is in the log.
-            let _ = tokio::task::spawn_blocking(move || audit.reopen()).await;
+            // A disk that hangs holds up neither this nor the end of the process.
+            let opened = std::thread::Builder::new().name("audit".to_owned()).spawn(move || audit.reopen());
+            if let Err(why) = opened {
+                tracing::error!("the audit log goes on in its old file: {why}");
+            }
         }
         self.reload("SIGHUP").await
     }

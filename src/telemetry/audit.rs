@@ -1,10 +1,12 @@
-//! The record of key operations: a line of JSON for each, in a place of its own, by a writer of its own.
+//! The audit log: a line of JSON for each key operation, in a place of its own, by a writer of its own.
 //!
-//! No request waits for it. A line that finds the queue or the disk full is lost, and the log says how many were.
+//! No request waits for it. A line that finds the queue or the disk full is lost, and the log says how many were. Requests that
+//! nobody is known to have signed can't fill the disk: most of a flood of them are counted only.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,10 +16,15 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
+use crate::ports::clock::Clock;
+use crate::telemetry::faults::LineRate;
 use crate::telemetry::log::queue;
 
 /// The mode of the file: it names agents, owners and clients.
 const MODE: u32 = 0o600;
+
+/// Lines a second about requests that the agent's owner is not known to have signed.
+const STRANGERS_PER_SECOND: u64 = 10;
 
 /// A key operation, for its line.
 #[derive(Debug, Serialize)]
@@ -47,34 +54,39 @@ pub struct Record<'a> {
     /// The id of the client's trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<&'a str>,
+    /// How many requests were left out before it. [`Audit::record`] knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsaid_before: Option<NonZeroU64>,
 }
 
-/// The record of key operations.
+/// The audit log.
 pub struct Audit {
     queue: NonBlocking,
-    out: Arc<Mutex<Out>>,
+    clock: Arc<dyn Clock>,
+    /// The file, if it is one.
+    path: Option<PathBuf>,
+    next: Arc<Mutex<Option<File>>>,
+    strangers: LineRate,
+    losses: LineRate,
     /// How many lines that the queue had no room for are in the log.
     reported: AtomicUsize,
 }
 
-/// The place of the record.
+/// The writer's side of the queue.
 struct Out {
     writer: Box<dyn Write + Send>,
-    /// The file, if it is one.
-    path: Option<PathBuf>,
+    /// The file to go on in. Nobody holds the lock while a file is opened or written.
+    next: Arc<Mutex<Option<File>>>,
     /// True if a part of a line was written.
     is_torn: bool,
     /// Lines that could not be written since the last that could.
     lost: u64,
 }
 
-/// The writer's side of the queue.
-struct Lines(Arc<Mutex<Out>>);
-
 impl Audit {
     /// To standard output. Lines are written until the guard is dropped.
-    pub fn to_stdout() -> (Self, WorkerGuard) {
-        Self::to(Box::new(io::stdout()), None)
+    pub fn to_stdout(clock: Arc<dyn Clock>) -> (Self, WorkerGuard) {
+        Self::to(Box::new(io::stdout()), None, clock)
     }
 
     /// To the end of a file. Lines are written until the guard is dropped.
@@ -82,37 +94,51 @@ impl Audit {
     /// # Errors
     ///
     /// When it can't be opened.
-    pub fn to_file(path: &Path) -> io::Result<(Self, WorkerGuard)> {
-        Ok(Self::to(Box::new(open(path)?), Some(path.to_owned())))
+    pub fn to_file(path: &Path, clock: Arc<dyn Clock>) -> io::Result<(Self, WorkerGuard)> {
+        Ok(Self::to(Box::new(open(path)?), Some(path.to_owned()), clock))
     }
 
-    fn to(writer: Box<dyn Write + Send>, path: Option<PathBuf>) -> (Self, WorkerGuard) {
-        let out = Arc::new(Mutex::new(Out { writer, path, is_torn: false, lost: 0 }));
-        let (queue, guard) = queue(Lines(Arc::clone(&out)));
-        (Self { queue, out, reported: AtomicUsize::new(0) }, guard)
+    fn to(
+        writer: Box<dyn Write + Send>,
+        path: Option<PathBuf>,
+        clock: Arc<dyn Clock>,
+    ) -> (Self, WorkerGuard) {
+        let next = Arc::default();
+        let (queue, guard) = queue(Out { writer, next: Arc::clone(&next), is_torn: false, lost: 0 });
+        let audit = Self {
+            queue,
+            clock,
+            path,
+            next,
+            strangers: LineRate::per_second(STRANGERS_PER_SECOND),
+            losses: LineRate::per_second(1),
+            reported: AtomicUsize::new(0),
+        };
+        (audit, guard)
     }
 
-    /// Records an operation.
-    pub fn record(&self, record: &Record<'_>) {
-        let Ok(mut line) = serde_json::to_vec(record) else { return };
+    /// Records an operation. All are recorded that the agent's owner is known to have signed.
+    pub fn record(&self, mut record: Record<'_>, is_owners: bool) {
+        let now = self.clock.monotonic_micros();
+        let turn = if is_owners { Some(self.strangers.unsaid()) } else { self.strangers.turn(now) };
+        let Some(unsaid) = turn else { return };
+        record.unsaid_before = NonZeroU64::new(unsaid);
+        let Ok(mut line) = serde_json::to_vec(&record) else { return };
         line.push(b'\n');
         // It drops what it has no room for, and never fails.
         let _ = self.queue.clone().write_all(&line);
         let dropped = self.queue.error_counter().dropped_lines();
-        let lost = dropped.saturating_sub(self.reported.swap(dropped, Ordering::Relaxed));
-        if lost > 0 {
+        if dropped > self.reported.load(Ordering::Relaxed) && self.losses.turn(now).is_some() {
+            let lost = dropped.saturating_sub(self.reported.fetch_max(dropped, Ordering::Relaxed));
             tracing::error!(lost, "the audit log has lost lines: its queue is full");
         }
     }
 
-    /// Opens the file again, which may have been moved away. Blocks.
+    /// Opens the file again, which may have been moved away: the next line goes there. Blocks as long as the disk does.
     pub fn reopen(&self) {
-        let Some(path) = self.out.lock().path.clone() else { return };
-        match open(&path) {
-            Ok(file) => {
-                let mut out = self.out.lock();
-                (out.writer, out.is_torn) = (Box::new(file), false);
-            }
+        let Some(path) = &self.path else { return };
+        match open(path) {
+            Ok(file) => *self.next.lock() = Some(file),
             Err(why) => tracing::error!("the audit log goes on in its old file: {why}"),
         }
     }
@@ -120,6 +146,10 @@ impl Audit {
 
 impl Out {
     fn append(&mut self, line: &[u8]) {
+        let next = self.next.lock().take();
+        if let Some(file) = next {
+            (self.writer, self.is_torn) = (Box::new(file), false);
+        }
         // The part of a line that is there stays a line of its own.
         let end = if self.is_torn { "\n".as_bytes() } else { b"" };
         match write_whole(&mut self.writer, &[end, line].concat()) {
@@ -141,9 +171,9 @@ impl Out {
     }
 }
 
-impl Write for Lines {
+impl Write for Out {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.lock().append(line);
+        self.append(line);
         Ok(line.len())
     }
 
@@ -176,13 +206,21 @@ mod tests {
     use std::io::{self, Write};
     use std::os::unix::fs::PermissionsExt;
     use std::sync::{Arc, mpsc};
+    use std::time::Duration;
 
     use parking_lot::Mutex;
     use tracing::dispatcher::with_default;
 
     use super::{Audit, Out, Record};
+    use crate::ports::simulated::SimulatedClock;
     use crate::telemetry::log::LINES_QUEUED_MAX;
     use crate::telemetry::paper::Paper;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn clock() -> Arc<SimulatedClock> {
+        Arc::new(SimulatedClock::new(1_700_000_000))
+    }
 
     fn record(request_id: &str) -> Record<'_> {
         Record {
@@ -196,6 +234,7 @@ mod tests {
             client: "192.0.2.1".parse().unwrap(),
             request_id,
             trace_id: None,
+            unsaid_before: None,
         }
     }
 
@@ -203,16 +242,15 @@ mod tests {
     fn a_file_that_was_moved_away_is_left_when_it_is_opened_again_and_nobody_else_may_read_it() {
         let folder = tempfile::tempdir().unwrap();
         let [path, moved] = ["audit", "audit.1"].map(|name| folder.path().join(name));
-        let (audit, guard) = Audit::to_file(&path).unwrap();
+        let (audit, guard) = Audit::to_file(&path, clock()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        audit.record(&record("one"));
-        // The queue is in order: what comes after the switch of files can't overtake.
+        audit.record(record("one"), true);
         while fs::read_to_string(&path).unwrap().is_empty() {
             std::thread::yield_now();
         }
         fs::rename(&path, &moved).unwrap();
         audit.reopen();
-        audit.record(&record("two"));
+        audit.record(record("two"), true);
         drop(guard);
         for (path, id) in [(moved, "one"), (path, "two")] {
             let text = fs::read_to_string(path).unwrap();
@@ -241,12 +279,15 @@ mod tests {
         }
     }
 
-    /// A disk that takes nothing until the other end is gone.
-    struct Stuck(mpsc::Receiver<()>);
+    /// A disk that says when it is given a line, and takes it when the other end of `held` is gone.
+    struct Stuck {
+        given: mpsc::Sender<()>,
+        held: mpsc::Receiver<()>,
+    }
 
     impl Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let _ = self.0.recv();
+            let _ = (self.given.send(()), self.held.recv());
             Ok(bytes.len())
         }
 
@@ -257,21 +298,60 @@ mod tests {
 
     #[test]
     fn a_disk_that_hangs_delays_nobody_and_the_log_counts_what_is_lost() {
-        let (release, held) = mpsc::channel();
-        let (audit, guard) = Audit::to(Box::new(Stuck(held)), None);
-        let paper = Paper::default();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let ((given, is_given), (release, held)) = (mpsc::channel(), mpsc::channel());
+        let clock = clock();
+        let (audit, guard) = Audit::to(Box::new(Stuck { given, held }), Some(path.clone()), clock.clone());
+        audit.record(record("one"), true);
+        is_given.recv_timeout(LONG).unwrap();
+        let (paper, audit) = (Paper::default(), Arc::new(audit));
         with_default(&paper.dispatch(), || {
-            (0..LINES_QUEUED_MAX + 10).for_each(|_| audit.record(&record("one")))
+            (0..LINES_QUEUED_MAX + 10).for_each(|_| audit.record(record("one"), true));
+            clock.advance_secs(1);
+            audit.record(record("one"), true);
         });
         let lines = paper.take();
-        assert!(lines.len() >= 8 && lines.iter().all(|line| line.contains("lost=1")), "{lines:?}");
+        assert!(lines.len() == 2 && lines[0].contains("lost=1"), "one line a second: {lines:?}");
+        assert!(lines[1].contains("lost=10"), "{lines:?}");
+        let ((told, is_told), other) = (mpsc::channel(), Arc::clone(&audit));
+        std::thread::spawn(move || {
+            other.reopen();
+            told.send(()).unwrap();
+        });
+        is_told.recv_timeout(LONG).expect("the file is opened again meanwhile");
+        assert!(path.exists());
         drop((release, guard));
+    }
+
+    #[test]
+    fn of_a_flood_of_strangers_ten_a_second_are_recorded_and_every_operation_of_an_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let clock = clock();
+        let (audit, guard) = Audit::to_file(&path, clock.clone()).unwrap();
+        let strangers = || {
+            (0..1_000).for_each(|_| audit.record(record("stranger"), false));
+        };
+        strangers();
+        audit.record(record("owner"), true);
+        audit.record(record("owner"), true);
+        clock.advance_secs(1);
+        strangers();
+        clock.advance_secs(1);
+        audit.record(record("last"), false);
+        drop(guard);
+        let text = fs::read_to_string(path).unwrap();
+        let count = |part: &str| text.lines().filter(|line| line.contains(part)).count();
+        assert_eq!((count("\"stranger\""), count("\"owner\""), count("\"last\"")), (20, 2, 1));
+        let told: Vec<_> = text.lines().filter(|line| line.contains("\"unsaid_before\":990")).collect();
+        assert!(told.len() == 2 && told[0].contains("\"owner\"") && told[1].contains("\"last\""), "{told:?}");
     }
 
     #[test]
     fn a_full_disk_loses_lines_that_the_log_counts_and_no_later_line_is_torn() {
         let disk = Disk(Arc::new(Mutex::new((Vec::new(), 9))));
-        let mut out = Out { writer: Box::new(disk.clone()), path: None, is_torn: false, lost: 0 };
+        let mut out = Out { writer: Box::new(disk.clone()), next: Arc::default(), is_torn: false, lost: 0 };
         let paper = Paper::default();
         with_default(&paper.dispatch(), || {
             for line in ["{one}\n", "{two}\n", "{three}\n", "{four}\n"] {

@@ -7,39 +7,58 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ports::clock::Clock;
 
-/// The least distance between two lines, in microseconds.
-const LINE_EVERY_MICROS: u64 = 1_000_000;
-
 /// Logs faults of one kind without flooding.
 pub struct FaultLog {
     kind: &'static str,
     clock: Arc<dyn Clock>,
-    /// Monotonic microseconds before which no further line is written.
-    quiet_until: AtomicU64,
+    rate: LineRate,
+}
+
+/// How many lines of one kind are written. Those that are left out are counted.
+pub(super) struct LineRate {
+    every_micros: u64,
+    /// How long before it is due a line may be written, in microseconds.
+    early_micros: u64,
+    /// When the next line is due, in monotonic microseconds.
+    due: AtomicU64,
     unsaid: AtomicU64,
+}
+
+impl LineRate {
+    /// So many at once, and as many a second thereafter.
+    pub(super) const fn per_second(lines: u64) -> Self {
+        let every_micros = 1_000_000 / lines;
+        let early_micros = every_micros * (lines - 1);
+        Self { every_micros, early_micros, due: AtomicU64::new(0), unsaid: AtomicU64::new(0) }
+    }
+
+    /// Returns how many lines were left out before, if one may be written now; else counts it as left out.
+    pub(super) fn turn(&self, now: u64) -> Option<u64> {
+        let next = |due: u64| (due <= now + self.early_micros).then(|| due.max(now) + self.every_micros);
+        if self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_err() {
+            self.unsaid.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(self.unsaid())
+    }
+
+    /// Returns how many lines were left out since this was last asked.
+    pub(super) fn unsaid(&self) -> u64 {
+        self.unsaid.swap(0, Ordering::Relaxed)
+    }
 }
 
 impl FaultLog {
     /// For faults of this kind, as the log names it.
     #[must_use]
     pub const fn new(kind: &'static str, clock: Arc<dyn Clock>) -> Self {
-        Self { kind, clock, quiet_until: AtomicU64::new(0), unsaid: AtomicU64::new(0) }
+        Self { kind, clock, rate: LineRate::per_second(1) }
     }
 
     /// Notes a fault; writes a line if none was written within the last second.
     pub fn note(&self, fault: &dyn std::error::Error) {
-        let now = self.clock.monotonic_micros();
-        let quiet_until = self.quiet_until.load(Ordering::Relaxed);
-        let mine = now >= quiet_until
-            && self
-                .quiet_until
-                .compare_exchange(quiet_until, now + LINE_EVERY_MICROS, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if mine {
-            let unsaid = self.unsaid.swap(0, Ordering::Relaxed);
+        if let Some(unsaid) = self.rate.turn(self.clock.monotonic_micros()) {
             tracing::error!(kind = self.kind, unsaid_before = unsaid, "{fault}");
-        } else {
-            self.unsaid.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

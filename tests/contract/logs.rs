@@ -1,6 +1,6 @@
-//! What an operator is told: the log in JSON and at another level, the access log, and the record of key operations.
+//! What an operator is told: the log in JSON and at another level, the access log, and the audit log.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -17,9 +17,10 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_changed_level_counts_without_a_restart_unless_the_variable_says_another,
     every_request_to_the_api_has_a_line,
     every_key_operation_is_recorded_with_who_what_when_where_from_and_its_outcome,
-    the_record_goes_on_in_a_new_file_after_sighup,
-    a_record_on_standard_output_stands_beside_the_log,
-    a_record_that_cannot_be_opened_keeps_the_service_from_starting,
+    the_audit_log_goes_on_in_a_new_file_after_sighup,
+    a_place_that_hangs_holds_up_no_reload,
+    the_audit_log_on_standard_output_stands_beside_the_log,
+    an_audit_log_that_cannot_be_opened_keeps_the_service_from_starting,
 ];
 
 /// The whole lines of a text, as JSON.
@@ -169,7 +170,7 @@ fn every_request_to_the_api_has_a_line(world: &World) {
     line_of(&service, answer.header("x-request-id").unwrap());
 }
 
-/// The record, once it has so many lines.
+/// The audit log, once it has so many lines.
 fn record(path: &Path, count: usize) -> Vec<Value> {
     until("the operations are recorded", SOON, || {
         let lines = lines(&fs::read_to_string(path).unwrap_or_default());
@@ -229,7 +230,7 @@ fn every_key_operation_is_recorded_with_who_what_when_where_from_and_its_outcome
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-fn the_record_goes_on_in_a_new_file_after_sighup(world: &World) {
+fn the_audit_log_goes_on_in_a_new_file_after_sighup(world: &World) {
     let folder = tempfile::tempdir().unwrap();
     let [path, moved] = ["audit", "audit.1"].map(|name| folder.path().join(name));
     let service = Service::start(world.settings().set("log.audit", path.to_str().unwrap()));
@@ -244,7 +245,24 @@ fn the_record_goes_on_in_a_new_file_after_sighup(world: &World) {
     assert_eq!(record(&moved, 1).len(), 1);
 }
 
-fn a_record_on_standard_output_stands_beside_the_log(world: &World) {
+/// A pipe that nobody reads can't be opened.
+fn a_place_that_hangs_holds_up_no_reload(world: &World) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let settings = world.settings().set("log.level", "info").set("log.access", false);
+    let service = Service::start(settings.set("log.audit", path.to_str().unwrap()));
+    drop(reader);
+    change(&service, "access = false", "access = true");
+    hang_up(&service);
+    until("requests are logged", SOON, || {
+        service.get("/livez").success(200);
+        service.log().contains(" access: ").then_some(())
+    });
+}
+
+fn the_audit_log_on_standard_output_stands_beside_the_log(world: &World) {
     let service = Service::start(world.settings().set("log.audit", "stdout").set("log.format", "json"));
     let agent = world.agent(1);
     agent.generate(&service);
@@ -255,7 +273,7 @@ fn a_record_on_standard_output_stands_beside_the_log(world: &World) {
     });
 }
 
-fn a_record_that_cannot_be_opened_keeps_the_service_from_starting(world: &World) {
+fn an_audit_log_that_cannot_be_opened_keeps_the_service_from_starting(world: &World) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("missing/audit");
     let service = Service::prepare(world.settings().set("log.audit", path.to_str().unwrap()));
