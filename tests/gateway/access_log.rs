@@ -18,11 +18,13 @@ use crate::support::process::{free_port, own_ip};
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
 use crate::support::wire::Request;
+use crate::upgrades::{open_socket, talks, websocket_echo};
 
 pub(crate) const CASES: &[Case] = cases![
     each_kind_of_refusal_says_why_in_the_log,
     a_line_says_all_of_a_request_whichever_way_it_leaves,
     a_request_that_the_shell_refuses_has_a_line,
+    each_request_has_exactly_one_line_whichever_way_it_leaves,
 ];
 
 /// Hosts of a tenant whose upstream is not there, and of one that takes declared origins only.
@@ -248,6 +250,40 @@ fn a_request_that_the_shell_refuses_has_a_line(stage: &Stage) {
     let _closed = few.gateway.connect();
     let line = line_of(&few.gateway, "reason", "network");
     assert_eq!((&line["status"], &line["decision"]), (&json!(0), &json!("refused")), "{line}");
+}
+
+fn each_request_has_exactly_one_line_whichever_way_it_leaves(stage: &Stage) {
+    for http1 in ["relay", "library"] {
+        let site =
+            Site::of(stage).set("log.access", true).set("log.format", "json").set("gateway.http1", http1);
+        let sockets = "access = \"public\"\nupgrades = true";
+        let site = site.tenant(|tenant| tenant.route("/socket", sockets)).start();
+        let (gateway, [forwarded, refused, upgraded, forwarded_2, refused_2, last]) =
+            (&site.gateway, [(); 6].map(|()| unique()));
+        let get = |path: &str, id: &str| Request::get(ACME, path).with("X-Request-Id", id);
+        assert_eq!(gateway.ask(&get("/public/x", &forwarded)).status, 200);
+        assert_eq!(gateway.ask(&get("/x", &refused)).status, 401);
+        site.upstream.on("/socket", websocket_echo());
+        talks(&mut open_socket(&mut gateway.connect(), &get("/socket", &upgraded)));
+        for (path, id, status) in [("/public/x", &forwarded_2, 200), ("/x", &refused_2, 401)] {
+            let request = Message::request(Method::GET, ACME, path).with("x-request-id", id);
+            assert_eq!(h2c::ask(gateway.address, &request).unwrap().status, status);
+        }
+        assert_eq!(gateway.ask_raw(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").status, 400);
+        let ids = [&forwarded, &refused, &upgraded, &forwarded_2, &refused_2];
+        for id in ids {
+            line_of(gateway, "request_id", id);
+        }
+        line_of(gateway, "error_type", "VALIDATION_ERROR");
+        assert_eq!(gateway.ask(&get("/public/x", &last)).status, 200);
+        line_of(gateway, "request_id", &last);
+        let log = gateway.service.log();
+        let count = |text: &str| {
+            log.lines().filter(|line| line.contains("\"target\":\"access\"") && line.contains(text)).count()
+        };
+        assert_eq!(ids.map(|id| count(&format!("\"request_id\":\"{id}\""))), [1; 5], "{http1}: {log}");
+        assert_eq!(count("VALIDATION_ERROR"), 1, "{http1}: {log}");
+    }
 }
 
 /// Checks the access log's line of a request, and the line of its denial, if it was refused.
