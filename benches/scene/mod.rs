@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::pin::pin;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -120,7 +120,8 @@ impl Scene {
     }
 
     pub(crate) fn generate_key(&self) -> ApiKey {
-        let order = KeyOrder { client: client(), signed: self.sign(0) };
+        let owner = OnceLock::new();
+        let order = KeyOrder { client: client(), signed: self.sign(0), owner: &owner };
         self.runtime.block_on(self.pipeline.generate_key(order, None)).expect("the owner gets a key").key
     }
 }

@@ -12,7 +12,7 @@ mod routes;
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
 use crate::api::observe::{DOOR, Observer};
@@ -20,7 +20,6 @@ use crate::api::record::Notes;
 use crate::api::routes::Endpoint;
 use crate::domain::client::ClientNet;
 use crate::domain::tier::Tier;
-use crate::http1::writing::Lines;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Access, Pipeline};
 use crate::ports::clock::Clock;
@@ -131,7 +130,9 @@ impl WholeService for Api {
         answered: &Answered<'_>,
         headers: &mut HeaderMap,
     ) {
-        headers.set("x-request-id", notes.request_id.as_str().as_bytes());
+        if let Ok(id) = HeaderValue::from_str(notes.request_id.as_str()) {
+            headers.insert(HeaderName::from_static("x-request-id"), id);
+        }
         if let Some((cause, error_type)) = answered.refused {
             self.verdicts.refused(cause, error_type);
             tracing::debug!(
