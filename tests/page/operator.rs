@@ -61,6 +61,12 @@ impl Stage {
         fs::write(self.service.folder.path().join("tenants.d").join(file), text).unwrap();
     }
 
+    /// Changes the configuration file.
+    fn edit(&self, change: impl FnOnce(String) -> String) {
+        let file = self.service.folder.path().join("tiergate.toml");
+        fs::write(&file, change(fs::read_to_string(&file).unwrap())).unwrap();
+    }
+
     /// A request to the gateway.
     fn ask(&self, host: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
         get(self.gateway, host, path, headers)
@@ -191,6 +197,15 @@ fn the_page_says_what_a_reload_changed_and_shows_markup_as_text() {
     browser.row("tenants", &["acme", "acme.example"]);
     browser.until("document.getElementById('configuration').textContent.includes('<b>acme.toml')");
 
+    stage.edit(|text| text.replace("info,tiergate=trace", "info").replace("\"100ms\"", "\"200ms\""));
+    let change = |text| {
+        format!("[...document.querySelectorAll('#changes li')].some((li) => li.textContent === '{text}')")
+    };
+    browser.until(&change("log.level: \"info,tiergate=trace\" → \"info\""));
+    browser.until(&change("chain.poll_interval: \"100ms\" → \"200ms\" (after a restart)"));
+    browser.row("configuration", &["log.level", "\"info\""]);
+    browser.row("configuration", &["chain.poll_interval", "\"100ms\""]);
+
     stage.tenant("weather.toml", &WEATHER.replace("id =", &format!("min_tier = \"{markup}\"\nid =")));
     browser.text("reload", "Refused");
     browser.text("changes", "min_tier");
@@ -198,6 +213,55 @@ fn the_page_says_what_a_reload_changed_and_shows_markup_as_text() {
     browser.until("document.getElementById('configuration').textContent.includes('min_tier2')");
     assert_eq!(browser.until("document.querySelectorAll('main img, main b').length + 1"), 1);
     browser.has_kept_to(&stage.page());
+}
+
+#[test]
+fn a_page_that_stays_open_shows_the_configuration_of_the_next_process() {
+    let Some(mut browser) = Browser::start() else { return };
+    let mut stage = Stage::start(|settings| settings.set("signature.domain_name", "first"));
+    stage.tenant("weather.toml", WEATHER);
+    stage.launch();
+    browser.open(&format!("{}/", stage.page()));
+    browser.row("configuration", &["signature.domain_name", "\"first\""]);
+    stage.service.kill();
+    stage.edit(|text| text.replace("first", "second"));
+    stage.launch();
+    browser.row("configuration", &["signature.domain_name", "\"second\""]);
+}
+
+#[test]
+fn a_certificate_is_called_replaced_when_its_file_holds_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let issue = || {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(["weather.example".to_owned()]).unwrap();
+        // The key is written first: the two are read when nothing has changed for a while.
+        fs::write(folder.path().join("tls.key"), key.serialize_pem()).unwrap();
+        fs::write(folder.path().join("tls.crt"), certificate.self_signed(&key).unwrap().pem()).unwrap();
+    };
+    issue();
+    let path = |name| folder.path().join(name).to_str().unwrap().to_owned();
+    let mut stage = Stage::start(|settings| settings);
+    let pair = format!("[upstream_tls]\ncert = \"{}\"\nkey = \"{}\"\n", path("tls.crt"), path("tls.key"));
+    let weather = WEATHER
+        .replace("\"UPSTREAM", "\"https://UPSTREAM")
+        .replace("[[routes]]", &format!("{pair}[[routes]]"));
+    stage.tenant("weather.toml", &weather);
+    stage.launch();
+    let reload = |stage: &Stage, certificates: bool| {
+        until("the reload is applied", SOON, || {
+            let reload = stage.admin("/status.json").json()["lastReload"].clone();
+            (reload["applied"] == true && reload["certificates"] == certificates).then_some(reload)
+        })
+    };
+    // It expires when the former one does.
+    issue();
+    reload(&stage, true);
+    // One more tenant uses it.
+    let acme = weather.replace("weather", "acme");
+    stage.tenant("acme.toml", &acme);
+    let applied = reload(&stage, false);
+    assert_eq!(applied["tenants"][0]["tenant"], "acme", "{applied}");
 }
 
 #[test]
@@ -286,6 +350,8 @@ fn pages_of_others_can_not_read_frame_or_name_the_page() {
         assert_eq!(rebound.status, 421, "{path}");
         assert!(!rebound.text().contains("readiness"), "{}", rebound.text());
     }
+    // Prometheus scrapes under any name.
+    assert_eq!(get(stage.service.admin, "tiergate.example:9090", "/metrics", &[]).status, 200);
     let status: Value = stage.admin("/status.json").json();
     assert_eq!(status["readiness"]["isReady"], true, "{status}");
 }
