@@ -54,7 +54,7 @@ pub(crate) struct Admin {
     facts: Arc<dyn Facts>,
 }
 
-/// What the door answers.
+/// The answers of the admin listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     /// `GET /metrics`

@@ -148,7 +148,7 @@ impl Document {
         )
     }
 
-    /// What a local reference points at; the value itself if it is none.
+    /// Follows a local reference; gives the value itself if it is none.
     fn resolved<'a>(&'a self, value: &'a Value) -> &'a Value {
         let pointer = string(value, "$ref").strip_prefix('#');
         pointer.map_or(value, |pointer| at(&self.0, pointer))

@@ -35,7 +35,7 @@ use crate::wire::trace::{remote_span, state_of};
 /// Per-request notes for logs.
 pub(crate) struct Notes {
     pub(super) request_id: RequestId,
-    /// What its owner signed.
+    /// The request as its owner signed it.
     pub(super) signed: Option<SignedRequest>,
     /// Its owner, once a request about a key is known to be signed by them.
     owner: OnceLock<Address>,

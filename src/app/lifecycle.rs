@@ -38,7 +38,7 @@ pub(super) struct Lifecycle {
     pub(super) sockets: Mutex<Vec<Socket>>,
 }
 
-/// What a signal asks for.
+/// The meaning of a signal.
 enum Order {
     EndAtOnce,
     End,

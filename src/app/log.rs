@@ -33,7 +33,7 @@ pub(super) fn audit(
     Ok((Some(Arc::new(audit)), Some(guard)))
 }
 
-/// What is logged, under these settings.
+/// The rules of the log under these settings.
 pub(super) fn rules(settings: &LogSettings) -> LogRules {
     LogRules { level: settings.level.clone(), access: settings.access }
 }

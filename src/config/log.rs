@@ -10,10 +10,10 @@ use crate::config::written::quoted;
 /// The words for levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What is logged, and how.
+/// The settings of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
-    /// What a line looks like.
+    /// The format of lines.
     pub format: LogFormat,
     /// A level, or levels by target: `info,tiergate=debug`.
     pub level: String,
@@ -23,7 +23,7 @@ pub struct LogSettings {
     pub audit: Option<AuditPlace>,
 }
 
-/// What a line looks like.
+/// The format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.

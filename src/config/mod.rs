@@ -86,9 +86,9 @@ pub struct Settings {
     pub gateway: GatewaySettings,
     /// How the process ends.
     pub shutdown: ShutdownSettings,
-    /// Where traces go.
+    /// The settings of traces.
     pub traces: TraceSettings,
-    /// What is logged, and how.
+    /// The settings of the log.
     pub log: LogSettings,
     /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names. No
     /// two share an id or a host.
@@ -102,7 +102,7 @@ pub struct Settings {
 /// A configuration that can be used.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What it says.
+    /// Its settings.
     pub settings: Settings,
     /// The same as it was written, for people.
     pub values: Vec<Value>,

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use crate::config::reader::Reader;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
-/// Where traces go, and of which requests.
+/// The collector of traces, and the share of requests that are traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceSettings {
     /// The collector, which takes OTLP over HTTP; nothing: no request is traced.

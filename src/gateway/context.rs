@@ -37,7 +37,7 @@ pub(crate) struct Context {
     pub(super) site: Option<Arc<Site>>,
     /// The tenant's rule for it; `None` until it is routed.
     pub(super) decision: Option<Decision>,
-    /// What the corridor notes on the way.
+    /// Notes of the corridor.
     pub(super) notes: Notes,
     /// The agent, tier and limit of its refusal. Only while the access log is on.
     pub(super) refused: Option<Box<About>>,

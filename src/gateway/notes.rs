@@ -1,4 +1,4 @@
-//! What the corridor notes of a request on its way.
+//! Notes that the corridor takes of a request.
 
 use std::sync::Arc;
 

@@ -31,7 +31,7 @@ struct Log {
     dropped: ErrorCounter,
 }
 
-/// What is logged while the service runs.
+/// The rules of the log while the service runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRules {
     /// A level, or levels by target.

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-/// Where spans go, and of which requests.
+/// The collector of spans, and the share of requests that are traced.
 #[derive(Debug)]
 pub struct TracerSettings<'a> {
     /// The collector's URL.

@@ -59,7 +59,7 @@ pub struct Trace {
     upstream: Option<Context>,
     /// The wall clock at monotonic time 0.
     origin: SystemTime,
-    /// Where the next step begins, in monotonic microseconds.
+    /// The begin of the next step, in monotonic microseconds.
     step_from: u64,
 }
 

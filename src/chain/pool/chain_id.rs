@@ -18,7 +18,7 @@ pub(super) struct ChainId {
     known: OnceLock<u64>,
     signature_chain: u64,
     asked: Coalesced<(), Result<u64, ChainFault>>,
-    /// What each node answered last. A node that is silent now still belongs to its chain, so that one lost answer does
+    /// The last answer of each node. A node that is silent now still belongs to its chain, so that one lost answer does
     /// not leave the choice to a node of another chain.
     reported: Mutex<BTreeMap<usize, u64>>,
 }
