@@ -79,8 +79,9 @@ impl Notes {
 impl Api {
     /// Begins the trace of a request, if it is recorded.
     pub(super) fn begin_trace(&self, request: &Request<'_>) -> Option<Box<Trace>> {
-        let (fields, now) = (&request.fields, self.clock.monotonic_micros());
-        self.tracer.as_ref()?.begin(remote_span(fields), || state_of(fields), now)
+        // Without a tracer no clock is read and no header looked at.
+        let (tracer, fields) = (self.tracer.as_ref()?, &request.fields);
+        tracer.begin(remote_span(fields), || state_of(fields), self.clock.monotonic_micros())
     }
 
     /// Ends it.
@@ -99,7 +100,6 @@ impl Api {
             ("tiergate.agent", agent.map(|agent| agent.to_string().into())),
             ("tiergate.tier", notes.tier.map(|tier| i64::from(tier.number()).into())),
         ];
-        let attributes = attributes.into_iter().filter_map(|(key, value)| Some((key, value?)));
         trace.end(&outcome, attributes, self.clock.monotonic_micros());
     }
 

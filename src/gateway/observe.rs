@@ -340,7 +340,7 @@ fn end_trace(ended: &Ended<'_>, ctx: &Context, now: u64) {
         ("tiergate.agent", permit.map(|permit| permit.agent().to_string().into())),
         ("tiergate.tier", permit.map(|permit| i64::from(permit.tier().number()).into())),
     ];
-    trace.end(&outcome, attributes.into_iter().filter_map(|(key, value)| Some((key, value?))), now);
+    trace.end(&outcome, attributes, now);
 }
 
 fn micros_of(time: Duration) -> u64 {

@@ -60,7 +60,12 @@ impl Trace {
         match *self {}
     }
 
-    pub fn end(&self, _: &Outcome<'_>, _: impl IntoIterator<Item = (&'static str, Attribute)>, _: u64) {
+    pub fn end(
+        &self,
+        _: &Outcome<'_>,
+        _: impl IntoIterator<Item = (&'static str, Option<Attribute>)>,
+        _: u64,
+    ) {
         match *self {}
     }
 }

@@ -229,7 +229,7 @@ impl Trace {
     pub fn end(
         &self,
         outcome: &Outcome<'_>,
-        attributes: impl IntoIterator<Item = (&'static str, Attribute)>,
+        attributes: impl IntoIterator<Item = (&'static str, Option<Attribute>)>,
         now: u64,
     ) {
         let method = known_method(outcome.method);
@@ -239,7 +239,8 @@ impl Trace {
             Some(route) => format!("{shown} {route}"),
             None => shown.to_owned(),
         });
-        request.set_attributes(attributes.into_iter().map(|(key, value)| KeyValue::new(key, value)));
+        let known = attributes.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?)));
+        request.set_attributes(known);
         if let Some(route) = outcome.route {
             request.set_attribute(KeyValue::new("http.route", route.to_owned()));
         }

@@ -1,4 +1,4 @@
-//! What an operator is told: the log in JSON and at another level, the access log, and the audit log.
+//! The log in JSON and at another level, the access log, and the audit log.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;

@@ -207,7 +207,7 @@ fn the_client_decides_about_its_trace_and_the_ratio_about_requests_without_one(s
         let (path, id) = (public_path(), unique());
         let request = Request::get(ACME, &path).with("X-Request-Id", &id);
         let request = parent.iter().fold(request, |request, parent| request.with("traceparent", parent));
-        // What others keep of a trace goes with the trace that it belongs to, or not at all.
+        // The tracestate goes with the trace that it belongs to, or not at all.
         assert_eq!(site.gateway.ask(&request.with("tracestate", STATE)).status, 200);
         let seen = site.upstream.only(&path);
         (id, [seen.header("traceparent").map(str::to_owned), seen.header("tracestate").map(str::to_owned)])

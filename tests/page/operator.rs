@@ -165,7 +165,7 @@ fn the_page_shows_what_the_service_does_and_asks_nobody_else() {
     browser.click("#pause");
     browser.until("document.getElementById('pause').getAttribute('aria-pressed') === 'true'");
     browser.picture("operator-page.png");
-    // Nothing is wider than a phone, and the dark colours are others.
+    // The page is no wider than a phone, and the dark colours are others.
     let ground = "getComputedStyle(document.body).backgroundColor";
     let light = browser.until(ground);
     browser.look(360, 740, true);
@@ -209,7 +209,7 @@ fn the_page_says_what_a_reload_changed_and_shows_markup_as_text() {
     stage.tenant("weather.toml", &WEATHER.replace("id =", &format!("min_tier = \"{markup}\"\nid =")));
     browser.text("reload", "Refused");
     browser.text("changes", "min_tier");
-    // What was refused is not in force.
+    // The refused configuration is not in force.
     browser.until("document.getElementById('configuration').textContent.includes('min_tier2')");
     assert_eq!(browser.until("document.querySelectorAll('main img, main b').length + 1"), 1);
     browser.has_kept_to(&stage.page());

@@ -12,7 +12,7 @@ const HEX_PART: usize = 32;
 /// The secrets of this process, in small letters.
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
-/// What is looked for.
+/// The secrets that are searched for.
 #[derive(Default)]
 struct Known {
     /// Every part of the secrets in hex.
