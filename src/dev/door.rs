@@ -1,8 +1,10 @@
-//! The development chain's JSON-RPC listener. Bound to loopback by default: its accounts sign for whoever asks.
+//! The development chain's JSON-RPC listener. Bound to loopback by default: its accounts sign for whoever asks, and pages of
+//! any origin may ask, as with other development nodes.
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Response};
+use http::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN};
+use http::{HeaderMap, HeaderValue, Response};
 
 use crate::dev::chain::DevChain;
 use crate::serve::whole::{Request, WholeService};
@@ -32,23 +34,30 @@ impl WholeService for DevChainDoor {
     fn begin(&self, _request: &Request<'_>) {}
 
     fn find(&self, request: &Request<'_>) -> Result<((), usize), ErrorCause> {
-        if request.method == "POST" {
-            Ok(((), RPC_BODY_BYTES_MAX))
-        } else {
-            Err(ErrorCause::MethodNotAllowed { allow: "POST" })
+        match request.method {
+            "POST" => Ok(((), RPC_BODY_BYTES_MAX)),
+            // A page asks whether it may ask.
+            "OPTIONS" => Ok(((), 0)),
+            _ => Err(ErrorCause::MethodNotAllowed { allow: "POST, OPTIONS" }),
         }
     }
 
     async fn answer(
         &self,
         (): (),
-        _request: &Request<'_>,
+        request: &Request<'_>,
         body: &[u8],
         (): &mut (),
     ) -> Result<Answer, ErrorCause> {
-        let body = self.chain.answer(body);
         let mut headers = HeaderMap::new();
-        headers.insert(http::header::CONTENT_TYPE, JSON);
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        let body = if request.method == "OPTIONS" {
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
+            Vec::new()
+        } else {
+            headers.insert(http::header::CONTENT_TYPE, JSON);
+            self.chain.answer(body)
+        };
         headers.insert(http::header::CONTENT_LENGTH, body.len().into());
         let mut answer = Response::new(body);
         *answer.headers_mut() = headers;

@@ -2,9 +2,12 @@
 //!
 //! Must not know the envelope: a method gets its parameters and returns a value or a fault.
 
+use alloy::dyn_abi::TypedData;
 use alloy::eips::{BlockId, BlockNumberOrTag};
-use alloy::primitives::{B256, U64};
+use alloy::primitives::{Address, B256, Bytes, U64};
 use alloy::rpc::types::{FeeHistory, Filter, FilterBlockOption};
+use alloy::signers::SignerSync;
+use alloy::signers::local::PrivateKeySigner;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -28,7 +31,7 @@ pub(super) fn call(chain: &DevChain, method: &str, params: &Params<'_>) -> Answe
         "web3_clientVersion" => json(&concat!("tiergate-dev/", env!("CARGO_PKG_VERSION"))),
         "net_version" => json(&ledger.chain_id.to_string()),
         "eth_chainId" => json(&U64::from(ledger.chain_id)),
-        "eth_accounts" => json(&SAMPLE_ACCOUNTS.map(|account| account.address)),
+        "eth_accounts" | "eth_requestAccounts" => json(&SAMPLE_ACCOUNTS.map(|account| account.address)),
         "eth_blockNumber" => {
             ledger.go_on(chain.now());
             json(&U64::from(ledger.head().number))
@@ -68,6 +71,7 @@ pub(super) fn call(chain: &DevChain, method: &str, params: &Params<'_>) -> Answe
         "eth_estimateGas" => calls::estimate_gas(&ledger, params),
         "eth_gasPrice" | "eth_maxPriorityFeePerGas" => json(&U64::ZERO),
         "eth_feeHistory" => fee_history(&ledger, params),
+        "eth_signTypedData_v4" => sign(params.required(0)?, &params.required(1)?),
         "eth_sendTransaction" => calls::send_transaction(&mut ledger, chain.now(), params),
         "anvil_setCode" => {
             let head = ledger.head().number;
@@ -81,6 +85,16 @@ pub(super) fn call(chain: &DevChain, method: &str, params: &Params<'_>) -> Answe
         }
         _ => Err(Fault::unknown_method(method)),
     }
+}
+
+/// Signs typed data (EIP-712), given as an object or as its JSON text, with the key of a sample account.
+fn sign(address: Address, data: &TypedData) -> Answer {
+    let account = SAMPLE_ACCOUNTS.iter().find(|account| account.address == address);
+    let key = account.ok_or_else(|| Fault::refused("the key of this account is not known here"))?.key;
+    let signer: PrivateKeySigner = key.parse().map_err(Fault::refused)?;
+    let hash = data.eip712_signing_hash().map_err(Fault::invalid_params)?;
+    let signature = signer.sign_hash_sync(&hash).map_err(Fault::refused)?;
+    json(&Bytes::from(signature.as_bytes()))
 }
 
 fn block(block: Option<&Block>, params: &Params<'_>) -> Answer {
@@ -148,10 +162,14 @@ pub(super) fn json(value: &impl Serialize) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use alloy::primitives::{Address, U256, keccak256};
+    use alloy::primitives::{Address, Bytes, U256, keccak256};
+    use alloy::signers::SignerSync;
+    use alloy::signers::local::PrivateKeySigner;
+    use alloy::sol;
+    use alloy::sol_types::{SolStruct, eip712_domain};
     use serde_json::{Value, json};
 
-    use crate::dev::accounts::SAMPLE_ACCOUNTS;
+    use crate::dev::accounts::{SAMPLE_ACCOUNTS, SampleAccount};
     use crate::dev::fixture::{START_SECONDS, ask, chain, deployed, error, result};
     use crate::dev::ledger::IDLE_SECS_MAX;
 
@@ -237,6 +255,34 @@ mod tests {
         let slot = keccak256([U256::from(1).to_be_bytes::<32>(), [0; 32]].concat());
         let stored = result(&chain, "eth_getStorageAt", json!([on.stake_vault, slot, "latest"]));
         assert_eq!(stored, format!("{:#066x}", 1_000 * 10_u128.pow(18)));
+    }
+
+    #[test]
+    fn sample_accounts_sign_typed_data_as_an_object_or_a_text_and_no_other_account_does() {
+        let (chain, _) = chain();
+        let SampleAccount { address, key } = SAMPLE_ACCOUNTS[4];
+        let field = |name: &str| json!({ "name": name, "type": "uint256" });
+        let data = json!({
+            "types": {
+                "EIP712Domain": [{ "name": "name", "type": "string" }, field("chainId")],
+                "Note": [field("agentId"), field("timestamp")],
+            },
+            "primaryType": "Note",
+            "domain": { "name": "Sample", "chainId": 8004 },
+            "message": { "agentId": "4", "timestamp": 1_700_000_000 },
+        });
+        sol! { struct Note { uint256 agentId; uint256 timestamp; } }
+        let note = Note { agentId: U256::from(4), timestamp: U256::from(1_700_000_000) };
+        let domain = eip712_domain! { name: "Sample", chain_id: 8004, };
+        let signer: PrivateKeySigner = key.parse().unwrap();
+        let expected = signer.sign_hash_sync(&note.eip712_signing_hash(&domain)).unwrap();
+        let expected = json!(Bytes::from(expected.as_bytes()));
+        assert_eq!(result(&chain, "eth_signTypedData_v4", json!([address, data])), expected);
+        assert_eq!(result(&chain, "eth_signTypedData_v4", json!([address, data.to_string()])), expected);
+        let stranger = error(&chain, "eth_signTypedData_v4", json!([Address::ZERO, data]));
+        assert_eq!(stranger["code"], -32_000);
+        let shapeless = error(&chain, "eth_signTypedData_v4", json!([address, { "primaryType": "Note" }]));
+        assert_eq!(shapeless["code"], -32_602);
     }
 
     #[test]
