@@ -177,7 +177,9 @@ impl Pool {
         if let ReadError::RateLimited(pause) = error {
             self.health.lock().limited(node, *pause, self.now());
         }
-        if is_the_nodes(error) {
+        // An agent can make a read of it slow, and no question about the chain's head.
+        let is_of_head = matches!(method, "eth_getBlockByNumber" | "eth_chainId");
+        if is_the_nodes(error) || is_of_head && matches!(error, ReadError::Timeout(_)) {
             self.count_failure(node, error);
         }
     }

@@ -7,9 +7,10 @@ use alloy::primitives::U256;
 use futures_util::FutureExt;
 
 use super::Scene;
-use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS};
+use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS, cause};
 use crate::chain::follower::LOGS_RETRY_MICROS;
 use crate::dev::fixture::Registries;
+use crate::domain::agent_id::AgentId;
 use crate::ports::chain::Chain;
 
 fn stake(scene: &Scene) {
@@ -106,6 +107,23 @@ async fn touch_is_lost_with_a_node_that_hangs_and_regained_with_its_next_answer(
     scene.bench.clock.advance(STALENESS);
     scene.tick(&mut following).await;
     assert_eq!(scene.mode(), "following");
+}
+
+#[tokio::test]
+async fn a_lone_node_that_hangs_is_left_out_for_the_questions_about_its_head_and_not_for_reads_of_agents() {
+    let scene = Scene::with_timeout(Duration::from_millis(20)).await;
+    let mut following = scene.follower.begin();
+    following.poll().await;
+    scene.play(|_| Some(Reply::Hang));
+    let agent = AgentId::new(U256::ONE);
+    let read = || async { scene.bench.reader.latest_profile(agent).await.unwrap_err() };
+    for _ in 0..3 {
+        assert_eq!(cause(&read().await).kind(), "timeout");
+    }
+    for _ in 0..2 {
+        scene.tick(&mut following).await;
+    }
+    assert_eq!(cause(&read().await).kind(), "unhealthy");
 }
 
 #[tokio::test]
