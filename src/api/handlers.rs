@@ -10,7 +10,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
-use crate::wire::answers::{self, Answer};
+use crate::wire::answers::{self, Answer, PublicRules};
 use crate::wire::bodies::{SignedBody, VerifyBody, parse_status_query};
 use crate::wire::errors::ErrorCause;
 
@@ -32,7 +32,14 @@ impl Api {
             Endpoint::Readyz => Ok(answers::readiness(&self.verdicts.seen(self.readiness.report().await))),
             Endpoint::Signing => {
                 let (domain, window) = self.pipeline.signing();
-                Ok(answers::signing(domain, window))
+                Ok(answers::signing(&PublicRules {
+                    domain,
+                    window,
+                    stakes: self.pipeline.stakes(),
+                    quotas: &self.access.quotas,
+                    token_decimals: self.token_decimals,
+                    contract_signatures: false,
+                }))
             }
             Endpoint::Docs => Ok(docs::answer()),
             Endpoint::OpenApi => Ok(answers::json_text(StatusCode::OK, HeaderMap::new(), OPENAPI.into())),

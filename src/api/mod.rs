@@ -39,6 +39,7 @@ pub(crate) struct Api {
     pipeline: Arc<Pipeline>,
     readiness: Arc<Readiness>,
     access: Access,
+    token_decimals: u8,
     trusted_proxies: Vec<IpNet>,
     clock: Arc<dyn Clock>,
     observer: Observer,
@@ -52,6 +53,8 @@ pub(crate) struct Api {
 /// How requests are answered, and what is told of them.
 pub(crate) struct ApiRules {
     pub(crate) access: Access,
+    /// The decimals of the staked token.
+    pub(crate) token_decimals: u8,
     /// Networks of proxies that are believed.
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Takes key operations; `None`: they are not recorded.
@@ -79,12 +82,13 @@ impl Api {
     ) -> Self {
         let observer = Observer::new(metrics);
         let verdicts = Verdicts::new(DOOR, metrics, &clock);
-        let ApiRules { access, trusted_proxies, audit, tracer } = rules;
+        let ApiRules { access, token_decimals, trusted_proxies, audit, tracer } = rules;
         let results = VerificationResults::default();
         Self {
             pipeline,
             readiness,
             access,
+            token_decimals,
             trusted_proxies,
             clock,
             observer,

@@ -39,6 +39,7 @@ impl App {
         };
         let rules = ApiRules {
             access,
+            token_decimals: settings.tiers.token_decimals,
             trusted_proxies: settings.listen.trusted_proxies.clone(),
             audit: self.audit.clone(),
             tracer: self.tracer.clone(),

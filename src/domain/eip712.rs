@@ -11,6 +11,7 @@ use crate::domain::nonce::Nonce;
 
 const DOMAIN_TYPE: &str =
     "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)";
+const PROFILE_TYPE: &str = "ProfileRead(uint256 agentId,uint256 timestamp)";
 const MESSAGE_TYPE: &str = "Verification(uint256 agentId,uint256 nonce,uint256 timestamp)";
 
 /// The EIP-712 domain that signatures are bound to.
@@ -42,6 +43,7 @@ pub struct SigningDomain {
     domain: Arc<Eip712Domain>,
     separator: B256,
     message_type: B256,
+    profile_type: B256,
 }
 
 impl SigningDomain {
@@ -54,8 +56,8 @@ impl SigningDomain {
         hasher.update(keccak256(&domain.version));
         hasher.update(U256::from(domain.chain_id).to_be_bytes::<32>());
         hasher.update(domain.verifying_contract.into_word());
-        let (separator, message_type) = (hasher.finalize(), keccak256(MESSAGE_TYPE));
-        Self { domain: Arc::new(domain), separator, message_type }
+        let (message_type, profile_type) = (keccak256(MESSAGE_TYPE), keccak256(PROFILE_TYPE));
+        Self { domain: Arc::new(domain), separator: hasher.finalize(), message_type, profile_type }
     }
 
     /// The domain.
@@ -67,11 +69,20 @@ impl SigningDomain {
     /// The digest that the owner's key signs for this message.
     #[must_use]
     pub fn digest(&self, agent: AgentId, nonce: Nonce, signed_at: UnixSeconds) -> B256 {
+        self.digest_of(self.message_type, [agent.to_bytes(), nonce.to_bytes(), word(signed_at)])
+    }
+
+    /// The digest that the owner's key signs to read the profile. No message of the other type has it, so that a signature
+    /// for reading changes nothing.
+    #[must_use]
+    pub fn profile_digest(&self, agent: AgentId, signed_at: UnixSeconds) -> B256 {
+        self.digest_of(self.profile_type, [agent.to_bytes(), word(signed_at)])
+    }
+
+    fn digest_of<const N: usize>(&self, kind: B256, words: [[u8; 32]; N]) -> B256 {
         let mut message = Keccak256::new();
-        message.update(self.message_type);
-        message.update(agent.to_bytes());
-        message.update(nonce.to_bytes());
-        message.update(U256::from(signed_at.0).to_be_bytes::<32>());
+        message.update(kind);
+        words.iter().for_each(|word| message.update(word));
 
         let mut hasher = Keccak256::new();
         hasher.update([0x19, 0x01]);
@@ -79,6 +90,10 @@ impl SigningDomain {
         hasher.update(message.finalize());
         hasher.finalize()
     }
+}
+
+fn word(UnixSeconds(seconds): UnixSeconds) -> [u8; 32] {
+    U256::from(seconds).to_be_bytes()
 }
 
 #[cfg(test)]

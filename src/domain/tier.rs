@@ -17,6 +17,9 @@ pub enum Tier {
     Diamond,
 }
 
+/// The tiers, in rising order.
+pub const TIERS: [Tier; 5] = [Tier::Unverified, Tier::Bronze, Tier::Silver, Tier::Gold, Tier::Diamond];
+
 /// The tiers that may pass, in rising order.
 pub const PASSING_TIERS: [Tier; 4] = [Tier::Bronze, Tier::Silver, Tier::Gold, Tier::Diamond];
 
@@ -30,6 +33,18 @@ impl Tier {
             Self::Silver => 2,
             Self::Gold => 3,
             Self::Diamond => 4,
+        }
+    }
+
+    /// The tier's name, for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unverified => "Unverified",
+            Self::Bronze => "Bronze",
+            Self::Silver => "Silver",
+            Self::Gold => "Gold",
+            Self::Diamond => "Diamond",
         }
     }
 }

@@ -167,6 +167,12 @@ impl Pipeline {
         self.owners.signing()
     }
 
+    /// The least stake of each tier.
+    #[must_use]
+    pub const fn stakes(&self) -> &StakeThresholds {
+        &self.stakes
+    }
+
     /// The form of API keys.
     #[must_use]
     pub fn key_format(&self) -> &ApiKeyFormat {

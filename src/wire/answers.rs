@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::{Freshness, UnixSeconds};
-use crate::domain::quota::Allowance;
+use crate::domain::quota::{Allowance, Quota};
+use crate::domain::tier::{PerTier, StakeThresholds, TIERS};
 use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
 use crate::pipeline::readiness::{Report, Word};
 use crate::ports::chain::ChainFault;
@@ -96,10 +97,36 @@ pub fn readiness(report: &Report) -> Answer {
     success(status, &body, None)
 }
 
-/// 200 of `GET /.well-known/tiergate`: what `eth_signTypedData_v4` takes beside the message, and the window of the
-/// message's timestamp in seconds.
+/// The rules that clients are told of.
+#[derive(Debug)]
+pub struct PublicRules<'a> {
+    /// The domain of signatures.
+    pub domain: &'a Eip712Domain,
+    /// The window of their timestamps.
+    pub window: Freshness,
+    /// The least stake of each tier.
+    pub stakes: &'a StakeThresholds,
+    /// Each tier's quota at the API.
+    pub quotas: &'a PerTier<Quota>,
+    /// The decimals of the staked token.
+    pub token_decimals: u8,
+    /// True if an owner that is a contract may sign (ERC-1271).
+    pub contract_signatures: bool,
+}
+
+/// 200 of `GET /.well-known/tiergate`: what `eth_signTypedData_v4` takes beside the message, the window of the message's
+/// timestamp in seconds, and the tiers.
 #[must_use]
-pub fn signing(domain: &Eip712Domain, window: Freshness) -> Answer {
+pub fn signing(rules: &PublicRules<'_>) -> Answer {
+    let PublicRules { domain, window, stakes, quotas, token_decimals, contract_signatures } = *rules;
+    let tiers = TIERS.map(|tier| {
+        serde_json::json!({
+            "tier": tier.number(),
+            "name": tier.name(),
+            "stake": stakes.get(tier).unwrap_or_default().to_string(),
+            "requestsPerMinute": quotas.get(tier).map_or(0, |quota| quota.limit),
+        })
+    });
     let mut body = signing_types();
     if let Some(fields) = body.as_object_mut() {
         let domain = serde_json::json!({
@@ -111,6 +138,9 @@ pub fn signing(domain: &Eip712Domain, window: Freshness) -> Answer {
         fields.insert("domain".to_owned(), domain);
         fields.insert("timestampMaxAge".to_owned(), window.max_age_secs.into());
         fields.insert("timestampMaxAhead".to_owned(), window.max_ahead_secs.into());
+        fields.insert("tiers".to_owned(), tiers.as_slice().into());
+        fields.insert("tokenDecimals".to_owned(), token_decimals.into());
+        fields.insert("contractSignatures".to_owned(), contract_signatures.into());
     }
     let mut answer = success(StatusCode::OK, &body, None);
     answer.headers_mut().insert(http::header::CACHE_CONTROL, FIVE_MINUTES);
@@ -121,19 +151,20 @@ pub fn signing(domain: &Eip712Domain, window: Freshness) -> Answer {
 #[must_use]
 pub fn signing_types() -> Value {
     let field = |name: &str, kind: &str| serde_json::json!({ "name": name, "type": kind });
+    let domain = serde_json::json!([
+        field("name", "string"),
+        field("version", "string"),
+        field("chainId", "uint256"),
+        field("verifyingContract", "address"),
+    ]);
+    let [agent, nonce, timestamp] = ["agentId", "nonce", "timestamp"].map(|name| field(name, "uint256"));
     serde_json::json!({
-        "types": {
-            "EIP712Domain": [
-                field("name", "string"),
-                field("version", "string"),
-                field("chainId", "uint256"),
-                field("verifyingContract", "address"),
-            ],
-            "Verification": [
-                field("agentId", "uint256"), field("nonce", "uint256"), field("timestamp", "uint256"),
-            ],
-        },
+        "types": { "EIP712Domain": domain, "Verification": [agent, nonce, timestamp] },
         "primaryType": "Verification",
+        "profile": {
+            "types": { "EIP712Domain": domain, "ProfileRead": [agent, timestamp] },
+            "primaryType": "ProfileRead",
+        },
     })
 }
 

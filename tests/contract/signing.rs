@@ -4,13 +4,14 @@ use alloy::primitives::keccak256;
 use alloy::sol_types::{Eip712Domain, SolStruct};
 use serde_json::{Value, json};
 
+use crate::support::agents::{LIMITS, THRESHOLDS};
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
 use crate::support::signing::Verification;
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
-    the_domain_the_types_and_the_window_are_public_and_nothing_else,
+    domain_types_window_and_tiers_are_public_and_nothing_else,
     they_may_be_cached_for_five_minutes,
     a_signature_made_of_nothing_else_is_the_owners_at_every_endpoint,
     a_refused_signature_is_answered_with_the_domain_that_it_needs,
@@ -24,8 +25,21 @@ fn elsewhere(world: &World) -> Service {
     Service::start(settings.set("signature.max_age", "120s").set("signature.max_ahead", "0s"))
 }
 
-fn the_domain_the_types_and_the_window_are_public_and_nothing_else(world: &World) {
+fn domain_types_window_and_tiers_are_public_and_nothing_else(world: &World) {
     let field = |name: &str, kind: &str| json!({ "name": name, "type": kind });
+    let types_of_the_domain = json!([
+        field("name", "string"),
+        field("version", "string"),
+        field("chainId", "uint256"),
+        field("verifyingContract", "address"),
+    ]);
+    let [agent, nonce, timestamp] = ["agentId", "nonce", "timestamp"].map(|name| field(name, "uint256"));
+    let tier = |tier: usize, name: &str| {
+        let (stake, limit) = tier.checked_sub(1).map(|at| (THRESHOLDS[at], LIMITS[at])).unwrap_or_default();
+        json!({ "tier": tier, "name": name, "stake": stake.to_string(), "requestsPerMinute": limit })
+    };
+    let names = ["Unverified", "Bronze", "Silver", "Gold", "Diamond"];
+    let tiers: Vec<Value> = names.into_iter().enumerate().map(|(number, name)| tier(number, name)).collect();
     let expected = |name: &str, version: &str, chain_id: u64, age: u64, ahead: u64| {
         json!({
             "domain": {
@@ -34,20 +48,17 @@ fn the_domain_the_types_and_the_window_are_public_and_nothing_else(world: &World
                 "chainId": chain_id,
                 "verifyingContract": world.chain().contracts.identity.to_checksum(None),
             },
-            "types": {
-                "EIP712Domain": [
-                    field("name", "string"),
-                    field("version", "string"),
-                    field("chainId", "uint256"),
-                    field("verifyingContract", "address"),
-                ],
-                "Verification": [
-                    field("agentId", "uint256"), field("nonce", "uint256"), field("timestamp", "uint256"),
-                ],
-            },
+            "types": { "EIP712Domain": types_of_the_domain, "Verification": [agent, nonce, timestamp] },
             "primaryType": "Verification",
+            "profile": {
+                "types": { "EIP712Domain": types_of_the_domain, "ProfileRead": [agent, timestamp] },
+                "primaryType": "ProfileRead",
+            },
             "timestampMaxAge": age,
             "timestampMaxAhead": ahead,
+            "tiers": tiers,
+            "tokenDecimals": 18,
+            "contractSignatures": false,
         })
     };
     let usual = expected("Service Verification", "1", 8004, 300, 60);

@@ -54,6 +54,13 @@ fn the_golden_vector_holds_from_separator_to_signer() {
 }
 
 #[test]
+fn the_two_types_of_message_have_the_hashes_of_their_names() {
+    let hash = |text: &str| alloy::primitives::keccak256(text);
+    assert_eq!(domain().message_type, hash("Verification(uint256 agentId,uint256 nonce,uint256 timestamp)"));
+    assert_eq!(domain().profile_type, hash("ProfileRead(uint256 agentId,uint256 timestamp)"));
+}
+
+#[test]
 fn v_may_be_0_1_27_or_28_and_nothing_else() {
     for v in 0..=u8::MAX {
         let mut bytes = SIGNATURE;
@@ -115,22 +122,26 @@ fn only_0x_and_130_hex_characters_are_a_signature() {
 
 alloy::sol! {
     struct Verification { uint256 agentId; uint256 nonce; uint256 timestamp; }
+    struct ProfileRead { uint256 agentId; uint256 timestamp; }
 }
 
 proptest! {
     #![proptest_config(Config { cases: Config::default().cases / 8, ..Config::default() })]
 
     #[test]
-    fn the_digest_is_the_one_a_typed_data_library_computes(agent in any::<[u64; 4]>(), nonce in any::<[u64; 4]>(), timestamp in any::<u64>()) {
+    fn the_digests_are_those_that_a_typed_data_library_computes(agent in any::<[u64; 4]>(), nonce in any::<[u64; 4]>(), timestamp in any::<u64>()) {
         let (agent, nonce) = (U256::from_limbs(agent), U256::from_limbs(nonce));
         let message = Verification { agentId: agent, nonce, timestamp: U256::from(timestamp) };
-        let theirs = message.eip712_signing_hash(&alloy::sol_types::eip712_domain! {
+        let read = ProfileRead { agentId: agent, timestamp: U256::from(timestamp) };
+        let theirs = alloy::sol_types::eip712_domain! {
             name: "Service Verification",
             version: "1",
             chain_id: 8004,
             verifying_contract: REGISTRY,
-        });
-        prop_assert_eq!(domain().digest(AgentId::new(agent), Nonce::new(nonce), UnixSeconds(timestamp)), theirs);
+        };
+        let (agent, nonce, signed_at) = (AgentId::new(agent), Nonce::new(nonce), UnixSeconds(timestamp));
+        prop_assert_eq!(domain().digest(agent, nonce, signed_at), message.eip712_signing_hash(&theirs));
+        prop_assert_eq!(domain().profile_digest(agent, signed_at), read.eip712_signing_hash(&theirs));
     }
 
     #[test]
