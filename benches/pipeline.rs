@@ -108,7 +108,7 @@ fn signature_path(criterion: &mut Criterion) {
     );
     group.bench_function("admit by signature, CPU alone", |bencher| {
         bencher.iter(|| {
-            let ask = ask(Credential::Signature(signed), &access);
+            let ask = ask(Credential::Signature(signed.clone()), &access);
             black_box(ready(cpu.admit(&ask)).expect("the owner is admitted"));
         });
     });

@@ -61,7 +61,7 @@ impl Api {
         notes: &mut Notes,
     ) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse(request.body)?;
-        notes.signed = Some(body.signed);
+        notes.agent = Some(body.signed.agent);
         let credential = Credential::Signature(body.signed);
         let ask = Ask { credential, client: request.client, origin: None, access: &self.access };
         let permit = self.admit(&ask).await?;

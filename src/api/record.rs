@@ -35,11 +35,10 @@ use crate::wire::trace::{remote_span, state_of};
 /// Per-request notes for logs.
 pub(crate) struct Notes {
     pub(super) request_id: RequestId,
-    /// The request as its owner signed it.
-    pub(super) signed: Option<SignedRequest>,
     /// Its owner, once a request about a key is known to be signed by them.
     owner: OnceLock<Address>,
-    agent: Option<AgentId>,
+    /// The agent that a signed request names, or that a key is of.
+    pub(super) agent: Option<AgentId>,
     tier: Option<Tier>,
     allowance: Option<Allowance>,
     trace: Option<Box<Trace>>,
@@ -47,15 +46,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(super) const fn new(request_id: RequestId, trace: Option<Box<Trace>>) -> Self {
-        Self {
-            request_id,
-            signed: None,
-            owner: OnceLock::new(),
-            agent: None,
-            tier: None,
-            allowance: None,
-            trace,
-        }
+        Self { request_id, owner: OnceLock::new(), agent: None, tier: None, allowance: None, trace }
     }
 
     /// The id of the request's trace.
@@ -65,7 +56,7 @@ impl Notes {
 
     /// A request to change a key, by which its owner is noted.
     pub(super) fn order(&mut self, client: ClientNet, signed: SignedRequest) -> KeyOrder<'_> {
-        self.signed = Some(signed);
+        self.agent = Some(signed.agent);
         KeyOrder { client, signed, owner: &self.owner }
     }
 
@@ -94,10 +85,9 @@ impl Api {
             error_type: answered.refused.map(|(_, error_type)| error_type),
             is_broken: false,
         };
-        let agent = notes.agent.or(notes.signed.map(|signed| signed.agent));
         let attributes = [
             ("tiergate.request_id", Some(notes.request_id.as_str().to_owned().into())),
-            ("tiergate.agent", agent.map(|agent| agent.to_string().into())),
+            ("tiergate.agent", notes.agent.map(|agent| agent.to_string().into())),
             ("tiergate.tier", notes.tier.map(|tier| i64::from(tier.number()).into())),
         ];
         trace.end(&outcome, attributes, self.clock.monotonic_micros());
@@ -131,7 +121,7 @@ impl Api {
             host: request.fields.values(Name::Host).next().map(Shown),
             route: endpoint.map(Endpoint::path),
             credential,
-            agent: notes.agent.or(refused.agent).or(notes.signed.map(|signed| signed.agent)),
+            agent: notes.agent.or(refused.agent),
             tier: notes.tier.or(refused.tier),
             allowance: notes.allowance.or(spent),
             decision: Some(decision),
@@ -173,7 +163,7 @@ impl Api {
             operation,
             outcome: outcome_of(answered.status),
             error_type: answered.refused.map(|(_, error_type)| error_type),
-            agent: notes.signed.map(|signed| signed.agent.to_string()),
+            agent: notes.agent.map(|agent| agent.to_string()),
             owner: owner.map(text),
             signer: signer.map(text),
             client: self.client_address(request),

@@ -29,8 +29,8 @@ pub enum Denial {
     ReplayDetected {
         /// The agent that was named.
         agent: AgentId,
-        /// The nonce that was sent.
-        nonce: Nonce,
+        /// The nonce that was sent, where the message has one.
+        nonce: Option<Nonce>,
     },
     /// The signature is of a time whose nonces may have been lost or forgotten.
     NonceForgotten {

@@ -37,7 +37,7 @@ pub enum Credential {
 }
 
 /// A request that claims to be signed by the agent's owner (contract, "Signed request").
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SignedRequest {
     /// The agent.
     pub agent: AgentId,

@@ -18,11 +18,12 @@ use crate::domain::quota::Allowance;
 use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
+use crate::pipeline::owner::Signed;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 
 /// A signed request to change an agent's key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct KeyOrder<'a> {
     /// Where it comes from.
     pub client: ClientNet,
@@ -94,7 +95,7 @@ impl Pipeline {
     ///
     /// The refusals of any signed request.
     pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<RevokedKey, Refusal> {
-        let ((), allowance) = self.change_key(order, || Ok(((), KeyChange::Revoke))).await?;
+        let ((), allowance) = self.change_key(&order, || Ok(((), KeyChange::Revoke))).await?;
         Ok(RevokedKey { agent: order.signed.agent, allowance })
     }
 
@@ -120,42 +121,44 @@ impl Pipeline {
             let change = change(NewKey { digest: key.digest(), declared_endpoint });
             Ok((key, change))
         };
-        let (key, allowance) = self.change_key(order, mint).await?;
+        let (key, allowance) = self.change_key(&order, mint).await?;
         Ok(IssuedKey { key, agent: order.signed.agent, allowance })
     }
 
     /// Changes the agent's key as `change` says; it is asked only once the request is known to be the owner's.
     async fn change_key<T: Send>(
         &self,
-        order: KeyOrder<'_>,
+        order: &KeyOrder<'_>,
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
-        self.check_budget(order.client, &order.signed)?;
-        let outcome = self.walk_custody(order, change).await;
+        let signed = self.owners.verification(&order.signed);
+        self.check_budget(order.client, &signed)?;
+        let outcome = self.walk_custody(order, &signed, change).await;
         self.failures.note(order.client, &outcome);
         outcome
     }
 
     async fn walk_custody<T: Send>(
         &self,
-        order: KeyOrder<'_>,
+        order: &KeyOrder<'_>,
+        signed: &Signed<'_>,
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
-        let KeyOrder { client, signed, owner } = order;
+        let (client, nonce) = (order.client, order.signed.nonce);
         let store = &self.ports.store;
         let quota = self.key_management;
         allowance(quota, Some(signed.agent), store.hit(client, signed.agent, quota).await?)?; // 429
-        let proof = self.owners.prove(&self.ports, &signed).await?; // 400 timestamp, 404, 401, 503
-        owner.get_or_init(|| proof.owner());
+        let proof = self.owners.prove(&self.ports, signed).await?; // 400 timestamp, 404, 401, 503
+        order.owner.get_or_init(|| proof.owner());
         let agent = proof.agent();
         let allowance = allowance(quota, Some(agent), store.charge(client, agent, quota).await?)?; // 429
         let (made, change) = change()?;
-        match self.ports.store.change_key(agent, proof.claim(), change).await? {
+        match self.ports.store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
-            KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce: signed.nonce }.into()),
+            KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce: Some(nonce) }.into()),
             KeyChanged::NonceForgotten { accepted_from, retry_after } => {
-                Err(Denial::NonceForgotten { agent, nonce: signed.nonce, accepted_from, retry_after }.into())
+                Err(Denial::NonceForgotten { agent, nonce, accepted_from, retry_after }.into())
             }
         }
     }

@@ -1,15 +1,16 @@
-//! Whether a signed request is the current owner's (contract, "Authentication", rule 1). Both verification by signature
-//! and key management stand on it.
+//! Proves that a message is signed by the agent's current owner (contract, "Authentication", rule 1). Verification by
+//! signature and key management both need it.
 
 use std::sync::Arc;
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, B256};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::{Freshness, UnixSeconds};
-use crate::domain::nonce::NonceClaim;
+use crate::domain::nonce::Nonce;
+use crate::domain::signature::SignatureBytes;
 use crate::pipeline::Ports;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::refusal::Refusal;
@@ -21,12 +22,29 @@ pub(super) struct OwnerCheck {
     freshness: Freshness,
 }
 
-/// The request was signed by the agent's owner at the latest block. The nonce is not claimed yet.
+/// A message that claims to be signed by the agent's owner.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Signed<'a> {
+    pub(super) agent: AgentId,
+    /// The nonce, where the message has one.
+    pub(super) nonce: Option<Nonce>,
+    pub(super) signed_at: UnixSeconds,
+    pub(super) digest: B256,
+    pub(super) signature: &'a SignatureBytes,
+}
+
+/// The message was signed by the agent's owner at the latest block. Its nonce is not claimed yet.
 #[derive(Debug)]
 pub(super) struct OwnerProof {
     agent: AgentId,
     owner: Address,
-    claim: NonceClaim,
+}
+
+impl Signed<'_> {
+    /// The address that signed; `None` if none can be recovered.
+    fn signer(&self) -> Option<Address> {
+        self.signature.recover(&self.digest)
+    }
 }
 
 impl OwnerProof {
@@ -37,10 +55,6 @@ impl OwnerProof {
     pub(super) const fn owner(&self) -> Address {
         self.owner
     }
-
-    pub(super) const fn claim(&self) -> NonceClaim {
-        self.claim
-    }
 }
 
 impl OwnerCheck {
@@ -48,22 +62,23 @@ impl OwnerCheck {
         Self { domain, freshness }
     }
 
-    /// True if the request may be accepted by its age and was signed by an address that has been seen as the agent's
-    /// owner. Reads no node.
-    pub(super) fn is_vouched(&self, ports: &Ports, signed: &SignedRequest) -> bool {
-        self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()))
-            && self.signer(signed).is_some_and(|signer| ports.chain.was_owned_by(signed.agent, signer))
+    /// The message of a verification or of an order about a key.
+    pub(super) fn verification<'a>(&self, request: &'a SignedRequest) -> Signed<'a> {
+        let SignedRequest { agent, nonce, signed_at, ref signature } = *request;
+        let digest = self.domain.digest(agent, nonce, signed_at);
+        Signed { agent, nonce: Some(nonce), signed_at, digest, signature }
     }
 
-    /// The address that signed; `None` if none can be recovered.
-    fn signer(&self, signed: &SignedRequest) -> Option<Address> {
-        let SignedRequest { agent, nonce, signed_at, signature } = *signed;
-        signature.recover(&self.domain.digest(agent, nonce, signed_at))
+    /// True if the message may be accepted by its age and was signed by an address that has been seen as the agent's
+    /// owner. Reads no node.
+    pub(super) fn is_vouched(&self, ports: &Ports, signed: &Signed<'_>) -> bool {
+        self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()))
+            && signed.signer().is_some_and(|signer| ports.chain.was_owned_by(signed.agent, signer))
     }
 
     /// Timestamp, then owner, then signer: the cheap check first, and nothing is used up by any of them.
-    pub(super) async fn prove(&self, ports: &Ports, signed: &SignedRequest) -> Result<OwnerProof, Refusal> {
-        let SignedRequest { agent, nonce, signed_at, .. } = *signed;
+    pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<OwnerProof, Refusal> {
+        let Signed { agent, nonce, signed_at, .. } = *signed;
         if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
             return Err(Denial::ReplayDetected { agent, nonce }.into());
         }
@@ -71,14 +86,14 @@ impl OwnerCheck {
             return Err(Denial::AgentNotFound { agent }.into());
         }
         // A signature of any shape costs a read, and this much of it is known before: whether it is worth a stranger's.
-        let recovered_signer = self.signer(signed);
+        let recovered_signer = signed.signer();
         let is_vouched = recovered_signer.is_some_and(|signer| ports.chain.was_owned_by(agent, signer));
         let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
         let owner = ports.chain.owner(agent, asker).await?.ok_or(Denial::AgentNotFound { agent })?;
         if recovered_signer != Some(owner) {
             return Err(self.denial(agent, owner, recovered_signer).into());
         }
-        Ok(OwnerProof { agent, owner, claim: signed.claim() })
+        Ok(OwnerProof { agent, owner })
     }
 
     /// The denial of a signature that is not the owner's.

@@ -10,7 +10,8 @@ use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::endpoint::WebOrigin;
 use crate::pipeline::Pipeline;
-use crate::pipeline::credential::{Ask, Credential, SignedRequest};
+use crate::pipeline::credential::{Ask, Credential};
+use crate::pipeline::owner::Signed;
 use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::store::{KeyOwner, Proof, StoreFault};
@@ -68,12 +69,13 @@ impl Pipeline {
                 })
             }
             Credential::Signature(signed) => {
-                self.check_budget(ask.client, signed)?;
+                let message = self.owners.verification(signed);
+                self.check_budget(ask.client, &message)?;
                 let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
-                let proof = self.owners.prove(&self.ports, signed).await?;
+                let proof = self.owners.prove(&self.ports, &message).await?;
                 Ok(Principal {
                     agent: proof.agent(),
-                    proof: Proof::Nonce(proof.claim()),
+                    proof: Proof::Nonce(signed.claim()),
                     signer: Some(proof.owner()),
                     declared_origin: None,
                     read_time,
@@ -98,7 +100,7 @@ impl Pipeline {
     }
 
     /// Denies a signature of a client over budget, unless it is by an address that has been seen as the agent's owner.
-    pub(super) fn check_budget(&self, client: ClientNet, signed: &SignedRequest) -> Result<(), Denial> {
+    pub(super) fn check_budget(&self, client: ClientNet, signed: &Signed<'_>) -> Result<(), Denial> {
         let checked = self.failures.check(client, Some(signed.agent));
         checked.or_else(|denial| self.owners.is_vouched(&self.ports, signed).then_some(()).ok_or(denial))
     }

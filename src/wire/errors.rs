@@ -340,7 +340,10 @@ impl Row {
                 StatusCode::BAD_REQUEST,
                 "REPLAY_DETECTED",
                 "The nonce was used before, or the timestamp is outside the acceptable window",
-                json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
+                match nonce {
+                    Some(nonce) => json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
+                    None => json!({ "agentId": agent.to_string() }),
+                },
             ),
             Denial::NonceForgotten { agent, nonce, accepted_from, retry_after } => Self::new(
                 StatusCode::BAD_REQUEST,

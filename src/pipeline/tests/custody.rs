@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use super::{START_SECS, Scene, Word, agent, client, retry_after, signer, verdict};
 use crate::pipeline::credential::{Credential, SignedRequest};
 
-async fn generate(scene: &Scene, signed: SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.generate_key(scene.order(signed), None).await)
+async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
+    verdict(&scene.pipeline.generate_key(scene.order(signed.clone()), None).await)
 }
 
 async fn left(scene: &Scene) -> u32 {
@@ -17,29 +17,29 @@ async fn left(scene: &Scene) -> u32 {
 async fn budget_then_window_then_owner_then_signer_then_nonce_then_key() {
     let scene = Scene::new();
     let used = scene.signed();
-    assert_eq!(generate(&scene, used).await, "admitted");
+    assert_eq!(generate(&scene, &used).await, "admitted");
 
     *scene.chain.owner.lock() = Word::Down;
     let before = scene.chain.all_calls();
     for at in [START_SECS - 301, START_SECS + 61] {
         let stale = scene.signed_by(&signer(2), agent(7), at);
-        assert_eq!(generate(&scene, stale).await, "400 replay");
+        assert_eq!(generate(&scene, &stale).await, "400 replay");
     }
     assert_eq!(scene.chain.all_calls(), before, "a stale request costs no call");
-    let foreign = SignedRequest { signature: scene.signed().signature, ..used };
-    assert_eq!(generate(&scene, foreign).await, "503");
+    let foreign = SignedRequest { signature: scene.signed().signature, ..used.clone() };
+    assert_eq!(generate(&scene, &foreign).await, "503");
     *scene.chain.owner.lock() = Word::Is(None);
-    assert_eq!(generate(&scene, foreign).await, "404");
+    assert_eq!(generate(&scene, &foreign).await, "404");
     *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
-    assert_eq!(generate(&scene, foreign).await, "401 signature", "before the nonce");
-    assert_eq!(generate(&scene, used).await, "400 replay", "before the key that exists");
-    assert_eq!(generate(&scene, scene.signed()).await, "409");
+    assert_eq!(generate(&scene, &foreign).await, "401 signature", "before the nonce");
+    assert_eq!(generate(&scene, &used).await, "400 replay", "before the key that exists");
+    assert_eq!(generate(&scene, &scene.signed()).await, "409");
     assert_eq!(left(&scene).await, 10 - 8);
 
-    assert_eq!(generate(&scene, scene.signed()).await, "409");
-    assert_eq!(generate(&scene, scene.signed()).await, "409");
+    assert_eq!(generate(&scene, &scene.signed()).await, "409");
+    assert_eq!(generate(&scene, &scene.signed()).await, "409");
     let before = scene.chain.all_calls();
-    assert_eq!(generate(&scene, scene.signed_by(&signer(2), agent(7), 0)).await, "429", "before the window");
+    assert_eq!(generate(&scene, &scene.signed_by(&signer(2), agent(7), 0)).await, "429", "before the window");
     assert_eq!((scene.chain.all_calls(), left(&scene).await), (before, 0));
 }
 
@@ -54,11 +54,11 @@ async fn every_well_formed_request_counts_whatever_becomes_of_it() {
         (scene.signed(), "409"),
     ];
     for (count, (signed, expected)) in (1..).zip(refused) {
-        assert_eq!(generate(&scene, signed).await, expected);
+        assert_eq!(generate(&scene, &signed).await, expected);
         assert_eq!(left(&scene).await, 9 - count);
     }
     *scene.store.broken.lock() = Some("change_key");
-    assert_eq!(generate(&scene, scene.signed()).await, "500 store");
+    assert_eq!(generate(&scene, &scene.signed()).await, "500 store");
     *scene.store.broken.lock() = None;
     scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
     assert_eq!(left(&scene).await, 4);
@@ -72,19 +72,23 @@ async fn a_refused_order_keeps_its_nonce() {
     let scene = Scene::new();
     let signed = scene.signed();
     *scene.chain.owner.lock() = Word::Down;
-    assert_eq!(generate(&scene, signed).await, "503");
+    assert_eq!(generate(&scene, &signed).await, "503");
     *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
     *scene.store.broken.lock() = Some("change_key");
-    assert_eq!(generate(&scene, signed).await, "500 store");
+    assert_eq!(generate(&scene, &signed).await, "500 store");
     *scene.store.broken.lock() = None;
     scene.entropy.is_empty.store(true, Ordering::SeqCst);
-    assert_eq!(generate(&scene, signed).await, "500 entropy");
+    assert_eq!(generate(&scene, &signed).await, "500 entropy");
     scene.entropy.is_empty.store(false, Ordering::SeqCst);
-    assert_eq!(generate(&scene, signed).await, "admitted");
+    assert_eq!(generate(&scene, &signed).await, "admitted");
 
     let exists = scene.signed();
-    assert_eq!(generate(&scene, exists).await, "409");
-    assert_eq!(scene.verdict(&Credential::Signature(exists)).await, "admitted", "one space of nonces");
+    assert_eq!(generate(&scene, &exists).await, "409");
+    assert_eq!(
+        scene.verdict(&Credential::Signature(exists.clone())).await,
+        "admitted",
+        "one space of nonces"
+    );
     assert_eq!(verdict(&scene.pipeline.revoke_key(scene.order(exists)).await), "400 replay");
 }
 

@@ -29,7 +29,7 @@ async fn forgetful(failures: Option<Quota>) -> (Scene, Credential) {
 async fn an_owner_is_told_when_signatures_are_accepted_again_and_that_is_true() {
     let (scene, key) = forgetful(None).await;
     let signed = scene.signed();
-    let refused = scene.admit(&Credential::Signature(signed)).await;
+    let refused = scene.admit(&Credential::Signature(signed.clone())).await;
     let Err(Refusal::Denied(Denial::NonceForgotten { agent, nonce, accepted_from, retry_after })) = refused
     else {
         panic!("{}", verdict(&refused));

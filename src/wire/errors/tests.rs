@@ -133,7 +133,7 @@ fn each_cause_of_the_contract_has_its_row() {
         signed_by(Some(signer)),
         signed_by(None),
         (
-            denied(Denial::ReplayDetected { agent, nonce: Nonce::new(U256::from(9)) }),
+            denied(Denial::ReplayDetected { agent, nonce: Some(Nonce::new(U256::from(9))) }),
             400,
             "REPLAY_DETECTED",
             json!({ "agentId": "7", "nonce": "9" }),
