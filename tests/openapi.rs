@@ -40,7 +40,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const EXAMPLES: &str = "40";
 
 /// Every operation but that of the description itself, which it leaves out.
-const OPERATIONS: &str = "Tested: 10\n";
+const OPERATIONS: &str = "Tested: 11\n";
 
 /// The stake of tier 4, in the token's smallest unit.
 const DIAMOND: u128 = 500_000_000_000_000_000_000_000;
@@ -88,6 +88,7 @@ fn every_answer_to_requests_made_up_from_the_description_is_as_described() {
         .env("TEST_API_KEY", issued["apiKey"].as_str().unwrap())
         .env("TEST_KEY_AGENT", holder.to_string())
         .env("TEST_SIGN", sign.to_string())
+        .env("TEST_PROFILE", Draft::new(signer, ALICE, registry).profile_body().to_string())
         .env("NO_PROXY", "*")
         .output()
         .unwrap();
@@ -98,6 +99,7 @@ fn every_answer_to_requests_made_up_from_the_description_is_as_described() {
     for (endpoint, status) in [
         ("/verify", 200),
         ("/verify/signature", 200),
+        ("/profile", 200),
         ("/keys/generate", 201),
         ("/keys/generate", 409),
         ("/keys/rotate", 200),

@@ -11,8 +11,9 @@ use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::wire::answers::{self, Answer, PublicRules};
-use crate::wire::bodies::{SignedBody, VerifyBody, parse_status_query};
+use crate::wire::bodies::{SignedBody, VerifyBody, parse_profile_read, parse_status_query};
 use crate::wire::errors::ErrorCause;
+use crate::wire::results::owner_profile;
 
 impl Api {
     pub(super) async fn handle(
@@ -24,6 +25,7 @@ impl Api {
         match endpoint {
             Endpoint::Verify => self.verify(request, notes).await,
             Endpoint::VerifySignature => self.verify_signature(request, notes).await,
+            Endpoint::ReadProfile => self.read_profile(request, notes).await,
             Endpoint::GenerateKey => self.generate_key(request, notes).await,
             Endpoint::RotateKey => self.rotate_key(request, notes).await,
             Endpoint::RevokeKey => self.revoke_key(request, notes).await,
@@ -73,6 +75,14 @@ impl Api {
         let outcome = self.pipeline.admit(ask).await;
         self.verdicts.decided(outcome.as_ref());
         outcome
+    }
+
+    async fn read_profile(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
+        let read = parse_profile_read(request.body)?;
+        notes.agent = Some(read.agent);
+        let profile = self.pipeline.owner_profile(request.client, &read).await?;
+        notes.shown(&profile);
+        Ok(owner_profile(&profile, UnixSeconds(self.clock.unix_seconds())))
     }
 
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {

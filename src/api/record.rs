@@ -20,6 +20,7 @@ use crate::http1::name::Name;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::permit::Permit;
+use crate::pipeline::profile::OwnerProfile;
 use crate::pipeline::refusal::Refusal;
 use crate::serve::whole::{Answered, Request};
 use crate::telemetry::access::{self, Line, Shown};
@@ -58,6 +59,11 @@ impl Notes {
     pub(super) fn order(&mut self, client: ClientNet, signed: SignedRequest) -> KeyOrder<'_> {
         self.agent = Some(signed.agent);
         KeyOrder { client, signed, owner: &self.owner }
+    }
+
+    pub(super) fn shown(&mut self, profile: &OwnerProfile) {
+        self.tier = Some(profile.tier());
+        self.allowance = Some(profile.allowance());
     }
 
     pub(super) fn admitted(&mut self, permit: &Permit) {

@@ -10,6 +10,8 @@ pub(crate) enum Endpoint {
     Verify,
     /// `POST /verify/signature`
     VerifySignature,
+    /// `POST /profile`
+    ReadProfile,
     /// `POST /keys/generate`
     GenerateKey,
     /// `POST /keys/rotate`
@@ -31,11 +33,12 @@ pub(crate) enum Endpoint {
 }
 
 /// Every endpoint, in the contract's order.
-pub(crate) const ENDPOINTS: [Endpoint; 11] = [
+pub(crate) const ENDPOINTS: [Endpoint; 12] = [
     Endpoint::Livez,
     Endpoint::Readyz,
     Endpoint::Verify,
     Endpoint::VerifySignature,
+    Endpoint::ReadProfile,
     Endpoint::GenerateKey,
     Endpoint::RotateKey,
     Endpoint::RevokeKey,
@@ -63,6 +66,7 @@ impl Endpoint {
         match self {
             Self::Verify => "/verify",
             Self::VerifySignature => "/verify/signature",
+            Self::ReadProfile => "/profile",
             Self::GenerateKey => "/keys/generate",
             Self::RotateKey => "/keys/rotate",
             Self::RevokeKey => "/keys",
@@ -77,7 +81,11 @@ impl Endpoint {
 
     pub(crate) const fn method(self) -> &'static str {
         match self {
-            Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey => "POST",
+            Self::Verify
+            | Self::VerifySignature
+            | Self::ReadProfile
+            | Self::GenerateKey
+            | Self::RotateKey => "POST",
             Self::RevokeKey => "DELETE",
             Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Docs | Self::Signing => {
                 "GET"
@@ -89,7 +97,11 @@ impl Endpoint {
     pub(crate) const fn credential(self) -> &'static str {
         match self {
             Self::Verify => "api_key",
-            Self::VerifySignature | Self::GenerateKey | Self::RotateKey | Self::RevokeKey => "signature",
+            Self::VerifySignature
+            | Self::ReadProfile
+            | Self::GenerateKey
+            | Self::RotateKey
+            | Self::RevokeKey => "signature",
             Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Docs | Self::Signing => {
                 "none"
             }
@@ -105,6 +117,7 @@ impl Endpoint {
             Self::KeyStatus => Some("status"),
             Self::Verify
             | Self::VerifySignature
+            | Self::ReadProfile
             | Self::Livez
             | Self::Readyz
             | Self::OpenApi
@@ -116,9 +129,12 @@ impl Endpoint {
     /// The longest body, in bytes; 0: there is none.
     pub(crate) const fn body_bytes_max(self) -> usize {
         match self {
-            Self::Verify | Self::VerifySignature | Self::GenerateKey | Self::RotateKey | Self::RevokeKey => {
-                BODY_BYTES_MAX
-            }
+            Self::Verify
+            | Self::VerifySignature
+            | Self::ReadProfile
+            | Self::GenerateKey
+            | Self::RotateKey
+            | Self::RevokeKey => BODY_BYTES_MAX,
             Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Docs | Self::Signing => 0,
         }
     }

@@ -49,6 +49,18 @@ pub struct SignedRequest {
     pub signature: SignatureBytes,
 }
 
+/// A request to read a profile that claims to be signed by the agent's owner. It has no nonce: it changes nothing, and may
+/// be repeated.
+#[derive(Debug, Clone)]
+pub struct ProfileRead {
+    /// The agent.
+    pub agent: AgentId,
+    /// The timestamp.
+    pub signed_at: UnixSeconds,
+    /// The signature over the two above.
+    pub signature: SignatureBytes,
+}
+
 impl Credential {
     /// Its kind, as the configuration names it.
     #[must_use]

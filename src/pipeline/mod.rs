@@ -9,6 +9,7 @@ pub mod credential;
 pub mod custody;
 pub mod failures;
 pub mod permit;
+pub mod profile;
 pub mod readiness;
 pub mod refusal;
 pub mod standing;
@@ -19,7 +20,9 @@ mod read_time;
 
 use std::sync::Arc;
 
+use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::ApiKeyFormat;
+use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::Freshness;
@@ -30,11 +33,13 @@ use crate::pipeline::failures::FailureBudget;
 use crate::pipeline::owner::OwnerCheck;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::principal::Principal;
+use crate::pipeline::profile::{READERS_MAX, READS};
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::Standing;
 use crate::ports::chain::Chain;
 use crate::ports::clock::{Clock, Entropy};
 use crate::ports::store::{Proof, Scope, Store};
+use crate::sharded::meters::Meters;
 
 /// The ports that the pipeline uses.
 pub struct Ports {
@@ -86,6 +91,7 @@ pub struct Pipeline {
     failures: FailureBudget,
     key_format: ApiKeyFormat,
     key_management: Quota,
+    profile_reads: Meters<(ClientNet, AgentId)>,
 }
 
 impl Pipeline {
@@ -98,6 +104,7 @@ impl Pipeline {
             failures: FailureBudget::new(rules.failures, Arc::clone(&ports.clock)),
             key_format: rules.key_format,
             key_management: rules.key_management,
+            profile_reads: Meters::new(READERS_MAX),
             ports,
         }
     }
@@ -150,9 +157,10 @@ impl Pipeline {
         }
     }
 
-    /// Drops windows of refused credentials that are idle. To be called now and then.
+    /// Drops windows of clients that are idle. To be called now and then.
     pub fn sweep(&self) {
         self.failures.sweep();
+        self.profile_reads.sweep(READS.window_micros, self.ports.clock.monotonic_micros());
     }
 
     /// How many clients are counted for bad credentials.

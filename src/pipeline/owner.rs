@@ -12,7 +12,7 @@ use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureBytes;
 use crate::pipeline::Ports;
-use crate::pipeline::credential::SignedRequest;
+use crate::pipeline::credential::{ProfileRead, SignedRequest};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::Asker;
 
@@ -67,6 +67,13 @@ impl OwnerCheck {
         let SignedRequest { agent, nonce, signed_at, ref signature } = *request;
         let digest = self.domain.digest(agent, nonce, signed_at);
         Signed { agent, nonce: Some(nonce), signed_at, digest, signature }
+    }
+
+    /// The message of a read of the profile.
+    pub(super) fn profile_read<'a>(&self, read: &'a ProfileRead) -> Signed<'a> {
+        let ProfileRead { agent, signed_at, ref signature } = *read;
+        let digest = self.domain.profile_digest(agent, signed_at);
+        Signed { agent, nonce: None, signed_at, digest, signature }
     }
 
     /// True if the message may be accepted by its age and was signed by an address that has been seen as the agent's

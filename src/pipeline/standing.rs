@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use alloy::primitives::U256;
+use alloy::primitives::{Address, U256};
 use futures_util::future::Either;
 
 use crate::domain::agent_id::AgentId;
@@ -14,6 +14,7 @@ use crate::domain::quota::Quota;
 use crate::domain::tier::{StakeThresholds, Tier};
 use crate::pipeline::credential::Ask;
 use crate::pipeline::principal::Principal;
+use crate::pipeline::read_time::ReadTime;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::{Access, Pipeline};
 
@@ -61,7 +62,8 @@ impl Standing {
 
 impl Pipeline {
     pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
-        let judged = match self.profile_of(&principal).await {
+        let (agent, signer, time) = (principal.agent(), principal.signer(), principal.read_time());
+        let judged = match self.profile_of(agent, signer, time).await {
             Ok(profile) => self.judge(&principal, &profile, ask).map(|judged| (profile, judged)),
             Err(refusal) => Err(refusal),
         };
@@ -90,16 +92,20 @@ impl Pipeline {
 
     /// The agent's profile. A cached one that names another owner than the one who signed is older than the signature
     /// check and is read again; if the owner has changed since that check, the signature is no longer the owner's.
-    async fn profile_of(&self, principal: &Principal) -> Result<Arc<TrustProfile>, Refusal> {
-        let agent = principal.agent();
+    pub(super) async fn profile_of(
+        &self,
+        agent: AgentId,
+        signer: Option<Address>,
+        time: ReadTime,
+    ) -> Result<Arc<TrustProfile>, Refusal> {
         let gone = || Denial::AgentNotFound { agent };
-        let (ports, time) = (&self.ports, principal.read_time());
+        let ports = &self.ports;
         let profile = match ports.chain.profile(agent) {
             Either::Left(cached) => cached.into_inner()?,
             // Boxed: a key check whose profile is cached carries no room for a timer along.
             Either::Right(read) => Box::pin(time.bound(ports, read)).await?,
         };
-        let Some(signer) = principal.signer() else {
+        let Some(signer) = signer else {
             return Ok(profile.ok_or_else(gone)?);
         };
         if let Some(profile) = profile.filter(|profile| profile.owner == signer) {

@@ -15,7 +15,7 @@ use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureBytes;
-use crate::pipeline::credential::SignedRequest;
+use crate::pipeline::credential::{ProfileRead, SignedRequest};
 use crate::wire::received::{echo, echo_text};
 
 /// The longest body, in bytes; a longer one is 413.
@@ -123,6 +123,19 @@ impl SignedBody {
     }
 }
 
+/// Parses the body of `POST /profile`.
+///
+/// # Errors
+///
+/// [`Invalid`] names the first field that is wrong.
+pub fn parse_profile_read(body: &[u8]) -> Result<ProfileRead, Invalid> {
+    let fields = Fields::parse(body)?;
+    let agent = Field::plain("agentId", fields.agent_id).agent()?;
+    let signature = fields.signature()?;
+    let signed_at = Field::plain("timestamp", fields.timestamp).timestamp()?;
+    Ok(ProfileRead { agent, signed_at, signature })
+}
+
 /// Parses the query of `GET /keys/status`.
 ///
 /// # Errors
@@ -160,14 +173,17 @@ impl<'a> Fields<'a> {
 
     fn signed(&self) -> Result<SignedRequest, Invalid> {
         let agent = Field::plain("agentId", self.agent_id).agent()?;
-        let signature = Field { name: "signature", raw: self.signature, holds_secret: true };
-        let signature = SignatureBytes::parse(&signature.text()?)
-            .ok_or_else(|| signature.invalid("is not 0x and 130 hex characters"))?;
+        let signature = self.signature()?;
         let nonce = Field::plain("nonce", self.nonce);
         let nonce = Nonce::parse(&nonce.text()?)
             .map_err(|error| nonce.invalid(format!("is not a numeric string: {error}")))?;
         let signed_at = Field::plain("timestamp", self.timestamp).timestamp()?;
         Ok(SignedRequest { agent, nonce, signed_at, signature })
+    }
+
+    fn signature(&self) -> Result<SignatureBytes, Invalid> {
+        let field = Field { name: "signature", raw: self.signature, holds_secret: true };
+        SignatureBytes::parse(&field.text()?).ok_or_else(|| field.invalid("is not 0x and 130 hex characters"))
     }
 }
 

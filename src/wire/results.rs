@@ -1,4 +1,4 @@
-//! The verification result (contract, "Verification result").
+//! The verification result (contract, "Verification result"), and the profile that an owner reads.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::domain::profile::TrustProfile;
 use crate::domain::tier::Tier;
 use crate::http1::writing::write_decimal;
 use crate::pipeline::permit::Permit;
-use crate::wire::answers::{Answer, json_text};
+use crate::pipeline::profile::OwnerProfile;
+use crate::wire::answers::{Answer, json, json_text};
 use crate::wire::headers::write_allowance;
 
 /// How many agents are kept as text.
@@ -43,9 +44,26 @@ struct Written {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Before<'a> {
     valid: bool,
+    #[serde(flatten)]
+    agent: AgentPart<'a>,
+}
+
+/// 200 of `POST /profile`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ProfileResult<'a> {
+    #[serde(flatten)]
+    agent: AgentPart<'a>,
+    organizations: Vec<OrganizationPart<'a>>,
+    has_key: bool,
+    timestamp: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AgentPart<'a> {
     agent_id: String,
     owner: &'a str,
     trust_tier: u8,
@@ -125,11 +143,24 @@ impl VerificationResults {
     }
 }
 
-impl Written {
-    fn new(agent: AgentId, tier: Tier, profile: Arc<TrustProfile>) -> Self {
+/// 200 of `POST /profile`, read at this time.
+#[must_use]
+pub fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer {
+    let result = ProfileResult {
+        agent: AgentPart::new(read.agent(), read.tier(), read.profile()),
+        organizations: organizations(read.profile()),
+        has_key: read.has_key(),
+        timestamp: read_at.0,
+    };
+    let mut headers = HeaderMap::with_capacity(6);
+    write_allowance(&mut headers, read.allowance());
+    json(StatusCode::OK, headers, &result)
+}
+
+impl<'a> AgentPart<'a> {
+    fn new(agent: AgentId, tier: Tier, profile: &'a TrustProfile) -> Self {
         let latest = profile.validation.latest.as_ref();
-        let before = Before {
-            valid: true,
+        Self {
             agent_id: agent.to_string(),
             owner: profile.owner_text(),
             trust_tier: tier.number(),
@@ -146,17 +177,27 @@ impl Written {
                 latest_validator: latest.map(|latest| Checksummed(latest.validator)),
             },
             metadata_uri: &profile.metadata_uri,
-        };
-        let organizations = profile.organizations.iter().map(|organization| OrganizationPart {
-            org_id: organization.org_id.to_string(),
-            name: &organization.name,
-            verified: organization.verified,
-        });
+        }
+    }
+}
+
+fn organizations(profile: &TrustProfile) -> Vec<OrganizationPart<'_>> {
+    let all = profile.organizations.iter().map(|organization| OrganizationPart {
+        org_id: organization.org_id.to_string(),
+        name: &organization.name,
+        verified: organization.verified,
+    });
+    all.collect()
+}
+
+impl Written {
+    fn new(agent: AgentId, tier: Tier, profile: Arc<TrustProfile>) -> Self {
+        let before = Before { valid: true, agent: AgentPart::new(agent, tier, &profile) };
         // String keys and finite numbers always serialise.
         let mut before = serde_json::to_vec(&before).unwrap_or_default();
         before.pop();
         let mut behind =
-            serde_json::to_vec(&Behind { organizations: organizations.collect() }).unwrap_or_default();
+            serde_json::to_vec(&Behind { organizations: organizations(&profile) }).unwrap_or_default();
         behind.drain(..1);
         Self { tier, before, behind, profile }
     }

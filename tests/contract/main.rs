@@ -32,6 +32,7 @@ mod limits;
 mod logs;
 mod metrics;
 mod misconfigured;
+mod profile;
 mod provider_keys;
 mod redis_faults;
 mod replicas;
@@ -80,6 +81,9 @@ const TOPICS: &[Topic<World>] = &[
     ("authentication", CHAINS, authentication::OWNERS),
     ("authentication", STORES, authentication::NONCES),
     ("authentication", ONCE, authentication::SIGNATURES),
+    ("profile", CHAINS, profile::OWNERS),
+    ("profile", STORES, profile::KEYS),
+    ("profile", ONCE, profile::CASES),
     ("tiers", CHAINS, tiers::STAKES),
     ("tiers", ONCE, tiers::CASES),
     ("validation", ONCE, validation::CASES),

@@ -56,6 +56,11 @@ fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: 
     service.get(&format!("/verify?apiKey={key}")).error(405, "METHOD_NOT_ALLOWED");
     service.get(&format!("/{key}")).error(404, "NOT_FOUND");
     service.status(&key).error(400, "VALIDATION_ERROR");
+    for reader in [agent.draft(), agent.draft().by(BOB)] {
+        let body = reader.profile_body();
+        remember(&mut secrets, &body);
+        service.post("/profile", &body);
+    }
     for endpoint in SIGNED_ENDPOINTS {
         for body in [
             agent.signed(),

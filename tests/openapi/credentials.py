@@ -28,6 +28,11 @@ def before_call(context, case, kwargs):
         body["apiKey"] = os.environ["TEST_API_KEY"]
         if is_text(body.get("agentId"), SIGNED["agentId"]):
             body["agentId"] = os.environ["TEST_KEY_AGENT"]
+    elif context.operation.path == "/profile":
+        if is_text(body.get("agentId"), SIGNED["agentId"]) and is_text(body.get("signature"), SIGNED["signature"]):
+            if type(body.get("timestamp")) is int and body["timestamp"] >= 0:
+                # It may be repeated.
+                body.update(json.loads(os.environ["TEST_PROFILE"]))
     elif all(is_text(body.get(name), pattern) for name, pattern in SIGNED.items()) and type(body.get("timestamp")) is int:
         if body["timestamp"] >= 0:
             body.update(json.loads(subprocess.check_output(json.loads(os.environ["TEST_SIGN"]))))

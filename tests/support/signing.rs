@@ -6,7 +6,7 @@ use alloy::primitives::{Address, U256, address, hex};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol;
-use alloy::sol_types::Eip712Domain;
+use alloy::sol_types::{Eip712Domain, SolStruct};
 use serde_json::{Value, json};
 
 use crate::support::secrets;
@@ -16,6 +16,11 @@ sol! {
     struct Verification {
         uint256 agentId;
         uint256 nonce;
+        uint256 timestamp;
+    }
+
+    struct ProfileRead {
+        uint256 agentId;
         uint256 timestamp;
     }
 }
@@ -88,13 +93,29 @@ impl Draft {
 
     /// r, s and v.
     pub(crate) fn signature(&self) -> [u8; 65] {
-        let message =
-            Verification { agentId: self.agent, nonce: self.nonce, timestamp: U256::from(self.timestamp) };
+        self.sign(&Verification {
+            agentId: self.agent,
+            nonce: self.nonce,
+            timestamp: U256::from(self.timestamp),
+        })
+    }
+
+    fn sign(&self, message: &impl SolStruct) -> [u8; 65] {
         let signer: PrivateKeySigner = self.signer.key.parse().unwrap();
-        let signature = signer.sign_typed_data_sync(&message, &self.domain).unwrap().as_bytes();
+        let signature = signer.sign_typed_data_sync(message, &self.domain).unwrap().as_bytes();
         secrets::keep(self.signer.key);
         secrets::keep(&hex::encode(signature));
         signature
+    }
+
+    /// The body that `POST /profile` takes.
+    pub(crate) fn profile_body(&self) -> Value {
+        let message = ProfileRead { agentId: self.agent, timestamp: U256::from(self.timestamp) };
+        json!({
+            "agentId": self.agent.to_string(),
+            "signature": hex::encode_prefixed(self.sign(&message)),
+            "timestamp": self.timestamp,
+        })
     }
 
     /// The body that the signed endpoints take.

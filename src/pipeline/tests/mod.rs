@@ -7,6 +7,7 @@ mod forgotten;
 mod limits;
 mod order;
 mod owners;
+mod profile;
 mod readiness;
 mod scripted;
 

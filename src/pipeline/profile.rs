@@ -1,0 +1,100 @@
+//! An agent's profile for its owner, who signs for it: of any tier, and without a key.
+//!
+//! Such reads are limited per client and agent. The limit protects the nodes, so each process has its own, in bounded
+//! memory. It is checked before a node is asked, and counted once the owner is proven: strangers can't use it up.
+
+use std::sync::Arc;
+
+use crate::domain::agent_id::AgentId;
+use crate::domain::client::ClientNet;
+use crate::domain::profile::TrustProfile;
+use crate::domain::quota::{Allowance, Quota};
+use crate::domain::tier::Tier;
+use crate::pipeline::Pipeline;
+use crate::pipeline::budget::allowance;
+use crate::pipeline::credential::ProfileRead;
+use crate::pipeline::owner::Signed;
+use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
+use crate::pipeline::refusal::Refusal;
+
+/// How often a client may read one agent's profile.
+pub(super) const READS: Quota = Quota::per_minute(60);
+
+/// How many pairs of client and agent are remembered at most.
+pub(super) const READERS_MAX: usize = 16_384;
+
+/// An agent as its owner may see it. Made from a proof that the owner signed, and in no other way.
+#[derive(Debug)]
+pub struct OwnerProfile {
+    agent: AgentId,
+    profile: Arc<TrustProfile>,
+    tier: Tier,
+    has_key: bool,
+    allowance: Allowance,
+}
+
+impl OwnerProfile {
+    /// The agent.
+    #[must_use]
+    pub const fn agent(&self) -> AgentId {
+        self.agent
+    }
+
+    /// What the registries say about it.
+    #[must_use]
+    pub fn profile(&self) -> &TrustProfile {
+        &self.profile
+    }
+
+    /// The tier that its stake gives it.
+    #[must_use]
+    pub const fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// True if it has an active key.
+    #[must_use]
+    pub const fn has_key(&self) -> bool {
+        self.has_key
+    }
+
+    /// What is left of the client's reads of this agent.
+    #[must_use]
+    pub const fn allowance(&self) -> Allowance {
+        self.allowance
+    }
+}
+
+impl Pipeline {
+    /// Reads the agent's profile for its owner. Charges neither the agent's window nor key management.
+    ///
+    /// # Errors
+    ///
+    /// The refusals of any signed request. [`Denial::ReplayDetected`](crate::domain::denial::Denial::ReplayDetected) is
+    /// about the timestamp alone: there is no nonce.
+    pub async fn owner_profile(
+        &self,
+        client: ClientNet,
+        read: &ProfileRead,
+    ) -> Result<OwnerProfile, Refusal> {
+        let signed = self.owners.profile_read(read);
+        self.check_budget(client, &signed)?; // 429
+        let outcome = self.read_for_owner(client, &signed).await;
+        self.failures.note(client, &outcome);
+        outcome
+    }
+
+    async fn read_for_owner(&self, client: ClientNet, signed: &Signed<'_>) -> Result<OwnerProfile, Refusal> {
+        let reader = (client, signed.agent);
+        let now = || self.ports.clock.monotonic_micros();
+        allowance(READS, Some(signed.agent), self.profile_reads.peek(&reader, READS, now).into())?; // 429
+        let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
+        let proof = self.owners.prove(&self.ports, signed).await?; // 400 timestamp, 404, 401, 503
+        let agent = proof.agent();
+        let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()).into())?;
+        let profile = self.profile_of(agent, Some(proof.owner()), read_time).await?; // 404, 401, 503
+        let has_key = self.ports.store.has_key(agent).await?; // 500
+        let tier = self.stakes.tier_of(profile.stake);
+        Ok(OwnerProfile { agent, profile, tier, has_key, allowance })
+    }
+}
