@@ -10,6 +10,8 @@ use std::process::{Child, Command, Output, Stdio};
 mod dev;
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/keystore.rs"]
+mod keystore;
 #[path = "support/loopback.rs"]
 mod loopback;
 #[cfg(feature = "dev-chain")]
@@ -35,6 +37,7 @@ fn command(args: &[&str]) -> Command {
         .env_remove("TIERGATE_CONFIG")
         .env_remove("TIERGATE_URL")
         .env_remove("TIERGATE_OWNER_KEY")
+        .env_remove("TIERGATE_KEYSTORE_PASSWORD")
         .env_remove("TIERGATE_API_KEY");
     command
 }

@@ -103,7 +103,7 @@ impl Explain {
     fn headers(&self) -> Result<HeaderMap, Failure> {
         let mut headers = HeaderMap::new();
         if let Some(file) = &self.key_file {
-            let key = HeaderValue::from_str(secret::read(Some(file), "--key-file", "")?.trim());
+            let key = HeaderValue::from_str(secret::text(file)?.trim());
             let no_key = |_| Failure::new(format!("{} holds no API key", file.display()));
             headers.insert("x-api-key", key.map_err(no_key)?);
         }

@@ -5,6 +5,7 @@ mod explain;
 mod health;
 mod init;
 mod keys;
+mod keystore;
 mod manual;
 mod output;
 mod owner_key;

@@ -1,29 +1,54 @@
-//! The owner's private key.
+//! The owner's private key: in hex, or in an encrypted keystore.
 
 use std::path::PathBuf;
 
 use alloy::signers::local::PrivateKeySigner;
+use zeroize::Zeroizing;
 
+use crate::cli::keystore::Keystore;
 use crate::cli::{Failure, secret};
 
 /// Where the key may stand when no file is named.
 const KEY_VARIABLE: &str = "TIERGATE_OWNER_KEY";
 
+/// Where a keystore's password may stand when no file is named.
+const PASSWORD_VARIABLE: &str = "TIERGATE_KEYSTORE_PASSWORD";
+
 /// Where the owner's private key is.
 #[derive(clap::Args)]
 pub(super) struct OwnerKey {
-    /// File with the owner's private key in hex. Without it the key is read from TIERGATE_OWNER_KEY.
+    /// File with the owner's private key: in hex, or an encrypted keystore (Web3 secret storage). Without it the key is
+    /// read from TIERGATE_OWNER_KEY.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// File with the keystore's password. Without it the password is read from TIERGATE_KEYSTORE_PASSWORD, or asked for at
+    /// the terminal.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
 }
 
 impl OwnerKey {
     /// Reads the key.
     pub(super) fn signer(&self) -> Result<PrivateKeySigner, Failure> {
-        let text = secret::read(self.key_file.as_deref(), "--key-file", KEY_VARIABLE)?;
-        text.trim().parse().map_err(|_| {
-            let place = self.key_file.as_ref().map_or(KEY_VARIABLE.into(), |file| file.to_string_lossy());
-            Failure::new(format!("{place} does not hold a private key of 64 hex characters"))
-        })
+        let text = secret::read(self.key_file.as_deref(), "key", KEY_VARIABLE)?;
+        let text = text.trim();
+        let place = self.key_file.as_ref().map_or(KEY_VARIABLE.into(), |file| file.to_string_lossy());
+        let unusable = |problem: &str| Failure::new(format!("{place}: {problem}"));
+        if text.starts_with('{') {
+            let keystore = Keystore::parse(text).map_err(unusable)?;
+            return keystore.unlock(&self.password(&place)?).map_err(unusable);
+        }
+        text.parse().map_err(|_| unusable("holds neither a private key of 64 hex characters nor a keystore"))
+    }
+
+    /// The password, without a line end behind it.
+    fn password(&self, place: &str) -> Result<Zeroizing<String>, Failure> {
+        match secret::read(self.password_file.as_deref(), "password", PASSWORD_VARIABLE) {
+            Err(nowhere) if self.password_file.is_none() => {
+                let asked = rpassword::prompt_password(format!("Password of {place}: "));
+                asked.map(Zeroizing::new).map_err(|_| nowhere)
+            }
+            read => Ok(Zeroizing::new(read?.trim_end_matches(['\r', '\n']).to_owned())),
+        }
     }
 }

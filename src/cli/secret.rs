@@ -10,15 +10,20 @@ use zeroize::Zeroizing;
 use crate::cli::Failure;
 use crate::files::{self, SECRET_BYTES_MAX};
 
-/// Reads the secret in a file, or in a variable when none is named.
-pub(super) fn read(file: Option<&Path>, flag: &str, variable: &str) -> Result<Zeroizing<String>, Failure> {
+/// Reads the secret in the file that `--NAME-file` names, or in a variable when none is named.
+pub(super) fn read(file: Option<&Path>, name: &str, variable: &str) -> Result<Zeroizing<String>, Failure> {
     match file {
-        Some(file) => files::text(file, SECRET_BYTES_MAX)
-            .map_err(|problem| Failure::new(format!("{}: {problem}", file.display()))),
-        None => std::env::var(variable)
-            .map(Zeroizing::new)
-            .map_err(|_| Failure::new(format!("no key: name its file with {flag}, or set {variable}"))),
+        Some(file) => text(file),
+        None => std::env::var(variable).map(Zeroizing::new).map_err(|_| {
+            Failure::new(format!("no {name}: name its file with --{name}-file, or set {variable}"))
+        }),
     }
+}
+
+/// Reads a file.
+pub(super) fn text(file: &Path) -> Result<Zeroizing<String>, Failure> {
+    files::text(file, SECRET_BYTES_MAX)
+        .map_err(|problem| Failure::new(format!("{}: {problem}", file.display())))
 }
 
 /// Creates a file that its owner alone can read. One that exists is left alone.

@@ -46,7 +46,7 @@ impl Verify {
     }
 
     fn body_with_key(&self) -> Result<Value, Failure> {
-        let key = secret::read(self.api_key_file.as_deref(), "--api-key-file", API_KEY_VARIABLE)?;
+        let key = secret::read(self.api_key_file.as_deref(), "api-key", API_KEY_VARIABLE)?;
         let body = json!({ "apiKey": key.trim() });
         let body = with(body, "agentId", self.agent_id.map(|agent| agent.to_string()));
         Ok(with(body, "origin", self.origin.clone()))

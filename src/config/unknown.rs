@@ -14,8 +14,14 @@ const TYPING_ERRORS_MAX: usize = 2;
 const NAME_BYTES_MAX: usize = 64;
 
 /// Variables of the command line and the log, which override no key.
-const OTHER_VARIABLES: [&str; 5] =
-    ["TIERGATE_API_KEY", "TIERGATE_CONFIG", "TIERGATE_LOG", "TIERGATE_OWNER_KEY", "TIERGATE_URL"];
+const OTHER_VARIABLES: [&str; 6] = [
+    "TIERGATE_API_KEY",
+    "TIERGATE_CONFIG",
+    "TIERGATE_KEYSTORE_PASSWORD",
+    "TIERGATE_LOG",
+    "TIERGATE_OWNER_KEY",
+    "TIERGATE_URL",
+];
 
 /// True if a variable is meant for us: its name begins with ours, in whatever case, and it is none of those that Kubernetes
 /// sets in every container of a namespace that has a service called tiergate.

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use super::{PROGRAM, command, loopback};
 
-/// The program in a terminal that has colours.
-fn in_terminal(args: &[&str]) -> Command {
-    let line = [&[PROGRAM], args].concat().join(" ");
+/// A command line in a terminal that has colours.
+pub(super) fn in_terminal(line: &[&str]) -> Command {
+    let line = line.join(" ");
     let mut script = Command::new("script");
     script
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
@@ -18,6 +18,10 @@ fn in_terminal(args: &[&str]) -> Command {
         .env_remove("CLICOLOR_FORCE")
         .stdin(Stdio::null());
     script
+}
+
+fn program<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [&[PROGRAM], args].concat()
 }
 
 /// True if the program writes a terminal's control sequences.
@@ -34,14 +38,14 @@ fn there_are_colours_in_a_terminal_alone_and_none_with_no_color() {
     let broken = folder.path().join("tiergate.toml");
     std::fs::write(&broken, "surprise = 1\n").unwrap();
     for args in [&["--help"][..], &["keys", "surprise"], &["check", "--config", broken.to_str().unwrap()]] {
-        assert!(is_coloured(&mut in_terminal(args)), "{args:?}");
-        assert!(!is_coloured(in_terminal(args).env("NO_COLOR", "1")), "{args:?}");
+        assert!(is_coloured(&mut in_terminal(&program(args))), "{args:?}");
+        assert!(!is_coloured(in_terminal(&program(args)).env("NO_COLOR", "1")), "{args:?}");
         assert!(!is_coloured(command(args).env("TERM", "xterm")), "{args:?}");
     }
     // The log's lines have none anywhere.
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut run = in_terminal(&["run", "--config", shipped]);
+    let mut run = in_terminal(&[PROGRAM, "run", "--config", shipped]);
     run.env("TIERGATE__LISTEN__API", taken.local_addr().unwrap().to_string()).env("TIERGATE_LOG", "debug");
     assert!(!is_coloured(run.env("TIERGATE__STORE__EMBEDDED__PATH", tempfile::tempdir().unwrap().path())));
 }
@@ -53,7 +57,7 @@ fn a_person_is_told_what_a_long_wait_is_for_and_a_script_is_not() {
     let args = ["keys", "status", "--agent-id", "1", "--url", &url];
     let script = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let asked = service.accept().unwrap();
-    let mut terminal = in_terminal(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut terminal = in_terminal(&program(&args)).stdout(Stdio::piped()).spawn().unwrap();
     let asked_too = service.accept().unwrap();
     let mut lines = BufReader::new(terminal.stdout.take().unwrap()).lines().map_while(Result::ok);
     let said = lines.next().unwrap();

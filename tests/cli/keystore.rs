@@ -1,0 +1,117 @@
+//! Encrypted keystores in the place of raw keys, and where their passwords come from.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::terminal::in_terminal;
+use super::{PROGRAM, REGISTRY, command, failure};
+
+const PASSWORD: &str = "correct horse";
+
+/// The key in the keystores.
+const KEY: &str = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318";
+
+/// Signs one and the same request without a network.
+const SIGN: [&str; 9] =
+    ["sign", "--agent-id", "4", "--registry", REGISTRY, "--nonce", "7", "--timestamp", "1700000000"];
+
+fn keystore(kind: &str) -> String {
+    format!("{}/tests/fixtures/keystore-{kind}.json", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sign(arguments: &[&str]) -> Command {
+    command(&[&SIGN, arguments].concat())
+}
+
+/// The answer that the raw key gives.
+fn expected() -> String {
+    let output = sign(&[]).env("TIERGATE_OWNER_KEY", KEY).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_keystore_signs_like_its_key_with_a_password_from_a_file_or_a_variable() {
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    fs::write(&password, format!("{PASSWORD}\n")).unwrap();
+    let password = password.to_str().unwrap();
+    for kind in ["scrypt", "pbkdf2"] {
+        let file = keystore(kind);
+        let text = fs::read_to_string(&file).unwrap();
+        let with_file = ["--key-file", &file, "--password-file", password];
+        for command in [
+            &mut sign(&with_file),
+            sign(&with_file).env("TIERGATE_KEYSTORE_PASSWORD", "not this one"),
+            sign(&["--key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", PASSWORD),
+            sign(&["--password-file", password]).env("TIERGATE_OWNER_KEY", &text),
+        ] {
+            let output = command.output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), expected());
+            assert!(output.stderr.is_empty());
+        }
+        let output =
+            sign(&["--key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", "battery").output().unwrap();
+        let said = failure(&output, 1);
+        assert!(
+            said.contains("the password is not that of this keystore") && !said.contains("battery"),
+            "{said}"
+        );
+    }
+    let help = String::from_utf8(command(&["sign", "--help"]).output().unwrap().stdout).unwrap();
+    assert!(help.contains("--password-file") && !help.contains("--password "), "{help}");
+}
+
+#[test]
+fn a_keystore_that_asks_for_all_memory_is_refused_without_asking_for_its_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hostile.json");
+    let text = fs::read_to_string(keystore("scrypt")).unwrap();
+    let hostile = text.replace("\"n\": 2,", "\"n\": 1099511627776,");
+    assert_ne!(hostile, text);
+    fs::write(&file, hostile).unwrap();
+    let said = failure(&sign(&["--key-file", file.to_str().unwrap()]).output().unwrap(), 1);
+    assert!(said.contains("asks for more memory or time") && !said.contains("password"), "{said}");
+}
+
+#[test]
+fn without_a_terminal_and_a_password_both_ways_to_give_one_are_named() {
+    // A session of its own has no terminal, wherever the tests run.
+    let mut apart = Command::new("setsid");
+    apart.args(["--wait", PROGRAM]).args(SIGN).args(["--key-file", &keystore("scrypt")]);
+    let output = apart.env_remove("TIERGATE_KEYSTORE_PASSWORD").stdin(Stdio::null()).output().unwrap();
+    let said = failure(&output, 1);
+    assert!(said.contains("--password-file") && said.contains("TIERGATE_KEYSTORE_PASSWORD"), "{said}");
+}
+
+/// True once the terminal no longer shows what is typed. Each look is a process of its own, so that many are time enough.
+fn hides_typing(terminal: &Path) -> bool {
+    (0..5_000).any(|_| {
+        let stty = Command::new("stty").arg("-F").arg(terminal).arg("-a").output().unwrap();
+        String::from_utf8(stty.stdout).unwrap().split_whitespace().any(|setting| setting == "-echo")
+    })
+}
+
+#[test]
+fn a_password_is_asked_for_at_the_terminal_and_not_shown_there() {
+    let expected = expected();
+    let line = ["sh", "-c", &format!("'tty; exec \"$0\" \"$@\"' {PROGRAM}")];
+    let file = keystore("scrypt");
+    let arguments = [&SIGN[..], &["--key-file", &file]].concat();
+    let mut script = in_terminal(&[&line[..], &arguments].concat());
+    script.env_remove("TIERGATE_KEYSTORE_PASSWORD").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut script = script.spawn().unwrap();
+    let mut keyboard = script.stdin.take().unwrap();
+    let mut screen = BufReader::new(script.stdout.take().unwrap());
+    let mut terminal = String::new();
+    screen.read_line(&mut terminal).unwrap();
+    assert!(hides_typing(Path::new(terminal.trim())), "{terminal}");
+    writeln!(keyboard, "{PASSWORD}").unwrap();
+    let mut shown = String::new();
+    screen.read_to_string(&mut shown).unwrap();
+    assert!(script.wait().unwrap().success(), "{shown}");
+    assert!(shown.contains("Password of ") && shown.contains(expected.trim()), "{shown}");
+    assert!(!shown.contains(PASSWORD), "{shown}");
+}
