@@ -19,6 +19,9 @@ mod loopback;
 mod owner;
 #[path = "cli/terminal.rs"]
 mod terminal;
+#[cfg(feature = "dev-chain")]
+#[path = "cli/wallet.rs"]
+mod wallet;
 
 /// An identity registry.
 const REGISTRY: &str = "0x5FbDB2315678afecb367f032d93F642f64180aa3";

@@ -28,9 +28,9 @@ pub(super) enum Keys {
 /// A key to be changed.
 #[derive(clap::Args)]
 pub(super) struct Change {
-    /// The agent's id.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
-    agent_id: AgentId,
+    /// The agent's id. With --signed it is in the file.
+    #[arg(long, value_name = "N", value_parser = AgentId::parse, required_unless_present = "signed")]
+    agent_id: Option<AgentId>,
     #[command(flatten)]
     signing: Signing,
     /// How to print the answer.
@@ -71,8 +71,8 @@ impl Keys {
             Self::Generate(new) => new.send("/keys/generate"),
             Self::Rotate(new) => new.send("/keys/rotate"),
             Self::Revoke(Change { agent_id, signing, output }) => {
-                let body = Some(signing.body(agent_id)?);
-                output.print(&signing.service.ask(output, Method::DELETE, "/keys", body)?)
+                let Some(body) = signing.body(agent_id)? else { return Ok(()) };
+                output.print(&signing.service.ask(output, Method::DELETE, "/keys", Some(body))?)
             }
             Self::Status(Status { service, agent_id, output }) => {
                 let path = format!("/keys/status?agentId={agent_id}");
@@ -85,7 +85,8 @@ impl Keys {
 impl NewKey {
     fn send(self, path: &str) -> Result<(), Failure> {
         let Self { change: Change { agent_id, signing, output }, declared_endpoint, out } = self;
-        let body = with(signing.body(agent_id)?, "declaredEndpoint", declared_endpoint);
+        let Some(body) = signing.body(agent_id)? else { return Ok(()) };
+        let body = with(body, "declaredEndpoint", declared_endpoint);
         let ask = || signing.service.ask(output, Method::POST, path, Some(body));
         match out {
             Some(file) => output.print(&kept_in(&file, ask)?),

@@ -1,6 +1,7 @@
 //! The command line: one file per command. Errors are one plain sentence on standard error and a non-zero exit code.
 mod check;
 mod client;
+mod elsewhere;
 mod explain;
 mod health;
 mod init;
@@ -14,6 +15,7 @@ mod run;
 mod secret;
 mod sign;
 mod signing;
+mod typed_data;
 mod verify;
 
 #[cfg(feature = "dev-chain")]

@@ -48,8 +48,8 @@ pub(super) fn shown(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
-/// The body of a request with one more field, if that has a value.
-pub(super) fn with(mut body: Value, name: &str, value: Option<String>) -> Value {
+/// An object with one more field, if that has a value.
+pub(super) fn with(mut body: Value, name: &str, value: Option<impl Into<Value>>) -> Value {
     if let (Some(fields), Some(value)) = (body.as_object_mut(), value) {
         fields.insert(name.to_owned(), value.into());
     }

@@ -2,6 +2,7 @@
 //! read them.
 
 use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, Read as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -24,6 +25,16 @@ pub(super) fn read(file: Option<&Path>, name: &str, variable: &str) -> Result<Ze
 pub(super) fn text(file: &Path) -> Result<Zeroizing<String>, Failure> {
     files::text(file, SECRET_BYTES_MAX)
         .map_err(|problem| Failure::new(format!("{}: {problem}", file.display())))
+}
+
+/// Reads a file, or for `-` a line of standard input.
+pub(super) fn line(file: &Path) -> Result<Zeroizing<String>, Failure> {
+    if file != Path::new("-") {
+        return text(file);
+    }
+    let mut line = Zeroizing::new(String::with_capacity(SECRET_BYTES_MAX));
+    io::stdin().lock().take(SECRET_BYTES_MAX as u64).read_line(&mut line)?;
+    Ok(line)
 }
 
 /// Creates a file that its owner alone can read. One that exists is left alone.

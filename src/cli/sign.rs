@@ -9,9 +9,9 @@ use crate::domain::agent_id::AgentId;
 /// takes.
 #[derive(clap::Args)]
 pub(super) struct Sign {
-    /// The agent's id.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
-    agent_id: AgentId,
+    /// The agent's id. With --signed it is in the file.
+    #[arg(long, value_name = "N", value_parser = AgentId::parse, required_unless_present = "signed")]
+    agent_id: Option<AgentId>,
     #[command(flatten)]
     signing: Signing,
     /// The endpoint URL to declare, for generate and rotate.
@@ -25,7 +25,7 @@ pub(super) struct Sign {
 impl Sign {
     /// Prints the body.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let body = self.signing.body(self.agent_id)?;
+        let Some(body) = self.signing.body(self.agent_id)? else { return Ok(()) };
         if self.headers {
             let field = |name: &str| body.get(name).map(ToString::to_string).unwrap_or_default();
             for (header, name) in [

@@ -8,22 +8,25 @@ use std::path::PathBuf;
 use alloy::primitives::{Address, U256, hex};
 use alloy::signers::SignerSync;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::app::signing_domain;
 use crate::app::source::Source;
 use crate::cli::check::load;
 use crate::cli::client::Service;
+use crate::cli::elsewhere::{self, Elsewhere, Signed};
 use crate::cli::output::Output;
 use crate::cli::owner_key::OwnerKey;
-use crate::cli::{Failure, complain};
+use crate::cli::typed_data::{Request, read_domain};
+use crate::cli::{BAD_CONFIGURATION, Failure, complain};
 use crate::domain::agent_id::AgentId;
-use crate::domain::eip712::{Eip712Domain, SigningDomain};
-use crate::domain::freshness::UnixSeconds;
+use crate::domain::eip712::Eip712Domain;
+use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::Nonce;
+use crate::domain::signature::SignatureBytes;
 use crate::os::Os;
 use crate::ports::clock::{Clock, Entropy};
-use crate::wire::answers::signing_types;
+use crate::wire::answers::rfc3339;
 
 /// An owner's key, and the domain of its signatures.
 #[derive(clap::Args)]
@@ -53,31 +56,70 @@ pub(super) struct Signing {
     /// The timestamp in seconds since the Unix epoch [default: now].
     #[arg(long, value_name = "SECONDS")]
     timestamp: Option<u64>,
+    #[command(flatten)]
+    elsewhere: Elsewhere,
 }
 
 impl Signing {
-    /// The fields `agentId`, `signature`, `nonce` and `timestamp` of a request for this agent.
-    pub(super) fn body(&self, agent: AgentId) -> Result<Value, Failure> {
+    /// The fields `agentId`, `signature`, `nonce` and `timestamp` of a request for this agent; `None` after the typed data is
+    /// printed for another to sign.
+    pub(super) fn body(&self, agent: Option<AgentId>) -> Result<Option<Value>, Failure> {
+        if let Some(signed) = self.elsewhere.signed()? {
+            self.check(agent, &signed)?;
+            return Ok(Some(signed.request.body(&signed.signature)));
+        }
+        let agent = agent
+            .ok_or_else(|| Failure::new("name the agent with --agent-id").with_code(BAD_CONFIGURATION))?;
         let os = Os::new();
-        let signer = self.owner_key.signer()?;
-        let domain = SigningDomain::new(self.domain()?);
+        let signer = (!self.elsewhere.typed_data).then(|| self.owner_key.signer()).transpose()?;
+        let (domain, window) = self.domain()?;
         let random = Nonce::new(U256::from_be_bytes(os.key_bytes()?));
         let nonce = self.nonce.unwrap_or(random);
-        let timestamp = self.timestamp.unwrap_or_else(|| os.unix_seconds());
-        let digest = domain.digest(agent, nonce, UnixSeconds(timestamp));
-        let signature = signer.sign_hash_sync(&digest)?;
-        Ok(json!({
-            "agentId": agent.to_string(),
-            "signature": hex::encode_prefixed(signature.as_bytes()),
-            "nonce": nonce.to_string(),
-            "timestamp": timestamp,
-        }))
+        let timestamp = UnixSeconds(self.timestamp.unwrap_or_else(|| os.unix_seconds()));
+        let request = Request { domain, agent, nonce, timestamp };
+        let Some(signer) = signer else {
+            elsewhere::print(&request, window)?;
+            return Ok(None);
+        };
+        let signature = signer.sign_hash_sync(&request.digest())?;
+        Ok(Some(request.body(&hex::encode_prefixed(signature.as_bytes()))))
     }
 
-    /// The given values, and for the rest those of the file, of the service, or the usual ones.
-    fn domain(&self) -> Result<Eip712Domain, Failure> {
+    /// Compares what was signed elsewhere with the arguments, the service's domain and the clock.
+    fn check(&self, agent: Option<AgentId>, signed: &Signed) -> Result<(), Failure> {
+        let Signed { file, request, signature } = signed;
+        for (flag, given, signed) in [
+            ("--agent-id", agent.map(|agent| agent.to_string()), request.agent.to_string()),
+            ("--nonce", self.nonce.map(|nonce| nonce.to_string()), request.nonce.to_string()),
+            ("--timestamp", self.timestamp.map(|at| at.to_string()), request.timestamp.0.to_string()),
+        ] {
+            if let Some(given) = given.filter(|given| *given != signed) {
+                return Err(Failure::new(format!("{flag} is {given}, but {file} is for {signed}")));
+            }
+        }
+        let (expected, window) = self.domain()?;
+        if expected != request.domain {
+            let domain = &request.domain;
+            complain(format_args!("{file} is signed for the domain of {domain}, but expected is {expected}"));
+        }
+        let now = UnixSeconds(Os::new().unix_seconds());
+        if window.is_some_and(|window| !window.accepts(request.timestamp, now)) {
+            let (at, service) = (rfc3339(request.timestamp), self.service.base());
+            let advice = "make a new one with --typed-data and sign that";
+            return Err(Failure::new(format!("{file} is of {at}, too far from now for {service}: {advice}")));
+        }
+        let signer = SignatureBytes::parse(signature).and_then(|bytes| bytes.recover(&request.digest()));
+        if let Some(signer) = signer {
+            complain(format_args!("signed by the account {signer}, unless the owner is a contract"));
+        }
+        Ok(())
+    }
+
+    /// The given values, and for the rest those of the file, of the service, or the usual ones; and for how long the
+    /// service takes a timestamp, if it is asked.
+    fn domain(&self) -> Result<(Eip712Domain, Option<Freshness>), Failure> {
         let is_asked = self.service.url.is_some() || (self.registry.is_none() && self.config.is_none());
-        let reported = is_asked.then(|| self.reported()).transpose()?;
+        let (reported, window) = is_asked.then(|| self.reported()).transpose()?.unzip();
         let base = match (&self.config, &reported) {
             (Some(config), _) => signing_domain(&load(&Source::at(config))?.0.settings),
             (None, Some(reported)) => reported.clone(),
@@ -95,35 +137,26 @@ impl Signing {
                 "signing for the domain of {domain}, as given, but {service} expects {reported}"
             ));
         }
-        Ok(domain)
+        Ok((domain, window))
     }
 
-    /// The domain that the service names.
-    fn reported(&self) -> Result<Eip712Domain, Failure> {
+    /// The domain that the service names, and its window of timestamps.
+    fn reported(&self) -> Result<(Eip712Domain, Freshness), Failure> {
         let answer = self.service.ask(Output::Text, Method::GET, "/.well-known/tiergate", None);
-        let domain = answer.and_then(|answer| {
+        let reported = answer.and_then(|answer| {
             let problem = "its types are not those that this program signs";
-            read_domain(&answer).ok_or_else(|| Failure::new(problem))
+            let secs = |name: &str| answer.get(name)?.as_u64();
+            let window = secs("timestampMaxAge").zip(secs("timestampMaxAhead"));
+            let (max_age_secs, max_ahead_secs) = window.ok_or_else(|| Failure::new(problem))?;
+            let domain = read_domain(&answer).ok_or_else(|| Failure::new(problem))?;
+            Ok((domain, Freshness { max_age_secs, max_ahead_secs }))
         });
-        domain.map_err(|Failure { message, .. }| {
+        reported.map_err(|Failure { message, .. }| {
             let service = self.service.base();
             let ways = "name the service with --url, or its registry with --registry alone";
             Failure::new(format!("{service} does not say what to sign: {message}; {ways}"))
         })
     }
-}
-
-fn read_domain(answer: &Value) -> Option<Eip712Domain> {
-    let types = signing_types();
-    let is_ours = ["types", "primaryType"].iter().all(|name| answer.get(name) == types.get(name));
-    let domain = answer.get("domain").filter(|_| is_ours)?;
-    let text = |name: &str| domain.get(name)?.as_str();
-    Some(Eip712Domain {
-        name: text("name")?.to_owned(),
-        version: text("version")?.to_owned(),
-        chain_id: domain.get("chainId")?.as_u64()?,
-        verifying_contract: text("verifyingContract")?.parse().ok()?,
-    })
 }
 
 /// The defaults of `[signature]`, over a registry that is given.

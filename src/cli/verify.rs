@@ -17,7 +17,7 @@ const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
 #[derive(clap::Args)]
 pub(super) struct Verify {
     /// The agent's id: with an API key, the agent that the key must belong to.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse, required_if_eq("by_signature", "true"))]
+    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
     agent_id: Option<AgentId>,
     /// File with the API key. Without it the key is read from TIERGATE_API_KEY.
     #[arg(long, value_name = "FILE", conflicts_with = "by_signature")]
@@ -38,10 +38,12 @@ pub(super) struct Verify {
 impl Verify {
     /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (path, body) = match self.agent_id {
-            Some(agent) if self.by_signature => ("/verify/signature", self.signing.body(agent)?),
-            Some(_) | None => ("/verify", self.body_with_key()?),
+        let (path, body) = if self.by_signature {
+            ("/verify/signature", self.signing.body(self.agent_id)?)
+        } else {
+            ("/verify", Some(self.body_with_key()?))
         };
+        let Some(body) = body else { return Ok(()) };
         self.output.print(&self.signing.service.ask(self.output, Method::POST, path, Some(body))?)
     }
 

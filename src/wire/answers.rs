@@ -127,15 +127,13 @@ pub fn signing(rules: &PublicRules<'_>) -> Answer {
             "requestsPerMinute": quotas.get(tier).map_or(0, |quota| quota.limit),
         })
     });
-    let mut body = signing_types();
+    let mut body = typed_data(domain);
     if let Some(fields) = body.as_object_mut() {
-        let domain = serde_json::json!({
-            "name": domain.name,
-            "version": domain.version,
-            "chainId": domain.chain_id,
-            "verifyingContract": domain.verifying_contract.to_checksum(None),
+        let profile = serde_json::json!({
+            "types": types_of("ProfileRead", &["agentId", "timestamp"]),
+            "primaryType": "ProfileRead",
         });
-        fields.insert("domain".to_owned(), domain);
+        fields.insert("profile".to_owned(), profile);
         fields.insert("timestampMaxAge".to_owned(), window.max_age_secs.into());
         fields.insert("timestampMaxAhead".to_owned(), window.max_ahead_secs.into());
         fields.insert("tiers".to_owned(), tiers.as_slice().into());
@@ -147,29 +145,38 @@ pub fn signing(rules: &PublicRules<'_>) -> Answer {
     answer
 }
 
-/// The types of what owners sign: the same at every service.
+/// The typed data of a request, without the message. The types are the same at every service.
 #[must_use]
-pub fn signing_types() -> Value {
-    let field = |name: &str, kind: &str| serde_json::json!({ "name": name, "type": kind });
-    let domain = serde_json::json!([
-        field("name", "string"),
-        field("version", "string"),
-        field("chainId", "uint256"),
-        field("verifyingContract", "address"),
-    ]);
-    let [agent, nonce, timestamp] = ["agentId", "nonce", "timestamp"].map(|name| field(name, "uint256"));
+pub fn typed_data(domain: &Eip712Domain) -> Value {
     serde_json::json!({
-        "types": { "EIP712Domain": domain, "Verification": [agent, nonce, timestamp] },
-        "primaryType": "Verification",
-        "profile": {
-            "types": { "EIP712Domain": domain, "ProfileRead": [agent, timestamp] },
-            "primaryType": "ProfileRead",
+        "domain": {
+            "name": domain.name,
+            "version": domain.version,
+            "chainId": domain.chain_id,
+            "verifyingContract": domain.verifying_contract.to_checksum(None),
         },
+        "types": types_of("Verification", &["agentId", "nonce", "timestamp"]),
+        "primaryType": "Verification",
+    })
+}
+
+/// The types of the domain, and of a message with these numbers.
+fn types_of(primary_type: &str, numbers: &[&str]) -> Value {
+    let field = |name: &str, kind: &str| serde_json::json!({ "name": name, "type": kind });
+    serde_json::json!({
+        "EIP712Domain": [
+            field("name", "string"),
+            field("version", "string"),
+            field("chainId", "uint256"),
+            field("verifyingContract", "address"),
+        ],
+        primary_type: numbers.iter().map(|name| field(name, "uint256")).collect::<Vec<_>>(),
     })
 }
 
 /// A moment in the UTC of RFC 3339, whose years have four digits.
-pub(super) fn rfc3339(UnixSeconds(secs): UnixSeconds) -> String {
+#[must_use]
+pub fn rfc3339(UnixSeconds(secs): UnixSeconds) -> String {
     const YEAR_10_000_SECS: u64 = 253_402_300_800;
     let since_epoch = Duration::from_secs(secs.min(YEAR_10_000_SECS - 1));
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since_epoch).to_string()

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -14,14 +14,14 @@ use super::{REGISTRY, Running, command, failure, free_address};
 const DOMAIN: &str = "name \"Elsewhere\", version \"1\", chain id 31337, verifying contract";
 
 /// A service over TLS on the development chain, with a domain of its own.
-struct Elsewhere {
-    folder: TempDir,
-    url: String,
+pub(super) struct Elsewhere {
+    pub(super) folder: TempDir,
+    pub(super) url: String,
     _running: Running,
 }
 
 impl Elsewhere {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let api = free_address();
         let key = rcgen::KeyPair::generate().unwrap();
@@ -51,12 +51,14 @@ impl Elsewhere {
     }
 
     /// Runs a command against the service, in a folder without a configuration.
-    fn ask(&self, arguments: &[&str]) -> Output {
-        command(&[arguments, &["--url", &self.url]].concat())
-            .current_dir(self.folder.path())
-            .env("SSL_CERT_FILE", self.folder.path().join("cert"))
-            .output()
-            .unwrap()
+    pub(super) fn ask(&self, arguments: &[&str]) -> Output {
+        self.in_place(command(&[arguments, &["--url", &self.url]].concat())).output().unwrap()
+    }
+
+    /// A command in that folder, which believes the service's certificate.
+    pub(super) fn in_place(&self, mut command: Command) -> Command {
+        command.current_dir(self.folder.path()).env("SSL_CERT_FILE", self.folder.path().join("cert"));
+        command
     }
 
     /// The same with the key of agent 4's owner.
@@ -67,7 +69,7 @@ impl Elsewhere {
 }
 
 /// Standard output of a run that went well, and without a word beside it.
-fn quiet(output: &Output) -> String {
+pub(super) fn quiet(output: &Output) -> String {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     String::from_utf8(output.stdout.clone()).unwrap()
 }

@@ -1,0 +1,93 @@
+//! Signing in two steps, for owners whose key is in a wallet, a Ledger or a Safe: one run prints the typed data, the next
+//! reads it again, with its signature. An unused signature is a credential, so it is no argument.
+
+use std::path::PathBuf;
+
+use alloy::primitives::hex;
+use zeroize::Zeroizing;
+
+use crate::cli::typed_data::Request;
+use crate::cli::{Failure, complain, say, secret};
+use crate::domain::freshness::Freshness;
+use crate::domain::signature::SIGNATURE_HEX_DIGITS;
+use crate::wire::answers::rfc3339;
+
+/// Which step a run is.
+#[derive(clap::Args)]
+pub(super) struct Elsewhere {
+    /// Print the typed data (EIP-712) for a wallet, a Ledger or a Safe to sign, and send nothing.
+    #[arg(long, conflicts_with_all = ["key_file", "password_file"])]
+    pub(super) typed_data: bool,
+    /// File with the typed data that was signed elsewhere.
+    #[arg(long, value_name = "FILE", requires = "signature", conflicts_with_all = ["typed_data", "key_file", "password_file"])]
+    signed: Option<PathBuf>,
+    /// File with the signature of it; - reads it from standard input.
+    #[arg(long, value_name = "FILE", requires = "signed")]
+    signature: Option<PathBuf>,
+}
+
+/// The typed data of the first step, with its signature.
+pub(super) struct Signed {
+    /// The file of the typed data, for people.
+    pub(super) file: String,
+    pub(super) request: Request,
+    pub(super) signature: Zeroizing<String>,
+}
+
+impl Elsewhere {
+    /// Reads both files in the second step.
+    pub(super) fn signed(&self) -> Result<Option<Signed>, Failure> {
+        let Some((file, signature)) = self.signed.as_ref().zip(self.signature.as_ref()) else {
+            return Ok(None);
+        };
+        let text = secret::text(file)?;
+        let place = signature.display();
+        let (file, signature) = (file.display().to_string(), secret::line(signature)?);
+        let typed =
+            serde_json::from_str(&text).map_err(|why| Failure::new(format!("{file} is not JSON: {why}")))?;
+        let request = Request::read(&typed).ok_or_else(|| {
+            Failure::new(format!("{file} is not what --typed-data prints: its types or fields differ"))
+        })?;
+        let signature = Zeroizing::new(signature.trim().to_owned());
+        let digits = signature.strip_prefix("0x").filter(|digits| hex::decode(digits).is_ok());
+        if digits.is_none_or(|digits| digits.len() < SIGNATURE_HEX_DIGITS) {
+            let form = format!("0x and at least {SIGNATURE_HEX_DIGITS} hex characters");
+            return Err(Failure::new(format!("{place} does not hold a signature: {form}")));
+        }
+        Ok(Some(Signed { file, request, signature }))
+    }
+}
+
+/// Prints the typed data, and on standard error what it means and the commands that follow.
+pub(super) fn print(request: &Request, window: Option<Freshness>) -> Result<(), Failure> {
+    say(format_args!("{:#}", request.typed_data()))?;
+    let Request { domain, agent, nonce, timestamp } = request;
+    let within = window.map(|window| format!(" within {} s", window.max_age_secs)).unwrap_or_default();
+    complain(format_args!(
+        "\
+to be signed by the owner of agent {agent}, for one request: to verify the agent, or to generate, rotate or revoke its key
+  domain     {domain}
+  nonce      {nonce}
+  timestamp  {} ({})
+Keep it in request.json, and send it with its signature{within}. Keep the signature secret until then. With a Ledger:
+  cast wallet sign --ledger --data --from-file request.json > signature
+  {}",
+        timestamp.0,
+        rfc3339(*timestamp),
+        next_command()
+    ));
+    Ok(())
+}
+
+/// The command line of this run, with the arguments of the second step.
+fn next_command() -> String {
+    let is_plain = |text: &str| {
+        !text.is_empty() && text.chars().all(|char| char.is_ascii_alphanumeric() || "-_./:=".contains(char))
+    };
+    let arguments = std::env::args_os().map(|argument| match &*argument.to_string_lossy() {
+        "--typed-data" => "--signed request.json --signature signature".to_owned(),
+        plain if is_plain(plain) => plain.to_owned(),
+        other => format!("'{}'", other.replace('\'', r"'\''")),
+    });
+    arguments.collect::<Vec<_>>().join(" ")
+}

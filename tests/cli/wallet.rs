@@ -1,0 +1,167 @@
+//! An owner whose key is in a wallet: one run prints the typed data, something else signs it, the next run sends it.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+use alloy::hex;
+use alloy::signers::SignerSync as _;
+use alloy::signers::local::PrivateKeySigner;
+use alloy_dyn_abi::TypedData;
+use serde_json::Value;
+
+use super::dev::Dev;
+use super::owner::{Elsewhere, quiet};
+use super::{REGISTRY, command, failure, tiergate};
+
+const SECOND_STEP: [&str; 4] = ["--signed", "request.json", "--signature", "signature"];
+
+/// What a wallet answers that has the key of an agent's owner.
+fn wallet(agent: u8, typed_data: &[u8]) -> String {
+    let key = fs::read_to_string(Dev::shared().key_file(agent)).unwrap();
+    let signer: PrivateKeySigner = key.trim().parse().unwrap();
+    let typed_data: TypedData = serde_json::from_slice(typed_data).unwrap();
+    hex::encode_prefixed(signer.sign_dynamic_typed_data_sync(&typed_data).unwrap().as_bytes())
+}
+
+/// Prints the typed data of a request and has it signed, in the service's folder. Returns the first step's words.
+fn prepare(service: &Elsewhere, arguments: &[&str]) -> String {
+    let output = service.ask(&[arguments, &["--agent-id", "4", "--typed-data"]].concat());
+    let said = failure(&output, 0);
+    fs::write(service.folder.path().join("request.json"), &output.stdout).unwrap();
+    fs::write(service.folder.path().join("signature"), wallet(4, &output.stdout) + "\n").unwrap();
+    said
+}
+
+/// Standard error of a second step that went well.
+fn sent(output: &Output) -> String {
+    let said = failure(output, 0);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+#[test]
+fn an_owner_with_a_wallet_gets_a_key_by_the_commands_that_the_first_step_prints() {
+    let service = Elsewhere::start();
+    let generate =
+        ["keys", "generate", "--declared-endpoint", "https://a.example/it's?a&b", "--out", "api.key"];
+    let said = prepare(&service, &generate);
+    let typed: Value =
+        serde_json::from_slice(&fs::read(service.folder.path().join("request.json")).unwrap()).unwrap();
+    assert_eq!((&typed["message"]["agentId"], &typed["domain"]["name"]), (&"4".into(), &"Elsewhere".into()));
+    for word in [
+        "to be signed by the owner of agent 4",
+        "name \"Elsewhere\"",
+        "within 300 s",
+        typed["message"]["nonce"].as_str().unwrap(),
+        "\n  cast wallet sign --ledger --data --from-file request.json > signature\n",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(!service.folder.path().join("api.key").exists());
+    let mut typed_line = Command::new("sh");
+    typed_line.args(["-c", said.lines().last().unwrap()]);
+    let output = service.in_place(typed_line).output().unwrap();
+    assert!(sent(&output).starts_with("tiergate: signed by the account 0x"), "{output:?}");
+    quiet(&service.ask(&["verify", "--api-key-file", "api.key"]));
+
+    // A signature is spent, whichever request it is sent with.
+    let again = failure(&service.ask(&[&["keys", "revoke"], &SECOND_STEP[..]].concat()), 1);
+    assert!(again.contains("400 REPLAY_DETECTED"), "{again}");
+}
+
+#[test]
+fn every_signed_command_has_the_two_steps_and_takes_the_signature_from_standard_input() {
+    let service = Elsewhere::start();
+    quiet(&service.ask(&["keys", "generate", "--agent-id", "4", "--key-file", &Dev::shared().key_file(4)]));
+    for verb in [&["keys", "rotate"][..], &["keys", "revoke"], &["verify", "--by-signature"], &["sign"]] {
+        prepare(&service, verb);
+        let arguments =
+            [verb, &["--signed", "request.json", "--signature", "-", "--url", &service.url]].concat();
+        let piped = |command: &mut Command| {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut child = piped(&mut service.in_place(command(&arguments)));
+        let signature = fs::read(service.folder.path().join("signature")).unwrap();
+        child.stdin.take().unwrap().write_all(&signature).unwrap();
+        let output = child.wait_with_output().unwrap();
+        sent(&output);
+        assert!(!output.stdout.is_empty(), "{verb:?}");
+    }
+    // The domain of a given registry needs no service, in neither step.
+    let offline = ["sign", "--registry", REGISTRY, "--agent-id", "4"];
+    let output = tiergate(&[&offline[..], &["--typed-data"]].concat());
+    assert!(failure(&output, 0).contains(REGISTRY));
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("request.json"), &output.stdout).unwrap();
+    fs::write(folder.path().join("signature"), wallet(4, &output.stdout)).unwrap();
+    let mut second = command(&[&offline[..], &SECOND_STEP, &["--headers"]].concat());
+    let output = second.current_dir(folder.path()).output().unwrap();
+    sent(&output);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("X-Agent-Signature: 0x"));
+}
+
+#[test]
+fn a_second_step_that_does_not_fit_the_first_says_what_differs_and_sends_nothing() {
+    let service = Elsewhere::start();
+    prepare(&service, &["keys", "generate"]);
+    let path = |name: &str| service.folder.path().join(name);
+    let signature = fs::read_to_string(path("signature")).unwrap();
+    let request = fs::read_to_string(path("request.json")).unwrap();
+    let second = |extra: &[&str]| service.ask(&[&["keys", "generate"], &SECOND_STEP[..], extra].concat());
+    for (flag, value) in [("--agent-id", "3"), ("--nonce", "7"), ("--timestamp", "1700000000")] {
+        let said = failure(&second(&[flag, value]), 1);
+        assert!(said.contains(&format!("{flag} is {value}, but request.json is for ")), "{said}");
+    }
+    for (file, text, problem) in [
+        ("request.json", "0x00", "request.json is not JSON: "),
+        ("request.json", "{}", "request.json is not what --typed-data prints"),
+        ("request.json", &request.replace("Verification", "ProfileRead"), "is not what --typed-data prints"),
+        ("signature", "", "signature does not hold a signature"),
+        ("signature", signature.trim_start_matches("0x"), "signature does not hold a signature"),
+        ("signature", signature.trim_end().split_at(131).0, "signature does not hold a signature"),
+        ("signature", &signature.replace("0x", "0xg"), "signature does not hold a signature"),
+    ] {
+        let kept = fs::read_to_string(path(file)).unwrap();
+        fs::write(path(file), text).unwrap();
+        let said = failure(&second(&[]), 1);
+        assert!(said.contains(problem) && !said.contains(&signature[2..60]), "{problem}: {said}");
+        fs::write(path(file), kept).unwrap();
+    }
+    let nowhere = service.ask(&["keys", "generate", "--signed", "nowhere", "--signature", "signature"]);
+    assert!(failure(&nowhere, 1).contains("nowhere: can't be read"), "{nowhere:?}");
+    sent(&second(&[]));
+
+    prepare(&service, &["keys", "rotate", "--timestamp", "1700000000"]);
+    let said = failure(&second(&[]), 1);
+    assert!(
+        said.contains("request.json is of 2023-11-14T22:13:20Z") && said.contains("make a new one"),
+        "{said}"
+    );
+
+    prepare(&service, &["keys", "rotate", "--chain-id", "8004"]);
+    let said = failure(&second(&[]), 1);
+    let warning = said.lines().next().unwrap();
+    assert!(
+        warning.contains("is signed for the domain of name \"Elsewhere\", version \"1\", chain id 8004"),
+        "{said}"
+    );
+    assert!(said.contains("401 SIGNATURE_INVALID"), "{said}");
+}
+
+#[test]
+fn the_two_steps_are_not_mixed_with_each_other_or_with_a_key() {
+    for arguments in [
+        &["--typed-data", "--key-file", "k"][..],
+        &["--typed-data", "--agent-id", "4", "--signed", "r", "--signature", "s"],
+        &["--signed", "r", "--signature", "s", "--key-file", "k"],
+        &["--signed", "r", "--agent-id", "4"],
+        &["--signature", "s", "--agent-id", "4"],
+        &["--typed-data"],
+    ] {
+        for verb in [&["keys", "revoke"][..], &["sign"], &["verify", "--by-signature"]] {
+            let output = tiergate(&[verb, arguments].concat());
+            assert_eq!(output.status.code(), Some(2), "{verb:?} {arguments:?}: {output:?}");
+        }
+    }
+}
