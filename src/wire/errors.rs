@@ -1,24 +1,23 @@
 //! THE error table (contract, "Errors"): from cause to status, `errorType`, message and details, in the contract's
 //! order. Every answer that is an error comes from here.
 
+mod row;
+
 use alloy::primitives::U256;
-use http::header::{ALLOW, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use serde::Serialize;
-use serde_json::{Value, json};
+use http::header::{ALLOW, CACHE_CONTROL, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::denial::Denial;
 use crate::domain::quota::{Allowance, RetryAfter};
 use crate::domain::tier::Tier;
 use crate::pipeline::refusal::Refusal;
-use crate::wire::answers::{self, Answer, rfc3339};
+use crate::wire::answers::{Answer, rfc3339};
 use crate::wire::bodies::{BODY_BYTES_MAX, Invalid};
+use crate::wire::errors::row::Row;
 use crate::wire::grpc;
 use crate::wire::headers::{NO_STORE, OF_AGENT, OF_CLIENT, write_allowance, write_spent};
-
-/// The credential that an unproven client may show at the gateway (RFC 9110, section 11.6.1).
-const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
 
 /// Why a request is answered with an error.
 #[derive(Debug, Clone)]
@@ -98,29 +97,6 @@ pub enum ErrorCause {
         /// How many it may have under way.
         max: u32,
     },
-}
-
-/// One row of the table.
-struct Row {
-    status: StatusCode,
-    error_type: &'static str,
-    message: String,
-    details: Option<Value>,
-    /// Beside those of every answer.
-    headers: HeaderMap,
-    /// Those that the gateway adds.
-    gateway_headers: HeaderMap,
-}
-
-/// The body of every error.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ErrorBody<'a> {
-    error: &'a str,
-    error_type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<&'a Value>,
-    timestamp: u64,
 }
 
 impl From<Invalid> for ErrorCause {
@@ -275,26 +251,6 @@ impl ErrorCause {
 }
 
 impl Row {
-    fn new(status: StatusCode, error_type: &'static str, message: impl Into<String>, details: Value) -> Self {
-        Self { details: Some(details), ..Self::bare(status, error_type, message) }
-    }
-
-    fn bare(status: StatusCode, error_type: &'static str, message: impl Into<String>) -> Self {
-        let (headers, gateway_headers) = (HeaderMap::with_capacity(8), HeaderMap::new());
-        Self { status, error_type, message: message.into(), details: None, headers, gateway_headers }
-    }
-
-    fn unauthorized(error_type: &'static str, message: impl Into<String>, details: Value) -> Self {
-        let mut row = Self::new(StatusCode::UNAUTHORIZED, error_type, message, details);
-        row.gateway_headers.insert(WWW_AUTHENTICATE, CHALLENGE);
-        row
-    }
-
-    fn with(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
-        self.headers.insert(name, value.into());
-        self
-    }
-
     /// As the contract has it, rule 2 of "Rate limiting".
     fn rate_limited(
         message: String,
@@ -312,17 +268,6 @@ impl Row {
         let mut row = Self::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", message, details);
         write_allowance(&mut row.headers, Allowance { limit, remaining: 0 });
         row.with(RETRY_AFTER, retry_after.seconds())
-    }
-
-    /// The `errorType`, the answer, and the headers that the gateway adds to it.
-    fn write(self, now_unix_millis: u64) -> (&'static str, Answer, HeaderMap) {
-        let body = ErrorBody {
-            error: &self.message,
-            error_type: self.error_type,
-            details: self.details.as_ref(),
-            timestamp: now_unix_millis,
-        };
-        (self.error_type, answers::json(self.status, self.headers, &body), self.gateway_headers)
     }
 
     fn of_denial(denial: &Denial) -> Self {

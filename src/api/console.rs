@@ -1,0 +1,134 @@
+//! `GET /console`: the owner's page and its files, which are part of the program (`console/` in the repository).
+//!
+//! The page runs and loads only files of this listener. It may connect to this listener and, for a first request, to the
+//! gateway.
+
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::api::routes::Endpoint;
+use crate::wire::answers::{Answer, text};
+use crate::wire::console::ConsoleRules;
+use crate::wire::headers::JSON;
+use crate::wire::pages::guarded;
+
+const INDEX: &str = include_str!("../../console/index.html");
+
+/// The page's files by their names below `/console/`. Each file of `console/dist` is here.
+const FILES: &[(&str, &str)] = &[("style.css", include_str!("../../console/style.css"))];
+
+/// Browsers ask again each time: after an upgrade old and new files would not fit together.
+const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// The page.
+pub(super) struct Console {
+    settings: Vec<u8>,
+    policy: HeaderValue,
+}
+
+impl Console {
+    /// The page with these settings.
+    pub(super) fn new(rules: &ConsoleRules) -> Self {
+        let gateway = rules.sample.as_ref().map(|sample| format!(" {}", sample.origin)).unwrap_or_default();
+        let policy = format!(
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'{gateway}; \
+             img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        );
+        // A policy that could not be sent would be none: then the page runs nothing.
+        let strict = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+        Self { settings: rules.json(), policy: HeaderValue::from_str(&policy).unwrap_or(strict) }
+    }
+
+    /// The file at a path of the listener.
+    fn file(&self, path: &str) -> Option<(HeaderValue, &[u8])> {
+        match path.strip_prefix(Endpoint::Console.path())? {
+            "" => Some((kind_of("index.html"), INDEX.as_bytes())),
+            "/settings.json" => Some((JSON, &self.settings)),
+            below => {
+                let name = below.strip_prefix('/')?;
+                let (_, text) = FILES.iter().find(|(file, _)| *file == name)?;
+                Some((kind_of(name), text.as_bytes()))
+            }
+        }
+    }
+
+    /// True if there is a file at this path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.file(path).is_some()
+    }
+
+    /// The file at this path.
+    pub(super) fn answer(&self, path: &str) -> Option<Answer> {
+        let (kind, body) = self.file(path)?;
+        let mut answer = text(StatusCode::OK, HeaderMap::new(), kind, body.to_vec());
+        answer.headers_mut().insert(CACHE_CONTROL, ASK_AGAIN);
+        Some(guarded(answer, self.policy.clone()))
+    }
+}
+
+fn kind_of(name: &str) -> HeaderValue {
+    HeaderValue::from_static(match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::{FILES, INDEX, kind_of};
+
+    /// The most that a browser has to load for the page, in bytes.
+    const PAGE_BYTES_MAX: usize = 150 * 1024;
+
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("console")
+    }
+
+    /// The files below a folder, by their paths from `from`.
+    fn files(folder: &Path, from: &Path) -> BTreeSet<String> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let names = entries.flat_map(|path| match path.is_dir() {
+            true => files(&path, from),
+            false => BTreeSet::from([path.strip_prefix(from).unwrap().to_str().unwrap().to_owned()]),
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn every_file_of_the_page_is_served_as_it_is_and_the_whole_is_below_150_kib() {
+        let dist = folder().join("dist");
+        let mut expected = if dist.is_dir() { files(&dist, &dist) } else { BTreeSet::new() };
+        expected.insert("style.css".to_owned());
+        let served: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!((served, FILES.len()), (expected.clone(), expected.len()));
+        for (name, text) in FILES {
+            let path = if *name == "style.css" { folder().join(name) } else { dist.join(name) };
+            assert_eq!(*text, fs::read_to_string(path).unwrap(), "{name}");
+            assert_ne!(kind_of(name), "application/octet-stream", "{name}");
+        }
+        let bytes = INDEX.len() + FILES.iter().map(|(_, text)| text.len()).sum::<usize>();
+        assert!(bytes < PAGE_BYTES_MAX, "{bytes} bytes");
+    }
+
+    #[test]
+    fn the_page_has_no_script_or_style_of_its_own_and_names_no_other_host() {
+        for (name, text) in
+            [("index.html", INDEX)].iter().chain(FILES.iter().filter(|(name, _)| name.ends_with("css")))
+        {
+            for word in ["style=", "<style", "javascript:", "onclick", "//", "@import"] {
+                assert!(!text.contains(word), "{name} has {word}");
+            }
+        }
+        assert!(
+            INDEX.matches("<script").count()
+                == INDEX.matches("<script type=\"module\" src=\"console/").count()
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! `[console]`: the owner's page, for owners who keep their key in a wallet.
+
+use crate::config::reader::Reader;
+use crate::config::written::quoted;
+use crate::domain::rpc_url::{RpcUrl, public_part};
+
+/// The longest name that pages and wallets show, in characters.
+const NAME_CHARS_MAX: usize = 100;
+
+/// The longest symbol of a currency that wallets take, in characters.
+const SYMBOL_CHARS_MAX: usize = 6;
+
+/// The owner's page. Everything here is shown to everybody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsoleSettings {
+    /// True if the page is served.
+    pub enabled: bool,
+    /// Its title.
+    pub title: String,
+    /// The JSON-RPC URL that wallets are given for the chain of the signatures.
+    pub rpc_url: Option<RpcUrl>,
+    /// The name of that chain; not empty if there is a URL.
+    pub chain_name: String,
+    /// The symbol of that chain's currency.
+    pub currency: String,
+    /// The gateway's address as clients see it, without a query.
+    pub gateway_url: Option<RpcUrl>,
+    /// The path of a first request there.
+    pub sample_path: String,
+}
+
+impl ConsoleSettings {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        read_all!(Self {
+            enabled: reader.boolean("console.enabled", false),
+            title: reader.text("console.title", "Tiergate", |text| short(text, NAME_CHARS_MAX)),
+            rpc_url: reader.text("console.rpc_url", "", url),
+            chain_name: reader.text("console.chain_name", "", |text| match text {
+                "" => Ok(String::new()),
+                _ => short(text, NAME_CHARS_MAX),
+            }),
+            currency: reader.text("console.currency", "ETH", |text| short(text, SYMBOL_CHARS_MAX)),
+            gateway_url: reader.text("console.gateway_url", "", url_without_query),
+            sample_path: reader.text("console.sample_path", "/", path),
+        } then {
+            if let (Some(Some(_)), Some("")) = (&rpc_url, chain_name.as_deref()) {
+                let phrase = "is empty; wallets ask for the name of the chain at console.rpc_url";
+                reader.report(&["console.chain_name"], phrase);
+            }
+        })
+    }
+}
+
+fn short(text: &str, chars_max: usize) -> Result<String, String> {
+    let is_shown = !text.is_empty() && !text.contains(char::is_control);
+    if is_shown && text.chars().count() <= chars_max {
+        return Ok(text.to_owned());
+    }
+    Err(format!("is {}; write 1 to {chars_max} characters in one line", quoted(text)))
+}
+
+/// A URL that anybody may know, or none.
+fn url(text: &str) -> Result<Option<RpcUrl>, String> {
+    let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
+    match RpcUrl::parse(text).ok().filter(is_open) {
+        _ if text.is_empty() => Ok(None),
+        Some(url) => Ok(Some(url)),
+        None => {
+            let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
+            Err(format!("is {shown}; write an http:// or https:// URL without a login, or nothing"))
+        }
+    }
+}
+
+fn url_without_query(text: &str) -> Result<Option<RpcUrl>, String> {
+    let url = url(text)?;
+    match url.as_ref().and_then(|url| url.reveal().query()) {
+        None => Ok(url),
+        Some(_) => Err("has a query; write the address alone".to_owned()),
+    }
+}
+
+/// A path that stands behind an address as it is written.
+fn path(text: &str) -> Result<String, String> {
+    let is_path = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_path && !text.contains(['#', '\\', '"', '\'']) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("is {}; write a path of printable ASCII characters that begins with /", quoted(text)))
+}

@@ -1,0 +1,55 @@
+//! The settings of the owner's page, for its script.
+
+use serde_json::json;
+
+/// The settings of the page. All of them are public.
+#[derive(Debug)]
+pub struct ConsoleRules {
+    /// Its title.
+    pub title: String,
+    /// The chain of the signatures, if wallets may be given it.
+    pub chain: Option<WalletChain>,
+    /// A first request, if the page offers one.
+    pub sample: Option<SampleRequest>,
+}
+
+/// A chain as wallets take it (EIP-3085).
+#[derive(Debug)]
+pub struct WalletChain {
+    /// Its id.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Its JSON-RPC.
+    pub rpc_url: String,
+    /// The symbol of its currency.
+    pub currency: String,
+}
+
+/// A request to the gateway.
+#[derive(Debug)]
+pub struct SampleRequest {
+    /// The origin of the gateway, which the page may connect to.
+    pub origin: String,
+    /// The gateway's address, without a slash at its end.
+    pub url: String,
+    /// The path.
+    pub path: String,
+}
+
+impl ConsoleRules {
+    /// The text of `settings.json`. Its `chain` is the parameter of `wallet_addEthereumChain`.
+    #[must_use]
+    pub fn json(&self) -> Vec<u8> {
+        let chain = self.chain.as_ref().map(|chain| {
+            json!({
+                "chainId": format!("{:#x}", chain.id),
+                "chainName": chain.name,
+                "rpcUrls": [chain.rpc_url],
+                "nativeCurrency": { "name": chain.currency, "symbol": chain.currency, "decimals": 18 },
+            })
+        });
+        let gateway = self.sample.as_ref().map(|sample| json!({ "url": sample.url, "path": sample.path }));
+        json!({ "title": self.title, "chain": chain, "gateway": gateway }).to_string().into_bytes()
+    }
+}

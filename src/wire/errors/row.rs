@@ -1,0 +1,72 @@
+//! A row of the error table, and how it becomes an answer.
+
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::wire::answers::{self, Answer};
+
+/// The credential that an unproven client may show at the gateway (RFC 9110, section 11.6.1).
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
+
+/// One row of the table.
+pub(super) struct Row {
+    pub(super) status: StatusCode,
+    pub(super) error_type: &'static str,
+    pub(super) message: String,
+    pub(super) details: Option<Value>,
+    /// Beside those of every answer.
+    pub(super) headers: HeaderMap,
+    /// Those that the gateway adds.
+    pub(super) gateway_headers: HeaderMap,
+}
+
+/// The body of every error.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorBody<'a> {
+    error: &'a str,
+    error_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Value>,
+    timestamp: u64,
+}
+
+impl Row {
+    pub(super) fn new(
+        status: StatusCode,
+        error_type: &'static str,
+        message: impl Into<String>,
+        details: Value,
+    ) -> Self {
+        Self { details: Some(details), ..Self::bare(status, error_type, message) }
+    }
+
+    pub(super) fn bare(status: StatusCode, error_type: &'static str, message: impl Into<String>) -> Self {
+        let (headers, gateway_headers) = (HeaderMap::with_capacity(8), HeaderMap::new());
+        Self { status, error_type, message: message.into(), details: None, headers, gateway_headers }
+    }
+
+    pub(super) fn unauthorized(error_type: &'static str, message: impl Into<String>, details: Value) -> Self {
+        let mut row = Self::new(StatusCode::UNAUTHORIZED, error_type, message, details);
+        row.gateway_headers.insert(WWW_AUTHENTICATE, CHALLENGE);
+        row
+    }
+
+    pub(super) fn with(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.insert(name, value.into());
+        self
+    }
+
+    /// The `errorType`, the answer, and the headers that the gateway adds to it.
+    pub(super) fn write(self, now_unix_millis: u64) -> (&'static str, Answer, HeaderMap) {
+        let body = ErrorBody {
+            error: &self.message,
+            error_type: self.error_type,
+            details: self.details.as_ref(),
+            timestamp: now_unix_millis,
+        };
+        (self.error_type, answers::json(self.status, self.headers, &body), self.gateway_headers)
+    }
+}
