@@ -44,6 +44,10 @@ impl Api {
                 }))
             }
             Endpoint::Docs => Ok(docs::answer()),
+            Endpoint::Console => {
+                let answer = self.console.as_ref().and_then(|console| console.answer(request.path));
+                answer.ok_or(ErrorCause::NotFound)
+            }
             Endpoint::OpenApi => Ok(answers::json_text(StatusCode::OK, HeaderMap::new(), OPENAPI.into())),
         }
     }

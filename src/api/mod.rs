@@ -2,6 +2,7 @@
 //!
 //! Must not know chain or store: it takes credentials out of bodies, asks the pipeline, and writes what it says.
 
+mod console;
 mod docs;
 mod handlers;
 mod observe;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
+use crate::api::console::Console;
 use crate::api::observe::{DOOR, Observer};
 use crate::api::record::Notes;
 use crate::api::routes::Endpoint;
@@ -30,6 +32,7 @@ use crate::telemetry::traces::Tracer;
 use crate::verdicts::{Verdicts, about};
 use crate::wire::answers::Answer;
 use crate::wire::client_ip::client_of;
+use crate::wire::console::ConsoleRules;
 use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestIds;
 use crate::wire::results::VerificationResults;
@@ -40,6 +43,7 @@ pub(crate) struct Api {
     readiness: Arc<Readiness>,
     access: Access,
     token_decimals: u8,
+    console: Option<Console>,
     trusted_proxies: Vec<IpNet>,
     clock: Arc<dyn Clock>,
     observer: Observer,
@@ -55,6 +59,8 @@ pub(crate) struct ApiRules {
     pub(crate) access: Access,
     /// The decimals of the staked token.
     pub(crate) token_decimals: u8,
+    /// The owner's page; `None`: it is off.
+    pub(crate) console: Option<ConsoleRules>,
     /// Networks of proxies that are believed.
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Takes key operations; `None`: they are not recorded.
@@ -66,6 +72,7 @@ pub(crate) struct ApiRules {
 /// A request as handlers see it.
 pub(crate) struct ApiRequest<'a> {
     client: ClientNet,
+    path: &'a str,
     query: Option<&'a str>,
     body: &'a [u8],
 }
@@ -82,13 +89,14 @@ impl Api {
     ) -> Self {
         let observer = Observer::new(metrics);
         let verdicts = Verdicts::new(DOOR, metrics, &clock);
-        let ApiRules { access, token_decimals, trusted_proxies, audit, tracer } = rules;
+        let ApiRules { access, token_decimals, console, trusted_proxies, audit, tracer } = rules;
         let results = VerificationResults::default();
         Self {
             pipeline,
             readiness,
             access,
             token_decimals,
+            console: console.as_ref().map(Console::new),
             trusted_proxies,
             clock,
             observer,
@@ -110,7 +118,9 @@ impl WholeService for Api {
     }
 
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
-        let endpoint = Endpoint::find(request.method, request.path)?;
+        let is_of_page = self.console.as_ref().is_some_and(|console| console.has(request.path));
+        let endpoint = if is_of_page { Endpoint::Console } else { Endpoint::at(request.path)? };
+        let endpoint = endpoint.taking(request.method)?;
         Ok((endpoint, endpoint.body_bytes_max()))
     }
 
@@ -123,7 +133,8 @@ impl WholeService for Api {
     ) -> Result<Answer, ErrorCause> {
         let _under_way = self.observer.begin();
         let client = client_of(request.peer, &request.fields, &self.trusted_proxies);
-        self.handle(endpoint, &ApiRequest { client, query: request.query, body }, notes).await
+        let request = ApiRequest { client, path: request.path, query: request.query, body };
+        self.handle(endpoint, &request, notes).await
     }
 
     fn note(

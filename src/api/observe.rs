@@ -43,7 +43,8 @@ impl Drop for UnderWay<'_> {
 impl Observer {
     pub(super) fn new(metrics: &Metrics) -> Self {
         let no_tenant = "".into();
-        let places = ENDPOINTS.into_iter().map(|endpoint| Place {
+        let all = ENDPOINTS.into_iter().chain([Endpoint::Console]);
+        let places = all.map(|endpoint| Place {
             endpoint,
             ok: metrics.requests.with_label_values(&[DOOR, endpoint.path(), "200"]),
             duration: metrics.request_duration.with_label_values(&[DOOR, endpoint.path()]),

@@ -20,9 +20,12 @@ fn errors(endpoint: Endpoint) -> BTreeSet<(u16, String)> {
     ];
     let signed: &[_] = &[(400, "REPLAY_DETECTED"), (401, "SIGNATURE_INVALID")];
     let listed = match endpoint {
-        Endpoint::Livez | Endpoint::Readyz | Endpoint::OpenApi | Endpoint::Docs | Endpoint::Signing => {
-            Vec::new()
-        }
+        Endpoint::Livez
+        | Endpoint::Readyz
+        | Endpoint::OpenApi
+        | Endpoint::Docs
+        | Endpoint::Signing
+        | Endpoint::Console => Vec::new(),
         Endpoint::KeyStatus => any.to_vec(),
         Endpoint::Verify => [any, body, &[(401, "INVALID_API_KEY"), (403, "TIER_BLOCKED")]].concat(),
         Endpoint::VerifySignature => [any, body, signed, &[(403, "TIER_BLOCKED")]].concat(),

@@ -3,7 +3,7 @@
 use crate::wire::bodies::BODY_BYTES_MAX;
 use crate::wire::errors::ErrorCause;
 
-/// The endpoints of the contract, the description of them, and what owners sign.
+/// The endpoints of the contract, the description of them, what owners sign, and their page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     /// `POST /verify`
@@ -30,9 +30,11 @@ pub(crate) enum Endpoint {
     Docs,
     /// `GET /.well-known/tiergate`
     Signing,
+    /// `GET /console` and the files below it, where that is on.
+    Console,
 }
 
-/// Every endpoint, in the contract's order.
+/// Every endpoint of the API, in the contract's order. The page is no part of it.
 pub(crate) const ENDPOINTS: [Endpoint; 12] = [
     Endpoint::Livez,
     Endpoint::Readyz,
@@ -49,16 +51,19 @@ pub(crate) const ENDPOINTS: [Endpoint; 12] = [
 ];
 
 impl Endpoint {
-    /// The endpoint of this method and path.
-    pub(crate) fn find(method: &str, path: &str) -> Result<Self, ErrorCause> {
-        let endpoint =
-            ENDPOINTS.into_iter().find(|endpoint| endpoint.path() == path).ok_or(ErrorCause::NotFound)?;
+    /// The endpoint of the API at this path.
+    pub(crate) fn at(path: &str) -> Result<Self, ErrorCause> {
+        ENDPOINTS.into_iter().find(|endpoint| endpoint.path() == path).ok_or(ErrorCause::NotFound)
+    }
+
+    /// The same endpoint if it takes this method.
+    pub(crate) fn taking(self, method: &str) -> Result<Self, ErrorCause> {
         // HEAD goes wherever GET goes (RFC 9110, section 9.3.2).
-        let own = endpoint.method();
+        let own = self.method();
         if method == own || (method == "HEAD" && own == "GET") {
-            Ok(endpoint)
+            Ok(self)
         } else {
-            Err(ErrorCause::MethodNotAllowed { allow: endpoint.allow() })
+            Err(ErrorCause::MethodNotAllowed { allow: self.allow() })
         }
     }
 
@@ -76,6 +81,7 @@ impl Endpoint {
             Self::OpenApi => "/openapi.json",
             Self::Docs => "/docs",
             Self::Signing => "/.well-known/tiergate",
+            Self::Console => "/console",
         }
     }
 
@@ -87,9 +93,13 @@ impl Endpoint {
             | Self::GenerateKey
             | Self::RotateKey => "POST",
             Self::RevokeKey => "DELETE",
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Docs | Self::Signing => {
-                "GET"
-            }
+            Self::KeyStatus
+            | Self::Livez
+            | Self::Readyz
+            | Self::OpenApi
+            | Self::Docs
+            | Self::Signing
+            | Self::Console => "GET",
         }
     }
 
@@ -102,9 +112,13 @@ impl Endpoint {
             | Self::GenerateKey
             | Self::RotateKey
             | Self::RevokeKey => "signature",
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Docs | Self::Signing => {
-                "none"
-            }
+            Self::KeyStatus
+            | Self::Livez
+            | Self::Readyz
+            | Self::OpenApi
+            | Self::Docs
+            | Self::Signing
+            | Self::Console => "none",
         }
     }
 
@@ -122,7 +136,8 @@ impl Endpoint {
             | Self::Readyz
             | Self::OpenApi
             | Self::Docs
-            | Self::Signing => None,
+            | Self::Signing
+            | Self::Console => None,
         }
     }
 
@@ -135,7 +150,13 @@ impl Endpoint {
             | Self::GenerateKey
             | Self::RotateKey
             | Self::RevokeKey => BODY_BYTES_MAX,
-            Self::KeyStatus | Self::Livez | Self::Readyz | Self::OpenApi | Self::Docs | Self::Signing => 0,
+            Self::KeyStatus
+            | Self::Livez
+            | Self::Readyz
+            | Self::OpenApi
+            | Self::Docs
+            | Self::Signing
+            | Self::Console => 0,
         }
     }
 

@@ -22,6 +22,7 @@ use crate::pipeline::{Access, Pipeline};
 use crate::ports::store::Scope;
 use crate::serve::clients::ClientRules;
 use crate::tls::listener::Protocols;
+use crate::wire::console::{ConsoleRules, SampleRequest, WalletChain};
 use crate::wire::request_id::RequestIds;
 
 impl App {
@@ -40,6 +41,7 @@ impl App {
         let rules = ApiRules {
             access,
             token_decimals: settings.tiers.token_decimals,
+            console: console_rules(settings),
             trusted_proxies: settings.listen.trusted_proxies.clone(),
             audit: self.audit.clone(),
             tracer: self.tracer.clone(),
@@ -109,6 +111,23 @@ impl App {
         let listening = Listening::plain("admin", &settings.listen.admin, ADMIN_CONNECTIONS);
         self.process.open_whole(admin, listening)
     }
+}
+
+/// The owner's page, if it is on.
+fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
+    let console = &settings.console;
+    let chain = console.rpc_url.as_ref().map(|url| WalletChain {
+        id: settings.signature.chain_id,
+        name: console.chain_name.clone(),
+        rpc_url: url.reveal().as_str().to_owned(),
+        currency: console.currency.clone(),
+    });
+    let sample = console.gateway_url.as_ref().map(|url| SampleRequest {
+        origin: url.origin().to_owned(),
+        url: url.reveal().as_str().trim_end_matches('/').to_owned(),
+        path: console.sample_path.clone(),
+    });
+    console.enabled.then(|| ConsoleRules { title: console.title.clone(), chain, sample })
 }
 
 fn client_rules(listen: &Listen, listener: Listener) -> ClientRules {

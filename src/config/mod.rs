@@ -17,6 +17,7 @@ macro_rules! read_all {
 
 pub mod abuse;
 pub mod chain;
+pub mod console;
 pub mod gateway;
 pub mod keys;
 pub mod listen;
@@ -49,6 +50,7 @@ use toml::Table;
 
 use crate::config::abuse::AbuseSettings;
 use crate::config::chain::ChainSettings;
+use crate::config::console::ConsoleSettings;
 use crate::config::document::Document;
 use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
@@ -82,6 +84,8 @@ pub struct Settings {
     pub store: StoreSettings,
     /// Protection against guessing.
     pub abuse: AbuseSettings,
+    /// The owner's page.
+    pub console: ConsoleSettings,
     /// How requests are forwarded.
     pub gateway: GatewaySettings,
     /// How the process ends.
@@ -219,6 +223,7 @@ impl Settings {
             ("keys", self.keys != other.keys),
             ("store", self.store != other.store),
             ("abuse", self.abuse != other.abuse),
+            ("console", self.console != other.console),
             ("gateway", self.gateway != other.gateway),
             ("shutdown", self.shutdown != other.shutdown),
             ("traces", self.traces != other.traces),
@@ -245,6 +250,7 @@ impl Settings {
         let keys = KeySettings::read(reader);
         let store = StoreSettings::read(reader);
         let abuse = AbuseSettings::read(reader);
+        let console = ConsoleSettings::read(reader);
         let gateway = GatewaySettings::read(reader);
         let allow_empty = reader.boolean("gateway.allow_empty", false);
         let shutdown = ShutdownSettings::read(reader);
@@ -266,6 +272,7 @@ impl Settings {
             keys: keys?,
             store: store?,
             abuse: abuse?,
+            console: console?,
             gateway: gateway?,
             shutdown: shutdown?,
             traces: traces?,

@@ -5,6 +5,7 @@
 pub mod answers;
 pub mod bodies;
 pub mod client_ip;
+pub mod console;
 pub mod credentials;
 pub mod errors;
 pub mod grpc;

@@ -17,6 +17,7 @@ mod support;
 
 mod authentication;
 mod balanced;
+mod console;
 mod crash;
 mod errors;
 mod faults;
@@ -89,6 +90,7 @@ const TOPICS: &[Topic<World>] = &[
     ("validation", ONCE, validation::CASES),
     ("errors", ONCE, errors::CASES),
     ("signing", ONCE, signing::CASES),
+    ("console", ONCE, console::CASES),
     ("metrics", STORES, metrics::OPERATIONS),
     ("metrics", ONCE, metrics::CASES),
     ("logs", ONCE, logs::CASES),

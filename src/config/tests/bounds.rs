@@ -325,6 +325,29 @@ fn a_store_is_embedded_or_redis_and_its_path_stays_as_it_is_written() {
 }
 
 #[test]
+fn the_owners_page_is_given_what_anybody_may_know() {
+    check("console.enabled", "true, false", "'yes', 1");
+    check("console.title", "'Agents of Ünïcode', 'x'", r#"'', "a\nb", 5"#);
+    let named = [("console.chain_name", "'Chain'")];
+    check_with(
+        &named,
+        "console.rpc_url",
+        "'', 'https://rpc.example/key?x=1', 'http://127.0.0.1:8545'",
+        "'ws://rpc.example', 'rpc.example', 'https://user@rpc.example', 'https://:word@rpc.example', 'https://a#b', 5",
+    );
+    check("console.chain_name", "'', 'Chain'", r#""a\tb", 5"#);
+    check("console.currency", "'ETH', 'E'", "'', 'TOOLONG', 5");
+    check(
+        "console.gateway_url",
+        "'', 'https://gate.example', 'http://127.0.0.1:8000/below/'",
+        "'gate.example', 'ftp://gate.example', 'https://user@gate.example', 'https://gate.example/?x', 5",
+    );
+    check("console.sample_path", "'/', '/v1/x?y=1'", r#"'', 'x', '/a b', '/a#b', '/é', '/"', 5"#);
+    let unnamed = problems(&minimal_with(&[("console.rpc_url", "'https://rpc.example'")]), &[]);
+    assert!(unnamed.len() == 1 && unnamed[0].starts_with("console.chain_name: is empty"), "{unnamed:?}");
+}
+
+#[test]
 #[cfg(feature = "traces")]
 fn a_collector_is_a_url_without_a_login_and_of_a_million_requests_one_is_traced_at_least_or_none() {
     check("traces.continued_per_second", "1, 1_000_000", "0, 1_000_001, '1'");

@@ -26,6 +26,13 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
         r#"["http://a.example", "http://b.example"]"#,
         "",
     ),
+    ("console.chain_name", "Chain", "\"Chain\"", "a\tb"),
+    ("console.currency", "XDAI", "\"XDAI\"", "TOOLONG"),
+    ("console.enabled", "true", "true", "yes"),
+    ("console.gateway_url", "https://gate.example", "\"https://gate.example\"", "gate.example"),
+    ("console.rpc_url", "https://rpc.example/key", "\"https://rpc.example/key\"", "ws://rpc.example"),
+    ("console.sample_path", "/forecast", "\"/forecast\"", "forecast"),
+    ("console.title", "Agents", "\"Agents\"", ""),
     ("gateway.allow_empty", "true", "true", "yes"),
     ("gateway.http1", "library", "\"library\"", "nginx"),
     ("gateway.max_in_flight", "7", "7", "-1"),
@@ -80,7 +87,11 @@ const QUOTED_ADDRESS: &str = "\"0xdc64a140aa3e981100a9beca4e685f962f0cf6c9\"";
 
 /// The file in which a key is overridden: what has no default, and what goes together or has to be chosen.
 fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
-    let base = [("listen.tls.cert", "\"cert.pem\""), ("listen.tls.key", "\"key.pem\"")];
+    let base = [
+        ("listen.tls.cert", "\"cert.pem\""),
+        ("listen.tls.key", "\"key.pem\""),
+        ("console.chain_name", "\"Somewhere\""),
+    ];
     let redis = [
         ("store.kind", "\"redis\""),
         ("store.redis.url", "\"rediss://redis.example\""),

@@ -181,10 +181,12 @@ fn of_a_url_under_any_key_the_values_in_force_show_no_more_than_its_host() {
         ("chain.rpc_urls", format!("[{http:?}]"), "embedded"),
         ("chain.http_proxy", "\"http://user:SECRET@proxy.example\"".to_owned(), "embedded"),
         ("store.redis.url", format!("{redis:?}"), "redis"),
+        ("console.rpc_url", format!("{http:?}"), "embedded"),
         ("traces.endpoint", format!("{http:?}"), "embedded"),
     ] {
         let kind = format!("{kind:?}");
-        let text = minimal_with(&[("store.kind", &kind), (path, &literal)]);
+        let text =
+            minimal_with(&[("store.kind", &kind), ("console.chain_name", "\"Chain\""), (path, &literal)]);
         let document = Document::new(Path::new("t.toml"), &text);
         let survey = Survey::read(document, std::iter::empty(), None, Wanted::Values);
         let value = survey.values.iter().find(|value| value.key == path).unwrap();
