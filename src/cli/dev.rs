@@ -1,8 +1,8 @@
 //! `tiergate dev`: a chain with sample agents, the store, the API, a gateway with sample tenants and the API behind them
 //! in one process, and what to paste next.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
@@ -21,6 +21,7 @@ use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
 use crate::dev::samples::{self, Deployment};
 use crate::dev::upstream::SampleUpstream;
+use crate::domain::endpoint::WebOrigin;
 use crate::os::Os;
 use crate::telemetry::log::{self, LogRules};
 
@@ -118,8 +119,18 @@ impl Dev {
         let agents: Vec<String> = agents
             .map(|agent| format!("  agent {}  tier {}  owner {}", agent.id, agent.tier, agent.owner))
             .collect();
+        let (local, port) = (IpAddr::from(Ipv4Addr::LOCALHOST), self.api.port());
+        let origins = [self.api, SocketAddr::new(local, port)].map(|address| format!("http://{address}"));
+        let origins = origins.into_iter().chain([format!("http://localhost:{port}")]);
+        let origins = origins.filter_map(|url| Some(WebOrigin::parse(&url).ok()?.as_str().to_owned()));
+        let gateway = match self.gateway.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
         let others = [
             ("agents", agents.join("\n")),
+            ("apiOrigins", list(origins.collect())),
+            ("weatherHosts", list(["weather.example".to_owned(), "localhost".to_owned(), gateway].into())),
             ("program", std::env::current_exe()?.display().to_string()),
             ("folder", folder.display().to_string()),
         ];
@@ -158,6 +169,11 @@ fn write_files(folder: &Path, deployment: &Deployment, values: &Value) -> io::Re
         fs::write(folder.join(name), fill(text, values))?;
     }
     Ok(())
+}
+
+/// The items of an array of TOML.
+fn list(items: BTreeSet<String>) -> String {
+    items.into_iter().map(|item| format!("{item:?}")).collect::<Vec<_>>().join(", ")
 }
 
 /// A text with the values of the names in braces.

@@ -261,7 +261,7 @@ fn variables_of_the_shell_do_not_change_where_dev_listens_and_are_named() {
     let dev = Dev::start_with(&variables, File::create(&stderr).unwrap().into());
     let printed = dev.printed.split("Sample agents").next().unwrap();
     let addresses = printed.split("http://").skip(1).map(|rest| rest.split(['/', ' ', '\n']).next().unwrap());
-    assert_eq!(addresses.clone().count(), 5, "{printed}");
+    assert_eq!(addresses.clone().count(), 6, "{printed}");
     for address in addresses {
         assert!(TcpStream::connect(address).is_ok(), "nobody listens at {address}");
     }
@@ -270,6 +270,57 @@ fn variables_of_the_shell_do_not_change_where_dev_listens_and_are_named() {
     for (name, _) in variables {
         assert!(warning.contains(name), "{warning}");
     }
+}
+
+/// The head and the body of an answer.
+fn curl(arguments: &[&str]) -> (String, String) {
+    let output = Command::new("curl").args(["-s", "-i", "--noproxy", "*"]).args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{arguments:?}: {text}"));
+    (head.to_lowercase() + "\r\n", body.to_owned())
+}
+
+#[test]
+fn a_page_of_the_api_may_make_the_first_request_and_read_the_limits() {
+    let dev = Dev::shared();
+    let (head, page) = curl(&[&format!("{}/console", dev.url())]);
+    assert!(head.starts_with("http/1.1 200 ") && page.contains("<!doctype html>"), "{head}{page}");
+    assert!(dev.printed.contains(&format!("{}/console", dev.url())), "{}", dev.printed);
+    let (_, settings) = curl(&[&format!("{}/console/settings.json", dev.url())]);
+    let settings: Value = serde_json::from_str(&settings).unwrap();
+    assert_eq!(settings["chain"]["chainId"], "0x1f44", "{settings}");
+    let gateway = settings["gateway"]["url"].as_str().unwrap();
+    assert!(head.contains(&format!("connect-src 'self' {gateway};")), "{head}");
+    let sample = format!("{gateway}{}", settings["gateway"]["path"].as_str().unwrap());
+
+    let arguments =
+        ["generate", "-o", "json", "--url", &dev.url(), "--agent-id", "2", "--key-file", &dev.key_file(2)];
+    let issued = tiergate(&[&["keys"], &arguments[..]].concat());
+    let issued: Value = serde_json::from_slice(&issued.stdout).unwrap();
+    let key = format!("X-API-Key: {}", issued["apiKey"].as_str().unwrap());
+    let local = dev.url().replace("127.0.0.1", "localhost");
+    for page in [dev.url(), local] {
+        let origin = format!("Origin: {page}");
+        let asks = ["Access-Control-Request-Method: GET", "Access-Control-Request-Headers: x-api-key"];
+        let (head, _) = curl(&["-X", "OPTIONS", "-H", &origin, "-H", asks[0], "-H", asks[1], &sample]);
+        assert!(head.starts_with("http/1.1 204 "), "{head}");
+        assert!(head.contains(&format!("access-control-allow-origin: {page}\r\n")), "{head}");
+        let allowed = head.lines().find(|line| line.starts_with("access-control-allow-headers: ")).unwrap();
+        assert!(allowed.contains("x-api-key") && allowed.contains("authorization"), "{allowed}");
+
+        let (head, body) = curl(&["-H", &origin, "-H", &key, &sample]);
+        assert!(head.starts_with("http/1.1 200 "), "{head}{body}");
+        assert!(head.contains(&format!("access-control-allow-origin: {page}\r\n")), "{head}");
+        let exposed = head.lines().find(|line| line.starts_with("access-control-expose-headers: ")).unwrap();
+        for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-request-id"] {
+            assert!(exposed.contains(name) && head.contains(&format!("\r\n{name}: ")), "{name}: {head}");
+        }
+        assert!(exposed.contains("retry-after"), "{exposed}");
+        let seen: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(seen["headers"]["x-agent-id"], "2", "{seen}");
+    }
+    let (head, _) = curl(&["-H", "Origin: http://elsewhere.example", "-H", &key, &sample]);
+    assert!(head.starts_with("http/1.1 200 ") && !head.contains("access-control-allow-origin"), "{head}");
 }
 
 #[test]
