@@ -1,0 +1,88 @@
+import type { components } from "./openapi.js";
+import { type RetryOptions } from "./retry.js";
+import { type Domain, type Signer, type TypedData } from "./signing.js";
+type Schemas = components["schemas"];
+/** An agent's id: a uint256, in decimal if it is text. */
+export type AgentId = string | bigint;
+/** The domain, types and tiers of a service. */
+export type Signing = Schemas["Signing"];
+export type VerificationResult = Schemas["VerificationResult"];
+export type Profile = Schemas["Profile"];
+export type IssuedKey = Schemas["IssuedKey"];
+export type RevokedKey = Schemas["RevokedKey"];
+export type KeyStatus = Schemas["KeyStatus"];
+/** The limit that the request counted against; `null` where the answer does not tell (a page of another origin). */
+export type RateLimit = {
+    limit: number;
+    remaining: number;
+} | null;
+/** An answer, with the limit that it counted against. */
+export type Answer<T> = T & {
+    rateLimit: RateLimit;
+};
+/** The signed requests, and their answers. */
+export interface Operations {
+    verify: VerificationResult;
+    profile: Profile;
+    generate: IssuedKey;
+    rotate: IssuedKey;
+    revoke: RevokedKey;
+}
+/** Options of the client. */
+export interface TiergateOptions extends RetryOptions {
+    /** Used instead of the global `fetch`. */
+    fetch?: typeof fetch;
+    /** Seconds to wait for each answer; 30 unless set. */
+    timeout?: number;
+    /** Parts of the domain that are known beforehand. They win over the service's. */
+    domain?: Partial<Domain>;
+}
+/** Options of a call. */
+export interface CallOptions {
+    signal?: AbortSignal;
+}
+/** Options of a call that makes a key. */
+export interface KeyOptions extends CallOptions {
+    /** The URL that the key is for. It is not part of what is signed. */
+    declaredEndpoint?: string;
+}
+/** A service. All methods throw a {@link TiergateError}. */
+export declare class Tiergate {
+    private readonly options;
+    private readonly base;
+    private kept;
+    /** `url` is the address of the API; it may have a path. */
+    constructor(url: string | URL, options?: TiergateOptions);
+    /** Returns what owners sign and the tiers. Kept for five minutes. */
+    signing(options?: CallOptions): Promise<Signing>;
+    /** Verifies an agent by its API key. */
+    verify(credential: {
+        apiKey: string;
+        agentId?: AgentId;
+        origin?: string;
+    }, options?: CallOptions): Promise<Answer<VerificationResult>>;
+    /** Verifies an agent by its owner's signature. */
+    verifySignature(agentId: AgentId, signer: Signer, options?: CallOptions): Promise<Answer<VerificationResult>>;
+    /** Reads an agent's profile as its owner. The agent may have any tier. */
+    profile(agentId: AgentId, signer: Signer, options?: CallOptions): Promise<Answer<Profile>>;
+    /** Makes, replaces and revokes an agent's key. */
+    readonly keys: {
+        /** Makes the agent's key. The answer shows it this once. */
+        generate: (agentId: AgentId, signer: Signer, options?: KeyOptions) => Promise<Answer<IssuedKey>>;
+        /** Replaces the agent's key. The old one is invalid at once. */
+        rotate: (agentId: AgentId, signer: Signer, options?: KeyOptions) => Promise<Answer<IssuedKey>>;
+        /** Revokes the agent's key. Succeeds also without one. */
+        revoke: (agentId: AgentId, signer: Signer, options?: CallOptions) => Promise<Answer<RevokedKey>>;
+        /** Tells if the agent has a key. */
+        status: (agentId: AgentId, options?: CallOptions) => Promise<Answer<KeyStatus>>;
+    };
+    /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
+    typedData(agentId: AgentId, operation: keyof Operations, options?: CallOptions): Promise<TypedData>;
+    /** Sends an operation with the signature that was made of its typed data. */
+    send<O extends keyof Operations>(operation: O, typedData: TypedData, signature: string, { declaredEndpoint, ...options }?: KeyOptions): Promise<Answer<Operations[O]>>;
+    private signed;
+    /** Repeats a request only if the service refused it before it did anything: no key is made twice. */
+    private request;
+    private once;
+}
+export {};

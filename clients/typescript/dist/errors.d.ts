@@ -1,0 +1,70 @@
+import type { components } from "./openapi.js";
+type Schemas = components["schemas"];
+/** The `details` of each `errorType`; `undefined` where there are none. */
+export interface ErrorDetails {
+    VALIDATION_ERROR: Schemas["ValidationError"]["details"];
+    REPLAY_DETECTED: Schemas["TimestampRefused"]["details"] & Partial<Schemas["ReplayDetected"]["details"]>;
+    INVALID_API_KEY: Schemas["InvalidApiKey"]["details"];
+    SIGNATURE_INVALID: Schemas["SignatureInvalid"]["details"];
+    TIER_BLOCKED: Schemas["TierBlocked"]["details"];
+    FORBIDDEN: undefined;
+    ENDPOINT_MISMATCH: Schemas["AgentNotFound"]["details"];
+    AGENT_NOT_FOUND: Schemas["AgentNotFound"]["details"];
+    NOT_FOUND: undefined;
+    METHOD_NOT_ALLOWED: undefined;
+    REQUEST_TIMEOUT: undefined;
+    KEY_ALREADY_EXISTS: Schemas["KeyAlreadyExists"]["details"];
+    PAYLOAD_TOO_LARGE: undefined;
+    RATE_LIMITED: Schemas["RateLimited"]["details"];
+    REQUEST_HEADER_FIELDS_TOO_LARGE: undefined;
+    INTERNAL_ERROR: undefined;
+    UPSTREAM_ERROR: undefined;
+    RPC_ERROR: Schemas["RpcError"]["details"];
+    OVERLOADED: undefined;
+    UPSTREAM_TIMEOUT: undefined;
+    LOOP_DETECTED: undefined;
+    INSUFFICIENT_DEPOSIT: {
+        agentId: string;
+        currentBalance: string;
+        requiredAmount: string;
+    };
+    RELAY_FAILED: {
+        agentId: string;
+        reason: string;
+        txHash: string;
+    };
+    /** Of the client: the answer is not one of Tiergate, most often a proxy's. */
+    UNEXPECTED_ANSWER: undefined;
+    /** Of the client: no answer came. The request may have been carried out. */
+    NO_ANSWER: undefined;
+}
+/** The types of the service's errors, and two of the client's own. */
+export type ErrorType = keyof ErrorDetails;
+/** A request that failed. `message` is the service's, for people. */
+export declare class TiergateError<T extends ErrorType = ErrorType> extends Error {
+    readonly errorType: T;
+    /** The HTTP status; 0 if no answer came. */
+    readonly status: number;
+    readonly details: ErrorDetails[T];
+    /** Seconds to wait before the next try, if the service named them. */
+    readonly retryAfter?: number | undefined;
+    /** The service's clock in Unix milliseconds. */
+    readonly timestamp?: number | undefined;
+    readonly name = "TiergateError";
+    constructor(errorType: T, message: string, 
+    /** The HTTP status; 0 if no answer came. */
+    status: number, details: ErrorDetails[T], 
+    /** Seconds to wait before the next try, if the service named them. */
+    retryAfter?: number | undefined, 
+    /** The service's clock in Unix milliseconds. */
+    timestamp?: number | undefined, options?: ErrorOptions);
+    /** True if it is of this type. `details` has the type's fields then. */
+    is<U extends ErrorType>(errorType: U): this is TiergateError<U>;
+}
+/** Returns the body of a successful answer, or throws the error. `field` is one that a right answer has. */
+export declare function bodyOf(response: Response, field: string): Promise<Record<string, unknown>>;
+/** Reads the error of the gateway or the API in an answer; `null` if it has none. The answer's body stays readable. */
+export declare function errorOf(response: Response): Promise<TiergateError | null>;
+/** The seconds of `Retry-After`. Tiergate never sends a date. */
+export declare function retryAfter(headers: Headers): number | undefined;
+export {};

@@ -1,0 +1,2 @@
+// Made of src/api/openapi.json by build.mjs.
+export {};

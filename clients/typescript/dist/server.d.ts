@@ -1,0 +1,39 @@
+/** The agent that the gateway admitted. */
+export interface Agent {
+    agentId: string;
+    /** The owner's address (EIP-55). */
+    owner: `0x${string}`;
+    trustTier: 1 | 2 | 3 | 4;
+    /** In the token's smallest unit, in decimal. */
+    stakedAmount: string;
+    /** True if the request's `Origin` is not the endpoint declared for the key. */
+    endpointMismatch: boolean;
+}
+/** Headers of fetch, or of Node. */
+export type HeadersLike = Headers | Record<string, string | string[] | undefined>;
+/** Reads the gateway's headers; `null` if one is missing or malformed. */
+export declare function agentOf(headers: HeadersLike): Agent | null;
+/** What a server asks of agents. */
+export interface AgentRules {
+    /** The lowest tier that passes; 1 unless set. */
+    minTier?: Agent["trustTier"];
+}
+interface ExpressResponse {
+    locals: Record<string, unknown>;
+    status(code: number): {
+        json(body: unknown): unknown;
+    };
+}
+/** Middleware of Express: 401 or 403, or the agent in `res.locals.agent`. */
+export declare function expressAgent(rules?: AgentRules): (request: {
+    headers: Record<string, string | string[] | undefined>;
+}, response: ExpressResponse, next: () => void) => void;
+interface HonoContext {
+    req: {
+        raw: Request;
+    };
+    set(name: "agent", agent: Agent): void;
+}
+/** Middleware of Hono: 401 or 403, or the agent in `c.var.agent` (`new Hono<{ Variables: { agent: Agent } }>()`). */
+export declare function honoAgent(rules?: AgentRules): (context: HonoContext, next: () => Promise<void>) => Promise<Response | void>;
+export {};

@@ -1,0 +1,58 @@
+// For servers behind the gateway: who calls. The headers are true only if nobody but the gateway can reach the server.
+/** Reads the gateway's headers; `null` if one is missing or malformed. */
+export function agentOf(headers) {
+    const get = (name, pattern) => {
+        const value = headers instanceof Headers ? headers.get(name) : headers[name];
+        return typeof value === "string" && pattern.test(value) ? value : null;
+    };
+    const agentId = get("x-agent-id", /^\d{1,78}$/);
+    const owner = get("x-agent-owner", /^0x[0-9a-fA-F]{40}$/);
+    const trustTier = get("x-agent-tier", /^[1-4]$/);
+    const stakedAmount = get("x-agent-staked-amount", /^\d{1,78}$/);
+    const mismatch = get("x-agent-endpoint-mismatch", /^(true|false)$/);
+    if (!agentId || !owner || !trustTier || !stakedAmount || !mismatch)
+        return null;
+    return {
+        agentId,
+        owner: owner,
+        trustTier: Number(trustTier),
+        stakedAmount,
+        endpointMismatch: mismatch === "true",
+    };
+}
+function check(headers, { minTier = 1 }) {
+    const agent = agentOf(headers);
+    if (agent && agent.trustTier >= minTier)
+        return { agent };
+    const timestamp = Date.now();
+    if (!agent) {
+        const error = "The request has not come through the gateway as an agent's";
+        const body = { error, errorType: "INVALID_API_KEY", details: { agentId: null }, timestamp };
+        return { refusal: { status: 401, body } };
+    }
+    const details = { agentId: agent.agentId, currentTier: agent.trustTier, requiredTier: minTier };
+    const error = "The agent's stake does not give it the tier that is required";
+    return { refusal: { status: 403, body: { error, errorType: "TIER_BLOCKED", details, timestamp } } };
+}
+/** Middleware of Express: 401 or 403, or the agent in `res.locals.agent`. */
+export function expressAgent(rules = {}) {
+    return (request, response, next) => {
+        const checked = check(request.headers, rules);
+        if ("refusal" in checked) {
+            response.status(checked.refusal.status).json(checked.refusal.body);
+            return;
+        }
+        response.locals["agent"] = checked.agent;
+        next();
+    };
+}
+/** Middleware of Hono: 401 or 403, or the agent in `c.var.agent` (`new Hono<{ Variables: { agent: Agent } }>()`). */
+export function honoAgent(rules = {}) {
+    return async (context, next) => {
+        const checked = check(context.req.raw.headers, rules);
+        if ("refusal" in checked)
+            return Response.json(checked.refusal.body, { status: checked.refusal.status });
+        context.set("agent", checked.agent);
+        await next();
+    };
+}

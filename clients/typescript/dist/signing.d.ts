@@ -1,0 +1,75 @@
+/** The domain that signatures are bound to. */
+export interface Domain {
+    name: string;
+    version: string;
+    chainId: number;
+    verifyingContract: `0x${string}`;
+}
+/** Types are the client's own, so that no service can have something else signed. */
+declare const types: {
+    Verification: {
+        EIP712Domain: {
+            name: string;
+            type: string;
+        }[];
+        Verification: {
+            name: string;
+            type: string;
+        }[];
+    };
+    ProfileRead: {
+        EIP712Domain: {
+            name: string;
+            type: string;
+        }[];
+        ProfileRead: {
+            name: string;
+            type: string;
+        }[];
+    };
+};
+/** `Verification` verifies and manages keys; `ProfileRead` reads the profile and can do no more. */
+export type PrimaryType = keyof typeof types;
+/** The message: ids and nonces are decimal, `timestamp` is Unix time in seconds. */
+export type Message = {
+    agentId: string;
+    nonce?: string;
+    timestamp: number;
+};
+/** Complete typed data, as `eth_signTypedData_v4` and `cast wallet sign --data` take it. */
+export interface TypedData {
+    domain: Domain;
+    types: Record<string, {
+        name: string;
+        type: string;
+    }[]>;
+    primaryType: PrimaryType;
+    message: Message;
+}
+/** An account or wallet client of viem. */
+export interface ViemSigner {
+    signTypedData(typedData: any): Promise<string>;
+}
+/** A signer of ethers 6. */
+export interface EthersSigner {
+    getAddress(): Promise<string>;
+    signTypedData(domain: any, types: any, message: any): Promise<string>;
+}
+/** Signs as the agent's owner: an account of viem, a signer of ethers, or any function. */
+export type Signer = ViemSigner | EthersSigner | ((typedData: TypedData) => Promise<string>);
+/** A wallet as EIP-1193 describes it. */
+export interface Eip1193Provider {
+    request(request: {
+        method: string;
+        params: any;
+    }): Promise<any>;
+}
+/** Signs with a wallet of the browser, `eth_signTypedData_v4`. */
+export declare function walletSigner(provider: Eip1193Provider, address: string): Signer;
+/** Signs typed data. */
+export declare function sign(signer: Signer, typedData: TypedData): Promise<string>;
+/** Returns a random nonce: a uint256 in decimal. */
+export declare function nonce(): string;
+/** Returns a message of now, ready to be signed. */
+export declare function typedDataOf(domain: Domain, agentId: string, primaryType: PrimaryType): TypedData;
+export {};

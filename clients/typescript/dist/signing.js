@@ -1,0 +1,43 @@
+// Typed data (EIP-712) and the signers that sign it.
+const EIP712Domain = [
+    { name: "name", type: "string" },
+    { name: "version", type: "string" },
+    { name: "chainId", type: "uint256" },
+    { name: "verifyingContract", type: "address" },
+];
+const Verification = [
+    { name: "agentId", type: "uint256" },
+    { name: "nonce", type: "uint256" },
+    { name: "timestamp", type: "uint256" },
+];
+const ProfileRead = [
+    { name: "agentId", type: "uint256" },
+    { name: "timestamp", type: "uint256" },
+];
+/** Types are the client's own, so that no service can have something else signed. */
+const types = { Verification: { EIP712Domain, Verification }, ProfileRead: { EIP712Domain, ProfileRead } };
+/** Signs with a wallet of the browser, `eth_signTypedData_v4`. */
+export function walletSigner(provider, address) {
+    return (typedData) => provider.request({ method: "eth_signTypedData_v4", params: [address, JSON.stringify(typedData)] });
+}
+/** Signs typed data. */
+export function sign(signer, typedData) {
+    if (typeof signer === "function")
+        return signer(typedData);
+    if (!("getAddress" in signer))
+        return signer.signTypedData(typedData);
+    // ethers adds the domain's type by itself.
+    const { EIP712Domain: _, ...own } = typedData.types;
+    return signer.signTypedData(typedData.domain, own, typedData.message);
+}
+/** Returns a random nonce: a uint256 in decimal. */
+export function nonce() {
+    const words = crypto.getRandomValues(new BigUint64Array(4));
+    return words.reduce((number, word) => (number << 64n) | word, 0n).toString();
+}
+/** Returns a message of now, ready to be signed. */
+export function typedDataOf(domain, agentId, primaryType) {
+    const timestamp = Math.floor(Date.now() / 1000);
+    const message = primaryType === "Verification" ? { agentId, nonce: nonce(), timestamp } : { agentId, timestamp };
+    return { domain, types: types[primaryType], primaryType, message };
+}

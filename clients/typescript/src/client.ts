@@ -1,0 +1,204 @@
+// The client of the verification API.
+
+import { TiergateError, bodyOf } from "./errors.js";
+import type { components } from "./openapi.js";
+import { Patience, isRefusedForNow, type RetryOptions } from "./retry.js";
+import { sign, typedDataOf, type Domain, type PrimaryType, type Signer, type TypedData } from "./signing.js";
+
+type Schemas = components["schemas"];
+
+/** An agent's id: a uint256, in decimal if it is text. */
+export type AgentId = string | bigint;
+/** The domain, types and tiers of a service. */
+export type Signing = Schemas["Signing"];
+export type VerificationResult = Schemas["VerificationResult"];
+export type Profile = Schemas["Profile"];
+export type IssuedKey = Schemas["IssuedKey"];
+export type RevokedKey = Schemas["RevokedKey"];
+export type KeyStatus = Schemas["KeyStatus"];
+
+/** The limit that the request counted against; `null` where the answer does not tell (a page of another origin). */
+export type RateLimit = { limit: number; remaining: number } | null;
+
+/** An answer, with the limit that it counted against. */
+export type Answer<T> = T & { rateLimit: RateLimit };
+
+/** The signed requests, and their answers. */
+export interface Operations {
+  verify: VerificationResult;
+  profile: Profile;
+  generate: IssuedKey;
+  rotate: IssuedKey;
+  revoke: RevokedKey;
+}
+
+/** Method and path of each, and a field that its answer has. */
+const OPERATIONS: Record<keyof Operations, readonly [string, string, string]> = {
+  verify: ["POST", "verify/signature", "valid"],
+  profile: ["POST", "profile", "hasKey"],
+  generate: ["POST", "keys/generate", "apiKey"],
+  rotate: ["POST", "keys/rotate", "apiKey"],
+  revoke: ["DELETE", "keys", "success"],
+};
+
+/** Options of the client. */
+export interface TiergateOptions extends RetryOptions {
+  /** Used instead of the global `fetch`. */
+  fetch?: typeof fetch;
+  /** Seconds to wait for each answer; 30 unless set. */
+  timeout?: number;
+  /** Parts of the domain that are known beforehand. They win over the service's. */
+  domain?: Partial<Domain>;
+}
+
+/** Options of a call. */
+export interface CallOptions {
+  signal?: AbortSignal;
+}
+
+/** Options of a call that makes a key. */
+export interface KeyOptions extends CallOptions {
+  /** The URL that the key is for. It is not part of what is signed. */
+  declaredEndpoint?: string;
+}
+
+/** The service may change its domain: it allows five minutes. */
+const SIGNING_KEPT_MS = 300_000;
+
+/** A service. All methods throw a {@link TiergateError}. */
+export class Tiergate {
+  private readonly base: string;
+  private kept: { signing: Signing; until: number } | undefined;
+
+  /** `url` is the address of the API; it may have a path. */
+  constructor(
+    url: string | URL,
+    private readonly options: TiergateOptions = {},
+  ) {
+    this.base = String(url).replace(/\/*$/, "/");
+  }
+
+  /** Returns what owners sign and the tiers. Kept for five minutes. */
+  async signing(options: CallOptions = {}): Promise<Signing> {
+    if (this.kept && Date.now() < this.kept.until) return this.kept.signing;
+    const signing = await this.request<Signing>("GET", ".well-known/tiergate", "domain", undefined, options);
+    this.kept = { signing, until: Date.now() + SIGNING_KEPT_MS };
+    return signing;
+  }
+
+  /** Verifies an agent by its API key. */
+  verify(
+    credential: { apiKey: string; agentId?: AgentId; origin?: string },
+    options: CallOptions = {},
+  ): Promise<Answer<VerificationResult>> {
+    const { agentId, ...rest } = credential;
+    const body = agentId === undefined ? rest : { ...rest, agentId: String(agentId) };
+    return this.request("POST", "verify", "valid", body, options);
+  }
+
+  /** Verifies an agent by its owner's signature. */
+  verifySignature(agentId: AgentId, signer: Signer, options: CallOptions = {}): Promise<Answer<VerificationResult>> {
+    return this.signed("verify", agentId, signer, options);
+  }
+
+  /** Reads an agent's profile as its owner. The agent may have any tier. */
+  profile(agentId: AgentId, signer: Signer, options: CallOptions = {}): Promise<Answer<Profile>> {
+    return this.signed("profile", agentId, signer, options);
+  }
+
+  /** Makes, replaces and revokes an agent's key. */
+  readonly keys = {
+    /** Makes the agent's key. The answer shows it this once. */
+    generate: (agentId: AgentId, signer: Signer, options: KeyOptions = {}): Promise<Answer<IssuedKey>> =>
+      this.signed("generate", agentId, signer, options),
+    /** Replaces the agent's key. The old one is invalid at once. */
+    rotate: (agentId: AgentId, signer: Signer, options: KeyOptions = {}): Promise<Answer<IssuedKey>> =>
+      this.signed("rotate", agentId, signer, options),
+    /** Revokes the agent's key. Succeeds also without one. */
+    revoke: (agentId: AgentId, signer: Signer, options: CallOptions = {}): Promise<Answer<RevokedKey>> =>
+      this.signed("revoke", agentId, signer, options),
+    /** Tells if the agent has a key. */
+    status: (agentId: AgentId, options: CallOptions = {}): Promise<Answer<KeyStatus>> =>
+      this.request("GET", `keys/status?agentId=${encodeURIComponent(String(agentId))}`, "hasKey", undefined, options),
+  };
+
+  /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
+  async typedData(agentId: AgentId, operation: keyof Operations, options: CallOptions = {}): Promise<TypedData> {
+    const { domain } = await this.signing(options);
+    const primaryType: PrimaryType = operation === "profile" ? "ProfileRead" : "Verification";
+    return typedDataOf({ ...(domain as Domain), ...this.options.domain }, String(agentId), primaryType);
+  }
+
+  /** Sends an operation with the signature that was made of its typed data. */
+  send<O extends keyof Operations>(
+    operation: O,
+    typedData: TypedData,
+    signature: string,
+    { declaredEndpoint, ...options }: KeyOptions = {},
+  ): Promise<Answer<Operations[O]>> {
+    const [method, path, field] = OPERATIONS[operation];
+    const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
+    return this.request(method, path, field, { ...typedData.message, signature, ...endpoint }, options);
+  }
+
+  private async signed<O extends keyof Operations>(
+    operation: O,
+    agentId: AgentId,
+    signer: Signer,
+    options: KeyOptions,
+  ): Promise<Answer<Operations[O]>> {
+    const typedData = await this.typedData(agentId, operation, options);
+    return this.send(operation, typedData, await sign(signer, typedData), options);
+  }
+
+  /** Repeats a request only if the service refused it before it did anything: no key is made twice. */
+  private async request<T>(
+    method: string,
+    path: string,
+    field: string,
+    body: object | undefined,
+    { signal }: CallOptions,
+  ): Promise<Answer<T>> {
+    const patience = new Patience(this.options);
+    for (;;) {
+      try {
+        return await this.once(method, path, field, body, signal);
+      } catch (error) {
+        if (!isRefusedForNow(error) || !(await patience.wait(error.retryAfter, signal))) throw error;
+      }
+    }
+  }
+
+  private async once<T>(
+    method: string,
+    path: string,
+    field: string,
+    body: object | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Answer<T>> {
+    const timeout = AbortSignal.timeout((this.options.timeout ?? 30) * 1000);
+    const init: RequestInit = {
+      method,
+      // A redirect would take the credential elsewhere. The service sends none.
+      redirect: "error",
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    };
+    if (body) Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    try {
+      const response = await (this.options.fetch ?? fetch)(this.base + path, init);
+      const answer = await bodyOf(response, field);
+      return { ...(answer as T), rateLimit: rateLimitOf(response.headers) };
+    } catch (cause) {
+      if (cause instanceof TiergateError) throw cause;
+      signal?.throwIfAborted();
+      const reason = timeout.aborted ? "in time" : "";
+      const message = `No answer came from ${this.base}${path.split("?")[0]} ${reason}`.trimEnd();
+      throw new TiergateError("NO_ANSWER", message, 0, undefined, undefined, undefined, { cause });
+    }
+  }
+}
+
+function rateLimitOf(headers: Headers): RateLimit {
+  const [limit, remaining] = [headers.get("x-ratelimit-limit"), headers.get("x-ratelimit-remaining")];
+  return limit !== null && remaining !== null ? { limit: Number(limit), remaining: Number(remaining) } : null;
+}

@@ -1,0 +1,108 @@
+// Errors: one class, told apart by `errorType`.
+
+import type { components } from "./openapi.js";
+
+type Schemas = components["schemas"];
+
+/** The `details` of each `errorType`; `undefined` where there are none. */
+export interface ErrorDetails {
+  VALIDATION_ERROR: Schemas["ValidationError"]["details"];
+  REPLAY_DETECTED: Schemas["TimestampRefused"]["details"] & Partial<Schemas["ReplayDetected"]["details"]>;
+  INVALID_API_KEY: Schemas["InvalidApiKey"]["details"];
+  SIGNATURE_INVALID: Schemas["SignatureInvalid"]["details"];
+  TIER_BLOCKED: Schemas["TierBlocked"]["details"];
+  FORBIDDEN: undefined;
+  ENDPOINT_MISMATCH: Schemas["AgentNotFound"]["details"];
+  AGENT_NOT_FOUND: Schemas["AgentNotFound"]["details"];
+  NOT_FOUND: undefined;
+  METHOD_NOT_ALLOWED: undefined;
+  REQUEST_TIMEOUT: undefined;
+  KEY_ALREADY_EXISTS: Schemas["KeyAlreadyExists"]["details"];
+  PAYLOAD_TOO_LARGE: undefined;
+  RATE_LIMITED: Schemas["RateLimited"]["details"];
+  REQUEST_HEADER_FIELDS_TOO_LARGE: undefined;
+  INTERNAL_ERROR: undefined;
+  UPSTREAM_ERROR: undefined;
+  RPC_ERROR: Schemas["RpcError"]["details"];
+  OVERLOADED: undefined;
+  UPSTREAM_TIMEOUT: undefined;
+  LOOP_DETECTED: undefined;
+  INSUFFICIENT_DEPOSIT: { agentId: string; currentBalance: string; requiredAmount: string };
+  RELAY_FAILED: { agentId: string; reason: string; txHash: string };
+  /** Of the client: the answer is not one of Tiergate, most often a proxy's. */
+  UNEXPECTED_ANSWER: undefined;
+  /** Of the client: no answer came. The request may have been carried out. */
+  NO_ANSWER: undefined;
+}
+
+/** The types of the service's errors, and two of the client's own. */
+export type ErrorType = keyof ErrorDetails;
+
+/** A request that failed. `message` is the service's, for people. */
+export class TiergateError<T extends ErrorType = ErrorType> extends Error {
+  override readonly name = "TiergateError";
+
+  constructor(
+    readonly errorType: T,
+    message: string,
+    /** The HTTP status; 0 if no answer came. */
+    readonly status: number,
+    readonly details: ErrorDetails[T],
+    /** Seconds to wait before the next try, if the service named them. */
+    readonly retryAfter?: number,
+    /** The service's clock in Unix milliseconds. */
+    readonly timestamp?: number,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+
+  /** True if it is of this type. `details` has the type's fields then. */
+  is<U extends ErrorType>(errorType: U): this is TiergateError<U> {
+    return (this.errorType as ErrorType) === errorType;
+  }
+}
+
+/** Returns the body of a successful answer, or throws the error. `field` is one that a right answer has. */
+export async function bodyOf(response: Response, field: string): Promise<Record<string, unknown>> {
+  const { status } = response;
+  const body = parse(await response.text());
+  if (isObject(body)) {
+    if (response.ok && field in body) return body;
+    const error = errorIn(body, response);
+    if (error) throw error;
+  }
+  throw new TiergateError("UNEXPECTED_ANSWER", `Status ${status}, but no answer of Tiergate`, status, undefined);
+}
+
+/** Reads the error of the gateway or the API in an answer; `null` if it has none. The answer's body stays readable. */
+export async function errorOf(response: Response): Promise<TiergateError | null> {
+  if (response.ok) return null;
+  const body = parse(await response.clone().text());
+  return isObject(body) ? errorIn(body, response) : null;
+}
+
+function errorIn(body: Record<string, unknown>, { ok, status, headers }: Response): TiergateError | null {
+  const { error, errorType, details, timestamp } = body;
+  if (ok || typeof error !== "string" || typeof errorType !== "string" || typeof timestamp !== "number") return null;
+  const type = errorType as ErrorType;
+  return new TiergateError(type, error, status, details as ErrorDetails[ErrorType], retryAfter(headers), timestamp);
+}
+
+/** The seconds of `Retry-After`. Tiergate never sends a date. */
+export function retryAfter(headers: Headers): number | undefined {
+  const text = headers.get("retry-after") ?? "";
+  return /^\d{1,9}$/.test(text) ? Number(text) : undefined;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}

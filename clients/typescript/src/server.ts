@@ -1,0 +1,99 @@
+// For servers behind the gateway: who calls. The headers are true only if nobody but the gateway can reach the server.
+
+/** The agent that the gateway admitted. */
+export interface Agent {
+  agentId: string;
+  /** The owner's address (EIP-55). */
+  owner: `0x${string}`;
+  trustTier: 1 | 2 | 3 | 4;
+  /** In the token's smallest unit, in decimal. */
+  stakedAmount: string;
+  /** True if the request's `Origin` is not the endpoint declared for the key. */
+  endpointMismatch: boolean;
+}
+
+/** Headers of fetch, or of Node. */
+export type HeadersLike = Headers | Record<string, string | string[] | undefined>;
+
+/** Reads the gateway's headers; `null` if one is missing or malformed. */
+export function agentOf(headers: HeadersLike): Agent | null {
+  const get = (name: string, pattern: RegExp): string | null => {
+    const value = headers instanceof Headers ? headers.get(name) : headers[name];
+    return typeof value === "string" && pattern.test(value) ? value : null;
+  };
+  const agentId = get("x-agent-id", /^\d{1,78}$/);
+  const owner = get("x-agent-owner", /^0x[0-9a-fA-F]{40}$/);
+  const trustTier = get("x-agent-tier", /^[1-4]$/);
+  const stakedAmount = get("x-agent-staked-amount", /^\d{1,78}$/);
+  const mismatch = get("x-agent-endpoint-mismatch", /^(true|false)$/);
+  if (!agentId || !owner || !trustTier || !stakedAmount || !mismatch) return null;
+  return {
+    agentId,
+    owner: owner as Agent["owner"],
+    trustTier: Number(trustTier) as Agent["trustTier"],
+    stakedAmount,
+    endpointMismatch: mismatch === "true",
+  };
+}
+
+/** What a server asks of agents. */
+export interface AgentRules {
+  /** The lowest tier that passes; 1 unless set. */
+  minTier?: Agent["trustTier"];
+}
+
+interface Refusal {
+  status: 401 | 403;
+  body: { error: string; errorType: string; details: object; timestamp: number };
+}
+
+function check(headers: HeadersLike, { minTier = 1 }: AgentRules): { agent: Agent } | { refusal: Refusal } {
+  const agent = agentOf(headers);
+  if (agent && agent.trustTier >= minTier) return { agent };
+  const timestamp = Date.now();
+  if (!agent) {
+    const error = "The request has not come through the gateway as an agent's";
+    const body = { error, errorType: "INVALID_API_KEY", details: { agentId: null }, timestamp };
+    return { refusal: { status: 401, body } };
+  }
+  const details = { agentId: agent.agentId, currentTier: agent.trustTier, requiredTier: minTier };
+  const error = "The agent's stake does not give it the tier that is required";
+  return { refusal: { status: 403, body: { error, errorType: "TIER_BLOCKED", details, timestamp } } };
+}
+
+interface ExpressResponse {
+  locals: Record<string, unknown>;
+  status(code: number): { json(body: unknown): unknown };
+}
+
+/** Middleware of Express: 401 or 403, or the agent in `res.locals.agent`. */
+export function expressAgent(rules: AgentRules = {}) {
+  return (
+    request: { headers: Record<string, string | string[] | undefined> },
+    response: ExpressResponse,
+    next: () => void,
+  ): void => {
+    const checked = check(request.headers, rules);
+    if ("refusal" in checked) {
+      response.status(checked.refusal.status).json(checked.refusal.body);
+      return;
+    }
+    response.locals["agent"] = checked.agent;
+    next();
+  };
+}
+
+interface HonoContext {
+  req: { raw: Request };
+  set(name: "agent", agent: Agent): void;
+}
+
+/** Middleware of Hono: 401 or 403, or the agent in `c.var.agent` (`new Hono<{ Variables: { agent: Agent } }>()`). */
+export function honoAgent(rules: AgentRules = {}) {
+  return async (context: HonoContext, next: () => Promise<void>): Promise<Response | void> => {
+    const checked = check(context.req.raw.headers, rules);
+    if ("refusal" in checked) return Response.json(checked.refusal.body, { status: checked.refusal.status });
+    context.set("agent", checked.agent);
+    await next();
+  };
+}

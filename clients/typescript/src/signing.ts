@@ -1,0 +1,93 @@
+// Typed data (EIP-712) and the signers that sign it.
+
+/** The domain that signatures are bound to. */
+export interface Domain {
+  name: string;
+  version: string;
+  chainId: number;
+  verifyingContract: `0x${string}`;
+}
+
+const EIP712Domain = [
+  { name: "name", type: "string" },
+  { name: "version", type: "string" },
+  { name: "chainId", type: "uint256" },
+  { name: "verifyingContract", type: "address" },
+];
+const Verification = [
+  { name: "agentId", type: "uint256" },
+  { name: "nonce", type: "uint256" },
+  { name: "timestamp", type: "uint256" },
+];
+const ProfileRead = [
+  { name: "agentId", type: "uint256" },
+  { name: "timestamp", type: "uint256" },
+];
+
+/** Types are the client's own, so that no service can have something else signed. */
+const types = { Verification: { EIP712Domain, Verification }, ProfileRead: { EIP712Domain, ProfileRead } };
+
+/** `Verification` verifies and manages keys; `ProfileRead` reads the profile and can do no more. */
+export type PrimaryType = keyof typeof types;
+
+/** The message: ids and nonces are decimal, `timestamp` is Unix time in seconds. */
+export type Message = { agentId: string; nonce?: string; timestamp: number };
+
+/** Complete typed data, as `eth_signTypedData_v4` and `cast wallet sign --data` take it. */
+export interface TypedData {
+  domain: Domain;
+  types: Record<string, { name: string; type: string }[]>;
+  primaryType: PrimaryType;
+  message: Message;
+}
+
+/** An account or wallet client of viem. */
+export interface ViemSigner {
+  // viem's parameters depend on the types that are signed.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  signTypedData(typedData: any): Promise<string>;
+}
+
+/** A signer of ethers 6. */
+export interface EthersSigner {
+  getAddress(): Promise<string>;
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  signTypedData(domain: any, types: any, message: any): Promise<string>;
+}
+
+/** Signs as the agent's owner: an account of viem, a signer of ethers, or any function. */
+export type Signer = ViemSigner | EthersSigner | ((typedData: TypedData) => Promise<string>);
+
+/** A wallet as EIP-1193 describes it. */
+export interface Eip1193Provider {
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  request(request: { method: string; params: any }): Promise<any>;
+}
+
+/** Signs with a wallet of the browser, `eth_signTypedData_v4`. */
+export function walletSigner(provider: Eip1193Provider, address: string): Signer {
+  return (typedData) =>
+    provider.request({ method: "eth_signTypedData_v4", params: [address, JSON.stringify(typedData)] });
+}
+
+/** Signs typed data. */
+export function sign(signer: Signer, typedData: TypedData): Promise<string> {
+  if (typeof signer === "function") return signer(typedData);
+  if (!("getAddress" in signer)) return signer.signTypedData(typedData);
+  // ethers adds the domain's type by itself.
+  const { EIP712Domain: _, ...own } = typedData.types;
+  return signer.signTypedData(typedData.domain, own, typedData.message);
+}
+
+/** Returns a random nonce: a uint256 in decimal. */
+export function nonce(): string {
+  const words = crypto.getRandomValues(new BigUint64Array(4));
+  return words.reduce((number, word) => (number << 64n) | word, 0n).toString();
+}
+
+/** Returns a message of now, ready to be signed. */
+export function typedDataOf(domain: Domain, agentId: string, primaryType: PrimaryType): TypedData {
+  const timestamp = Math.floor(Date.now() / 1000);
+  const message = primaryType === "Verification" ? { agentId, nonce: nonce(), timestamp } : { agentId, timestamp };
+  return { domain, types: types[primaryType], primaryType, message };
+}
