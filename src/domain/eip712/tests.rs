@@ -6,6 +6,8 @@ use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolStruct;
 use proptest::prelude::{ProptestConfig as Config, any, prop_assert_eq, proptest};
 
+mod vectors;
+
 use super::{Eip712Domain, SigningDomain};
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;

@@ -1,0 +1,64 @@
+//! The golden vectors that the clients in other languages read too.
+
+use std::fs;
+
+use alloy::primitives::{Address, B256, U256};
+use serde_json::Value;
+
+use super::super::{Eip712Domain, SigningDomain};
+use crate::domain::agent_id::AgentId;
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::nonce::Nonce;
+use crate::domain::signature::SignatureBytes;
+
+fn vectors(kind: &str) -> Vec<Value> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/vectors.json");
+    let vectors: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    vectors[kind].as_array().unwrap().clone()
+}
+
+fn text<'a>(vector: &'a Value, path: &str) -> &'a str {
+    vector.pointer(path).unwrap().as_str().unwrap()
+}
+
+/// The digest that the service computes for a vector's message.
+fn digest(vector: &Value) -> B256 {
+    let domain = SigningDomain::new(Eip712Domain {
+        name: text(vector, "/domain/name").to_owned(),
+        version: text(vector, "/domain/version").to_owned(),
+        chain_id: vector["domain"]["chainId"].as_u64().unwrap(),
+        verifying_contract: text(vector, "/domain/verifyingContract").parse().unwrap(),
+    });
+    let number = |path| U256::from_str_radix(text(vector, path), 10).unwrap();
+    let agent = AgentId::new(number("/message/agentId"));
+    let signed_at = UnixSeconds(vector["message"]["timestamp"].as_u64().unwrap());
+    match text(vector, "/primaryType") {
+        "Verification" => domain.digest(agent, Nonce::new(number("/message/nonce")), signed_at),
+        "ProfileRead" => domain.profile_digest(agent, signed_at),
+        other => panic!("{other}"),
+    }
+}
+
+/// The signer that the service takes the signature for.
+fn signer(vector: &Value) -> Option<Address> {
+    SignatureBytes::parse(text(vector, "/signature"))?.recover(&digest(vector))
+}
+
+#[test]
+fn the_golden_vectors_have_these_digests_and_signers() {
+    let signatures = vectors("signatures");
+    assert!(signatures.len() >= 9);
+    for vector in signatures {
+        assert_eq!(digest(&vector), text(&vector, "/digest").parse::<B256>().unwrap(), "{}", vector["name"]);
+        assert_eq!(signer(&vector), Some(text(&vector, "/address").parse().unwrap()), "{}", vector["name"]);
+    }
+}
+
+#[test]
+fn no_refused_vector_is_taken_for_the_owners_signature() {
+    let refused = vectors("refused");
+    assert!(refused.len() >= 18);
+    for vector in refused {
+        assert_ne!(signer(&vector), Some(text(&vector, "/owner").parse().unwrap()), "{}", vector["name"]);
+    }
+}
