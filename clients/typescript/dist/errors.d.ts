@@ -6,7 +6,10 @@ export interface ErrorDetails {
     REPLAY_DETECTED: Schemas["TimestampRefused"]["details"] & Partial<Schemas["ReplayDetected"]["details"]>;
     INVALID_API_KEY: Schemas["InvalidApiKey"]["details"];
     SIGNATURE_INVALID: Schemas["SignatureInvalid"]["details"];
-    TIER_BLOCKED: Schemas["TierBlocked"]["details"];
+    /** `requiredStake` is missing where a server behind the gateway refused: it does not know the stakes. */
+    TIER_BLOCKED: Omit<Schemas["TierBlocked"]["details"], "requiredStake"> & {
+        requiredStake?: string;
+    };
     FORBIDDEN: undefined;
     ENDPOINT_MISMATCH: Schemas["AgentNotFound"]["details"];
     AGENT_NOT_FOUND: Schemas["AgentNotFound"]["details"];

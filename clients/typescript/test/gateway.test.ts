@@ -1,0 +1,123 @@
+// Calls through the real gateway, to servers with Express and Hono.
+
+import assert from "node:assert/strict";
+import type { Server } from "node:http";
+import { createAdaptorServer } from "@hono/node-server";
+import { after, before, describe, test } from "node:test";
+import express from "express";
+import { Hono } from "hono";
+import { Tiergate, agentFetch, errorOf } from "tiergate";
+import { agentOf, expressAgent, honoAgent, type Agent } from "tiergate/server";
+import { agent as anAgent, owner, refused, service, stranger } from "./service.js";
+
+const tiergate = new Tiergate(service.api, { retries: 0 });
+const agent = (kind: "unstaked" | "bronze" | "diamond" = "diamond") => anAgent(kind, 2);
+const servers: Server[] = [];
+
+before(async () => {
+  const app = express();
+  app.use(express.text());
+  app.get("/one/diamond", expressAgent({ minTier: 4 }), (_request, response) => void response.json({ passed: true }));
+  app.use(expressAgent());
+  app.all("/one/agent", (request, response) => void response.json({ ...response.locals["agent"], body: request.body }));
+
+  const hono = new Hono<{ Variables: { agent: Agent } }>();
+  hono.get("/two/diamond", honoAgent({ minTier: 4 }), (c) => c.json({ passed: true }));
+  hono.use(honoAgent());
+  hono.all("/two/agent", async (c) => c.json({ ...c.var.agent, body: await c.req.text() }));
+
+  const listen = (server: Server, address: string) => {
+    const [host, port] = address.split(":");
+    servers.push(server);
+    return new Promise<void>((done) => server.listen(Number(port), host, done));
+  };
+  const { createServer } = await import("node:http");
+  await listen(createServer(app), service.upstreams[0]);
+  await listen(createAdaptorServer({ fetch: hono.fetch }) as Server, service.upstreams[1]);
+});
+after(() => servers.forEach((server) => (server.closeAllConnections(), server.close())));
+
+describe("through the gateway", { concurrency: true, timeout: 60_000 }, () => {
+  for (const [name, folder, upstream] of [
+    ["Express", "one", service.upstreams[0]],
+    ["Hono", "two", service.upstreams[1]],
+  ] as const) {
+    test(`a server with ${name} knows the agent by key and by signature`, async () => {
+      const id = agent();
+      const { apiKey } = await tiergate.keys.generate(id, owner, { declaredEndpoint: "https://app.example" });
+      const expected = { agentId: id, owner: owner.address, trustTier: 4, endpointMismatch: false };
+      const stakedAmount = (await tiergate.verify({ apiKey })).stakedAmount;
+      for (const credential of [{ apiKey }, { agentId: id, signer: owner, service: tiergate }]) {
+        const ask = agentFetch(service.gateway, credential);
+        for (let call = 0; call < 2; call++) {
+          // What a client writes under the gateway's names does not count.
+          const init = { method: "POST", body: "hello", headers: { "x-agent-tier": "1", "content-type": "text/plain" } };
+          const response = await ask(`/${folder}/agent`, "apiKey" in credential ? init : { ...init, headers: { "content-type": "text/plain" } });
+          assert.equal(response.status, 200);
+          assert.deepEqual(await response.json(), { ...expected, stakedAmount, body: "hello" });
+          assert.equal(response.headers.get("x-ratelimit-limit"), "2700");
+        }
+      }
+      const origin = { origin: "https://other.example" };
+      const mismatched = await agentFetch(service.gateway, { apiKey })(`/${folder}/agent`, { headers: origin });
+      assert.equal(((await mismatched.json()) as Agent).endpointMismatch, true);
+    });
+
+    test(`a server with ${name} refuses a lower tier, and requests that did not come through the gateway`, async () => {
+      const { apiKey } = await tiergate.keys.generate(agent("bronze"), owner);
+      const low = await agentFetch(service.gateway, { apiKey })(`/${folder}/diamond`);
+      assert.equal(low.status, 403);
+      const error = await errorOf(low);
+      assert.ok(error?.is("TIER_BLOCKED"));
+      assert.deepEqual([error.details.currentTier, error.details.requiredTier], [1, 4]);
+
+      const around = await fetch(`http://${upstream}/${folder}/agent`);
+      assert.equal(around.status, 401);
+      assert.ok((await errorOf(around))?.is("INVALID_API_KEY"));
+    });
+  }
+
+  test("a stranger's and a used signature do not pass", async () => {
+    const credential = { agentId: agent(), signer: stranger, service: tiergate };
+    const foreign = await agentFetch(service.gateway, credential)("/one/agent");
+    assert.ok((await errorOf(foreign))?.is("SIGNATURE_INVALID"));
+
+    const typed = await tiergate.typedData(credential.agentId, "verify");
+    const signature = await owner.signTypedData(typed as never);
+    await tiergate.send("verify", typed, signature);
+    const { nonce = "", timestamp } = typed.message;
+    const headers = {
+      "x-agent-id": credential.agentId,
+      "x-agent-signature": signature,
+      "x-agent-nonce": nonce,
+      "x-agent-timestamp": String(timestamp),
+    };
+    assert.ok((await errorOf(await fetch(`${service.gateway}/one/agent`, { headers })))?.is("REPLAY_DETECTED"));
+    await refused(tiergate.send("verify", typed, signature), "REPLAY_DETECTED");
+  });
+});
+
+test("headers are an agent's only if all are there and well-formed", () => {
+  const headers = {
+    "x-agent-id": "115792089237316195423570985008687907853269984665640564039457584007913129639935",
+    "x-agent-owner": owner.address,
+    "x-agent-tier": "3",
+    "x-agent-staked-amount": "100000000000000000000000",
+    "x-agent-endpoint-mismatch": "true",
+  };
+  const expected = {
+    agentId: headers["x-agent-id"],
+    owner: owner.address,
+    trustTier: 3,
+    stakedAmount: "100000000000000000000000",
+    endpointMismatch: true,
+  };
+  assert.deepEqual(agentOf(headers), expected);
+  assert.deepEqual(agentOf(new Headers(headers)), expected);
+  for (const name of Object.keys(headers)) {
+    for (const value of [undefined, "", "x", "0x", "-1", "5", "0", "1, 1", "True", ["1", "1"]]) {
+      const isFine = ["0", "5"].includes(String(value)) && ["x-agent-id", "x-agent-staked-amount"].includes(name);
+      assert.equal(agentOf({ ...headers, [name]: value }) !== null, isFine, `${name}: ${value}`);
+    }
+  }
+});

@@ -1,0 +1,50 @@
+// Runs the tests as a user of the package would: packs it, installs it into an empty folder without network, compiles the
+// tests and the examples of the README against it, and runs them with Node. viem, ethers, Express and Hono come from
+// tools/. TEST_SERVICE describes the service: see tests/clients.rs.
+
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = fileURLToPath(new URL("./", import.meta.url));
+const client = join(here, "..");
+const tools = join(client, "../../tools/node_modules");
+const folder = mkdtempSync(join(tmpdir(), "tiergate-typescript-"));
+const app = join(folder, "app");
+
+let status = 1;
+try {
+  mkdirSync(join(app, "test"), { recursive: true });
+  writeFileSync(join(app, "package.json"), JSON.stringify({ name: "app", private: true, type: "module" }));
+  const packed = JSON.parse(run("npm", ["pack", client, "--json", "--pack-destination", folder], app));
+  // Nothing else is in the folder yet, so that a dependency would be missed.
+  const quiet = ["--offline", "--no-audit", "--no-fund", "--loglevel=error"];
+  run("npm", ["install", ...quiet, join(folder, packed[0].filename)], app);
+  run(process.execPath, ["--input-type=module", "-e", "await import('tiergate'); await import('tiergate/server');"], app);
+
+  symlinkSync(tools, join(folder, "node_modules"));
+  for (const name of readdirSync(here)) if (name.endsWith(".ts")) cpSync(join(here, name), join(app, "test", name));
+  examples().forEach((text, at) => writeFileSync(join(app, "test", `example-${at}.ts`), `export {};\n${text}`));
+  cpSync(join(here, "tsconfig.json"), join(app, "tsconfig.json"));
+  run(process.execPath, [join(tools, "typescript/bin/tsc"), "-p", app], app);
+
+  const tests = readdirSync(join(app, "test")).filter((name) => name.endsWith(".test.js"));
+  const arguments_ = ["--test", "--test-reporter=spec", "--test-concurrency=4", ...tests.map((name) => join("test", name))];
+  ({ status } = spawnSync(process.execPath, arguments_, { cwd: app, stdio: "inherit", timeout: 240_000 }));
+} finally {
+  rmSync(folder, { recursive: true });
+}
+process.exit(status ?? 1);
+
+function examples() {
+  const readme = readFileSync(join(client, "README.md"), "utf8");
+  return [...readme.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, text]) => text);
+}
+
+function run(program, args, cwd) {
+  const { status, stdout, stderr, error } = spawnSync(program, args, { cwd, encoding: "utf8", timeout: 120_000 });
+  if (status === 0) return stdout;
+  throw new Error(`${program} ${args.join(" ")}: ${error ?? ""}\n${stdout}${stderr}`);
+}

@@ -1,0 +1,105 @@
+// The golden vectors, with every kind of signer.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { Wallet } from "ethers";
+import { Tiergate, nonce, walletSigner, type Domain, type Message, type Signer, type TypedData } from "tiergate";
+import { createWalletClient, hashTypedData, http } from "viem";
+import { privateKeyToAccount } from "viem/accounts";
+import { service } from "./service.js";
+
+interface Vector {
+  name: string;
+  privateKey: `0x${string}`;
+  address: `0x${string}`;
+  domain: Domain;
+  primaryType: "Verification" | "ProfileRead";
+  message: Message;
+  digest: string;
+  signature: string;
+}
+const vectors = JSON.parse(readFileSync(`${service.root}/clients/vectors.json`, "utf8")) as { signatures: Vector[] };
+
+/** A client of a service with this domain, and the requests that it made. */
+function clientOf(domain: Domain): { client: Tiergate; sent: Record<string, unknown>[] } {
+  const sent: Record<string, unknown>[] = [];
+  const client = new Tiergate("http://service.example", {
+    retries: 0,
+    fetch: async (_url, init) => {
+      if (init?.body) sent.push(JSON.parse(String(init.body)) as Record<string, unknown>);
+      return Response.json({ domain, valid: true, hasKey: true });
+    },
+  });
+  return { client, sent };
+}
+
+/** What the client has signed, with the vector's message instead of one of now. */
+async function signedBy(signer: Signer, vector: Vector): Promise<unknown> {
+  const { client, sent } = clientOf(vector.domain);
+  const { agentId } = vector.message;
+  const operation = vector.primaryType === "ProfileRead" ? "profile" : "verify";
+  const typedData = await client.typedData(agentId, operation);
+  assert.deepEqual(Object.keys(typedData.message).sort(), Object.keys(vector.message).sort());
+  const replayed: Signer = (fresh) => run(signer, { ...fresh, message: vector.message });
+  if (operation === "profile") await client.profile(agentId, replayed);
+  else await client.verifySignature(agentId, replayed);
+  return sent[0]?.["signature"];
+}
+
+function run(signer: Signer, typedData: TypedData): Promise<string> {
+  if (typeof signer === "function") return signer(typedData);
+  if (!("getAddress" in signer)) return signer.signTypedData(typedData);
+  const { EIP712Domain: _, ...types } = typedData.types;
+  return signer.signTypedData(typedData.domain, types, typedData.message);
+}
+
+for (const vector of vectors.signatures) {
+  test(`all signers sign the golden vector: ${vector.name}`, async () => {
+    const account = privateKeyToAccount(vector.privateKey);
+    const viemClient = createWalletClient({ account, transport: http("http://127.0.0.1:1") });
+    const wallet = walletSigner(
+      {
+        request: async ({ method, params }) => {
+          assert.equal(method, "eth_signTypedData_v4");
+          assert.equal(params[0], vector.address);
+          const typed = JSON.parse(params[1]) as TypedData;
+          assert.equal(hashTypedData(typed as never), vector.digest);
+          return account.signTypedData(typed as never);
+        },
+      },
+      vector.address,
+    );
+    for (const signer of [account, viemClient, new Wallet(vector.privateKey), wallet] satisfies Signer[]) {
+      assert.equal(await signedBy(signer, vector), vector.signature);
+    }
+  });
+}
+
+test("a signer of viem or ethers is used as it is", async () => {
+  const { client, sent } = clientOf(vectors.signatures[0]!.domain);
+  const key = vectors.signatures[0]!.privateKey;
+  for (const signer of [privateKeyToAccount(key), new Wallet(key)]) await client.verifySignature("4", signer);
+  assert.equal(sent.length, 2);
+  for (const { signature } of sent) assert.match(String(signature), /^0x[0-9a-f]{130}$/);
+});
+
+test("a service can't have other types signed, and no other domain than the one that is known", async () => {
+  const domain = vectors.signatures[0]!.domain;
+  const Permit = [{ name: "spender", type: "address" }];
+  const client = new Tiergate("http://service.example", {
+    fetch: async () => Response.json({ domain, types: { Permit }, primaryType: "Permit" }),
+    domain: { chainId: 1 },
+  });
+  const typed = await client.typedData("4", "generate");
+  assert.deepEqual(Object.keys(typed.types), ["EIP712Domain", "Verification"]);
+  assert.equal(typed.primaryType, "Verification");
+  assert.deepEqual(typed.domain, { ...domain, chainId: 1 });
+});
+
+test("nonces are random uint256 in decimal", () => {
+  const nonces = Array.from({ length: 1000 }, nonce);
+  assert.equal(new Set(nonces).size, 1000);
+  for (const text of nonces) assert.ok(/^\d+$/.test(text) && BigInt(text) < 2n ** 256n);
+  assert.ok(nonces.some((text) => BigInt(text) >= 2n ** 255n), "all bits are used");
+});

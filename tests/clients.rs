@@ -1,0 +1,168 @@
+//! The client libraries do what their tests say, against the real service with a chain and a gateway.
+#![cfg(feature = "dev-chain")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "what a test does not find where it should be is its failure; what it skips it says"
+)]
+
+#[path = "support"]
+#[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
+mod support {
+    pub(crate) mod chain;
+    pub(crate) mod client;
+    pub(crate) mod metrics;
+    pub(crate) mod process;
+    pub(crate) mod secrets;
+    pub(crate) mod service;
+    pub(crate) mod settings;
+    pub(crate) mod signing;
+    pub(crate) mod time;
+    pub(crate) mod wire;
+}
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use alloy::primitives::U256;
+use serde_json::{Value, json};
+
+use crate::support::chain::Chain;
+use crate::support::process::{free_port, own_ip};
+use crate::support::secrets;
+use crate::support::service::Service;
+use crate::support::settings::Settings;
+use crate::support::signing::{ALICE, BOB};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The stakes of tiers 1 and 4, in the token's smallest unit.
+const BRONZE: u128 = 1_000_000_000_000_000_000_000;
+const DIAMOND: u128 = 500_000_000_000_000_000_000_000;
+
+/// Agents of each kind: eight for each of three files of tests.
+const AGENTS: usize = 24;
+
+/// A service with two tenants, and one that can't read its chain.
+struct Stage {
+    /// What the tests are told, as JSON.
+    facts: Value,
+    _service: Service,
+    _chainless: Service,
+    _chain: Chain,
+}
+
+impl Stage {
+    fn start() -> Self {
+        let chain = Chain::dev();
+        let [gateway, narrow] = [(), ()].map(|()| free_port(own_ip()));
+        let upstreams = [(), (), ()].map(|()| free_port(own_ip()));
+        let nobody = free_port(own_ip());
+        let settings = Settings::new(chain.node, &chain.contracts);
+        let chainless =
+            Service::start_unready(settings.clone().set("chain.rpc_urls", vec![format!("http://{nobody}")]));
+        let listeners: Vec<String> = [gateway, narrow].map(|address| address.to_string()).into();
+        let mut service =
+            Service::prepare(settings.set("listen.gateway", listeners).set("gateway.via", "edge"));
+        let tenants = service.folder.path().join("tenants.d");
+        fs::create_dir(&tenants).unwrap();
+        let write = |id: &str, text: String| fs::write(tenants.join(format!("{id}.toml")), text).unwrap();
+        write("wide", wide(gateway, upstreams, nobody));
+        write("narrow", narrow_tenant(narrow, upstreams[2]));
+        service.start_again("");
+        service.await_ready();
+
+        let agents = |stake: u128| -> Vec<String> {
+            let mint = |_| {
+                let agent = chain.mint(ALICE, "ipfs://card");
+                if stake > 0 {
+                    chain.stake(agent, U256::from(stake));
+                }
+                agent.to_string()
+            };
+            (0..AGENTS).map(mint).collect()
+        };
+        let facts = json!({
+            "root": ROOT,
+            "api": format!("http://{}", service.api),
+            "chainless": format!("http://{}", chainless.api),
+            "gateway": format!("http://{gateway}"),
+            "narrow": format!("http://{narrow}"),
+            "upstreams": upstreams,
+            "registry": chain.contracts.identity.to_checksum(None),
+            "owner": ALICE.key,
+            "stranger": BOB.key,
+            "unstaked": agents(0),
+            "bronze": agents(BRONZE),
+            "diamond": agents(DIAMOND),
+        });
+        [ALICE.key, BOB.key].into_iter().for_each(secrets::keep);
+        Self { facts, _service: service, _chainless: chainless, _chain: chain }
+    }
+
+    /// Runs a client's tests. They end by themselves: their runner bounds their time.
+    fn run(&self, program: &Path, arguments: &[&str]) {
+        let output = Command::new(program)
+            .args(arguments)
+            .current_dir(ROOT)
+            .env("TEST_SERVICE", self.facts.to_string())
+            .env("NO_PROXY", "*")
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    }
+}
+
+/// Routes to an upstream each, to nobody, and for nobody.
+fn wide(listener: SocketAddr, [one, two, plain]: [SocketAddr; 3], nobody: SocketAddr) -> String {
+    let route = |path: &str, upstream| format!("[[routes]]\npath = \"{path}\"\nupstreams = [\"{upstream}\"]\n");
+    [
+        format!("id = \"wide\"\nhosts = [\"{}\"]\nupstreams = [\"{plain}\"]\n", listener.ip()),
+        "[timeouts]\nread = \"1s\"\n[[routes]]\npath = \"/denied\"\naccess = \"deny\"\n".to_owned(),
+        route("/one", one),
+        route("/two", two),
+        route("/gone", nobody),
+    ]
+    .concat()
+}
+
+/// One request of an agent at once, and one at the upstream. Other origins are denied.
+fn narrow_tenant(listener: SocketAddr, upstream: SocketAddr) -> String {
+    format!(
+        "id = \"narrow\"\nhosts = [\"{}\"]\nupstreams = [\"{upstream}\"]\non_endpoint_mismatch = \"deny\"\n\
+         [limits]\nmax_in_flight_per_agent = 1\n[upstream_limits]\nmax_in_flight = 1\nmax_pending = 0\n",
+        listener.ip()
+    )
+}
+
+/// True if it is there. Fails if it is not, where servers are required.
+fn is_installed(path: &str) -> bool {
+    let is_there = Path::new(ROOT).join(path).exists();
+    let required = std::env::var("TG_REQUIRE_SERVERS").is_ok_and(|value| value == "1");
+    assert!(is_there || !required, "{path} is not there; scripts/test-servers installs it");
+    if !is_there {
+        eprintln!("{path} is not there: make test installs it");
+    }
+    is_there
+}
+
+#[test]
+fn the_typescript_client_does_what_its_tests_say() {
+    if is_installed("tools/node_modules/viem") {
+        Stage::start().run(Path::new("node"), &["clients/typescript/test/run.mjs"]);
+    }
+}
+
+#[test]
+fn what_is_made_of_other_files_is_current() {
+    if !is_installed("tools/node_modules/openapi-typescript") {
+        return;
+    }
+    for script in ["clients/typescript/build.mjs", "clients/vectors.mjs"] {
+        let check = Command::new("node").args([script, "--check"]).current_dir(ROOT).output().unwrap();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    }
+}
