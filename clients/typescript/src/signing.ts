@@ -43,15 +43,13 @@ export interface TypedData {
 
 /** An account or wallet client of viem. */
 export interface ViemSigner {
-  // viem's parameters depend on the types that are signed.
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  // Parameters of viem and ethers depend on what is signed.
   signTypedData(typedData: any): Promise<string>;
 }
 
 /** A signer of ethers 6. */
 export interface EthersSigner {
   getAddress(): Promise<string>;
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
   signTypedData(domain: any, types: any, message: any): Promise<string>;
 }
 
@@ -60,7 +58,6 @@ export type Signer = ViemSigner | EthersSigner | ((typedData: TypedData) => Prom
 
 /** A wallet as EIP-1193 describes it. */
 export interface Eip1193Provider {
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
   request(request: { method: string; params: any }): Promise<any>;
 }
 
