@@ -42,7 +42,7 @@ export function agentFetch(
       } else if (redirects > 0) {
         headers.delete("authorization");
       }
-      const target = request ? new Request(url, request) : url;
+      const target = request && redirects > 0 ? new Request(url, request) : (request ?? url);
       // fetch itself would show our headers to the redirect's origin.
       const mode = redirect === "follow" ? "manual" : redirect;
       const response = await (options.fetch ?? fetch)(target, { ...init, headers, redirect: mode });

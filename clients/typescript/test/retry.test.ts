@@ -141,6 +141,11 @@ describe("agentFetch", { concurrency: true, timeout: 60_000 }, () => {
     assert.ok(second!.at - first!.at >= 995);
     assert.deepEqual([first!.body, second!.body], ["one", "one"]);
     assert.deepEqual([first!.headers["x-api-key"], second!.headers["x-api-key"]], [apiKey, apiKey]);
+    const request = new Request(`${server.url}/orders`, { method: "PUT", body: "two", headers: { "x-own": "1" } });
+    assert.equal((await ask(request)).status, 200);
+    const third = tries(server)[2]!;
+    assert.deepEqual([third.method, third.body, third.headers["x-own"]], ["PUT", "two", "1"]);
+    assert.equal(third.headers["x-api-key"], apiKey);
     server.stop();
   });
 

@@ -14,6 +14,9 @@ const tools = join(client, "../../tools/node_modules");
 const folder = mkdtempSync(join(tmpdir(), "tiergate-typescript-"));
 const app = join(folder, "app");
 
+const [major, minor] = process.versions.node.split(".").map(Number);
+if (major < 20 || (major === 20 && minor < 14)) throw new Error(`Node 20.14 or later is needed, not ${process.version}`);
+
 let status = 1;
 try {
   mkdirSync(join(app, "test"), { recursive: true });
@@ -31,8 +34,10 @@ try {
   run(process.execPath, [join(tools, "typescript/bin/tsc"), "-p", app], app);
 
   const tests = readdirSync(join(app, "test")).filter((name) => name.endsWith(".test.js"));
-  const arguments_ = ["--test", "--test-reporter=spec", "--test-concurrency=4", ...tests.map((name) => join("test", name))];
-  ({ status } = spawnSync(process.execPath, arguments_, { cwd: app, stdio: "inherit", timeout: 240_000 }));
+  // A test that fails may leave a server open.
+  const options = ["--test", "--test-force-exit", "--test-reporter=spec", "--test-concurrency=4"];
+  const args = [...options, ...tests.map((name) => join("test", name))];
+  ({ status } = spawnSync(process.execPath, args, { cwd: app, stdio: "inherit", timeout: 240_000 }));
 } finally {
   rmSync(folder, { recursive: true });
 }
