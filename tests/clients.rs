@@ -118,7 +118,8 @@ impl Stage {
 
 /// Routes to an upstream each, to nobody, and for nobody.
 fn wide(listener: SocketAddr, [one, two, plain]: [SocketAddr; 3], nobody: SocketAddr) -> String {
-    let route = |path: &str, upstream| format!("[[routes]]\npath = \"{path}\"\nupstreams = [\"{upstream}\"]\n");
+    let route =
+        |path: &str, upstream| format!("[[routes]]\npath = \"{path}\"\nupstreams = [\"{upstream}\"]\n");
     [
         format!("id = \"wide\"\nhosts = [\"{}\"]\nupstreams = [\"{plain}\"]\n", listener.ip()),
         "[timeouts]\nread = \"1s\"\n[[routes]]\npath = \"/denied\"\naccess = \"deny\"\n".to_owned(),
