@@ -367,10 +367,11 @@ fn strangers_choose_no_label(stage: &Stage) {
                 Some(used)
             }
             "http_route" => {
-                let api = "/livez /readyz /verify /verify/signature /profile /console /keys/generate /keys/rotate /keys /keys/status";
+                let api = "/livez /readyz /verify /verify/signature /profile /keys/generate /keys/rotate /keys /keys/status";
                 let mut all: Vec<String> = words(api)?;
                 all.extend(
-                    ["/openapi.json", "/docs", "/.well-known/tiergate", "", "/public/*"].map(str::to_owned),
+                    ["/console", "/openapi.json", "/docs", "/.well-known/tiergate", "", "/public/*"]
+                        .map(str::to_owned),
                 );
                 Some(all)
             }
