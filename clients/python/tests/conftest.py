@@ -1,0 +1,110 @@
+"""The real service, agents of one's own, and servers that answer as they are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+
+from tiergate import Tiergate
+
+#: See tests/clients.rs, which starts all that. Without it the tests fail.
+FACTS: dict[str, Any] = json.loads(os.environ["TEST_SERVICE"])
+API: str = FACTS["api"]
+GATEWAY: str = FACTS["gateway"]
+STRANGER: LocalAccount = Account.from_key(FACTS["stranger"])
+
+
+@dataclass(frozen=True)
+class Owned:
+    """An agent and its owner."""
+
+    id: int
+    owner: LocalAccount
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[Tiergate]:
+    """A client that repeats nothing."""
+    with Tiergate(API, retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def fresh() -> Callable[[str], Owned]:
+    """Gives an agent that nobody has used: unstaked, bronze or diamond."""
+    return lambda kind: Owned(int(FACTS[kind].pop()), Account.from_key(FACTS["owner"]))
+
+
+@dataclass
+class Script:
+    """Answers in their order; `None` breaks the connection off. The last one stays."""
+
+    url: str = ""
+    answers: list[tuple[int, dict[str, str], bytes] | None] = field(default_factory=list)
+    #: Method, path, headers in small letters, body.
+    seen: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+    #: Set when a request has arrived.
+    arrived: threading.Event = field(default_factory=threading.Event)
+    #: Cleared: answers wait.
+    go: threading.Event = field(default_factory=threading.Event)
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    """A server that answers as it is told."""
+    yield from _serve()
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Script]:
+    """Another such server: another origin."""
+    yield from _serve()
+
+
+@pytest.fixture
+def upstream() -> Iterator[Script]:
+    """The server behind the gateway."""
+    yield from _serve(int(FACTS["upstreams"][2].rsplit(":", 1)[1]), FACTS["upstreams"][2].rsplit(":", 1)[0])
+
+
+def _serve(port: int = 0, host: str = "127.0.0.1") -> Iterator[Script]:
+    script = Script()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            script.seen.append((self.command, self.path, headers, body))
+            script.arrived.set()
+            script.go.wait()
+            answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
+            if answer is not None:
+                self.send_response(answer[0])
+                for name, value in ({"Content-Length": str(len(answer[2]))} | answer[1]).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer[2])
+
+        do_GET = do_POST = do_DELETE = answer
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer((host, port), Handler) as server:
+        server.daemon_threads = True
+        script.go.set()
+        script.url = f"http://{host}:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield script
+        script.go.set()
+        server.shutdown()
+        thread.join()

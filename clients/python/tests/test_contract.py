@@ -1,0 +1,153 @@
+"""The client against the project's own files: its description of the API, its table of errors, and the golden vectors."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Script
+from eth_account import Account
+from eth_account.messages import _hash_eip191_message, encode_typed_data
+from test_retries import refusal
+
+from tiergate import Domain, Tiergate, answers, errors, signing
+
+ROOT = Path(__file__).parents[3]
+SCHEMAS = json.loads((ROOT / "src/api/openapi.json").read_text())["components"]["schemas"]
+VECTORS = json.loads((ROOT / "clients/vectors.json").read_text())
+HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
+
+
+def described(schema: dict[str, Any]) -> Any:
+    """Returns the form of what a schema describes: fields by name, in an object."""
+    while "$ref" in schema:
+        schema = SCHEMAS[schema["$ref"].rsplit("/", 1)[1]]
+    if "oneOf" in schema:
+        (one,) = [described(each) for each in schema["oneOf"] if each != {"type": "null"}]
+        return one, None
+    kind = schema["type"]
+    if isinstance(kind, list):
+        return described(schema | {"type": kind[0]}), None
+    if kind == "object" and "properties" in schema:
+        assert set(schema["required"]) == set(schema["properties"])
+        return {name: described(each) for name, each in schema["properties"].items()}
+    if kind == "array":
+        return [described(schema["items"])]
+    if kind == "string" and re.search(r"\[0-9\]\{1,78\}\$$", schema.get("pattern", "")):
+        return int
+    return {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict}[kind]
+
+
+def read(kind: Any) -> Any:
+    """Returns the form of what a type reads."""
+    arguments = typing.get_args(kind)
+    match typing.get_origin(kind):
+        case types.UnionType:
+            return read(arguments[0]), None
+        case typing.Literal:
+            return type(arguments[0])
+        case builtin if builtin is tuple:
+            return [read(arguments[0])]
+        case builtin if builtin is dict:
+            return dict
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return {answers.json_name(name): read(hint) for name, hint in hints.items() if name != "rate_limit"}
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema"),
+    [
+        (answers.Verification, "VerificationResult"),
+        (answers.Profile, "Profile"),
+        (answers.IssuedKey, "IssuedKey"),
+        (answers.RevokedKey, "RevokedKey"),
+        (answers.KeyStatus, "KeyStatus"),
+    ],
+)
+def test_answers_are_typed_as_the_api_describes_them(kind: type, schema: str) -> None:
+    assert read(kind) == described({"$ref": f"#/components/schemas/{schema}"})
+
+
+def test_the_signing_document_is_typed_as_the_api_describes_it() -> None:
+    ours, theirs = read(answers.Signing), described({"$ref": "#/components/schemas/Signing"})
+    # The client has this type itself.
+    del theirs["profile"]
+    assert ours == theirs
+
+
+def test_each_error_type_has_its_class() -> None:
+    documented = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+|OVERLOADED|FORBIDDEN)`", (ROOT / "docs/errors.md").read_text()))
+    in_schemas = {
+        schema["properties"]["errorType"]["enum"][0]
+        for schema in SCHEMAS.values()
+        if "errorType" in schema.get("properties", {})
+    }
+    assert len(documented) > 20 and in_schemas <= documented - {"FOR_PROGRAMS"}
+    assert set(errors.Refused.known) == documented - {"FOR_PROGRAMS"}
+
+
+@pytest.mark.parametrize("error_type", [*errors.Refused.known, "OF_TOMORROW"])
+def test_each_error_type_is_raised_as_its_class(script: Script, error_type: str) -> None:
+    script.answers = [refusal(418, error_type, 9)]
+    kind = errors.Refused.known.get(error_type, errors.Refused)
+    with Tiergate(script.url, retries=0) as client, pytest.raises(kind, match="for people") as refused:
+        client.signing()
+    error = refused.value
+    assert (type(error), error.error_type, error.status) == (kind, error_type, 418)
+    assert (dict(error.details), error.retry_after) == ({"agentId": "4"}, 9)
+
+
+def full(vector: dict[str, Any]) -> dict[str, Any]:
+    """Returns a vector's typed data as the client makes it, with the vector's message."""
+    fields = {
+        "name": vector["domain"]["name"],
+        "version": vector["domain"]["version"],
+        "chain_id": vector["domain"]["chainId"],
+        "verifying_contract": vector["domain"]["verifyingContract"],
+    }
+    typed = signing.typed_data(Domain(**fields), vector["message"]["agentId"], vector["primaryType"])
+    assert typed["message"].keys() == vector["message"].keys()
+    return {**typed, "message": vector["message"]}
+
+
+def digest(typed: dict[str, Any]) -> str:
+    return "0x" + _hash_eip191_message(encode_typed_data(full_message=typed)).hex()
+
+
+@pytest.mark.parametrize("vector", VECTORS["signatures"], ids=lambda vector: vector["name"])
+def test_golden_vectors_have_this_digest_and_signature(vector: dict[str, Any]) -> None:
+    typed = full(vector)
+    assert digest(typed) == vector["digest"]
+    account = Account.from_key(vector["privateKey"])
+    assert account.address == vector["address"]
+    signed = signing.sign(account, typing.cast(signing.TypedData, typed))
+    assert signed.body() == {**vector["message"], "signature": vector["signature"]}
+
+
+@pytest.mark.parametrize("vector", VECTORS["refused"], ids=lambda vector: vector["name"])
+def test_refused_vectors_are_not_the_owners_canonical_signature(vector: dict[str, Any]) -> None:
+    text = vector["signature"]
+    canonical = re.fullmatch("0x[0-9a-f]{130}", text) is not None and int(text[66:130], 16) <= HALF_ORDER
+    canonical = canonical and int(text[130:], 16) in (0, 1, 27, 28)
+    if canonical:
+        try:
+            signer = Account.recover_message(encode_typed_data(full_message=full(vector)), signature=text)
+        except Exception:
+            return
+        assert signer != vector["owner"]
+
+
+def test_messages_are_of_now_and_nonces_differ() -> None:
+    domain = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
+    first, second = (signing.typed_data(domain, "007")["message"] for _ in range(2))
+    assert first["agentId"] == "7" and first["nonce"] != second["nonce"]
+    assert second["timestamp"] - first["timestamp"] in (0, 1)
+    assert json.loads(json.dumps(signing.typed_data(domain, 2**256 - 1)))["message"]["agentId"] == str(2**256 - 1)

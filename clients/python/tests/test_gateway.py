@@ -1,0 +1,280 @@
+"""Credentials through the real gateway, and what redirects do with them; servers behind the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+import httpx
+import pytest
+import requests
+from conftest import FACTS, GATEWAY, Owned, Script
+from eth_account import Account
+from fastapi import Depends, FastAPI, WebSocket
+
+from tiergate import Agent, Domain, GatewayAuth, Tiergate, agent_of, by_key, by_signature, errors, raise_for_error
+from tiergate.fastapi import AgentRefused, agent_refused, require_agent
+from tiergate.gateway import Credential
+from tiergate.requests import GatewayAuth as RequestsAuth
+
+Fresh = Callable[[str], Owned]
+
+SEEN = {
+    "x-agent-id": "7",
+    "x-agent-owner": "0x" + "aA" * 20,
+    "x-agent-tier": "2",
+    "x-agent-staked-amount": "10000",
+    "x-agent-endpoint-mismatch": "false",
+}
+
+
+OK: tuple[int, dict[str, str], bytes] = (200, {}, b"")
+
+
+def test_the_gateway_admits_a_key_and_fresh_signatures(service: Tiergate, fresh: Fresh, upstream: Script) -> None:
+    agent = fresh("diamond")
+    key = service.keys.generate(agent.id, agent.owner).api_key
+    upstream.answers = [OK]
+    for credential in (by_key(key), by_signature(agent.id, agent.owner, service.signing().domain)):
+        with httpx.Client(auth=GatewayAuth(GATEWAY, credential)) as http:
+            answers: list[httpx.Response | requests.Response] = [http.get(GATEWAY), http.post(GATEWAY, content=b"a body")]
+        with requests.Session() as session:
+            session.auth, session.trust_env = RequestsAuth(GATEWAY, credential), False
+            answers += [session.get(GATEWAY), session.post(GATEWAY, data=b"a body")]
+        assert [answer.status_code for answer in answers] == [200] * 4
+
+    async def run() -> int:
+        auth = GatewayAuth(GATEWAY, by_signature(agent.id, agent.owner, service.signing().domain))
+        async with httpx.AsyncClient(auth=auth) as http:
+            return (await http.get(GATEWAY)).status_code
+
+    assert asyncio.run(run()) == 200
+    seen = Agent(
+        agent_id=agent.id,
+        owner=agent.owner.address,
+        trust_tier=4,
+        staked_amount=500_000 * 10**18,
+        endpoint_mismatch=False,
+    )
+    assert [agent_of(headers) for _, _, headers, _ in upstream.seen] == [seen] * 9
+    assert ask(server(), "/gold", upstream.seen[0][2]).json() == 4
+
+
+def test_the_gateways_refusals_are_typed(service: Tiergate, fresh: Fresh, upstream: Script) -> None:
+    agent, other, unstaked = fresh("diamond"), fresh("diamond"), fresh("unstaked")
+    issued = service.keys.generate(agent.id, agent.owner, declared_endpoint="https://app.example")
+    auth = GatewayAuth(GATEWAY, by_key(issued.api_key))
+    domain = service.signing().domain
+
+    def narrow(owned: Owned) -> httpx.Response:
+        auth = GatewayAuth(FACTS["narrow"], by_signature(owned.id, owned.owner, domain))
+        return httpx.get(FACTS["narrow"], auth=auth)
+
+    upstream.answers = [OK]
+    upstream.go.clear()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(narrow, agent)
+        assert upstream.arrived.wait(30)
+        with pytest.raises(errors.RateLimited):
+            raise_for_error(narrow(agent))
+        with pytest.raises(errors.Overloaded):
+            raise_for_error(narrow(other))
+        with pytest.raises(errors.UpstreamTimeout):
+            raise_for_error(httpx.get(GATEWAY, auth=auth))
+        upstream.go.set()
+        raise_for_error(first.result())
+
+    of_narrow = GatewayAuth(FACTS["narrow"], by_key(issued.api_key))
+    of_unstaked = GatewayAuth(GATEWAY, by_signature(unstaked.id, unstaked.owner, domain))
+    for error, answer in [
+        (errors.InvalidApiKey, httpx.get(GATEWAY)),
+        (errors.TierBlocked, httpx.get(GATEWAY, auth=of_unstaked)),
+        (errors.Forbidden, httpx.get(GATEWAY + "/denied", auth=auth)),
+        (errors.UpstreamError, httpx.get(GATEWAY + "/gone", auth=auth)),
+        (errors.EndpointMismatch, httpx.get(FACTS["narrow"], auth=of_narrow, headers={"Origin": "https://other.example"})),
+        (errors.LoopDetected, httpx.get(GATEWAY, auth=auth, headers={"Via": "1.1 edge"})),
+        (errors.NotFound, httpx.get(GATEWAY, auth=auth, headers={"Host": "nobody.example"})),
+        (errors.MethodNotAllowed, httpx.request("TRACE", GATEWAY)),
+        (errors.ValidationError, httpx.get(GATEWAY, auth=auth, headers={"Origin": "no origin"})),
+        (errors.RequestHeaderFieldsTooLarge, httpx.get(GATEWAY, headers={"X-Long": "a" * 40_000})),
+    ]:
+        with pytest.raises(error):
+            raise_for_error(answer)
+
+
+def test_the_upstreams_own_answers_pass(script: Script) -> None:
+    ours = b'{"error":"","errorType":"FORBIDDEN","timestamp":1}'
+    for status, body in [(500, b""), (500, b"<html>"), (500, b'{"error":"of the upstream"}'), (500, b"[]"), (200, ours)]:
+        script.answers = [(status, {}, body)]
+        raise_for_error(httpx.get(script.url))
+
+
+def credentials() -> list[Credential]:
+    domain = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
+    return [by_key("svc_live_v1_" + "a" * 64), by_signature(4, Account.create(), domain)]
+
+
+def shown(headers: dict[str, str]) -> set[str]:
+    return {name for name in headers if name == "x-api-key" or name.startswith("x-agent-")}
+
+
+def by_httpx(script: Script, credential: Credential) -> int:
+    with httpx.Client(auth=GatewayAuth(script.url, credential), follow_redirects=True) as http:
+        return http.post(script.url + "/a", content=b"body", headers={"Authorization": "Bearer other"}).status_code
+
+
+def by_async_httpx(script: Script, credential: Credential) -> int:
+    async def run() -> int:
+        async with httpx.AsyncClient(auth=GatewayAuth(script.url, credential), follow_redirects=True) as http:
+            return (await http.post(script.url + "/a", content=b"body")).status_code
+
+    return asyncio.run(run())
+
+
+def by_next_request(script: Script, credential: Credential) -> int:
+    with httpx.Client() as http:
+        response = http.post(script.url + "/a", content=b"body", auth=GatewayAuth(script.url, credential))
+        assert response.next_request is not None
+        return http.send(response.next_request).status_code
+
+
+def by_requests(script: Script, credential: Credential) -> int:
+    with requests.Session() as session:
+        session.trust_env = False
+        session.auth = RequestsAuth(script.url, credential)
+        return session.post(script.url + "/a", data=b"body").status_code
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("credential", credentials(), ids=["key", "signature"])
+@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_next_request, by_requests])
+def test_no_redirect_takes_a_credential_to_another_origin(
+    script: Script, elsewhere: Script, send: Callable[[Script, Credential], int], credential: Credential, status: int
+) -> None:
+    script.answers = [(status, {"Location": elsewhere.url + "/b"}, b"")]
+    elsewhere.answers = [(401, {}, b"")]
+    assert send(script, credential) == 401
+    assert shown(script.seen[0][2]) == {name.lower() for name in credential()}
+    assert [shown(headers) for _, _, headers, _ in elsewhere.seen] == [set()]
+
+
+@pytest.mark.parametrize("credential", credentials(), ids=["key", "signature"])
+@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
+def test_a_redirect_within_the_gateway_gets_a_credential_of_its_own(
+    script: Script, send: Callable[[Script, Credential], int], credential: Credential
+) -> None:
+    script.answers = [(307, {"Location": "/b"}, b""), (401, {}, b""), (200, {}, b"")]
+    assert send(script, credential) == 200
+    assert [path for _, path, _, _ in script.seen] == ["/a", "/b", "/b"]
+    assert shown(script.seen[1][2]) == set() != shown(script.seen[2][2])
+    assert [body for *_, body in script.seen] == [b"body"] * 3
+    nonces = [headers.get("x-agent-nonce", index) for index, (_, _, headers, _) in enumerate(script.seen)]
+    assert len(set(nonces)) == 3
+
+
+@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
+def test_no_redirect_after_such_a_redirect_takes_it_elsewhere(
+    script: Script, elsewhere: Script, send: Callable[[Script, Credential], int]
+) -> None:
+    script.answers = [(307, {"Location": "/b"}, b""), (401, {}, b""), (307, {"Location": elsewhere.url}, b"")]
+    elsewhere.answers = [OK]
+    assert send(script, credentials()[0]) == 200
+    assert [len(shown(headers)) for _, _, headers, _ in [*script.seen, *elsewhere.seen]] == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
+def test_a_refused_credential_is_not_shown_again(script: Script, send: Callable[[Script, Credential], int]) -> None:
+    script.answers = [(401, {}, b"")]
+    assert send(script, credentials()[0]) == 401
+    assert len(script.seen) == 1
+
+
+def test_another_origin_gets_no_credential_at_all(script: Script, elsewhere: Script) -> None:
+    elsewhere.answers = [(200, {}, b"")]
+    httpx.get(elsewhere.url, auth=GatewayAuth(script.url, credentials()[0]))
+    requests.get(elsewhere.url, auth=RequestsAuth(script.url, credentials()[0]))
+    requests.get(elsewhere.url, auth=RequestsAuth(elsewhere.url.replace("http:", "https:"), credentials()[0]))
+    assert [shown(headers) for _, _, headers, _ in elsewhere.seen] == [set()] * 3
+
+
+def test_the_agent_is_read_only_from_complete_headers() -> None:
+    agent = Agent(agent_id=7, owner="0x" + "aA" * 20, trust_tier=2, staked_amount=10_000, endpoint_mismatch=False)
+    assert agent_of(SEEN) == agent == agent_of({name.title(): value for name, value in SEEN.items()})
+    assert agent_of({}) is None
+    for name in SEEN:
+        assert agent_of({other: value for other, value in SEEN.items() if other != name}) is None
+        assert agent_of(SEEN | {name: SEEN[name] + ", " + SEEN[name]}) is None
+        assert agent_of(httpx.Headers([*SEEN.items(), (name, SEEN[name])])) is None
+        assert agent_of(SEEN | {name.upper(): SEEN[name]}) is None
+    for name, wrong in [("x-agent-tier", "0"), ("x-agent-tier", "5"), ("x-agent-id", "-7"), ("x-agent-id", "7\n")]:
+        assert agent_of(SEEN | {name: wrong}) is None
+
+
+def server() -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/me")
+    def me(agent: Annotated[Agent, Depends(require_agent())]) -> int:
+        return agent.agent_id
+
+    @app.get("/gold")
+    def gold(agent: Annotated[Agent, Depends(require_agent(min_tier=3))]) -> int:
+        return agent.trust_tier
+
+    @app.websocket("/live")
+    async def live(websocket: WebSocket, agent: Annotated[Agent, Depends(require_agent())]) -> None:
+        await websocket.accept()
+        await websocket.close()
+
+    return app
+
+
+def ask(app: FastAPI, path: str, headers: dict[str, str]) -> httpx.Response:
+    async def run() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as http:
+            return await http.get(path, headers=headers)
+
+    return asyncio.run(run())
+
+
+def test_the_dependency_of_fastapi_gives_the_agent_or_refuses_in_the_contracts_form() -> None:
+    app = server()
+    app.add_exception_handler(AgentRefused, agent_refused)
+    assert ask(app, "/me", SEEN).json() == 7
+    assert ask(app, "/gold", SEEN | {"x-agent-tier": "3"}).json() == 3
+
+    stranger = ask(app, "/me", {})
+    assert (stranger.status_code, stranger.headers["www-authenticate"]) == (401, 'Bearer realm="agents"')
+    with pytest.raises(errors.InvalidApiKey):
+        raise_for_error(stranger)
+    with pytest.raises(errors.TierBlocked) as refused:
+        raise_for_error(ask(app, "/gold", SEEN))
+    assert refused.value.details == {"agentId": "7", "currentTier": 2, "requiredTier": 3}
+
+
+def test_the_dependency_refuses_without_the_handler_too() -> None:
+    assert ask(server(), "/me", {}).status_code == 401
+    assert ask(server(), "/gold", SEEN).status_code == 403
+
+
+def test_the_dependency_guards_websockets_too() -> None:
+    app = server()
+    app.add_exception_handler(AgentRefused, agent_refused)
+
+    async def accepted(headers: dict[str, str]) -> bool:
+        sent: list[str] = []
+
+        async def receive() -> dict[str, str]:
+            return {"type": "websocket.connect"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message["type"])
+
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "websocket", "path": "/live", "headers": raw, "query_string": b"", "subprotocols": []}
+        await app(scope, receive, send)
+        return "websocket.accept" in sent
+
+    assert asyncio.run(accepted(SEEN)) and not asyncio.run(accepted({}))

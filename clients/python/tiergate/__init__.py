@@ -1,0 +1,50 @@
+"""Client of Tiergate: its API, its gateway, and servers behind the gateway."""
+
+from . import errors
+from .answers import (
+    Domain,
+    IssuedKey,
+    KeyStatus,
+    Organization,
+    Profile,
+    RateLimit,
+    Reputation,
+    RevokedKey,
+    Signing,
+    TierTerms,
+    Validation,
+    Verification,
+)
+from .client import AsyncTiergate, Tiergate
+from .errors import TiergateError, raise_for_error
+from .gateway import Agent, GatewayAuth, agent_of, by_key, by_signature
+from .signing import AgentId, Signed, Signer, TypedData
+
+__all__ = [
+    "Agent",
+    "AgentId",
+    "AsyncTiergate",
+    "Domain",
+    "GatewayAuth",
+    "IssuedKey",
+    "KeyStatus",
+    "Organization",
+    "Profile",
+    "RateLimit",
+    "Reputation",
+    "RevokedKey",
+    "Signed",
+    "Signer",
+    "Signing",
+    "TierTerms",
+    "Tiergate",
+    "TiergateError",
+    "TypedData",
+    "Validation",
+    "Verification",
+    "agent_of",
+    "by_key",
+    "by_signature",
+    "errors",
+    "raise_for_error",
+]

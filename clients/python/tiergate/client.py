@@ -1,0 +1,300 @@
+"""The clients of the API.
+
+`_Service` has each call once, as a coroutine. `Tiergate` runs them with blocking I/O: they never suspend, so one step
+ends them.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import anyio
+import httpx
+
+from . import errors, signing
+from .answers import Domain, IssuedKey, KeyStatus, Profile, RateLimit, RevokedKey, Signing, Verification, read
+from .signing import AgentId, Signed, Signer, TypedData, decimal
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Seconds. The service allows five minutes.
+_SIGNING_KEPT = 300.0
+_TIMEOUT = 30.0
+#: The service refused before it did anything.
+_REFUSED_FOR_NOW = (errors.RateLimited, errors.RpcError, errors.Overloaded)
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+class _Service(ABC):
+    """Every call of the API."""
+
+    def __init__(self, url: str, *, domain: Domain | None = None, retries: int = 2, max_wait: float = 60.0) -> None:
+        self.keys = AsyncKeys(self)
+        self._url = url.rstrip("/")
+        self._domain = domain
+        self._retries = retries
+        self._max_wait = max_wait
+        self._kept: tuple[float, Signing] | None = None
+
+    @abstractmethod
+    async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> httpx.Response: ...
+
+    @abstractmethod
+    async def _sleep(self, seconds: float) -> None: ...
+
+    async def signing(self) -> Signing:
+        """Returns the domain that owners sign, and the tiers. Kept for five minutes."""
+        if self._kept is None or time.monotonic() - self._kept[0] > _SIGNING_KEPT:
+            self._kept = (time.monotonic(), await self._call(Signing, "GET", "/.well-known/tiergate"))
+        return self._kept[1]
+
+    async def verify(
+        self, api_key: str, agent_id: AgentId | None = None, origin: str | None = None
+    ) -> Verification:
+        """Verifies an agent by its API key."""
+        number = None if agent_id is None else decimal(agent_id)
+        return await self._call(
+            Verification, "POST", "/verify", {"apiKey": api_key, "agentId": number, "origin": origin}
+        )
+
+    async def verify_signature(self, agent_id: AgentId, signer: Signer | Signed) -> Verification:
+        """Verifies an agent by its owner's signature."""
+        return await self._signed(Verification, "POST", "/verify/signature", agent_id, signer)
+
+    async def profile(self, agent_id: AgentId, signer: Signer | Signed) -> Profile:
+        """Reads an agent's profile as its owner. The agent may have any tier."""
+        return await self._signed(Profile, "POST", "/profile", agent_id, signer, primary_type="ProfileRead")
+
+    async def typed_data(self, agent_id: AgentId, *, profile: bool = False) -> TypedData:
+        """Returns what an owner signs for one request (`profile`: for `profile`), for signers elsewhere: see `Signed`."""
+        domain = self._domain or (await self.signing()).domain
+        return signing.typed_data(domain, agent_id, "ProfileRead" if profile else "Verification")
+
+    async def _signed(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        agent_id: AgentId,
+        signer: Signer | Signed,
+        *,
+        declared_endpoint: str | None = None,
+        primary_type: str = "Verification",
+    ) -> T:
+        further = {"declaredEndpoint": declared_endpoint} if declared_endpoint else {}
+        if isinstance(signer, Signed):
+            if signer.typed_data["primaryType"] != primary_type or signer.body()["agentId"] != decimal(agent_id):
+                raise ValueError("signed for another agent or purpose")
+            once = primary_type == "Verification"
+            return await self._call(kind, method, path, signer.body() | further, once=once)
+
+        async def sign() -> dict[str, Any]:
+            data = await self.typed_data(agent_id, profile=primary_type == "ProfileRead")
+            return signing.sign(signer, data).body() | further
+
+        return await self._call(kind, method, path, sign, once=path.startswith("/keys"))
+
+    async def _call(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        body: dict[str, Any] | Callable[[], Coroutine[Any, Any, dict[str, Any]]] | None = None,
+        *,
+        once: bool = False,
+    ) -> T:
+        """Repeats what was certainly not carried out, and unless `once` what may have been. A repetition is signed anew."""
+        retries, left = self._retries, self._max_wait
+        while True:
+            # Errors of signing are not those of sending.
+            content = await body() if callable(body) else body
+            try:
+                return self._answer(kind, await self._send(method, self._url + path, content))
+            except httpx.RequestError as error:
+                unknown = once and not isinstance(error, _NOT_SENT)
+                problem = errors.OutcomeUnknown if unknown else errors.Unreachable
+                failure: errors.TiergateError = problem(f"no answer to {method} {path}: {type(error).__name__}")
+                failure.__cause__ = error
+            except errors.TiergateError as error:
+                failure = error
+            lost_nonces = isinstance(failure, errors.ReplayDetected) and failure.retry_after and callable(body)
+            again = isinstance(failure, _REFUSED_FOR_NOW) or type(failure) is errors.Unreachable or lost_nonces
+            wait = failure.retry_after or 2.0 ** (self._retries - retries) * random.uniform(0.5, 1)
+            if not again or retries == 0 or wait > left:
+                raise failure
+            retries, left = retries - 1, left - wait
+            await self._sleep(wait)
+
+    def _answer(self, kind: type[T], response: httpx.Response) -> T:
+        if error := errors.error_of(response):
+            raise error
+        try:
+            if not response.is_success:
+                raise ValueError(f"status {response.status_code}")
+            body = response.json()
+            if (limit := response.headers.get("x-ratelimit-limit")) is not None:
+                remaining = response.headers.get("x-ratelimit-remaining")
+                body["rateLimit"] = {"limit": limit, "remaining": remaining}
+            return read(kind, body)
+        except (ValueError, TypeError) as error:
+            message = f"the answer is not one of Tiergate: {error}"
+            # The cause may quote the body, which can hold a key.
+            raise errors.NotTiergate(message, status=response.status_code) from None
+
+
+class AsyncKeys:
+    """An agent's API key."""
+
+    def __init__(self, service: _Service) -> None:
+        self._service = service
+
+    async def generate(
+        self, agent_id: AgentId, signer: Signer | Signed, *, declared_endpoint: str | None = None
+    ) -> IssuedKey:
+        """Makes the agent's key. The answer shows it this once."""
+        return await self._service._signed(
+            IssuedKey, "POST", "/keys/generate", agent_id, signer, declared_endpoint=declared_endpoint
+        )
+
+    async def rotate(
+        self, agent_id: AgentId, signer: Signer | Signed, *, declared_endpoint: str | None = None
+    ) -> IssuedKey:
+        """Replaces the key. The old one is invalid at once."""
+        return await self._service._signed(
+            IssuedKey, "POST", "/keys/rotate", agent_id, signer, declared_endpoint=declared_endpoint
+        )
+
+    async def revoke(self, agent_id: AgentId, signer: Signer | Signed) -> RevokedKey:
+        """Revokes the key. Succeeds also without one."""
+        return await self._service._signed(RevokedKey, "DELETE", "/keys", agent_id, signer)
+
+    async def status(self, agent_id: AgentId) -> KeyStatus:
+        """Tells if the agent has a key."""
+        return await self._service._call(KeyStatus, "GET", f"/keys/status?agentId={decimal(agent_id)}")
+
+
+def _request(method: str, url: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    # A redirect would take the credential elsewhere. The service sends none.
+    return {"method": method, "url": url, "json": body, "follow_redirects": False}
+
+
+class AsyncTiergate(_Service):
+    """A service, for asyncio and trio. Failed calls raise a `TiergateError`.
+
+    `http` is used instead of a client of its own. `domain` is signed instead of the one that the service names.
+    `retries` and `max_wait` (seconds, in all) bound the repetitions of one call.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        http: httpx.AsyncClient | None = None,
+        domain: Domain | None = None,
+        retries: int = 2,
+        max_wait: float = 60.0,
+    ) -> None:
+        super().__init__(url, domain=domain, retries=retries, max_wait=max_wait)
+        self._http = http or httpx.AsyncClient(timeout=_TIMEOUT)
+        self._owned = http is None
+
+    async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> httpx.Response:
+        return await self._http.request(**_request(method, url, body))
+
+    async def _sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+    async def aclose(self) -> None:
+        """Closes the connections, unless they are of a client that was passed."""
+        if self._owned:
+            await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncTiergate:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _Blocking(_Service):
+    http: httpx.Client
+
+    async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> httpx.Response:
+        return self.http.request(**_request(method, url, body))
+
+    async def _sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def _blocking(
+    call: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Makes a method of one that never suspends."""
+
+    @functools.wraps(call)
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            call(self._calls, *args, **kwargs).send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        raise RuntimeError("a blocking call has suspended")
+
+    return method
+
+
+class Keys:
+    """An agent's API key."""
+
+    def __init__(self, calls: AsyncKeys) -> None:
+        self._calls = calls
+
+    generate = _blocking(AsyncKeys.generate)
+    rotate = _blocking(AsyncKeys.rotate)
+    revoke = _blocking(AsyncKeys.revoke)
+    status = _blocking(AsyncKeys.status)
+
+
+class Tiergate:
+    """A service. Failed calls raise a `TiergateError`.
+
+    `http` is used instead of a client of its own. `domain` is signed instead of the one that the service names.
+    `retries` and `max_wait` (seconds, in all) bound the repetitions of one call.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        http: httpx.Client | None = None,
+        domain: Domain | None = None,
+        retries: int = 2,
+        max_wait: float = 60.0,
+    ) -> None:
+        self._calls = _Blocking(url, domain=domain, retries=retries, max_wait=max_wait)
+        self._calls.http = http or httpx.Client(timeout=_TIMEOUT)
+        self._owned = http is None
+        self.keys = Keys(self._calls.keys)
+
+    signing = _blocking(_Service.signing)
+    verify = _blocking(_Service.verify)
+    verify_signature = _blocking(_Service.verify_signature)
+    profile = _blocking(_Service.profile)
+    typed_data = _blocking(_Service.typed_data)
+
+    def close(self) -> None:
+        """Closes the connections, unless they are of a client that was passed."""
+        if self._owned:
+            self._calls.http.close()
+
+    def __enter__(self) -> Tiergate:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

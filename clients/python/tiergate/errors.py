@@ -1,0 +1,184 @@
+"""Errors: one class for each `errorType`, and three of the client's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class TiergateError(Exception):
+    """The base of all errors."""
+
+    error_type: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        details: Mapping[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.details = details or {}
+        #: Seconds to wait, where the service says so.
+        self.retry_after = retry_after
+
+
+class Unreachable(TiergateError):
+    """No answer arrived."""
+
+
+class OutcomeUnknown(Unreachable):
+    """The connection broke after the request was sent.
+
+    A key may have been changed: ask `keys.status`, then rotate. A signature that was made elsewhere may be spent.
+    """
+
+
+class NotTiergate(TiergateError):
+    """The answer does not have the form of the API: the URL is wrong, or a proxy answered."""
+
+
+class Refused(TiergateError):
+    """The service refused the request. Subclasses have the name of their `errorType`; unknown types have none."""
+
+    known: dict[str, type[Refused]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls.error_type = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).upper()
+        cls.known[cls.error_type] = cls
+
+
+class ValidationError(Refused):
+    """Body, query, header or HTTP request is malformed: correct `details["field"]`."""
+
+
+class ReplayDetected(Refused):
+    """The nonce was used before, or the timestamp is too old or ahead: sign again, after `retry_after`."""
+
+
+class InvalidApiKey(Refused):
+    """The key is unknown, revoked, rotated out or another agent's."""
+
+
+class SignatureInvalid(Refused):
+    """The signer is not the agent's current owner, or signed another domain."""
+
+
+class TierBlocked(Refused):
+    """The stake is too low: `details["requiredStake"]`."""
+
+
+class Forbidden(Refused):
+    """The gateway's route denies everybody."""
+
+
+class EndpointMismatch(Refused):
+    """`Origin` is not the endpoint declared for the key: rotate with the right one."""
+
+
+class AgentNotFound(Refused):
+    """The agent is not minted."""
+
+
+class NotFound(Refused):
+    """No such path at the API, or no tenant of the gateway has this host."""
+
+
+class MethodNotAllowed(Refused):
+    """Use another method."""
+
+
+class RequestTimeout(Refused):
+    """Head or body took too long to arrive."""
+
+
+class KeyAlreadyExists(Refused):
+    """The agent has a key: rotate, or revoke first."""
+
+
+class PayloadTooLarge(Refused):
+    """The body is too long."""
+
+
+class RateLimited(Refused):
+    """A limit is reached: wait `retry_after` seconds."""
+
+
+class RequestHeaderFieldsTooLarge(Refused):
+    """Request line and headers are too long."""
+
+
+class InternalError(Refused):
+    """The service failed. A key may have been changed: ask `keys.status`."""
+
+
+class UpstreamError(Refused):
+    """The server behind the gateway can't be reached or answers malformed. It may have got the request."""
+
+
+class RpcError(Refused):
+    """The chain can't be read."""
+
+
+class Overloaded(Refused):
+    """The gateway has no room: wait `retry_after` seconds."""
+
+
+class UpstreamTimeout(Refused):
+    """The server behind the gateway is too slow. It may have got the request."""
+
+
+class LoopDetected(Refused):
+    """The request has passed this gateway before: tell the operator."""
+
+
+class InsufficientDeposit(Refused):
+    """Reserved."""
+
+
+class RelayFailed(Refused):
+    """Reserved."""
+
+
+class Response(Protocol):
+    """A response of httpx or requests."""
+
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def content(self) -> bytes: ...
+
+
+def error_of(response: Response) -> Refused | None:
+    """Reads an error in the contract's form; `None` if the response is something else."""
+    if response.status_code < 400:
+        return None
+    try:
+        body = json.loads(response.content)
+        message, error_type = body["error"], body["errorType"]
+        details, retry_after = body.get("details"), response.headers.get("retry-after", "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if not isinstance(message, str) or not isinstance(error_type, str) or "timestamp" not in body:
+        return None
+    error = Refused.known.get(error_type, Refused)(
+        message,
+        status=response.status_code,
+        details=details if isinstance(details, dict) else None,
+        retry_after=int(retry_after) if re.fullmatch("[0-9]{1,9}", retry_after) else None,
+    )
+    error.error_type = error_type
+    return error
+
+
+def raise_for_error(response: Response) -> None:
+    """Raises the gateway's refusal; the upstream's own answers pass, errors too."""
+    if error := error_of(response):
+        raise error
