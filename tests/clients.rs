@@ -158,6 +158,18 @@ fn the_typescript_client_does_what_its_tests_say() {
 }
 
 #[test]
+fn the_python_client_is_typed_and_does_what_its_tests_say() {
+    let python = "tools/servers/python-clients/bin/python";
+    if is_installed(python) {
+        let stage = Stage::start();
+        let python = Path::new(ROOT).join(python);
+        stage.run(&python, &["-B", "-m", "pytest", "clients/python"]);
+        let types = ["-m", "mypy", "--config-file", "clients/python/pyproject.toml", "--cache-dir", "/dev/null"];
+        stage.run(&python, &[&types[..], &["clients/python/tiergate", "clients/python/tests"]].concat());
+    }
+}
+
+#[test]
 fn what_is_made_of_other_files_is_current() {
     if !is_installed("tools/node_modules/openapi-typescript") {
         return;
