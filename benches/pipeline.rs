@@ -14,7 +14,7 @@ use std::future;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, B256};
 use async_trait::async_trait;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use futures_util::future::Either;
@@ -28,7 +28,7 @@ use tiergate::domain::quota::Quota;
 use tiergate::domain::window::Window;
 use tiergate::pipeline::Pipeline;
 use tiergate::pipeline::credential::Credential;
-use tiergate::ports::chain::{Asker, Chain, ChainFault, Reading};
+use tiergate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Reading};
 use tiergate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
 };
@@ -146,6 +146,16 @@ impl Chain for KnownChain {
 
     async fn owner(&self, _agent: AgentId, _asker: Asker) -> Result<Option<Address>, ChainFault> {
         Ok(Some(self.1))
+    }
+
+    async fn ask_owner(
+        &self,
+        _agent: AgentId,
+        _digest: B256,
+        _signature: &[u8],
+        _asker: Asker,
+    ) -> Result<Option<AskedOwner>, ChainFault> {
+        Ok(Some(AskedOwner { address: self.1, accepts: false }))
     }
 
     fn was_owned_by(&self, agent: AgentId, address: Address) -> bool {

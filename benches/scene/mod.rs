@@ -23,7 +23,7 @@ use tiergate::domain::freshness::{Freshness, UnixSeconds};
 use tiergate::domain::nonce::Nonce;
 use tiergate::domain::quota::Quota;
 use tiergate::domain::rpc_url::RpcUrl;
-use tiergate::domain::signature::SignatureBytes;
+use tiergate::domain::signature::{SignatureBytes, SignatureFormat};
 use tiergate::domain::tier::{PerTier, Tier};
 use tiergate::os::Os;
 use tiergate::pipeline::credential::{Ask, Credential, SignedRequest};
@@ -200,6 +200,7 @@ pub(crate) fn rules() -> Rules {
     let token = U256::from(10).pow(U256::from(18));
     Rules {
         signing_domain: domain(),
+        signature_format: SignatureFormat::Keys,
         freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
         stakes: PerTier::from_array([1_000, 10_000, 100_000, 500_000].map(|whole| U256::from(whole) * token)),
         key_format: ApiKeyFormat::new("svc_live_v1_"),

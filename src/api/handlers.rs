@@ -40,7 +40,7 @@ impl Api {
                     stakes: self.pipeline.stakes(),
                     quotas: &self.access.quotas,
                     token_decimals: self.token_decimals,
-                    contract_signatures: false,
+                    contract_signatures: self.pipeline.signature_format().has_contracts(),
                 }))
             }
             Endpoint::Docs => Ok(docs::answer()),
@@ -66,7 +66,7 @@ impl Api {
         request: &ApiRequest<'_>,
         notes: &mut Notes,
     ) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse(request.body)?;
+        let body = SignedBody::parse(request.body, self.pipeline.signature_format())?;
         notes.agent = Some(body.signed.agent);
         let credential = Credential::Signature(body.signed);
         let ask = Ask { credential, client: request.client, origin: None, access: &self.access };
@@ -82,7 +82,7 @@ impl Api {
     }
 
     async fn read_profile(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let read = parse_profile_read(request.body)?;
+        let read = parse_profile_read(request.body, self.pipeline.signature_format())?;
         notes.agent = Some(read.agent);
         let profile = self.pipeline.owner_profile(request.client, &read).await?;
         notes.shown(&profile);
@@ -90,7 +90,7 @@ impl Api {
     }
 
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse_with_endpoint(request.body)?;
+        let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
         let order = notes.order(request.client, body.signed);
         let issued = self.pipeline.generate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
@@ -98,7 +98,7 @@ impl Api {
     }
 
     async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse_with_endpoint(request.body)?;
+        let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
         let order = notes.order(request.client, body.signed);
         let issued = self.pipeline.rotate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key rotated");
@@ -106,7 +106,7 @@ impl Api {
     }
 
     async fn revoke_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
-        let body = SignedBody::parse(request.body)?;
+        let body = SignedBody::parse(request.body, self.pipeline.signature_format())?;
         let order = notes.order(request.client, body.signed);
         let revoked = self.pipeline.revoke_key(order).await?;
         tracing::info!(agent = %revoked.agent, "API key revoked");

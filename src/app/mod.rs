@@ -190,6 +190,7 @@ pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
 fn rules(settings: &Settings) -> Rules {
     Rules {
         signing_domain: SigningDomain::new(signing_domain(settings)),
+        signature_format: settings.signature.format,
         freshness: settings.signature.freshness,
         stakes: settings.tiers.stake,
         key_format: settings.keys.format.clone(),

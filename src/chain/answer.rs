@@ -2,11 +2,12 @@
 //! on. Which answers count is decided here, and nowhere by what a node said before. Pure.
 //!
 //! The calls go through Multicall3, or, where there is none, through the init code of a creation that is never sent
-//! (`contracts/Snapshot.sol`). Both return the same.
+//! (`contracts/Snapshot.sol`). Both return the same. So does `contracts/OwnerSignature.sol`, whose second call depends on
+//! what the first one returned.
 
 use std::sync::{Arc, LazyLock};
 
-use alloy::primitives::{Address, Bytes, U256, address};
+use alloy::primitives::{Address, B256, Bytes, U256, address};
 use alloy::sol;
 use alloy::sol_types::abi::AbiDecoderConfig;
 use alloy::sol_types::{SolCall, SolValue};
@@ -42,11 +43,17 @@ const DATES: usize = 3;
 pub(super) const DECODING: AbiDecoderConfig = AbiDecoderConfig::new().memory_limit(2 * ANSWER_BYTES_MAX);
 
 /// The compiled form of `contracts/Snapshot.sol`.
-static SNAPSHOT_CODE: LazyLock<Bytes> = LazyLock::new(|| {
-    let artifact: Value =
-        serde_json::from_str(include_str!("../../contracts/artifacts/Snapshot.json")).unwrap_or_default();
+static SNAPSHOT_CODE: LazyLock<Bytes> =
+    LazyLock::new(|| code_in(include_str!("../../contracts/artifacts/Snapshot.json")));
+
+/// The compiled form of `contracts/OwnerSignature.sol`.
+static OWNER_SIGNATURE_CODE: LazyLock<Bytes> =
+    LazyLock::new(|| code_in(include_str!("../../contracts/artifacts/OwnerSignature.json")));
+
+fn code_in(artifact: &str) -> Bytes {
+    let artifact: Value = serde_json::from_str(artifact).unwrap_or_default();
     artifact.get("bytecode").and_then(|code| code.as_str()?.parse().ok()).unwrap_or_default()
-});
+}
 
 /// The block that an answer is about. In order of time, and of number where the time is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +78,13 @@ pub(super) fn dated_call(calls: Vec<Call3>, multicall: Option<Address>) -> Bytes
         call(multicall, getCurrentBlockTimestampCall {}.abi_encode()),
     ];
     aggregate3Call { calls: dates.into_iter().chain(calls).chain([arb_sys]).collect() }.abi_encode().into()
+}
+
+/// The init code that reads the owner of a token and asks it, if it has code, for a signature: two results.
+pub(super) fn owner_signature_call(identity: Address, token: U256, digest: B256, signature: &[u8]) -> Bytes {
+    let signature = Bytes::copy_from_slice(signature);
+    let question = (identity, token, digest, signature).abi_encode_params();
+    [OWNER_SIGNATURE_CODE.as_ref(), &question].concat().into()
 }
 
 /// The chain id, the block and the results of the calls in what they returned.

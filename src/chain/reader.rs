@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::{Address, B256, U256};
 use async_trait::async_trait;
 use futures_util::future::Either;
 use parking_lot::Mutex;
 
-use crate::chain::answer::{Floor, SharedFloor};
+use crate::chain::answer::{Floor, SharedFloor, owner_signature_call};
 use crate::chain::batch::Batches;
 use crate::chain::block::Block;
 pub use crate::chain::cache::Lifetimes;
@@ -23,11 +23,11 @@ use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::pool::{Pool, READ_TIME_MAX};
 use crate::chain::registries::Registries;
-use crate::chain::registries::standard::read_owner;
+use crate::chain::registries::standard::{read_asked_owner, read_owner};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{Asker, Chain, ChainFault, Reading};
+use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Reading};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -268,6 +268,18 @@ impl Chain for ChainReader {
         // Whoever waits for another's read has no more time for that.
         let owner = self.owners.get((agent, asker), read);
         tokio::time::timeout(READ_TIME_MAX, owner).await.unwrap_or_else(|_| Err(self.out_of_time()))
+    }
+
+    async fn ask_owner(
+        &self,
+        agent: AgentId,
+        digest: B256,
+        signature: &[u8],
+        asker: Asker,
+    ) -> Read<AskedOwner> {
+        let identity = self.settings.registries.identity;
+        let code = owner_signature_call(identity, agent.token_id(), digest, signature);
+        self.source.create(asker, &code, |results| read_asked_owner(agent, results)).await
     }
 
     fn was_owned_by(&self, agent: AgentId, address: Address) -> bool {

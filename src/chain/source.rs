@@ -32,6 +32,9 @@ pub(super) struct Source {
     pub(super) gas_cap: u64,
 }
 
+/// The node that gave an answer, its block and its results.
+type Answer = (Arc<str>, Date, Vec<Result3>);
+
 impl Source {
     /// The results of these calls, as `decode` understands them, with the block that they are about. An error of `decode` is
     /// about the chain and not about a node.
@@ -46,18 +49,41 @@ impl Source {
         let terms = self.pool.terms(asker);
         let mut answer = None;
         if !self.lacks_multicall.load(Ordering::Relaxed) {
-            answer = self.ask(&terms, at, (calls, Some(self.multicall)), chain).await?;
+            let to = Some(self.multicall);
+            answer = self.ask(&terms, at, (&dated_call(calls.to_vec(), to), to), chain).await?;
         }
-        let (endpoint, date, results) = match answer {
+        let answer = match answer {
             Some(answer) => answer,
             None => {
-                let answer = self.ask(&terms, at, (calls, None), chain).await?;
+                let answer = self.ask(&terms, at, (&dated_call(calls.to_vec(), None), None), chain).await?;
                 if !self.lacks_multicall.swap(true, Ordering::Relaxed) {
                     tracing::info!("there is no contract at chain.multicall: profiles are read without it");
                 }
                 answer.ok_or_else(|| self.pool.out_of_time())?
             }
         };
+        self.conclude(at, answer, decode)
+    }
+
+    /// The results of the init code of a creation that is never sent, at the latest block. It dates its answer by itself.
+    pub(super) async fn create<T>(
+        &self,
+        asker: Asker,
+        code: &Bytes,
+        decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
+    ) -> Result<T, ChainFault> {
+        let chain = self.pool.chain_id().await?;
+        let answer = self.ask(&self.pool.terms(asker), At::Latest, (code, None), chain).await?;
+        let answer = answer.ok_or_else(|| self.pool.out_of_time())?;
+        self.conclude(At::Latest, answer, decode).map(|(_, value)| value)
+    }
+
+    fn conclude<T>(
+        &self,
+        at: At,
+        (endpoint, date, results): Answer,
+        decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
+    ) -> Result<(Date, T), ChainFault> {
         if at == At::Latest {
             self.floor.met(date);
         }
@@ -65,15 +91,15 @@ impl Source {
         Ok((date, value))
     }
 
-    /// The node that gave the answer that counts, its block and results. `None` where there is no Multicall3.
+    /// The answer that counts. `None` where there is no Multicall3.
     async fn ask(
         &self,
         terms: &Terms,
         at: At,
-        (calls, multicall): (&[Call3], Option<Address>),
+        (data, multicall): (&Bytes, Option<Address>),
         chain: u64,
-    ) -> Result<Option<(Arc<str>, Date, Vec<Result3>)>, ChainFault> {
-        let request = [self.request(at, calls, multicall)];
+    ) -> Result<Option<Answer>, ChainFault> {
+        let request = [self.request(at, data, multicall)];
         let floor = self.floor.now();
         let read = |answers: &mut Answers<'_>| {
             let data = returned(answers, multicall.is_none())?;
@@ -97,8 +123,7 @@ impl Source {
         self.pool.ask(terms, &request, read).await
     }
 
-    fn request(&self, at: At, calls: &[Call3], multicall: Option<Address>) -> Call {
-        let data = dated_call(calls.to_vec(), multicall);
+    fn request(&self, at: At, data: &Bytes, multicall: Option<Address>) -> Call {
         let mut call = json!({ "input": data, "gas": format!("{:#x}", self.gas_cap) });
         if let (Some(call), Some(to)) = (call.as_object_mut(), multicall) {
             call.insert("to".to_owned(), json!(to));

@@ -3,13 +3,12 @@
 
 use std::path::PathBuf;
 
-use alloy::primitives::hex;
 use zeroize::Zeroizing;
 
 use crate::cli::typed_data::Request;
 use crate::cli::{Failure, complain, say, secret};
 use crate::domain::freshness::Freshness;
-use crate::domain::signature::SIGNATURE_HEX_DIGITS;
+use crate::domain::signature::SignatureFormat;
 use crate::wire::answers::rfc3339;
 
 /// Which step a run is.
@@ -49,10 +48,8 @@ impl Elsewhere {
             Failure::new(format!("{file} is not what --typed-data prints: its types or fields differ"))
         })?;
         let signature = Zeroizing::new(signature.trim().to_owned());
-        let digits = signature.strip_prefix("0x").filter(|digits| hex::decode(digits).is_ok());
-        if digits.is_none_or(|digits| digits.len() < SIGNATURE_HEX_DIGITS) {
-            let form = format!("0x and at least {SIGNATURE_HEX_DIGITS} hex characters");
-            return Err(Failure::new(format!("{place} does not hold a signature: {form}")));
+        if let Err(problem) = SignatureFormat::Contracts.parse(&signature) {
+            return Err(Failure::new(format!("{place} does not hold a signature: it {problem}")));
         }
         Ok(Some(Signed { file, request, signature }))
     }

@@ -148,7 +148,8 @@ impl<'a> Case<'a> {
                 let agent = match self.request.agent {
                     Some(agent) => agent,
                     None => {
-                        let credential = credential_of(headers, &self.settings.keys.format, accepted)?;
+                        let formats = (&self.settings.keys.format, self.settings.signature.format);
+                        let credential = credential_of(headers, formats, accepted)?;
                         let (Credential::Key { digest, .. }, Some(store)) = (credential, self.store) else {
                             self.add(
                                 "agent",

@@ -23,7 +23,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::Nonce;
-use crate::domain::signature::SignatureBytes;
+use crate::domain::signature::SignatureFormat;
 use crate::os::Os;
 use crate::ports::clock::{Clock, Entropy};
 use crate::wire::answers::rfc3339;
@@ -108,7 +108,8 @@ impl Signing {
             let advice = "make a new one with --typed-data and sign that";
             return Err(Failure::new(format!("{file} is of {at}, too far from now for {service}: {advice}")));
         }
-        let signer = SignatureBytes::parse(signature).and_then(|bytes| bytes.recover(&request.digest()));
+        let signature = SignatureFormat::Contracts.parse(signature).ok();
+        let signer = signature.and_then(|signature| signature.recover(&request.digest()));
         if let Some(signer) = signer {
             complain(format_args!("signed by the account {signer}, unless the owner is a contract"));
         }

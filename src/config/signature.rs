@@ -7,6 +7,7 @@ use humantime::format_duration;
 use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
 use crate::domain::freshness::Freshness;
+use crate::domain::signature::SignatureFormat;
 
 const MAX_AGE: DurationBounds = DurationBounds {
     min: Duration::from_secs(1),
@@ -34,6 +35,8 @@ pub struct SignatureSettings {
     pub domain_version: String,
     /// The EIP-712 domain's chain id; at least 1.
     pub chain_id: u64,
+    /// The form of signatures.
+    pub format: SignatureFormat,
     /// How old or how far ahead a timestamp may be.
     pub freshness: Freshness,
     /// For how long a used nonce is remembered; never shorter than the span of `freshness`, at most 366 days.
@@ -46,6 +49,7 @@ impl SignatureSettings {
             domain_name: reader.text("signature.domain_name", "Service Verification", not_empty),
             domain_version: reader.text("signature.domain_version", "1", not_empty),
             chain_id: reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
+            format: reader.boolean("signature.contracts", false).map(format_of),
             freshness: freshness(reader),
             nonce_retention: reader.duration("signature.nonce_retention", "15m", &NONCE_RETENTION),
         } then {
@@ -61,6 +65,10 @@ impl SignatureSettings {
             }
         })
     }
+}
+
+const fn format_of(asks_contracts: bool) -> SignatureFormat {
+    if asks_contracts { SignatureFormat::Contracts } else { SignatureFormat::Keys }
 }
 
 fn freshness(reader: &mut Reader) -> Option<Freshness> {

@@ -1,14 +1,19 @@
-//! The 65-byte signature: only its canonical form recovers a signer (contract, "Signed request").
+//! Signatures: 65 bytes of a key, of which only the canonical form recovers a signer (contract, "Signed request"), or
+//! longer ones that only a contract wallet understands.
 //!
 //! Libraries normalise and accept more forms than one; a second valid form of the same signature is a second request
 //! for whoever compares signatures. So form is checked here, before the library sees it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use alloy::primitives::{Address, B256, Signature, U256, hex, uint};
 
-/// How many hex characters follow `0x`.
-pub const SIGNATURE_HEX_DIGITS: usize = 130;
+/// The length of a key's signature.
+const KEY_SIGNATURE_BYTES: usize = 65;
+
+/// The longest signature for a contract wallet: 63 owners with 65 bytes each, or several passkeys.
+const CONTRACT_SIGNATURE_BYTES_MAX: usize = 4096;
 
 /// The order of secp256k1's group (SEC 2, section 2.4.1).
 const CURVE_ORDER: U256 = uint!(0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141_U256);
@@ -16,36 +21,89 @@ const CURVE_ORDER: U256 = uint!(0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A0
 /// The largest s that counts as low (EIP-2): half the order.
 const LOW_S_MAX: U256 = uint!(0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0_U256);
 
-/// Sixty-five bytes that claim to be a signature: r, s and v.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct SignatureBytes([u8; 65]);
+/// The signatures that are well-formed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignatureFormat {
+    /// 65 bytes.
+    Keys,
+    /// 65 to 4096 bytes, because contract wallets are asked too.
+    Contracts,
+}
+
+impl SignatureFormat {
+    /// Reads `0x` and two hex characters for each byte.
+    ///
+    /// # Errors
+    ///
+    /// A phrase that says what the text should be.
+    pub fn parse(self, text: &str) -> Result<SignatureBytes, &'static str> {
+        let (bytes_max, problem) = match self {
+            Self::Keys => (KEY_SIGNATURE_BYTES, "is not 0x and 130 hex characters"),
+            Self::Contracts => {
+                (CONTRACT_SIGNATURE_BYTES_MAX, "is not 0x and 130 to 8192 hex characters, two for each byte")
+            }
+        };
+        SignatureBytes::parse(text, bytes_max).ok_or(problem)
+    }
+
+    /// True if contract wallets are asked.
+    #[must_use]
+    pub const fn has_contracts(self) -> bool {
+        matches!(self, Self::Contracts)
+    }
+}
+
+/// Bytes that claim to be a signature.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignatureBytes(Form);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Form {
+    /// r, s and v.
+    Key([u8; KEY_SIGNATURE_BYTES]),
+    /// Longer than a key's.
+    Long(Arc<[u8]>),
+}
 
 impl SignatureBytes {
-    /// Reads `0x` and 130 hex characters, or nothing when the text has another shape.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    fn parse(text: &str, bytes_max: usize) -> Option<Self> {
         let digits = text.strip_prefix("0x")?;
-        let mut bytes = [0; 65];
-        if digits.len() != SIGNATURE_HEX_DIGITS {
+        let mut bytes = [0; KEY_SIGNATURE_BYTES];
+        if digits.len() == 2 * bytes.len() {
+            hex::decode_to_slice(digits, &mut bytes).ok()?;
+            return Some(Self(Form::Key(bytes)));
+        }
+        if !(2 * bytes.len()..=2 * bytes_max).contains(&digits.len()) {
             return None;
         }
-        hex::decode_to_slice(digits, &mut bytes).ok()?;
-        Some(Self(bytes))
+        let bytes = hex::decode(digits).ok()?;
+        // The library would pass over a second 0x.
+        (2 * bytes.len() == digits.len()).then(|| Self(Form::Long(bytes.into())))
     }
 
     /// The signature made of these bytes.
     #[must_use]
-    pub const fn from_bytes(bytes: [u8; 65]) -> Self {
-        Self(bytes)
+    pub const fn from_bytes(bytes: [u8; KEY_SIGNATURE_BYTES]) -> Self {
+        Self(Form::Key(bytes))
     }
 
-    /// Who signed `digest`; nothing when the form is not canonical or no signer exists.
+    /// All of its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Form::Key(bytes) => bytes,
+            Form::Long(bytes) => bytes,
+        }
+    }
+
+    /// The key's address that signed `digest`; `None` when the form is not canonical or no signer exists.
     #[must_use]
     pub fn recover(&self, digest: &B256) -> Option<Address> {
-        let [r @ .., _] = &self.0;
+        let Form::Key(bytes) = &self.0 else { return None };
+        let [r @ .., _] = bytes;
         let (r, s) = r.split_at_checked(32)?;
         let (r, s) = (U256::try_from_be_slice(r)?, U256::try_from_be_slice(s)?);
-        let [.., v] = self.0;
+        let [.., v] = *bytes;
         let odd_y = match v {
             0 | 27 => false,
             1 | 28 => true,

@@ -192,7 +192,8 @@ impl Gateway {
         notes: &mut Notes,
     ) -> Result<(Permit, Place), ErrorCause> {
         let (fields, site) = (request.fields, &route.site);
-        let credential = credential_of(fields, self.pipeline.key_format(), site.tenant.credentials)?;
+        let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
+        let credential = credential_of(fields, formats, site.tenant.credentials)?;
         notes.credential = Some(credential.kind());
         let origin = origin_of(fields)?;
         let access = site.access(route.decision.min_tier);

@@ -27,6 +27,7 @@ use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
+use crate::domain::signature::SignatureFormat;
 use crate::domain::tier::{PerTier, StakeThresholds, Tier};
 use crate::pipeline::credential::Ask;
 use crate::pipeline::failures::FailureBudget;
@@ -58,6 +59,8 @@ pub struct Ports {
 pub struct Rules {
     /// The EIP-712 domain of owners' signatures.
     pub signing_domain: SigningDomain,
+    /// The form of owners' signatures.
+    pub signature_format: SignatureFormat,
     /// How old or how far ahead a signature may be.
     pub freshness: Freshness,
     /// The least stake of each tier.
@@ -99,7 +102,7 @@ impl Pipeline {
     #[must_use]
     pub fn new(ports: Ports, rules: Rules) -> Self {
         Self {
-            owners: OwnerCheck::new(rules.signing_domain, rules.freshness),
+            owners: OwnerCheck::new(rules.signing_domain, rules.signature_format, rules.freshness),
             stakes: rules.stakes,
             failures: FailureBudget::new(rules.failures, Arc::clone(&ports.clock)),
             key_format: rules.key_format,
@@ -185,6 +188,12 @@ impl Pipeline {
     #[must_use]
     pub fn key_format(&self) -> &ApiKeyFormat {
         &self.key_format
+    }
+
+    /// The form of owners' signatures.
+    #[must_use]
+    pub const fn signature_format(&self) -> SignatureFormat {
+        self.owners.format()
     }
 }
 

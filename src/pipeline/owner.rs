@@ -10,15 +10,17 @@ use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::Nonce;
-use crate::domain::signature::SignatureBytes;
+use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::Ports;
 use crate::pipeline::credential::{ProfileRead, SignedRequest};
+use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::Asker;
+use crate::ports::chain::{AskedOwner, Asker};
 
 /// Checks signatures against owners.
 pub(super) struct OwnerCheck {
     domain: SigningDomain,
+    format: SignatureFormat,
     freshness: Freshness,
 }
 
@@ -58,8 +60,12 @@ impl OwnerProof {
 }
 
 impl OwnerCheck {
-    pub(super) const fn new(domain: SigningDomain, freshness: Freshness) -> Self {
-        Self { domain, freshness }
+    pub(super) const fn new(domain: SigningDomain, format: SignatureFormat, freshness: Freshness) -> Self {
+        Self { domain, format, freshness }
+    }
+
+    pub(super) const fn format(&self) -> SignatureFormat {
+        self.format
     }
 
     /// The message of a verification or of an order about a key.
@@ -85,7 +91,7 @@ impl OwnerCheck {
 
     /// Timestamp, then owner, then signer: the cheap check first, and nothing is used up by any of them.
     pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<OwnerProof, Refusal> {
-        let Signed { agent, nonce, signed_at, .. } = *signed;
+        let Signed { agent, nonce, signed_at, digest, signature } = *signed;
         if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
             return Err(Denial::ReplayDetected { agent, nonce }.into());
         }
@@ -96,11 +102,26 @@ impl OwnerCheck {
         let recovered_signer = signed.signer();
         let is_vouched = recovered_signer.is_some_and(|signer| ports.chain.was_owned_by(agent, signer));
         let asker = if is_vouched { Asker::Vouched } else { Asker::Stranger };
-        let owner = ports.chain.owner(agent, asker).await?.ok_or(Denial::AgentNotFound { agent })?;
-        if recovered_signer != Some(owner) {
-            return Err(self.denial(agent, owner, recovered_signer).into());
+        let time = ReadTime::of(&*ports.clock, READS_TIME_MAX);
+        let not_found = Denial::AgentNotFound { agent };
+        // Reads of the owner alone are shared by all who wait for them.
+        if is_vouched || !self.format.has_contracts() {
+            let owner = ports.chain.owner(agent, asker).await?.ok_or_else(|| not_found.clone())?;
+            if recovered_signer == Some(owner) {
+                return Ok(OwnerProof { agent, owner });
+            }
+            if !self.format.has_contracts() {
+                return Err(self.denial(agent, owner, recovered_signer).into());
+            }
         }
-        Ok(OwnerProof { agent, owner })
+        // The key of the owner seen last may be a key of the wallet that owns the agent now.
+        let read = ports.chain.ask_owner(agent, digest, signature.as_bytes(), Asker::Stranger);
+        let AskedOwner { address: owner, accepts } = time.bound(ports, read).await?.ok_or(not_found)?;
+        if accepts || recovered_signer == Some(owner) {
+            Ok(OwnerProof { agent, owner })
+        } else {
+            Err(self.denial(agent, owner, recovered_signer).into())
+        }
     }
 
     /// The denial of a signature that is not the owner's.

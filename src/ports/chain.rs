@@ -4,7 +4,7 @@ use std::error::Error;
 use std::future::Ready;
 use std::sync::Arc;
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, B256};
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either};
 
@@ -18,6 +18,15 @@ pub enum Asker {
     Vouched,
     /// Anybody: whoever sends something of the right shape.
     Stranger,
+}
+
+/// An agent's owner that was asked for a signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AskedOwner {
+    /// Its address.
+    pub address: Address,
+    /// True if it is a contract that accepts the signature.
+    pub accepts: bool,
 }
 
 /// An answer that is there at once, or one to wait for. A cached profile is there without an allocation.
@@ -39,6 +48,16 @@ pub trait Chain: Send + Sync {
 
     /// The agent's owner at the latest block, from a read that began after this call.
     async fn owner(&self, agent: AgentId, asker: Asker) -> Result<Option<Address>, ChainFault>;
+
+    /// The agent's owner at the latest block, and whether it is a contract that accepts this signature (ERC-1271). From one
+    /// read that began after this call. The contract's errors are no fault: it does not accept the signature.
+    async fn ask_owner(
+        &self,
+        agent: AgentId,
+        digest: B256,
+        signature: &[u8],
+        asker: Asker,
+    ) -> Result<Option<AskedOwner>, ChainFault>;
 
     /// True when `address` is the owner of the agent that was seen last, however long ago. Reads nothing. It proves
     /// nothing either: it says whose read is worth more than a stranger's.

@@ -14,7 +14,7 @@ use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
-use crate::domain::signature::SignatureBytes;
+use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{ProfileRead, SignedRequest};
 use crate::wire::received::{echo, echo_text};
 
@@ -103,8 +103,8 @@ impl SignedBody {
     /// # Errors
     ///
     /// [`Invalid`] names the first field that is wrong.
-    pub fn parse(body: &[u8]) -> Result<Self, Invalid> {
-        Ok(Self { signed: Fields::parse(body)?.signed()?, declared_endpoint: None })
+    pub fn parse(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
+        Ok(Self { signed: Fields::parse(body)?.signed(format)?, declared_endpoint: None })
     }
 
     /// Parses the body of a signed request that may declare an endpoint.
@@ -112,9 +112,9 @@ impl SignedBody {
     /// # Errors
     ///
     /// [`Invalid`] names the first field that is wrong.
-    pub fn parse_with_endpoint(body: &[u8]) -> Result<Self, Invalid> {
+    pub fn parse_with_endpoint(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
         let fields = Fields::parse(body)?;
-        let signed = fields.signed()?;
+        let signed = fields.signed(format)?;
         let declared = Field::plain("declaredEndpoint", fields.declared_endpoint);
         let declared_endpoint = declared.optional(|field| {
             Endpoint::parse(&field.text()?).map_err(|error| field.invalid(format!("is wrong: {error}")))
@@ -128,10 +128,10 @@ impl SignedBody {
 /// # Errors
 ///
 /// [`Invalid`] names the first field that is wrong.
-pub fn parse_profile_read(body: &[u8]) -> Result<ProfileRead, Invalid> {
+pub fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<ProfileRead, Invalid> {
     let fields = Fields::parse(body)?;
     let agent = Field::plain("agentId", fields.agent_id).agent()?;
-    let signature = fields.signature()?;
+    let signature = fields.signature(format)?;
     let signed_at = Field::plain("timestamp", fields.timestamp).timestamp()?;
     Ok(ProfileRead { agent, signed_at, signature })
 }
@@ -171,9 +171,9 @@ impl<'a> Fields<'a> {
         serde_json::from_str(text).map_err(|error| whole(format!("is not a JSON object: {error}")))
     }
 
-    fn signed(&self) -> Result<SignedRequest, Invalid> {
+    fn signed(&self, format: SignatureFormat) -> Result<SignedRequest, Invalid> {
         let agent = Field::plain("agentId", self.agent_id).agent()?;
-        let signature = self.signature()?;
+        let signature = self.signature(format)?;
         let nonce = Field::plain("nonce", self.nonce);
         let nonce = Nonce::parse(&nonce.text()?)
             .map_err(|error| nonce.invalid(format!("is not a numeric string: {error}")))?;
@@ -181,9 +181,9 @@ impl<'a> Fields<'a> {
         Ok(SignedRequest { agent, nonce, signed_at, signature })
     }
 
-    fn signature(&self) -> Result<SignatureBytes, Invalid> {
+    fn signature(&self, format: SignatureFormat) -> Result<SignatureBytes, Invalid> {
         let field = Field { name: "signature", raw: self.signature, holds_secret: true };
-        SignatureBytes::parse(&field.text()?).ok_or_else(|| field.invalid("is not 0x and 130 hex characters"))
+        format.parse(&field.text()?).map_err(|problem| field.invalid(problem))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::nonce::Nonce;
-use crate::domain::signature::SignatureBytes;
+use crate::domain::signature::SignatureFormat;
 use crate::domain::tenant::AcceptedCredentials;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
@@ -31,7 +31,7 @@ const REPEATED: ErrorCause =
 /// not of the contract's shape.
 pub fn credential_of(
     fields: &impl Fields,
-    format: &ApiKeyFormat,
+    (format, signatures): (&ApiKeyFormat, SignatureFormat),
     accepted: AcceptedCredentials,
 ) -> Result<Credential, ErrorCause> {
     let key = key_shown(fields, format)?;
@@ -45,7 +45,7 @@ pub fn credential_of(
         (Some((name, value)), false) if accepted.api_key => {
             Ok(Credential::Key { digest: key_digest(name, value, format)?, named: None })
         }
-        (None, true) if accepted.signature => signed_request(fields).map(Credential::Signature),
+        (None, true) if accepted.signature => signed_request(fields, signatures).map(Credential::Signature),
         (Some(_), false) => Err(ErrorCause::Unproven { problem: "API keys are not taken here" }),
         (None, true) => Err(ErrorCause::Unproven { problem: "Signatures are not taken here" }),
         (None, false) => Err(ErrorCause::Unproven { problem: "An agent's credential is required" }),
@@ -123,7 +123,7 @@ fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDige
     })
 }
 
-fn signed_request(fields: &impl Fields) -> Result<SignedRequest, ErrorCause> {
+fn signed_request(fields: &impl Fields, format: SignatureFormat) -> Result<SignedRequest, ErrorCause> {
     let agent = Field::read("agentId", Name::AgentId, fields)?;
     let signature = Field::read("signature", Name::AgentSignature, fields)?;
     let nonce = Field::read("nonce", Name::AgentNonce, fields)?;
@@ -131,8 +131,9 @@ fn signed_request(fields: &impl Fields) -> Result<SignedRequest, ErrorCause> {
     Ok(SignedRequest {
         agent: AgentId::parse(agent.text()?)
             .map_err(|error| agent.invalid(format!("is not a numeric string: {error}")))?,
-        signature: SignatureBytes::parse(signature.text()?)
-            .ok_or_else(|| signature.invalid("is not 0x and 130 hex characters".to_owned()))?,
+        signature: format
+            .parse(signature.text()?)
+            .map_err(|problem| signature.invalid(problem.to_owned()))?,
         nonce: Nonce::parse(nonce.text()?)
             .map_err(|error| nonce.invalid(format!("is not a numeric string: {error}")))?,
         signed_at: {
@@ -183,7 +184,10 @@ fn text_of<'a>(field: &'static str, fields: &'a impl Fields, name: Name) -> Resu
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{AcceptedCredentials, ApiKeyFormat, Credential, ErrorCause, Name, credential_of, shows_key};
+    use super::{
+        AcceptedCredentials, ApiKeyFormat, Credential, ErrorCause, Name, SignatureFormat, credential_of,
+        shows_key,
+    };
 
     const BOTH: AcceptedCredentials = AcceptedCredentials { api_key: true, signature: true };
 
@@ -208,7 +212,7 @@ mod tests {
 
     /// Status of what a request with these headers gets, or what was read.
     fn read(lines: &[(&str, &str)]) -> Result<Credential, (u16, ErrorCause)> {
-        credential_of(&headers(lines), &format(), BOTH)
+        credential_of(&headers(lines), (&format(), SignatureFormat::Keys), BOTH)
             .map_err(|cause| (cause.answer(0).1.status().as_u16(), cause))
     }
 

@@ -4,3 +4,4 @@ mod answers;
 #[cfg(feature = "dev-chain")]
 mod development;
 mod secrets;
+mod wallets;

@@ -2,7 +2,7 @@
 //!
 //! Only a decoded "not minted" is an absent agent. Empty or undecodable data is a misconfiguration, and a fault.
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::{Address, B256, U256};
 use alloy::sol;
 use alloy::sol_types::{SolCall, SolError, SolEvent, SolType};
 
@@ -14,6 +14,7 @@ use crate::chain::registries::Registries;
 use crate::chain::registries::logs::{Drops, Events};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation};
+use crate::ports::chain::AskedOwner;
 
 sol! {
     /// Identity registry (ERC-721).
@@ -33,6 +34,9 @@ sol! {
     /// Organization registry.
     struct OrganizationRow { uint256 orgId; string name; bool verified; }
     function getAgentOrganizations(uint256 agentId) external view returns (OrganizationRow[] organizations);
+
+    /// Contract wallet (ERC-1271).
+    function isValidSignature(bytes32 hash, bytes signature) external view returns (bytes4 magicValue);
 
     /// OpenZeppelin 5 (ERC-6093).
     error ERC721NonexistentToken(uint256 tokenId);
@@ -184,6 +188,19 @@ pub(in crate::chain) fn read_owner(
     }
     let owner = decode::<ownerOfCall>("chain.contracts.identity", &mut std::iter::once(result))?;
     Ok((owner != Address::ZERO).then_some(owner))
+}
+
+/// The owner and whether it accepts a signature, in the results of `contracts/OwnerSignature.sol`; `None` when the agent is
+/// not minted. Any other word than the one of ERC-1271 is no consent.
+pub(in crate::chain) fn read_asked_owner(
+    agent: AgentId,
+    results: Vec<Result3>,
+) -> Result<Option<AskedOwner>, ReadError> {
+    let mut results = results.into_iter();
+    let owner = read_owner(agent, &mut results)?;
+    let Result3 { success, returnData: data } = results.next().ok_or(TOO_FEW)?;
+    let accepts = success && **data == *B256::right_padding_from(&isValidSignatureCall::SELECTOR);
+    Ok(owner.map(|address| AskedOwner { address, accepts }))
 }
 
 /// True when the revert of `ownerOf` says that this token is not minted. An id in it must be the one that was asked for.

@@ -55,6 +55,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("shutdown.delay", "7s", "\"7s\"", "61m"),
     ("shutdown.grace", "7s", "\"7s\"", "25h"),
     ("signature.chain_id", "5", "5", "9223372036854775808"),
+    ("signature.contracts", "true", "true", "yes"),
     ("signature.domain_name", "true", "\"true\"", ""),
     ("signature.domain_version", "2", "\"2\"", ""),
     ("signature.max_age", "20s", "\"20s\"", "25h"),

@@ -20,6 +20,7 @@ use crate::config::store::StoreSettings;
 use crate::config::{Settings, tenants};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
+use crate::domain::signature::SignatureFormat;
 use crate::domain::tier::PerTier;
 
 pub(super) const TEXT: &str = include_str!("../../../conf/tiergate.toml");
@@ -77,6 +78,7 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.signature.domain_name, "Service Verification");
     assert_eq!(settings.signature.domain_version, "1");
     assert_eq!(settings.signature.chain_id, 8004);
+    assert_eq!(settings.signature.format, SignatureFormat::Keys);
     assert_eq!(settings.signature.freshness, Freshness { max_age_secs: 300, max_ahead_secs: 60 });
     assert_eq!(settings.signature.nonce_retention, Duration::from_secs(900));
     assert_eq!(settings.keys.format.prefix(), "svc_live_v1_");

@@ -12,7 +12,7 @@ use super::{Eip712Domain, SigningDomain};
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::Nonce;
-use crate::domain::signature::SignatureBytes;
+use crate::domain::signature::{SignatureBytes, SignatureFormat};
 
 /// A throw-away key, published with the vector.
 const KEY: B256 = b256!("0x4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318");
@@ -105,8 +105,11 @@ fn r_and_s_of_zero_or_beyond_the_order_recover_nobody() {
 #[test]
 fn only_0x_and_130_hex_characters_are_a_signature() {
     let hex = hex::encode(SIGNATURE);
-    assert!(SignatureBytes::parse(&format!("0x{hex}")).is_some());
-    assert!(SignatureBytes::parse(&format!("0x{}", hex.to_uppercase())).is_some());
+    for format in [SignatureFormat::Keys, SignatureFormat::Contracts] {
+        for text in [format!("0x{hex}"), format!("0x{}", hex.to_uppercase())] {
+            assert_eq!(format.parse(&text).unwrap(), SignatureBytes::from_bytes(SIGNATURE));
+        }
+    }
     for text in [
         hex.clone(),
         format!("0X{hex}"),
@@ -118,7 +121,22 @@ fn only_0x_and_130_hex_characters_are_a_signature() {
         String::new(),
         "0x".to_owned(),
     ] {
-        assert!(SignatureBytes::parse(&text).is_none(), "{text}");
+        assert!(SignatureFormat::Keys.parse(&text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn where_contracts_are_asked_65_to_4096_bytes_are_a_signature_and_longer_ones_recover_nobody() {
+    let parse = |text: &str| SignatureFormat::Contracts.parse(text);
+    for (bytes, is_one) in [(0, false), (64, false), (65, true), (66, true), (4096, true), (4097, false)] {
+        assert_eq!(parse(&format!("0x{}", "1f".repeat(bytes))).is_ok(), is_one, "{bytes}");
+    }
+    let hex = hex::encode(SIGNATURE);
+    let long = parse(&format!("0x{hex}00")).unwrap();
+    assert_eq!(long.as_bytes(), [&SIGNATURE[..], &[0]].concat());
+    assert_eq!((long.recover(&DIGEST), format!("{long:?}")), (None, "SignatureBytes(…)".to_owned()));
+    for text in [format!("{hex}00"), format!("0x{hex}0"), format!("0x0x{hex}"), format!("0x{hex}zz")] {
+        assert!(parse(&text).is_err(), "{text}");
     }
 }
 

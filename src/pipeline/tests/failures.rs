@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use super::{Scene, agent, named, retry_after, signer, unknown_key, verdict};
 use crate::domain::denial::Denial;
 use crate::domain::quota::Quota;
+use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::failures::LOOK_UPS_MAX;
 use crate::pipeline::refusal::Refusal;
@@ -14,7 +15,7 @@ use crate::pipeline::refusal::Refusal;
 const BUDGET: u32 = 300;
 
 fn scene() -> Scene {
-    Scene::with_failures(Some(Quota::per_minute(BUDGET)))
+    Scene::with(SignatureFormat::Keys, Some(Quota::per_minute(BUDGET)))
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use super::{START_SECS, Scene, client, retry_after, verdict};
 use crate::domain::denial::Denial;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Quota;
+use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::Credential;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::refusal::Refusal;
@@ -17,7 +18,7 @@ const ACCEPTED_FROM: u64 = START_SECS + 1 + 60;
 
 /// The store has forgotten a nonce, and then the clock is stepped back: signatures made now are refused for a minute.
 async fn forgetful(failures: Option<Quota>) -> (Scene, Credential) {
-    let scene = Scene::with_failures(failures);
+    let scene = Scene::with(SignatureFormat::Keys, failures);
     let key = scene.key(None).await;
     scene.clock.advance_secs(DAY_SECS + 1);
     scene.store.probe().await.unwrap();

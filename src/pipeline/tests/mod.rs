@@ -31,7 +31,7 @@ use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::{Reputation, Texts, TrustProfile, Validation};
 use crate::domain::quota::Quota;
-use crate::domain::signature::SignatureBytes;
+use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::domain::tier::{PerTier, Tier};
 use crate::pipeline::credential::{Ask, Credential, SignedRequest};
 use crate::pipeline::custody::KeyOrder;
@@ -76,10 +76,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        Self::with_failures(None)
+        Self::with(SignatureFormat::Keys, None)
     }
 
-    fn with_failures(failures: Option<Quota>) -> Self {
+    fn with(signature_format: SignatureFormat, failures: Option<Quota>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(SimulatedClock::new(START_SECS));
         let options =
@@ -101,6 +101,7 @@ impl Scene {
             profile: Mutex::new(Word::Is(Some(Arc::clone(&profile)))),
             latest: Mutex::new(Word::Is(Some(profile))),
             is_down: AtomicBool::new(false),
+            accepts: AtomicBool::new(false),
             last_owner: Mutex::default(),
             askers: Mutex::default(),
             calls: Mutex::default(),
@@ -114,6 +115,7 @@ impl Scene {
         };
         let rules = Rules {
             signing_domain: domain(),
+            signature_format,
             freshness: Freshness { max_age_secs: 300, max_ahead_secs: 60 },
             stakes: PerTier::from_array(STAKES.map(U256::from)),
             key_format: ApiKeyFormat::new("svc_live_v1_"),

@@ -1,10 +1,13 @@
 //! Owners that change while a request is judged, and profiles that are older than the signature check.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::{STAKES, Scene, Word, agent, profile, signer, verdict};
+use alloy::primitives::Address;
+
+use super::{STAKES, START_SECS, Scene, Word, agent, profile, signer, verdict};
 use crate::domain::denial::Denial;
-use crate::domain::signature::SignatureBytes;
+use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::chain::Asker;
@@ -77,4 +80,91 @@ async fn a_signature_of_the_last_owner_is_vouched_for_and_any_other_is_a_strange
         assert_eq!(scene.verdict(&credential).await, verdict);
         assert_eq!(*scene.chain.askers.lock(), [asker], "{verdict}");
     }
+}
+
+/// A scene whose agent is owned by a contract at this address, which contracts are asked in or not.
+fn owned_by_a_wallet(format: SignatureFormat) -> (Scene, Address) {
+    let (scene, wallet) = (Scene::with(format, None), Address::repeat_byte(0xc0));
+    let profile = Arc::new(profile(wallet, STAKES[3]));
+    *scene.chain.owner.lock() = Word::Is(Some(wallet));
+    *scene.chain.profile.lock() = Word::Is(Some(Arc::clone(&profile)));
+    *scene.chain.latest.lock() = Word::Is(Some(profile));
+    scene.chain.accepts.store(true, Ordering::SeqCst);
+    (scene, wallet)
+}
+
+fn signature_of(bytes: usize) -> SignatureBytes {
+    SignatureFormat::Contracts.parse(&format!("0x{}", "5a".repeat(bytes))).unwrap()
+}
+
+#[tokio::test]
+async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_nonce() {
+    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts);
+    for bytes in [65, 66, 4096] {
+        let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
+        let by_wallet = Credential::Signature(signed.clone());
+        let permit = scene.admit(&by_wallet).await.unwrap();
+        assert_eq!(permit.profile().owner, wallet);
+        assert_eq!(scene.verdict(&by_wallet).await, "400 replay");
+        assert_eq!(verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await), "400 replay");
+        let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
+        scene.pipeline.rotate_key(scene.order(signed), None).await.unwrap();
+    }
+    assert_eq!(scene.owner.get(), Some(&wallet), "the audit log names the wallet");
+    let asked = scene.chain.calls("ask_owner");
+    let stale = SignedRequest {
+        signature: signature_of(99),
+        ..scene.signed_by(&signer(1), agent(7), START_SECS - 301)
+    };
+    assert_eq!(scene.verdict(&Credential::Signature(stale)).await, "400 replay");
+    assert_eq!(scene.chain.calls("ask_owner"), asked, "nobody is asked about a stale one");
+    assert!(scene.chain.askers.lock().iter().all(|asker| *asker == Asker::Stranger));
+}
+
+#[tokio::test]
+async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobody_in() {
+    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts);
+    scene.chain.accepts.store(false, Ordering::SeqCst);
+    let long = Credential::Signature(SignedRequest { signature: signature_of(200), ..scene.signed() });
+    for (credential, recovered_signer) in
+        [(long.clone(), None), (Credential::Signature(scene.signed()), Some(signer(1).address()))]
+    {
+        let refused = scene.admit(&credential).await;
+        let Err(Refusal::Denied(denial)) = &refused else { panic!("{}", verdict(&refused)) };
+        let domain = Arc::clone(super::domain().domain());
+        let expected = Denial::SignatureInvalid { agent: agent(7), owner: wallet, recovered_signer, domain };
+        assert_eq!(*denial, expected);
+    }
+    *scene.chain.owner.lock() = Word::Is(None);
+    assert_eq!(scene.verdict(&long).await, "404");
+    scene.chain.accepts.store(true, Ordering::SeqCst);
+    *scene.chain.owner.lock() = Word::Down;
+    assert_eq!(scene.verdict(&long).await, "503");
+}
+
+#[tokio::test]
+async fn no_wallet_is_asked_unless_that_is_configured() {
+    let (scene, _) = owned_by_a_wallet(SignatureFormat::Keys);
+    assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "401 signature");
+    assert_eq!((scene.chain.calls("owner"), scene.chain.calls("ask_owner")), (1, 0));
+}
+
+#[tokio::test]
+async fn the_owners_own_key_needs_no_consent_and_costs_the_shared_read_once_it_is_known() {
+    let scene = Scene::with(SignatureFormat::Contracts, None);
+    let calls = |scene: &Scene| ["owner", "ask_owner"].map(|verb| scene.chain.calls(verb));
+    assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
+    assert_eq!(calls(&scene), [0, 1]);
+    *scene.chain.last_owner.lock() = Some(signer(1).address());
+    assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
+    assert_eq!(calls(&scene), [1, 1]);
+}
+
+#[tokio::test]
+async fn a_key_that_became_the_key_of_the_new_owners_wallet_is_heard() {
+    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts);
+    *scene.chain.last_owner.lock() = Some(signer(1).address());
+    let permit = scene.admit(&Credential::Signature(scene.signed())).await.unwrap();
+    assert_eq!(permit.profile().owner, wallet);
+    assert_eq!(*scene.chain.askers.lock(), [Asker::Vouched, Asker::Stranger]);
 }

@@ -10,7 +10,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Quota;
-use crate::domain::signature::SignatureBytes;
+use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, ProfileRead};
 use crate::pipeline::profile::{OwnerProfile, READS};
 use crate::pipeline::refusal::Refusal;
@@ -118,7 +118,7 @@ async fn a_read_charges_neither_the_agents_window_nor_key_management() {
 
 #[tokio::test]
 async fn a_client_over_its_budget_of_refused_credentials_reads_nothing_unless_it_is_vouched_for() {
-    let scene = Scene::with_failures(Some(Quota::per_minute(3)));
+    let scene = Scene::with(SignatureFormat::Keys, Some(Quota::per_minute(3)));
     for _ in 0..3 {
         assert_eq!(verdict(&ask(&scene, 2).await), "401 signature");
     }

@@ -7,7 +7,7 @@ use std::io::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::{Address, B256, U256};
 use async_trait::async_trait;
 use futures_util::future::Either;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
-use crate::ports::chain::{Asker, Chain, ChainFault, Reading};
+use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
@@ -54,6 +54,8 @@ pub(super) struct ScriptedChain {
     pub(super) profile: Mutex<Word<Arc<TrustProfile>>>,
     pub(super) latest: Mutex<Word<Arc<TrustProfile>>>,
     pub(super) is_down: AtomicBool,
+    /// The owner is a contract that accepts every signature.
+    pub(super) accepts: AtomicBool,
     /// The owner that was seen last.
     pub(super) last_owner: Mutex<Option<Address>>,
     /// On whose behalf owners were read.
@@ -91,6 +93,20 @@ impl Chain for ScriptedChain {
         self.count("owner");
         self.askers.lock().push(asker);
         self.owner.lock().clone().say()
+    }
+
+    async fn ask_owner(
+        &self,
+        _agent: AgentId,
+        _digest: B256,
+        _signature: &[u8],
+        asker: Asker,
+    ) -> Result<Option<AskedOwner>, ChainFault> {
+        self.count("ask_owner");
+        self.askers.lock().push(asker);
+        let accepts = self.accepts.load(Ordering::SeqCst);
+        let owner = self.owner.lock().clone().say()?;
+        Ok(owner.map(|address| AskedOwner { address, accepts }))
     }
 
     fn was_owned_by(&self, _agent: AgentId, address: Address) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, B256};
 use alloy::sol_types::{SolCall, SolError};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -242,7 +242,13 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
     let flood: Vec<_> = (0..300)
         .map(|id| {
             let reader = Arc::clone(&bench.reader);
-            tokio::spawn(async move { reader.owner(agent(1_000 + id), Asker::Stranger).await })
+            tokio::spawn(async move {
+                if id % 2 == 0 {
+                    reader.owner(agent(1_000 + id), Asker::Stranger).await.map(drop)
+                } else {
+                    reader.ask_owner(agent(1_000), B256::ZERO, &[0; 65], Asker::Stranger).await.map(drop)
+                }
+            })
         })
         .collect();
     until(|| node.calls("eth_call") >= STRANGERS).await;

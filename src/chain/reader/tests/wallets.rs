@@ -1,0 +1,166 @@
+//! Owners that are contracts: what they are asked, what counts as consent, and what they can't do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use alloy::primitives::B256;
+use alloy::sol_types::SolCall;
+use serde_json::{Value, json};
+
+use crate::chain::answer::Result3;
+use crate::chain::fault::ReadError;
+use crate::chain::fixture::{ALL, Bench, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause};
+use crate::chain::registries::standard::ownerOfCall;
+use crate::chain::tests::results::{aggregate_of, dated, hex, returned, reverted};
+use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault};
+
+const DIGEST: B256 = B256::repeat_byte(0xd1);
+
+/// What an owner says to these bytes.
+async fn ask(bench: &Bench, id: u64, signature: &[u8]) -> Result<Option<AskedOwner>, ChainFault> {
+    bench.reader.ask_owner(agent(id), DIGEST, signature, Asker::Stranger).await
+}
+
+/// The one word of consent.
+fn consent() -> Vec<u8> {
+    [&[0x16, 0x26, 0xba, 0x7e][..], &[0; 28]].concat()
+}
+
+/// What the creation returns for an owner who answered so.
+fn answered(result: Result3) -> [Result3; 2] {
+    [returned(ownerOfCall::abi_encode_returns(&OWNER)), result]
+}
+
+#[tokio::test]
+async fn only_the_very_word_of_the_standard_is_consent() {
+    let with = |index: usize| {
+        let mut word = consent();
+        word[index] ^= 1;
+        word
+    };
+    let mut refusals: Vec<_> = (0..32).map(|index| returned(with(index))).collect();
+    refusals.extend([31, 4, 0].map(|length| returned(consent()[..length].to_vec())));
+    refusals.extend([reverted(consent()), reverted(Vec::new()), returned([consent(), vec![0; 32]].concat())]);
+    for (result, accepts) in
+        refusals.into_iter().map(|result| (result, false)).chain([(returned(consent()), true)])
+    {
+        let shown = format!("{result:?}");
+        let answer = hex(dated(HEAD, &answered(result)));
+        let node = TestNode::answering(move |_| Reply::Result(answer.clone())).await;
+        let bench = bench(&[node.url()], ALL, PATIENT);
+        let asked = ask(&bench, 1, &[7; 65]).await.unwrap();
+        assert_eq!(asked, Some(AskedOwner { address: OWNER, accepts }), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_another_chain_or_of_an_older_block_is_asked_again_and_one_that_is_short_is_a_fault() {
+    let count = Arc::new(AtomicU64::new(0));
+    let good = |number| Reply::Result(hex(dated(number, &answered(returned(consent())))));
+    let node = TestNode::answering(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+        0 | 3 => good(HEAD),
+        1 => good(HEAD - 1),
+        2 => Reply::Result(hex(aggregate_of(5, HEAD + 1, &answered(returned(consent()))))),
+        4 => Reply::Result(hex(dated(HEAD, &answered(returned(consent()))[..1]))),
+        _ => good(HEAD - 1),
+    })
+    .await;
+    let bench = bench_judging(&[node.url()], Duration::from_secs(600));
+    for calls in [1, 4] {
+        assert!(ask(&bench, 1, &[7; 65]).await.unwrap().unwrap().accepts);
+        assert_eq!(node.calls("eth_call"), calls);
+    }
+    assert_eq!(cause(&ask(&bench, 1, &[7; 65]).await.unwrap_err()).kind(), "unintelligible");
+    let behind = ReadError::Behind { number: HEAD - 1, newest: HEAD };
+    assert_eq!(cause(&ask(&bench, 1, &[7; 65]).await.unwrap_err()), &behind);
+}
+
+#[tokio::test]
+async fn errors_of_a_node_are_faults_and_no_refusal_by_the_owner() {
+    let revert = Reply::Error(3, "execution reverted".to_owned(), Some(json!("0x")));
+    let gas = Reply::Error(-32_000, "out of gas".to_owned(), None);
+    for reply in [revert, gas, Reply::Result(json!("0x")), Reply::Result(Value::Null), Reply::CloseMidway] {
+        let shown = format!("{reply:?}");
+        let node = TestNode::answering(move |_| reply.clone()).await;
+        let bench = bench(&[node.url()], ALL, PATIENT);
+        assert!(ask(&bench, 1, &[7; 65]).await.is_err(), "{shown}");
+    }
+}
+
+#[cfg(feature = "dev-chain")]
+mod on_the_development_chain {
+    use alloy::primitives::{Address, B256, U256};
+    use alloy::signers::SignerSync;
+    use alloy::signers::local::PrivateKeySigner;
+
+    use super::{DIGEST, ask};
+    use crate::chain::fixture::{Bench, PATIENT, bench_with};
+    use crate::chain::tests::development::DevScene;
+    use crate::dev::accounts::SAMPLE_ACCOUNTS;
+    use crate::dev::fixture::create;
+    use crate::ports::chain::AskedOwner;
+
+    fn signature(account: usize, digest: &B256) -> [u8; 65] {
+        let signer: PrivateKeySigner = SAMPLE_ACCOUNTS[account].key.parse().unwrap();
+        signer.sign_hash_sync(digest).unwrap().as_bytes()
+    }
+
+    fn bench_of(scene: &DevScene) -> Bench {
+        bench_with(&[scene.node.url()], (scene.registries, scene.multicall), PATIENT)
+    }
+
+    #[tokio::test]
+    async fn a_wallet_is_asked_in_one_call_and_accepts_what_its_key_signed() {
+        let scene = DevScene::new().await;
+        let (bench, wallet) = (bench_of(&scene), create(&scene.chain, "KeyWallet"));
+        scene.transfer(1, wallet);
+        let own = signature(0, &DIGEST);
+        for (signature, accepts) in [
+            (own.to_vec(), true),
+            ([&own[..], &[0]].concat(), true),
+            ([&own[..], &[0; 4031]].concat(), true),
+            (signature(1, &DIGEST).to_vec(), false),
+            (signature(0, &B256::repeat_byte(0xd2)).to_vec(), false),
+            (own[..64].to_vec(), false),
+        ] {
+            let asked = ask(&bench, 1, &signature).await.unwrap();
+            assert_eq!(asked, Some(AskedOwner { address: wallet, accepts }), "{} bytes", signature.len());
+        }
+        assert_eq!((scene.node.calls("eth_call"), scene.node.all_calls()), (6, 6));
+    }
+
+    #[tokio::test]
+    async fn whoever_has_no_code_is_not_asked() {
+        let scene = DevScene::new().await;
+        let bench = bench_of(&scene);
+        let bench = &bench;
+        let asked = |id| async move { ask(bench, id, &signature(0, &DIGEST)).await.unwrap() };
+        let account = SAMPLE_ACCOUNTS[2].address;
+        assert_eq!(asked(2).await, Some(AskedOwner { address: account, accepts: false }));
+        assert_eq!(asked(99).await, None, "not minted");
+        for (id, precompile) in [(1, 1), (2, 4), (3, 9)] {
+            let address = Address::from_word(B256::from(U256::from(precompile)));
+            scene.transfer(id, address);
+            assert_eq!(
+                asked(id).await,
+                Some(AskedOwner { address, accepts: false }),
+                "precompile {precompile}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wallet_that_lies_burns_gas_or_reverts_is_no_fault_and_does_not_consent() {
+        let scene = DevScene::new().await;
+        let (bench, address) = (bench_of(&scene), create(&scene.chain, "LyingWallet"));
+        scene.transfer(1, address);
+        for mode in 0..=15 {
+            let asked = ask(&bench, 1, &[mode; 65]).await.unwrap();
+            assert_eq!(asked, Some(AskedOwner { address, accepts: mode == 0 }), "mode {mode}");
+        }
+        assert_eq!(scene.node.all_calls(), 16, "each in one call");
+        let answer = scene.node.bytes_sent() / 16;
+        assert!(answer < 4_000, "however much a wallet returns: {answer} bytes");
+    }
+}
