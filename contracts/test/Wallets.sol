@@ -10,6 +10,12 @@ contract KeyWallet {
         (bytes32 r, bytes32 s, uint8 v) = (bytes32(signature[0:32]), bytes32(signature[32:64]), uint8(signature[64]));
         return ecrecover(hash, v, r, s) == _key ? bytes4(0x1626ba7e) : bytes4(0xffffffff);
     }
+
+    function execute(address to, bytes calldata data) external {
+        require(msg.sender == _key);
+        (bool success, ) = to.call(data);
+        require(success);
+    }
 }
 
 // Does what the first byte of the signature says.

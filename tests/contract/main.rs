@@ -44,6 +44,7 @@ mod tiers;
 mod validation;
 mod verify;
 mod verify_signature;
+mod wallets;
 
 use std::process::ExitCode;
 
@@ -85,6 +86,8 @@ const TOPICS: &[Topic<World>] = &[
     ("profile", CHAINS, profile::OWNERS),
     ("profile", STORES, profile::KEYS),
     ("profile", ONCE, profile::CASES),
+    ("wallets", CHAINS, wallets::CASES),
+    ("wallets", &[Kind::Anvil], wallets::DELEGATED),
     ("tiers", CHAINS, tiers::STAKES),
     ("tiers", ONCE, tiers::CASES),
     ("validation", ONCE, validation::CASES),

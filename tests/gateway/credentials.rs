@@ -1,15 +1,16 @@
 //! Where a credential is looked for, that there is exactly one, and what a request without a usable one gets.
 
-use alloy::primitives::U256;
+use alloy::primitives::{U256, hex};
 use serde_json::json;
 
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::{signed, signed_with, without};
 use crate::rig::refusals::is_unauthenticated;
+use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::support::agents::unknown_key;
 use crate::support::client::Answer;
-use crate::support::signing::{ALICE, BOB};
+use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
 use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
@@ -24,6 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_tenant_may_take_signatures_alone,
     a_refused_credential_reaches_no_upstream,
     credentials_in_query_cookie_or_body_count_for_nothing,
+    a_contract_wallets_signature_passes_once_where_wallets_are_asked_and_nowhere_else,
 ];
 
 /// Cases that the store has a part in.
@@ -255,6 +257,34 @@ fn each_signature_header_that_stands_twice_is_401(stage: &Stage) {
     }
     stage.site().is_unseen(&path);
     assert_eq!(ask(stage, &Request::get(ACME, &path).with_all(&headers)).status, 200, "nothing was spent");
+}
+
+fn a_contract_wallets_signature_passes_once_where_wallets_are_asked_and_nowhere_else(stage: &Stage) {
+    let (world, asking) = (stage.world(), Site::of(stage).set("signature.contracts", true).start());
+    let wallet = Account { address: world.chain().deploy("KeyWallet"), key: DEPLOYER.key };
+    let id = world.agent(3).id;
+    world.chain().transfer(ALICE, wallet, id);
+    let agent = world.known_agent(id, wallet);
+    for padding in [0, 1, 4096 - 65] {
+        let (path, draft) = (agents_path(), agent.draft());
+        let signature = [&draft.signature()[..], &vec![0x5a; padding]].concat();
+        let headers = signed_with(&draft, &hex::encode_prefixed(&signature));
+        let request = Request::get(ACME, &path).with_all(&headers);
+        let refused = ask(stage, &request);
+        if padding == 0 {
+            refused.error(401, "SIGNATURE_INVALID");
+        } else {
+            assert_eq!(refused.error(400, "VALIDATION_ERROR")["field"], json!("signature"));
+        }
+        assert_eq!(asking.gateway.ask(&request).status, 200, "{padding}");
+        asking.gateway.ask(&request).error(400, "REPLAY_DETECTED");
+        let seen = asking.upstream.only(&path);
+        assert_eq!(seen.all("x-agent-owner"), [wallet.address.to_checksum(None)]);
+        assert_eq!(seen.all("x-agent-signature"), [""; 0]);
+    }
+    let stranger = signed(&agent.draft().by(BOB));
+    let answer = asking.gateway.ask(&Request::get(ACME, &agents_path()).with_all(&stranger));
+    answer.error(401, "SIGNATURE_INVALID");
 }
 
 fn a_tenant_may_take_keys_alone(stage: &Stage) {

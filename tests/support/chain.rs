@@ -40,6 +40,10 @@ sol! {
         function submitValidation(uint256 agentId, bool passed, string evidence) external;
     }
 
+    interface Wallet {
+        function execute(address to, bytes data) external;
+    }
+
     interface Organizations {
         function createOrganization(string name) external returns (uint256 orgId);
         function addMember(uint256 orgId, uint256 agentId) external;
@@ -216,6 +220,13 @@ impl Chain {
     pub(crate) fn set_verified(&self, organization: U256, verified: bool) {
         let call = Organizations::setVerifiedCall { orgId: organization, verified };
         self.send(DEPLOYER, self.contracts.organization, &call);
+    }
+
+    /// Has a `KeyWallet` of the deployer hand an agent over.
+    pub(crate) fn transfer_from_wallet(&self, wallet: Address, to: Account, id: U256) {
+        let call = Identity::transferFromCall { from: wallet, to: to.address, id };
+        let (to, data) = (self.contracts.identity, call.abi_encode().into());
+        self.send(DEPLOYER, wallet, &Wallet::executeCall { to, data });
     }
 
     /// For the registry whose token URIs are as long as one asks for.

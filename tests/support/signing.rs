@@ -124,7 +124,7 @@ impl Draft {
     }
 
     /// The same with other bytes as signature.
-    pub(crate) fn body_with(&self, signature: &[u8; 65]) -> Value {
+    pub(crate) fn body_with(&self, signature: &[u8]) -> Value {
         json!({
             "agentId": self.agent.to_string(),
             "signature": hex::encode_prefixed(signature),

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::chain::answer::Result3;
 use crate::chain::fault::ReadError;
-use crate::chain::fixture::{ALL, Bench, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause};
+use crate::chain::fixture::{
+    ALL, Bench, HEAD, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
+};
 use crate::chain::registries::standard::ownerOfCall;
 use crate::chain::tests::results::{aggregate_of, dated, hex, returned, reverted};
 use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault};

@@ -1,0 +1,284 @@
+//! Agents whose owners are contracts (ERC-1271), where these are asked and where they are not.
+
+use alloy::primitives::{Address, B256, Bytes, U256, address};
+use serde_json::{Value, json};
+
+use crate::support::agents::{Agent, key_of};
+use crate::support::client::with;
+use crate::support::harness::{Case, cases};
+use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
+use crate::support::settings::Settings;
+use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
+use crate::support::stop::Stop;
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case<World>] = cases![
+    a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once,
+    the_signature_of_another_key_message_or_agent_is_401,
+    after_a_transfer_the_old_wallet_is_401_and_the_new_owner_is_heard,
+    a_wallet_that_lies_reverts_or_burns_gas_is_401,
+    while_wallets_burn_gas_others_are_served,
+    a_wallet_reads_the_profile_by_a_signature_that_does_nothing_else,
+    without_multicall_and_with_the_least_gas_it_is_the_same,
+    refused_wallets_count_against_the_clients_budget,
+    by_default_no_wallet_is_asked_and_longer_signatures_are_400,
+    an_owner_without_code_has_signatures_of_65_bytes_alone,
+];
+
+/// On a node that can give an account code (EIP-7702).
+pub(crate) const DELEGATED: &[Case<World>] =
+    cases![an_account_with_code_is_heard_by_its_own_key_and_by_its_code];
+
+const ACCEPTS_ALL: u8 = 0;
+const BURNS_GAS: u8 = 12;
+/// The last of the ways to lie of `contracts/test/Wallets.sol`; one more is an assertion that fails.
+const MODES: u8 = 15;
+
+/// Where wallets are asked.
+fn asking(world: &World) -> Settings {
+    world.settings().set("signature.contracts", true)
+}
+
+/// An agent of tier 4 whose owner stands at this address and has this key.
+fn owned_by(world: &World, owner: Account) -> Agent {
+    let agent = world.agent(4);
+    world.chain().transfer(ALICE, owner, agent.id);
+    world.known_agent(agent.id, owner)
+}
+
+/// An agent of a wallet that hears the deployer's key.
+fn of_a_wallet(world: &World) -> Agent {
+    owned_by(world, Account { address: world.chain().deploy("KeyWallet"), key: DEPLOYER.key })
+}
+
+/// A request with so many bytes after those of the key.
+fn padded(agent: &Agent, bytes: usize) -> Value {
+    let draft = agent.draft();
+    draft.body_with(&[&draft.signature()[..], &vec![0x5a; bytes]].concat())
+}
+
+/// A request that tells a `LyingWallet` how to behave.
+fn in_mode(agent: &Agent, mode: u8) -> Value {
+    agent.draft().body_with(&[[mode].as_slice(), &[0x77; 99]].concat())
+}
+
+fn a_wallet_verifies_and_manages_keys_with_65_bytes_or_more_each_signature_once(world: &World) {
+    let service = Service::start(asking(world).set("keys.requests_per_hour", 1_000));
+    for bytes in [0, 1, 4096 - 65] {
+        let agent = of_a_wallet(world);
+        for endpoint in SIGNED_ENDPOINTS {
+            let body = padded(&agent, bytes);
+            let answer = service.signed(endpoint, &body);
+            assert_eq!(answer.status, status_of(endpoint), "{endpoint:?}: {}", answer.text());
+            let details = json!({ "agentId": agent.text(), "nonce": body["nonce"] });
+            for endpoint in SIGNED_ENDPOINTS {
+                service.signed(endpoint, &body).is_error(400, "REPLAY_DETECTED", details.clone());
+            }
+        }
+        let key = key_of(&service.generate(&padded(&agent, bytes)).success(201));
+        let by_key = service.verify(&key).success(200);
+        assert_eq!(by_key["owner"], json!(agent.owner.address.to_checksum(None)));
+        let by_signature = service.verify_signature(&padded(&agent, bytes)).success(200);
+        assert_eq!(with(&by_signature, "timestamp", None), with(&by_key, "timestamp", None));
+    }
+}
+
+fn the_signature_of_another_key_message_or_agent_is_401(world: &World) {
+    let (service, agent, other) = (Service::start(asking(world)), of_a_wallet(world), of_a_wallet(world));
+    let owner = agent.owner.address.to_checksum(None);
+    let details =
+        |signer: Value| json!({ "agentId": agent.text(), "owner": owner, "recoveredSigner": signer });
+    let body = padded(&agent, 1);
+    let long = |field: &str, value: Value| service.verify_signature(&with(&body, field, value));
+    for answer in [
+        long("nonce", json!("1")),
+        long("timestamp", json!(body["timestamp"].as_u64().unwrap() - 1)),
+        service.verify_signature(&with(&padded(&other, 1), "agentId", json!(agent.text()))),
+    ] {
+        answer.is_error(401, "SIGNATURE_INVALID", details(json!(null)));
+    }
+    let answer = service.verify_signature(&agent.draft().by(BOB).body());
+    answer.is_error(401, "SIGNATURE_INVALID", details(json!(BOB.address.to_checksum(None))));
+    service.verify_signature(&body).success(200);
+}
+
+fn after_a_transfer_the_old_wallet_is_401_and_the_new_owner_is_heard(world: &World) {
+    let service = Service::start(asking(world));
+    let (agent, wallet) = (world.agent(4), world.chain().deploy("KeyWallet"));
+    let as_wallet = || agent.draft().by(DEPLOYER);
+    for _ in 0..2 {
+        // The profile is cached with the old owner each time.
+        service.verify_signature(&agent.signed()).success(200);
+        service.verify_signature(&as_wallet().body()).error(401, "SIGNATURE_INVALID");
+        world.chain().transfer(ALICE, Account { address: wallet, key: DEPLOYER.key }, agent.id);
+        let details = service.verify_signature(&agent.signed()).error(401, "SIGNATURE_INVALID");
+        assert_eq!(details["owner"], json!(wallet.to_checksum(None)));
+        let verified = service.verify_signature(&as_wallet().body()).success(200);
+        assert_eq!(verified["owner"], json!(wallet.to_checksum(None)));
+        world.chain().transfer_from_wallet(wallet, ALICE, agent.id);
+    }
+    // The key of the owner who was seen last is a key of the wallet that owns the agent next.
+    let agent = world.known_agent(agent.id, DEPLOYER);
+    world.chain().transfer(ALICE, DEPLOYER, agent.id);
+    service.verify_signature(&agent.signed()).success(200);
+    world.chain().transfer(DEPLOYER, Account { address: wallet, key: DEPLOYER.key }, agent.id);
+    let verified = service.verify_signature(&agent.signed()).success(200);
+    assert_eq!(verified["owner"], json!(wallet.to_checksum(None)));
+}
+
+fn a_wallet_that_lies_reverts_or_burns_gas_is_401(world: &World) {
+    let service = Service::start(asking(world));
+    let address = world.chain().deploy("LyingWallet");
+    let agent = owned_by(world, Account { address, key: BOB.key });
+    for mode in 0..=MODES {
+        let answer = service.verify_signature(&in_mode(&agent, mode));
+        if mode == ACCEPTS_ALL {
+            answer.success(200);
+        } else {
+            let owner = address.to_checksum(None);
+            let details = json!({ "agentId": agent.text(), "owner": owner, "recoveredSigner": null });
+            answer.is_error(401, "SIGNATURE_INVALID", details);
+        }
+    }
+    let refused = service.generate(&in_mode(&agent, BURNS_GAS));
+    refused.error(401, "SIGNATURE_INVALID");
+    assert_eq!(service.status(&agent.text()).success(200)["hasKey"], json!(false));
+}
+
+fn while_wallets_burn_gas_others_are_served(world: &World) {
+    let service = &Service::start(asking(world));
+    let address = world.chain().deploy("LyingWallet");
+    let burning = &owned_by(world, Account { address, key: BOB.key });
+    let (agent, wallet) = (world.agent(4), of_a_wallet(world));
+    let key = agent.generate(service);
+    service.verify(&key).success(200);
+    let stop = &Stop::default();
+    let sent = std::thread::scope(|scope| {
+        let flood = || {
+            let mut count = 0_u32;
+            while !stop.is_set() {
+                service.verify_signature(&in_mode(burning, BURNS_GAS)).error(401, "SIGNATURE_INVALID");
+                count += 1;
+            }
+            count
+        };
+        let floods = [(); 4].map(|()| scope.spawn(flood));
+        let stops = stop.at_end();
+        for _ in 0..10 {
+            service.verify(&key).success(200);
+            service.verify_signature(&agent.signed()).success(200);
+            service.verify_signature(&padded(&wallet, 1)).success(200);
+        }
+        drop(stops);
+        floods.map(|flood| flood.join().unwrap())
+    });
+    assert!(sent.iter().all(|sent| *sent > 0), "{sent:?}");
+    let healthy = service.samples().sum("tiergate_rpc_node_healthy", &[]);
+    assert!((healthy - 1.0).abs() < f64::EPSILON, "a wallet counts against no node: {healthy}");
+}
+
+fn a_wallet_reads_the_profile_by_a_signature_that_does_nothing_else(world: &World) {
+    let (service, agent) = (Service::start(asking(world)), of_a_wallet(world));
+    assert_eq!(service.get("/.well-known/tiergate").success(200)["contractSignatures"], json!(true));
+    let body = agent.draft().profile_body();
+    let long = json!(format!("{}5a", body["signature"].as_str().unwrap()));
+    let reading = with(&body, "signature", long);
+    let profile = service.post("/profile", &reading).success(200);
+    assert_eq!(profile["owner"], json!(agent.owner.address.to_checksum(None)));
+    service.generate(&with(&reading, "nonce", json!("1"))).error(401, "SIGNATURE_INVALID");
+    service.post("/profile", &padded(&agent, 1)).error(401, "SIGNATURE_INVALID");
+    world.service().post("/profile", &body).error(401, "SIGNATURE_INVALID");
+    world.service().post("/profile", &reading).error(400, "VALIDATION_ERROR");
+}
+
+fn without_multicall_and_with_the_least_gas_it_is_the_same(world: &World) {
+    let nowhere = address!("0x00000000000000000000000000000000DeaDBeef");
+    let settings = asking(world).at("chain.multicall", nowhere).set("chain.gas_cap", 1_000_000);
+    let service = Service::start(settings);
+    let lying = Account { address: world.chain().deploy("LyingWallet"), key: BOB.key };
+    let (agent, lying, plain) = (of_a_wallet(world), owned_by(world, lying), world.agent(4));
+    for mode in 1..=MODES {
+        service.verify_signature(&in_mode(&lying, mode)).error(401, "SIGNATURE_INVALID");
+    }
+    for bytes in [0, 4096 - 65] {
+        service.verify_signature(&padded(&agent, bytes)).success(200);
+    }
+    service.verify_signature(&plain.signed()).success(200);
+    let unminted = world.known_agent(U256::from(555_555_555_u64), ALICE);
+    service.verify_signature(&padded(&unminted, 1)).error(404, "AGENT_NOT_FOUND");
+}
+
+fn refused_wallets_count_against_the_clients_budget(world: &World) {
+    let service = Service::start(asking(world).set("abuse.failures_per_minute", 3));
+    let (agent, wallet) = (world.agent(4), of_a_wallet(world));
+    service.verify_signature(&agent.signed()).success(200);
+    for _ in 0..3 {
+        service
+            .verify_signature(&with(&padded(&wallet, 1), "nonce", json!("1")))
+            .error(401, "SIGNATURE_INVALID");
+    }
+    service.verify_signature(&padded(&wallet, 1)).error(429, "RATE_LIMITED");
+    service.verify_signature(&agent.signed()).success(200);
+}
+
+fn by_default_no_wallet_is_asked_and_longer_signatures_are_400(world: &World) {
+    let service = world.service();
+    let liar = Account { address: world.chain().deploy("LyingWallet"), key: BOB.key };
+    let (liar, agent) = (owned_by(world, liar), of_a_wallet(world));
+    for endpoint in SIGNED_ENDPOINTS {
+        for body in [agent.signed(), liar.draft().body_with(&[ACCEPTS_ALL; 65])] {
+            service.signed(endpoint, &body).error(401, "SIGNATURE_INVALID");
+        }
+        for body in [padded(&agent, 1), padded(&world.agent(1), 4096 - 65)] {
+            let answer = service.signed(endpoint, &body);
+            assert_eq!(answer.error(400, "VALIDATION_ERROR")["field"], json!("signature"));
+        }
+    }
+}
+
+fn an_owner_without_code_has_signatures_of_65_bytes_alone(world: &World) {
+    let (service, agent) = (Service::start(asking(world)), world.agent(4));
+    let owner = ALICE.address.to_checksum(None);
+    let details = json!({ "agentId": agent.text(), "owner": owner, "recoveredSigner": null });
+    for bytes in [1, 65, 4096 - 65] {
+        let answer = service.verify_signature(&padded(&agent, bytes));
+        answer.is_error(401, "SIGNATURE_INVALID", details.clone());
+    }
+    let draft = agent.draft();
+    let whole = draft.body()["signature"].as_str().unwrap().to_owned();
+    let with_digits = |digits: &str| with(&draft.body(), "signature", json!(format!("{whole}{digits}")));
+    for body in [padded(&agent, 4096 - 64), with_digits("0"), with_digits("zz"), with_digits("0x")] {
+        let answer = service.verify_signature(&body).error(400, "VALIDATION_ERROR");
+        assert_eq!(answer["field"], json!("signature"));
+        let received = answer["received"].as_str().unwrap();
+        assert!(received.len() < 30, "{received}");
+    }
+    service.verify_signature(&draft.body()).success(200);
+}
+
+fn an_account_with_code_is_heard_by_its_own_key_and_by_its_code(world: &World) {
+    let service = Service::start(asking(world));
+    // The key of an account that no other case uses.
+    let carol = Account {
+        address: address!("0x90F79bf6EB2c4f870365E785982E1f101E93b906"),
+        key: "0x7c852118294e51e653712a81e05800f419141751be58f605c371e15141b007a6",
+    };
+    let agent = owned_by(world, carol);
+    let delegate = |to: Address| {
+        let code = Bytes::from([&[0xef, 0x01, 0x00], &to.0[..]].concat());
+        world.chain().rpc("anvil_setCode", json!([carol.address, code]));
+    };
+    let verify = |signer| service.verify_signature(&agent.draft().by(signer).body());
+    verify(DEPLOYER).error(401, "SIGNATURE_INVALID");
+    delegate(world.chain().deploy("KeyWallet"));
+    for signer in [DEPLOYER, carol, DEPLOYER] {
+        assert_eq!(verify(signer).success(200)["owner"], json!(carol.address.to_checksum(None)));
+    }
+    delegate(world.chain().deploy("LyingWallet"));
+    verify(carol).success(200);
+    service.verify_signature(&in_mode(&agent, BURNS_GAS)).error(401, "SIGNATURE_INVALID");
+    // A precompile, whose code is empty to whoever runs it.
+    delegate(Address::from_word(B256::with_last_byte(4)));
+    verify(DEPLOYER).error(401, "SIGNATURE_INVALID");
+    verify(carol).success(200);
+}
