@@ -2,6 +2,7 @@
 #![cfg(feature = "dev-chain")]
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::print_stderr,
     reason = "what a test does not find where it should be is its failure; what it skips it says"
 )]

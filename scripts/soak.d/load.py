@@ -94,9 +94,13 @@ class Place:
         tenants = TENANTS.format(steady=self.steady, shapes=shapes.port, echo=echo.server_address[1])
         stores = [f'kind = "redis"\n[store.redis]\nurl = "redis://127.0.0.1:{self.redis.port}"'] * 2
         stores += [f'kind = "embedded"\n[store.embedded]\npath = "{folder}/data-{number}"' for number in (3, 4)]
-        # The last one is there to be killed.
+        # The last one is there to be killed, and has a certificate to watch.
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=soak.example",
+                        "-keyout", f"{folder}/tls.key", "-out", f"{folder}/tls.crt"], check=True, capture_output=True)
+        secured = f'\n[listen.tls]\ncert = "{folder}/tls.crt"\nkey = "{folder}/tls.key"\n'
         *self.services, self.spare = [
-            Service(self.chain, f"{folder}/service-{number}", store, TIERS, tenants) for number, store in enumerate(stores, 1)]
+            Service(self.chain, f"{folder}/service-{number}", store, TIERS, tenants + secured * (number == len(stores)))
+            for number, store in enumerate(stores, 1)]
         self.put("fragile", FRAGILE.format(*self.fragile))
         until("the tenant is there", lambda: set(self.statuses("fragile.example", "/public/x")) == {401})
         # Both replicas at Redis have the same keys.
