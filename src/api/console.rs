@@ -1,7 +1,7 @@
 //! `GET /console`: the owner's page and its files, which are part of the program (`console/` in the repository).
 //!
 //! The page runs and loads only files of this listener. It may connect to this listener and, for a first request, to the
-//! gateway.
+//! gateway; to a development node, if one is named.
 
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -30,8 +30,9 @@ impl Console {
     /// The page with these settings.
     pub(super) fn new(rules: &ConsoleRules) -> Self {
         let gateway = rules.sample.as_ref().map(|sample| format!(" {}", sample.origin)).unwrap_or_default();
+        let node = rules.development.as_ref().map(|node| format!(" {}", node.origin)).unwrap_or_default();
         let policy = format!(
-            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'{gateway}; \
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'{gateway}{node}; \
              img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         );
         // A policy that could not be sent would be none: then the page runs nothing.

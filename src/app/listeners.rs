@@ -22,7 +22,7 @@ use crate::pipeline::{Access, Pipeline};
 use crate::ports::store::Scope;
 use crate::serve::clients::ClientRules;
 use crate::tls::listener::Protocols;
-use crate::wire::console::{ConsoleRules, SampleRequest, WalletChain};
+use crate::wire::console::{ConsoleRules, DevelopmentNode, SampleRequest, WalletChain};
 use crate::wire::request_id::RequestIds;
 
 impl App {
@@ -127,7 +127,17 @@ fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
         url: url.reveal().as_str().trim_end_matches('/').to_owned(),
         path: console.sample_path.clone(),
     });
-    console.enabled.then(|| ConsoleRules { title: console.title.clone(), chain, sample })
+    let development = console.development_rpc_url.as_ref().map(|url| DevelopmentNode {
+        origin: url.origin().to_owned(),
+        url: url.reveal().as_str().to_owned(),
+    });
+    console.enabled.then(|| ConsoleRules {
+        title: console.title.clone(),
+        token_decimals: settings.tiers.token_decimals,
+        chain,
+        sample,
+        development,
+    })
 }
 
 fn client_rules(listen: &Listen, listener: Listener) -> ClientRules {

@@ -27,6 +27,8 @@ pub struct ConsoleSettings {
     pub gateway_url: Option<RpcUrl>,
     /// The path of a first request there.
     pub sample_path: String,
+    /// A development node whose accounts sign for everybody.
+    pub development_rpc_url: Option<RpcUrl>,
 }
 
 impl ConsoleSettings {
@@ -42,6 +44,7 @@ impl ConsoleSettings {
             currency: reader.text("console.currency", "ETH", |text| short(text, SYMBOL_CHARS_MAX)),
             gateway_url: reader.text("console.gateway_url", "", url_without_query),
             sample_path: reader.text("console.sample_path", "/", path),
+            development_rpc_url: reader.text("console.development_rpc_url", "", url),
         } then {
             if let (Some(Some(_)), Some("")) = (&rpc_url, chain_name.as_deref()) {
                 let phrase = "is empty; wallets ask for the name of the chain at console.rpc_url";

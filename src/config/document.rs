@@ -20,7 +20,7 @@ use crate::domain::rpc_url::{RpcUrl, public_part};
 const SECRETS: [&str; 3] = ["password", "sentinel_password", "value"];
 
 /// Keys whose values are URLs, which may hold a secret behind the host.
-const URLS: [&str; 5] = ["endpoint", "http_proxy", "rpc_url", "rpc_urls", "url"];
+const URLS: [&str; 6] = ["development_rpc_url", "endpoint", "http_proxy", "rpc_url", "rpc_urls", "url"];
 
 /// The longest line that is shown, in bytes. Blanking a longer one for each of its mistakes would take minutes.
 const LINE_BYTES_MAX: usize = 1_000;

@@ -7,10 +7,14 @@ use serde_json::json;
 pub struct ConsoleRules {
     /// Its title.
     pub title: String,
+    /// How many decimals the staked token has.
+    pub token_decimals: u8,
     /// The chain of the signatures, if wallets may be given it.
     pub chain: Option<WalletChain>,
     /// A first request, if the page offers one.
     pub sample: Option<SampleRequest>,
+    /// A development node whose accounts the page offers as a wallet.
+    pub development: Option<DevelopmentNode>,
 }
 
 /// A chain as wallets take it (EIP-3085).
@@ -37,6 +41,15 @@ pub struct SampleRequest {
     pub path: String,
 }
 
+/// A node whose accounts sign for everybody.
+#[derive(Debug)]
+pub struct DevelopmentNode {
+    /// Its origin, which the page may connect to.
+    pub origin: String,
+    /// Its JSON-RPC.
+    pub url: String,
+}
+
 impl ConsoleRules {
     /// The text of `settings.json`. Its `chain` is the parameter of `wallet_addEthereumChain`.
     #[must_use]
@@ -50,6 +63,14 @@ impl ConsoleRules {
             })
         });
         let gateway = self.sample.as_ref().map(|sample| json!({ "url": sample.url, "path": sample.path }));
-        json!({ "title": self.title, "chain": chain, "gateway": gateway }).to_string().into_bytes()
+        let development = self.development.as_ref().map(|node| &node.url);
+        let settings = json!({
+            "title": self.title,
+            "tokenDecimals": self.token_decimals,
+            "chain": chain,
+            "gateway": gateway,
+            "developmentRpcUrl": development,
+        });
+        settings.to_string().into_bytes()
     }
 }

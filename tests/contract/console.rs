@@ -67,7 +67,13 @@ fn the_page_and_its_files_are_served_under_a_strict_policy(world: &World) {
     {
         service.get(path).is_error(404, "NOT_FOUND", Value::Null);
     }
-    let usual = json!({ "title": "Tiergate", "chain": null, "gateway": null });
+    let usual = json!({
+        "title": "Tiergate",
+        "tokenDecimals": 18,
+        "chain": null,
+        "gateway": null,
+        "developmentRpcUrl": null,
+    });
     assert_eq!(service.get("/console/settings.json").success(200), usual);
     assert!(service.samples().sum("tiergate_requests_total", &["endpoint=\"/console\""]) > 10.0);
     let mut admin = Connection::open(service.admin).unwrap();
@@ -89,10 +95,12 @@ fn the_page_is_told_the_chain_and_the_gateway(world: &World) {
         .set("console.chain_name", "Example chain")
         .set("console.currency", "EXA")
         .set("console.gateway_url", "https://gate.example:8443/below/")
-        .set("console.sample_path", "/v1/forecast?days=3");
+        .set("console.sample_path", "/v1/forecast?days=3")
+        .set("console.development_rpc_url", "http://127.0.0.1:8545/node");
     let service = Service::start(settings);
     let expected = json!({
         "title": "Agents of \"Example\"",
+        "tokenDecimals": 18,
         "chain": {
             "chainId": "0x7a69",
             "chainName": "Example chain",
@@ -100,9 +108,10 @@ fn the_page_is_told_the_chain_and_the_gateway(world: &World) {
             "nativeCurrency": { "name": "EXA", "symbol": "EXA", "decimals": 18 },
         },
         "gateway": { "url": "https://gate.example:8443/below", "path": "/v1/forecast?days=3" },
+        "developmentRpcUrl": "http://127.0.0.1:8545/node",
     });
     let answer = service.get("/console/settings.json");
     assert_eq!(answer.success(200), expected);
-    is_guarded(&answer, " https://gate.example:8443");
-    is_guarded(&service.get("/console"), " https://gate.example:8443");
+    is_guarded(&answer, " https://gate.example:8443 http://127.0.0.1:8545");
+    is_guarded(&service.get("/console"), " https://gate.example:8443 http://127.0.0.1:8545");
 }

@@ -335,6 +335,11 @@ fn the_owners_page_is_given_what_anybody_may_know() {
         "'', 'https://rpc.example/key?x=1', 'http://127.0.0.1:8545'",
         "'ws://rpc.example', 'rpc.example', 'https://user@rpc.example', 'https://:word@rpc.example', 'https://a#b', 5",
     );
+    check(
+        "console.development_rpc_url",
+        "'', 'http://127.0.0.1:8545'",
+        "'ws://127.0.0.1:8545', 'https://user@rpc.example', 5",
+    );
     check("console.chain_name", "'', 'Chain'", r#""a\tb", 5"#);
     check("console.currency", "'ETH', 'E'", "'', 'TOOLONG', 5");
     check(

@@ -28,6 +28,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ),
     ("console.chain_name", "Chain", "\"Chain\"", "a\tb"),
     ("console.currency", "XDAI", "\"XDAI\"", "TOOLONG"),
+    ("console.development_rpc_url", "http://127.0.0.1:8545", "\"http://127.0.0.1:8545\"", "127.0.0.1"),
     ("console.enabled", "true", "true", "yes"),
     ("console.gateway_url", "https://gate.example", "\"https://gate.example\"", "gate.example"),
     ("console.rpc_url", "https://rpc.example/key", "\"https://rpc.example/key\"", "ws://rpc.example"),

@@ -182,6 +182,7 @@ fn of_a_url_under_any_key_the_values_in_force_show_no_more_than_its_host() {
         ("chain.http_proxy", "\"http://user:SECRET@proxy.example\"".to_owned(), "embedded"),
         ("store.redis.url", format!("{redis:?}"), "redis"),
         ("console.rpc_url", format!("{http:?}"), "embedded"),
+        ("console.development_rpc_url", format!("{http:?}"), "embedded"),
         ("traces.endpoint", format!("{http:?}"), "embedded"),
     ] {
         let kind = format!("{kind:?}");
