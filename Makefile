@@ -6,7 +6,7 @@ export TG_REQUIRE_SERVERS = 1
 # A test that hangs is ended and named.
 test = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
 
-.PHONY: help dev test test-all lint bench fuzz peers instructions contracts clean
+.PHONY: help dev test test-all lint bench fuzz peers instructions contracts console clean
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ instructions: ## Count the instructions and allocations of a request; fails when
 contracts: ## Compile the Solidity registries again
 	@scripts/test-servers
 	node contracts/compile.mjs
+
+console: ## Compile the owner's page again
+	@scripts/test-servers
+	node console/build.mjs
 
 clean: ## Remove what was built and installed here
 	cargo clean

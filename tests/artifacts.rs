@@ -1,4 +1,4 @@
-//! The compiled contracts are what their sources compile to.
+//! The compiled contracts and the owner's page are what their sources compile to.
 
 #![expect(clippy::print_stdout, reason = "it says why it does not run")]
 
@@ -18,25 +18,34 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// A compiler that is not done then has hung.
 const COMPILES_WITHIN: Duration = Duration::from_secs(300);
 
+/// What is compiled: the test's name, the compiler's package, and the script.
+const COMPILED: [(&str, &str, &str); 2] = [
+    ("the_artifacts_are_what_the_sources_compile_to", "solc", "contracts/compile.mjs"),
+    ("the_owners_page_is_what_its_sources_compile_to", "typescript", "console/build.mjs"),
+];
+
 fn main() -> ExitCode {
-    let compiler = Path::new(ROOT).join("tools/node_modules/solc").is_dir();
     let required = std::env::var_os("TG_REQUIRE_SERVERS").is_some_and(|value| value == "1");
-    if !compiler && !required {
-        println!("the Solidity compiler is not installed: make test installs it");
-    }
-    let name = "the_artifacts_are_what_the_sources_compile_to";
-    let trial = Trial::test(name, || {
-        within(COMPILES_WITHIN, name.to_owned(), recompile).map_err(|failure| match failure {
-            Failure::Panicked(message) => Failed::from(message),
-            Failure::Hung => Failed::from(format!("not done within {COMPILES_WITHIN:?}")),
-        })
+    let trials = COMPILED.map(|(name, package, script)| {
+        let is_there = Path::new(ROOT).join("tools/node_modules").join(package).is_dir();
+        if !is_there && !required {
+            println!("{package} is not installed: make test installs it");
+        }
+        let trial = Trial::test(name, move || {
+            within(COMPILES_WITHIN, name.to_owned(), move || recompile(script)).map_err(|failure| {
+                match failure {
+                    Failure::Panicked(message) => Failed::from(message),
+                    Failure::Hung => Failed::from(format!("not done within {COMPILES_WITHIN:?}")),
+                }
+            })
+        });
+        trial.with_ignored_flag(!is_there && !required)
     });
-    let trial = trial.with_ignored_flag(!compiler && !required);
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
-fn recompile() {
-    match Command::new("node").args(["contracts/compile.mjs", "--check"]).current_dir(ROOT).output() {
+fn recompile(script: &str) {
+    match Command::new("node").args([script, "--check"]).current_dir(ROOT).output() {
         Ok(check) => assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr)),
         Err(error) => panic!("node: {error}"),
     }

@@ -15,7 +15,26 @@ use crate::wire::pages::guarded;
 const INDEX: &str = include_str!("../../console/index.html");
 
 /// The page's files by their names below `/console/`. Each file of `console/dist` is here.
-const FILES: &[(&str, &str)] = &[("style.css", include_str!("../../console/style.css"))];
+const FILES: &[(&str, &str)] = &[
+    ("style.css", include_str!("../../console/style.css")),
+    ("agent.js", include_str!("../../console/dist/agent.js")),
+    ("app.js", include_str!("../../console/dist/app.js")),
+    ("client/client.js", include_str!("../../console/dist/client/client.js")),
+    ("client/errors.js", include_str!("../../console/dist/client/errors.js")),
+    ("client/fetch.js", include_str!("../../console/dist/client/fetch.js")),
+    ("client/index.js", include_str!("../../console/dist/client/index.js")),
+    ("client/retry.js", include_str!("../../console/dist/client/retry.js")),
+    ("client/signing.js", include_str!("../../console/dist/client/signing.js")),
+    ("connect.js", include_str!("../../console/dist/connect.js")),
+    ("dom.js", include_str!("../../console/dist/dom.js")),
+    ("elsewhere.js", include_str!("../../console/dist/elsewhere.js")),
+    ("first.js", include_str!("../../console/dist/first.js")),
+    ("keys.js", include_str!("../../console/dist/keys.js")),
+    ("sign.js", include_str!("../../console/dist/sign.js")),
+    ("state.js", include_str!("../../console/dist/state.js")),
+    ("wallet.js", include_str!("../../console/dist/wallet.js")),
+    ("words.js", include_str!("../../console/dist/words.js")),
+];
 
 /// Browsers ask again each time: after an upgrade old and new files would not fit together.
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");

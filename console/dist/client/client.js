@@ -1,0 +1,97 @@
+import { TiergateError, bodyOf } from "./errors.js";
+import { Patience, isRefusedForNow } from "./retry.js";
+import { sign, typedDataOf } from "./signing.js";
+const OPERATIONS = {
+    verify: ["POST", "verify/signature", "valid"],
+    profile: ["POST", "profile", "hasKey"],
+    generate: ["POST", "keys/generate", "apiKey"],
+    rotate: ["POST", "keys/rotate", "apiKey"],
+    revoke: ["DELETE", "keys", "success"],
+};
+const SIGNING_KEPT_MS = 300_000;
+export class Tiergate {
+    options;
+    base;
+    kept;
+    constructor(url, options = {}) {
+        this.options = options;
+        this.base = String(url).replace(/\/*$/, "/");
+    }
+    async signing(options = {}) {
+        if (this.kept && Date.now() < this.kept.until)
+            return this.kept.signing;
+        const signing = await this.request("GET", ".well-known/tiergate", "domain", undefined, options);
+        this.kept = { signing, until: Date.now() + SIGNING_KEPT_MS };
+        return signing;
+    }
+    verify(credential, options = {}) {
+        const { agentId, ...rest } = credential;
+        const body = agentId === undefined ? rest : { ...rest, agentId: String(agentId) };
+        return this.request("POST", "verify", "valid", body, options);
+    }
+    verifySignature(agentId, signer, options = {}) {
+        return this.signed("verify", agentId, signer, options);
+    }
+    profile(agentId, signer, options = {}) {
+        return this.signed("profile", agentId, signer, options);
+    }
+    keys = {
+        generate: (agentId, signer, options = {}) => this.signed("generate", agentId, signer, options),
+        rotate: (agentId, signer, options = {}) => this.signed("rotate", agentId, signer, options),
+        revoke: (agentId, signer, options = {}) => this.signed("revoke", agentId, signer, options),
+        status: (agentId, options = {}) => this.request("GET", `keys/status?agentId=${encodeURIComponent(String(agentId))}`, "hasKey", undefined, options),
+    };
+    async typedData(agentId, operation, options = {}) {
+        const { domain } = await this.signing(options);
+        const primaryType = operation === "profile" ? "ProfileRead" : "Verification";
+        return typedDataOf({ ...domain, ...this.options.domain }, String(agentId), primaryType);
+    }
+    send(operation, typedData, signature, { declaredEndpoint, ...options } = {}) {
+        const [method, path, field] = OPERATIONS[operation];
+        const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
+        return this.request(method, path, field, { ...typedData.message, signature, ...endpoint }, options);
+    }
+    async signed(operation, agentId, signer, options) {
+        const typedData = await this.typedData(agentId, operation, options);
+        return this.send(operation, typedData, await sign(signer, typedData), options);
+    }
+    async request(method, path, field, body, { signal }) {
+        const patience = new Patience(this.options);
+        for (;;) {
+            try {
+                return await this.once(method, path, field, body, signal);
+            }
+            catch (error) {
+                if (!isRefusedForNow(error) || !(await patience.wait(error.retryAfter, signal)))
+                    throw error;
+            }
+        }
+    }
+    async once(method, path, field, body, signal) {
+        const timeout = AbortSignal.timeout((this.options.timeout ?? 30) * 1000);
+        const init = {
+            method,
+            redirect: "error",
+            signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+        };
+        if (body)
+            Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+        try {
+            const response = await (this.options.fetch ?? fetch)(this.base + path, init);
+            const answer = await bodyOf(response, field);
+            return { ...answer, rateLimit: rateLimitOf(response.headers) };
+        }
+        catch (cause) {
+            if (cause instanceof TiergateError)
+                throw cause;
+            signal?.throwIfAborted();
+            const reason = timeout.aborted ? "in time" : "";
+            const message = `No answer came from ${this.base}${path.split("?")[0]} ${reason}`.trimEnd();
+            throw new TiergateError("NO_ANSWER", message, 0, undefined, undefined, undefined, { cause });
+        }
+    }
+}
+function rateLimitOf(headers) {
+    const [limit, remaining] = [headers.get("x-ratelimit-limit"), headers.get("x-ratelimit-remaining")];
+    return limit !== null && remaining !== null ? { limit: Number(limit), remaining: Number(remaining) } : null;
+}

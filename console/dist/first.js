@@ -1,0 +1,118 @@
+import { errorOf } from "./client/index.js";
+import { byId, complain, countDown, describe, on, show, write } from "./dom.js";
+import { snippet } from "./elsewhere.js";
+import { SERVICE, state, whenChanged } from "./state.js";
+import { duration, explain } from "./words.js";
+const NO_KEY = "svc_live_v1_YOUR_KEY";
+const BODY_CHARACTERS_MAX = 4_000;
+const HEADERS = ["content-type", "x-ratelimit-limit", "x-ratelimit-remaining", "retry-after", "x-request-id"];
+let shown = "";
+let stopWaiting = () => { };
+export function startFirst() {
+    on("try-form", tryIt);
+    whenChanged(draw);
+}
+function draw() {
+    const { settings, key } = state;
+    show(settings?.gateway != null, "try");
+    write("first-words", settings?.gateway
+        ? `Send the key in X-API-Key with each request to ${settings.gateway.url}.`
+        : "Services verify the agent by its key with one call. Behind a gateway, send the key in X-API-Key with each request.");
+    const field = byId("try-key");
+    if (key !== null)
+        field.value = key;
+    const next = JSON.stringify([settings?.gateway, key]);
+    if (next === shown)
+        return;
+    if (key === null && shown.includes(field.value))
+        field.value = "";
+    shown = next;
+    const texts = settings?.gateway ? throughGateway(settings.gateway, key ?? NO_KEY) : byVerification(key ?? NO_KEY);
+    byId("snippets").replaceChildren(...texts.map(([title, text]) => snippet(title, text, "h3")));
+}
+function throughGateway({ url, path }, key) {
+    const whole = url + path;
+    return [
+        ["curl", `curl -i -H ${shell(`X-API-Key: ${key}`)} ${shell(whole)}`],
+        ["TypeScript", `const answer = await fetch(${quoted(whole)}, { headers: { "X-API-Key": ${quoted(key)} } });\nconsole.log(answer.status, await answer.text());`],
+        ["Python", python(whole, `headers={"X-API-Key": ${quoted(key)}}`)],
+    ];
+}
+function byVerification(key) {
+    const url = `${SERVICE.href}verify`;
+    const body = JSON.stringify({ apiKey: key });
+    return [
+        ["curl", `curl -i -d ${shell(body)} ${shell(url)}`],
+        ["TypeScript", `const answer = await fetch(${quoted(url)}, { method: "POST", body: ${quoted(body)} });\nconsole.log(answer.status, await answer.text());`],
+        ["Python", python(url, `data=${quoted(body)}.encode()`)],
+    ];
+}
+function python(url, argument) {
+    return (`from urllib.request import Request, urlopen\n\nrequest = Request(${quoted(url)}, ${argument})\n` +
+        "with urlopen(request) as answer:\n    print(answer.status, answer.read().decode())");
+}
+const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+const quoted = (text) => JSON.stringify(text);
+async function tryIt() {
+    const { gateway } = state.settings ?? {};
+    if (!gateway)
+        return;
+    const field = byId("try-key");
+    const key = field.value.trim();
+    if (!/^[!-~]+$/.test(key)) {
+        complain(field, "try-problem", key ? "This is no API key. Paste the whole key, and nothing else." : "Paste the agent's key first.");
+        field.focus();
+        return;
+    }
+    complain(field, "try-problem", "");
+    const send = byId("try-send");
+    send.disabled = true;
+    stopWaiting();
+    write("try-wait", "");
+    try {
+        const answer = await fetch(gateway.url + gateway.path, { headers: { "X-API-Key": key }, cache: "no-store", credentials: "omit", redirect: "error" });
+        const error = await errorOf(answer);
+        const text = await answer.text();
+        showAnswer(answer, text);
+        if (error)
+            write("try-problem", explain(error, { agent: state.agent ?? "" }));
+        const seconds = Number(answer.headers.get("retry-after"));
+        if (seconds > 0)
+            wait(seconds, send);
+        else
+            send.disabled = false;
+    }
+    catch {
+        show(false, "try-answer");
+        write("try-problem", `The browser got no answer from ${gateway.url}. The gateway may be down, or the tenant does not allow this page's origin (CORS). The command for curl needs no such permission.`);
+        send.disabled = false;
+    }
+}
+function showAnswer(answer, text) {
+    show(true, "try-answer");
+    const remaining = answer.headers.get("x-ratelimit-remaining");
+    const limit = answer.headers.get("x-ratelimit-limit");
+    const quota = remaining !== null && limit !== null ? ` ${remaining} of ${limit} requests are left this minute.` : "";
+    write("try-status", `The answer is ${answer.status}${answer.statusText && ` ${answer.statusText}`}.${quota}`);
+    byId("try-status").className = `state ${answer.ok ? "good" : "bad"}`;
+    describe("try-headers", HEADERS.map((name) => [name, answer.headers.get(name), "mono"]));
+    const body = readable(text);
+    byId("try-body").textContent = body.length > BODY_CHARACTERS_MAX ? `${body.slice(0, BODY_CHARACTERS_MAX)}…` : body;
+}
+function readable(text) {
+    try {
+        return JSON.stringify(JSON.parse(text), null, 2);
+    }
+    catch {
+        return text;
+    }
+}
+function wait(seconds, button) {
+    stopWaiting = countDown(Date.now() + seconds * 1_000, (left) => {
+        write("try-wait", left > 0 ? `You can send again in ${duration(left)}.` : "You can send again now.");
+        if (left === 0) {
+            button.disabled = false;
+            write("try-problem", "");
+        }
+    });
+}

@@ -1,0 +1,95 @@
+// Step 2: the agent and its profile.
+
+import type { Profile } from "tiergate";
+import { chooseSample } from "./connect.js";
+import { byId, complain, describe, make, on, say, show, write } from "./dom.js";
+import { sign } from "./sign.js";
+import { change, sameAddress, service, state, whenChanged } from "./state.js";
+import { count, explain, time, tokens } from "./words.js";
+
+/** An agent's number is a uint256: 78 digits at most. */
+const DIGITS_MAX = 78;
+
+export function startAgent(): void {
+  on("find", find);
+  on("read", readProfile);
+  whenChanged(draw);
+  const named = new URLSearchParams(location.search).get("agent");
+  if (named === null) return;
+  field().value = named;
+  void find();
+}
+
+const field = () => byId<HTMLInputElement>("agent");
+
+async function find(): Promise<void> {
+  const agent = field().value.trim().replace(/^0+(?=\d)/, "");
+  if (!/^\d+$/.test(agent) || agent.length > DIGITS_MAX) {
+    complain(field(), "agent-problem", "An agent's number is digits only, such as 4.");
+    field().focus();
+    return;
+  }
+  complain(field(), "agent-problem", "");
+  try {
+    const { hasKey } = await service.keys.status(agent);
+    if (agent !== state.agent) change({ agent, profile: null, owner: null });
+    change({ hasKey });
+    chooseSample();
+    const address = new URL(location.href);
+    address.searchParams.set("agent", agent);
+    history.replaceState(null, "", address);
+    say(`Agent ${agent} ${hasKey ? "has a key" : "has no key"}.`);
+  } catch (error) {
+    complain(field(), "agent-problem", explain(error, { agent }));
+    field().focus();
+  }
+}
+
+async function readProfile(): Promise<void> {
+  if (state.agent === null) return;
+  const profile = await sign("profile", state.agent);
+  if (!profile) return;
+  change({ profile, owner: profile.owner, hasKey: profile.hasKey });
+  say(`This is the profile of agent ${profile.agentId}.`);
+}
+
+function draw(): void {
+  const { agent, hasKey, profile, owner, connection } = state;
+  show(agent !== null, "agent-found");
+  if (agent === null) return;
+  write("has-key", `Agent ${agent} ${hasKey ? "has a key." : "has no key."}`);
+  write("read", profile ? "Read the profile again" : "Show the profile");
+  const account = connection?.account ?? null;
+  const isOther = owner !== null && account !== null && !sameAddress(owner, account);
+  show(isOther, "owner-note");
+  write("owner-note", isOther ? `The connected account is not the owner of agent ${agent}. Choose the account ${owner} in your wallet, or sign elsewhere with it.` : "");
+  show(profile !== null, "profile");
+  if (profile) drawProfile(profile);
+}
+
+function drawProfile(profile: Profile): void {
+  const { reputation, validation } = profile;
+  const tiers = state.signing?.tiers ?? [];
+  const own = tiers.find(({ tier }) => tier === profile.trustTier);
+  const next = tiers.find(({ tier }) => tier === profile.trustTier + 1);
+  write("profile-read", `read at ${time(profile.timestamp)}`);
+  describe("profile-facts", [
+    ["Owner", profile.owner, "mono"],
+    ["Tier", `${profile.trustTier}${own ? ` (${own.name})` : ""}${profile.trustTier === 0 ? ": services refuse this agent" : ""}`],
+    ["Stake", tokens(profile.stakedAmount)],
+    ["Next tier", !next ? "none: this is the highest" : `${next.name} needs ${tokens(next.stake)}: ${tokens(BigInt(next.stake) - BigInt(profile.stakedAmount))} more`],
+    ["Requests", own ? `${count(own.requestsPerMinute, "request")} a minute` : null],
+    ["Reputation", reputation.feedbackCount === 0 ? "no feedback yet" : `${reputation.totalScore} in sum from ${count(reputation.feedbackCount, "review")}, ${reputation.averageRating ?? "–"} on average`],
+    ["Validations", validation.count === 0 ? "none yet" : `${validation.count}; the latest ${validation.latestPassed ? "passed" : "failed"}`],
+    ["Evidence", validation.latestEvidence || null],
+    ["Validator", validation.latestValidator ?? null, "mono"],
+    ["Organizations", organizations(profile)],
+    // Text, and no link: its author may be anybody.
+    ["Metadata URI", profile.metadataURI || "none", "mono"],
+  ]);
+}
+
+function organizations({ organizations }: Profile): Node | string {
+  if (organizations.length === 0) return "none";
+  return make("ul", "", ...organizations.map(({ name, orgId, verified }) => make("li", "", `${name || "without a name"} (number ${orgId}, ${verified ? "verified" : "not verified"})`)));
+}

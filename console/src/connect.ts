@@ -1,0 +1,106 @@
+// Step 1: the wallet.
+
+import { byId, make, on, say, show, write } from "./dom.js";
+import { change, state, whenChanged } from "./state.js";
+import { Connection, DEVELOPMENT, developmentWallet, discover, type Found } from "./wallet.js";
+import { explain } from "./words.js";
+
+/** Lists the wallets and follows the connected one. */
+export function startConnect(): void {
+  const { developmentRpcUrl } = state.settings ?? {};
+  const further = developmentRpcUrl ? [developmentWallet(developmentRpcUrl)] : [];
+  discover((wallets) => list([...wallets, ...further]));
+  on("disconnect", async () => {
+    const connection = state.connection;
+    change({ connection: null });
+    await connection?.close();
+    say("Disconnected. The page no longer sees your account.");
+    byId("wallets").querySelector("button")?.focus();
+  });
+  byId("wallet-accounts").addEventListener("change", () => choose(byId<HTMLSelectElement>("wallet-accounts").value));
+  whenChanged(draw);
+}
+
+/** Lets another account sign. */
+function choose(account: string): void {
+  if (!state.connection?.accounts.includes(account)) return;
+  state.connection.account = account;
+  change({});
+}
+
+/** Sample agents belong to the sample accounts of their number, so that newcomers need not look for the owner. */
+export function chooseSample(): void {
+  const { connection, agent } = state;
+  if (connection?.wallet.id === DEVELOPMENT) choose(connection.accounts[Number(agent)] ?? "");
+}
+
+function list(wallets: Found[]): void {
+  byId("wallets").replaceChildren(...wallets.map((wallet) => make("li", "", button(wallet))));
+  show(wallets.length === 0, "no-wallet");
+}
+
+function button(wallet: Found): HTMLButtonElement {
+  const button = make("button", "");
+  button.type = "button";
+  if (wallet.icon) {
+    const icon = make("img", "");
+    icon.alt = "";
+    icon.src = wallet.icon;
+    button.append(icon);
+  }
+  button.append(make("span", "", wallet.name));
+  button.addEventListener("click", () => void connect(wallet, button));
+  return button;
+}
+
+async function connect(wallet: Found, button: HTMLButtonElement): Promise<void> {
+  write("wallet-problem", "");
+  say(`Confirm in ${wallet.name} that this page may see your account.`);
+  button.disabled = true;
+  try {
+    let account: string | null = null;
+    const connection: Connection = await Connection.open(
+      wallet,
+      (connection) => {
+        if (state.connection !== connection) return;
+        if (connection.account !== account) say(connection.account ? `The wallet's account is ${connection.account} now.` : "The wallet shares no account any more.");
+        account = connection.account;
+        change({});
+      },
+      (connection) => {
+        if (state.connection === connection) change({ connection: null });
+      },
+    );
+    account = connection.account;
+    change({ connection });
+    chooseSample();
+    say("Connected. Now choose the agent.");
+    byId("agent").focus();
+  } catch (error) {
+    say("");
+    write("wallet-problem", explain(error, { agent: "" }));
+  }
+  button.disabled = false;
+  if (state.connection === null) button.focus();
+}
+
+function draw(): void {
+  const { connection, settings } = state;
+  show(connection === null, "wallet-off");
+  show(connection !== null, "wallet-on");
+  if (!connection) return;
+  write("wallet-name", connection.wallet.name);
+  const { account, accounts } = connection;
+  show(accounts.length < 2, "wallet-account");
+  show(accounts.length > 1, "wallet-accounts");
+  write("wallet-account", account ?? "none");
+  const choices = byId<HTMLSelectElement>("wallet-accounts");
+  if (accounts.join() !== [...choices.options].map(({ value }) => value).join()) {
+    choices.replaceChildren(...accounts.map((account) => make("option", "", account)));
+  }
+  choices.value = account ?? "";
+  show(connection.account === null, "wallet-locked");
+  const { chainId } = connection;
+  const isKnown = settings?.chain && chainId === BigInt(settings.chain.chainId);
+  write("wallet-chain", chainId === null ? "not told" : isKnown ? `${settings.chain!.chainName} (${chainId})` : String(chainId));
+}

@@ -1,0 +1,79 @@
+// Step 3: the agent's key. It is shown once and kept nowhere.
+
+import type { Answer, IssuedKey } from "tiergate";
+import { byId, copies, on, say, show, write } from "./dom.js";
+import { sign } from "./sign.js";
+import { change, state, whenChanged } from "./state.js";
+
+/** How many key operations are left, and of which agent. */
+let rest: { agent: string; text: string } | null = null;
+
+export function startKeys(): void {
+  on("generate", () => make("generate"));
+  on("rotate", () => make("rotate"));
+  on("revoke", revoke);
+  on("stored", () => {
+    forget();
+    say("The page has forgotten the key. Now send the first request with it.");
+    byId("try-key").focus();
+  });
+  copies(byId<HTMLButtonElement>("copy-key"), () => state.key ?? "");
+  whenChanged(draw);
+  // The page may be kept for the back button, and closed by accident.
+  window.addEventListener("pagehide", forget);
+  window.addEventListener("beforeunload", (event) => {
+    if (state.key !== null) event.preventDefault();
+  });
+}
+
+async function make(operation: "generate" | "rotate"): Promise<void> {
+  const { agent } = state;
+  if (agent === null) return;
+  const declaredEndpoint = byId<HTMLInputElement>("endpoint").value.trim();
+  const issued: Answer<IssuedKey> | null = await sign(operation, agent, declaredEndpoint ? { declaredEndpoint } : {});
+  if (!issued) return;
+  keepRest(agent, issued);
+  write("h-shown", `The ${operation === "rotate" ? "new " : ""}key of agent ${agent}`);
+  byId<HTMLTextAreaElement>("key").value = issued.apiKey;
+  change({ hasKey: true, key: issued.apiKey });
+  say(operation === "rotate" ? "The key is replaced: the old one no longer works. Copy the new one now." : "The key is made. Copy it now: it is shown only once.");
+  byId("h-shown").focus();
+}
+
+async function revoke(): Promise<void> {
+  const { agent } = state;
+  if (agent === null) return;
+  const revoked = await sign("revoke", agent);
+  if (!revoked) return;
+  keepRest(agent, revoked);
+  forget();
+  change({ hasKey: false });
+  say(`The key of agent ${agent} is revoked. It is refused from now on.`);
+  byId("generate").focus();
+}
+
+function keepRest(agent: string, { rateLimit }: Pick<Answer<object>, "rateLimit">): void {
+  const text = rateLimit ? `${rateLimit.remaining} of ${rateLimit.limit} key operations are left this hour.` : "";
+  rest = { agent, text };
+}
+
+function forget(): void {
+  byId<HTMLTextAreaElement>("key").value = "";
+  if (state.key !== null) change({ key: null });
+}
+
+function draw(): void {
+  const { agent, hasKey, key } = state;
+  show(agent === null, "key-first");
+  show(agent !== null, "key-actions");
+  show(key !== null, "key-shown");
+  show(!hasKey, "generate");
+  show(hasKey, "rotate", "revoke");
+  write("key-rest", rest?.agent === agent ? rest.text : "");
+  write(
+    "key-words",
+    hasKey
+      ? `Agent ${agent} has a key. If it is lost, replace it: the old one stops working at once. Revoke it to leave the agent without a key.`
+      : `Agent ${agent} has no key. Make one, and programs can act as this agent with it.`,
+  );
+}

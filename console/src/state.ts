@@ -1,0 +1,55 @@
+// What the page knows. It is all in memory: nothing is stored.
+
+import { Tiergate, type Profile, type Signing } from "tiergate";
+import type { ChainParameters, Connection } from "./wallet.js";
+
+/** `settings.json` of the service. */
+export interface Settings {
+  title: string;
+  /** Decimals of the staked token. */
+  tokenDecimals: number;
+  /** The chain of the signatures, for wallets; `null` if wallets are to be given none. */
+  chain: ChainParameters | null;
+  /** The gateway, without a slash at its end, and a path for the first request. */
+  gateway: { url: string; path: string } | null;
+  /** A development node whose accounts sign for everybody. */
+  developmentRpcUrl: string | null;
+}
+
+/** The address of the API, which may lie below a prefix. */
+export const SERVICE = new URL(".", document.baseURI);
+
+/** Limits are counted down and shown, so the client waits for none. */
+export const service = new Tiergate(SERVICE, { retries: 0 });
+
+export const state = {
+  settings: null as Settings | null,
+  signing: null as Signing | null,
+  connection: null as Connection | null,
+  /** The chosen agent. */
+  agent: null as string | null,
+  hasKey: false,
+  profile: null as Profile | null,
+  /** The agent's owner as far as the service told. */
+  owner: null as string | null,
+  /** The key that is on the screen. */
+  key: null as string | null,
+};
+
+const listeners: (() => void)[] = [];
+
+/** Calls a function after each change of the state. */
+export function whenChanged(listener: () => void): void {
+  listeners.push(listener);
+}
+
+/** Changes the state and draws the page anew. */
+export function change(part: Partial<typeof state>): void {
+  Object.assign(state, part);
+  for (const listener of listeners) listener();
+}
+
+/** True if both are the same address. */
+export function sameAddress(one: string | null, other: string | null): boolean {
+  return one !== null && one.toLowerCase() === other?.toLowerCase();
+}
