@@ -3,13 +3,20 @@
 //   {"open": url}            opens a page
 //   {"until": expression}    waits until it is true in the page, and gives its value
 //   {"click": selector}
-//   {"type": [selector, text]}
+//   {"type": [selector, text]}  in place of what stands there
+//   {"evaluate": expression}
+//   {"press": key}           on the element that has the focus
+//   {"wallet": options}      puts a wallet into pages that are opened afterwards, or changes it: see wallet.mjs
+//   {"clipboard": origin}    what was copied, as pages of this origin may read it
+//   {"answers": {path: {status, headers, body}}}  answers in place of the servers; null: the connection breaks
+//   {"axe": true}            serious and critical violations that axe-core finds
 //   {"look": {width, height, dark}}
 //   {"shot": path}           of the whole page
 //   {"report": true}         what was requested, and what went wrong
 //
 // The browser ends with standard input.
 
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
@@ -29,6 +36,7 @@ const browser = await puppeteer.launch({
 });
 const page = await browser.newPage();
 const report = { requested: [], complaints: [] };
+let wallet = null;
 page.on("request", (request) => report.requested.push(request.url()));
 page.on("console", (message) => report.complaints.push(`${message.type()}: ${message.text()}`));
 page.on("pageerror", (error) => report.complaints.push(String(error)));
@@ -51,6 +59,29 @@ async function until(expression) {
   }
 }
 
+let answers = null;
+
+async function answerWith(given) {
+  const isFirst = answers === null;
+  answers = given;
+  if (!isFirst) return;
+  await page.setRequestInterception(true);
+  page.on("request", (request) => {
+    const answer = answers[new URL(request.url()).pathname];
+    if (answer === undefined) return request.continue();
+    if (answer === null) return request.abort();
+    return request.respond({ contentType: "application/json", ...answer, body: JSON.stringify(answer.body) });
+  });
+}
+
+async function violations() {
+  await page.evaluate(readFileSync(require.resolve("axe-core/axe.min.js"), "utf8"));
+  const { violations } = await page.evaluate("axe.run({ resultTypes: ['violations'] })");
+  return violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).join("; ")}`);
+}
+
 async function obey(command) {
   const [[verb, argument]] = Object.entries(command);
   switch (verb) {
@@ -61,7 +92,28 @@ async function obey(command) {
     case "click":
       return page.click(argument);
     case "type":
-      return page.type(...argument);
+      await page.$eval(argument[0], (field) => {
+        field.focus();
+        field.select();
+      });
+      return argument[1] === "" ? page.keyboard.press("Delete") : page.keyboard.type(argument[1]);
+    case "evaluate":
+      return page.evaluate(argument);
+    case "press":
+      return page.keyboard.press(argument);
+    case "wallet":
+      if (wallet) return wallet.change(argument);
+      wallet = await (await import("./wallet.mjs")).install(page, argument);
+      Object.assign(report, { signed: wallet.signed, added: wallet.added });
+      return;
+    case "clipboard":
+      await browser.defaultBrowserContext().overridePermissions(argument, ["clipboard-read", "clipboard-sanitized-write"]);
+      await page.bringToFront();
+      return page.evaluate("navigator.clipboard.readText()");
+    case "answers":
+      return answerWith(argument);
+    case "axe":
+      return violations();
     case "look":
       await page.setViewport({ width: argument.width, height: argument.height });
       return page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: argument.dark ? "dark" : "light" }]);

@@ -40,7 +40,7 @@ impl Browser {
     }
 
     #[track_caller]
-    fn command(&mut self, verb: &str, argument: impl Into<Value>) -> Value {
+    pub(crate) fn command(&mut self, verb: &str, argument: impl Into<Value>) -> Value {
         let command = json!({ verb: argument.into() });
         writeln!(self.commands.as_mut().unwrap(), "{command}").unwrap();
         let answer =
@@ -105,13 +105,21 @@ impl Browser {
     /// Fails when something else than `origin` was asked for anything, or when the browser complained.
     #[track_caller]
     pub(crate) fn has_kept_to(&mut self, origin: &str) {
+        assert_eq!(self.has_asked_only(&[origin]), [""; 0]);
+    }
+
+    /// Fails when something else than these origins was asked for anything. Gives what the browser complained of.
+    #[track_caller]
+    pub(crate) fn has_asked_only(&mut self, origins: &[&str]) -> Vec<String> {
         let report = self.command("report", true);
-        let requested: Vec<&str> =
-            report["requested"].as_array().unwrap().iter().map(|url| url.as_str().unwrap()).collect();
+        let texts = |name: &str| -> Vec<String> { serde_json::from_value(report[name].clone()).unwrap() };
+        let requested = texts("requested");
         assert!(!requested.is_empty());
-        let is_own = |url: &&&str| url.starts_with(&format!("{origin}/")) || **url == "data:,";
+        let is_own = |url: &String| {
+            url.starts_with("data:") || origins.iter().any(|origin| url.starts_with(&format!("{origin}/")))
+        };
         assert_eq!(requested.iter().find(|url| !is_own(url)), None);
-        assert_eq!(report["complaints"], json!([]));
+        texts("complaints")
     }
 }
 

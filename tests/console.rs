@@ -1,0 +1,36 @@
+//! The owner's page, in a real Chromium with a wallet that really signs, in front of `tiergate dev`.
+#![cfg(feature = "dev-chain")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "what a test does not find where it should be is its failure; what it skips it says"
+)]
+
+#[path = "page/browser.rs"]
+#[expect(dead_code, reason = "shared with the operator's page")]
+mod browser;
+#[path = "console/elsewhere.rs"]
+mod elsewhere;
+#[path = "console/looks.rs"]
+mod looks;
+#[path = "console/owner.rs"]
+mod owner;
+#[path = "console/stage.rs"]
+mod stage;
+#[path = "console/trouble.rs"]
+mod trouble;
+#[path = "support"]
+#[expect(dead_code, reason = "shared with the contract's cases, which need more of it")]
+mod support {
+    pub(crate) mod chain;
+    pub(crate) mod client;
+    pub(crate) mod metrics;
+    pub(crate) mod process;
+    pub(crate) mod secrets;
+    pub(crate) mod service;
+    pub(crate) mod settings;
+    pub(crate) mod signing;
+    pub(crate) mod time;
+    pub(crate) mod wire;
+}

@@ -1,0 +1,149 @@
+//! Signing without a wallet of the browser, and deployments without gateway and public node.
+
+use std::process::Command;
+
+use alloy::primitives::U256;
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::stage::{Stage, signed_elsewhere, typed_data, wallet};
+use crate::support::chain::Chain;
+use crate::support::service::Service;
+use crate::support::settings::Settings;
+use crate::support::signing::{ALICE, Account, BOB, DEPLOYER};
+
+/// The stake of tier 4.
+const DIAMOND: u128 = 500_000_000_000_000_000_000_000;
+
+#[test]
+fn a_signature_made_elsewhere_is_pasted_without_any_wallet() {
+    let Some(mut stage) = Stage::start() else { return };
+    stage.open("2");
+    stage.ask("#generate");
+    stage.browser.until("document.getElementById('elsewhere').open");
+    stage.shows("sign-wallet", false);
+    for command in
+        ["cast wallet sign --data --from-file request.json --ledger", "tiergate keys generate --url"]
+    {
+        stage.text("commands", command);
+    }
+    let typed = typed_data(&mut stage);
+    assert_eq!((&typed["primaryType"], &typed["message"]["agentId"]), (&json!("Verification"), &json!("2")));
+    let file = "document.getElementById('typed-file').href";
+    let file = stage.browser.until(&format!("decodeURIComponent({file}.split(',')[1])"));
+    assert_eq!(serde_json::from_str::<serde_json::Value>(file.as_str().unwrap()).unwrap(), typed);
+    stage.browser.click("#typed-copy");
+    stage.text("typed-copy", "Copied");
+    let origin = stage.url();
+    let copied = stage.browser.command("clipboard", origin);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(copied.as_str().unwrap()).unwrap(), typed);
+
+    let paste = |stage: &mut Stage, text: &str| {
+        stage.browser.write("#signature", text);
+        stage.browser.until("!document.getElementById('signature-use').disabled");
+        stage.browser.click("#signature-use");
+    };
+    let right = signed_elsewhere(&stage, &typed, BOB);
+    for wrong in ["", "0x12", &right[2..], &format!("{right}00"), &right.replace("0x", "0xg")] {
+        paste(&mut stage, wrong);
+        stage.text("signature-problem", "A signature is 0x and 130 hex digits");
+    }
+    let strangers = signed_elsewhere(&stage, &typed, ALICE);
+    paste(&mut stage, &strangers);
+    stage.text("sign-problem", "This signature is not by the owner of agent 2.");
+    // The request was not used up: the owner's signature of it is good.
+    assert_eq!(typed_data(&mut stage), typed);
+    paste(&mut stage, &format!("  {right}\n"));
+    stage.is_done();
+    let key = stage.key();
+    stage.try_key(&key, "200");
+    works_as_shown(&mut stage, "2");
+    stage.has_kept_to_itself();
+}
+
+#[test]
+fn the_injected_wallet_is_used_where_none_announces_itself_and_copying_needs_no_clipboard() {
+    let mut injected = wallet(&[BOB]);
+    injected["announces"] = json!(false);
+    let Some(mut stage) = Stage::with_wallet(injected) else { return };
+    stage.open("2");
+    stage.text("wallets", "Browser wallet");
+    stage.connect();
+    stage.ask("#generate");
+    stage.sign();
+    let key = stage.key();
+    // As on a page that did not come over TLS.
+    stage.browser.until("(navigator.clipboard.writeText = () => Promise.reject(new Error('no'))), true");
+    stage.browser.click("#copy-key");
+    stage.text("copy-key", "Copied");
+    let origin = stage.url();
+    assert_eq!(stage.browser.command("clipboard", origin), *key);
+    stage.has_kept_to_itself();
+}
+
+#[test]
+fn without_gateway_and_public_node_a_contract_wallet_signs_elsewhere_and_its_key_is_verified() {
+    let Some(mut browser) = Browser::start() else { return };
+    let mut away = wallet(&[BOB]);
+    away["chain"] = json!("0x1");
+    browser.command("wallet", away);
+    let chain = Chain::dev();
+    let safe = Account { address: chain.deploy("KeyWallet"), key: DEPLOYER.key };
+    let agent = chain.mint(ALICE, "ipfs://card");
+    chain.transfer(ALICE, safe, agent);
+    chain.stake(agent, U256::from(DIAMOND));
+    let settings = Settings::new(chain.node, &chain.contracts)
+        .set("console.enabled", true)
+        .set("console.title", "<b>Harbour</b>")
+        .set("signature.contracts", true);
+    let mut stage = Stage::over(browser, Service::start(settings), chain);
+
+    stage.open(&agent.to_string());
+    stage.text("title", "<b>Harbour</b>");
+    stage.shows("try", false);
+    stage.connect();
+    stage.text("wallet-chain", "1");
+    stage.ask("#generate");
+    stage.text("sign-chain-words", "switch its chain there, or sign elsewhere");
+    stage.shows("sign-switch", false);
+    stage.browser.click("#elsewhere summary");
+    stage.text("commands", "off-chain message of the Safe");
+    stage.browser.write("#signature", "0x1");
+    stage.browser.click("#signature-use");
+    stage.text("signature-problem", "0x and at least 130 hex digits");
+    let typed = typed_data(&mut stage);
+    let longer = |signer| format!("{}{}", signed_elsewhere(&stage, &typed, signer), "5a".repeat(65));
+    let (strangers, owners) = (longer(BOB), longer(DEPLOYER));
+    stage.browser.write("#signature", &strangers);
+    stage.browser.click("#signature-use");
+    stage.text("sign-problem", &format!("This signature is not by the owner of agent {agent}."));
+    stage.text("sign-problem", &safe.address.to_string());
+    stage.browser.write("#signature", &owners);
+    stage.browser.until("!document.getElementById('signature-use').disabled");
+    stage.browser.click("#signature-use");
+    stage.is_done();
+    stage.key();
+    let url = format!("{}/verify", stage.url());
+    stage.text("snippets", &url);
+    works_as_shown(&mut stage, &agent.to_string());
+    stage.has_kept_to_itself();
+}
+
+/// Runs the programs that the page shows.
+fn works_as_shown(stage: &mut Stage, agent: &str) {
+    let texts = "[...document.querySelectorAll('#snippets pre')].map((pre) => pre.textContent)";
+    let texts: Vec<String> = serde_json::from_value(stage.browser.until(texts)).unwrap();
+    let [shell, typescript, python] = &*texts else { panic!("{texts:?}") };
+    for (program, arguments) in [
+        ("sh", vec!["-c", shell]),
+        ("node", vec!["--input-type=module", "--eval", typescript]),
+        ("python3", vec!["-c", python]),
+    ] {
+        let output = Command::new(program).args(arguments).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            printed.contains("200") && printed.contains(&format!("\"{agent}\"")),
+            "{program}: {output:?}"
+        );
+    }
+}
