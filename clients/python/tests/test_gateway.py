@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
@@ -120,42 +121,42 @@ def shown(headers: dict[str, str]) -> set[str]:
     return {name for name in headers if name == "x-api-key" or name.startswith("x-agent-")}
 
 
-def by_httpx(script: Script, credential: Credential) -> int:
-    with httpx.Client(auth=GatewayAuth(script.url, credential), follow_redirects=True) as http:
-        return http.post(script.url + "/a", content=b"body", headers={"Authorization": "Bearer other"}).status_code
+def by_httpx(gateway: str, url: str, credential: Credential) -> int:
+    with httpx.Client(auth=GatewayAuth(gateway, credential), follow_redirects=True) as http:
+        return http.post(url, content=b"body", headers={"Authorization": "Bearer other"}).status_code
 
 
-def by_async_httpx(script: Script, credential: Credential) -> int:
+def by_async_httpx(gateway: str, url: str, credential: Credential) -> int:
     async def run() -> int:
-        async with httpx.AsyncClient(auth=GatewayAuth(script.url, credential), follow_redirects=True) as http:
-            return (await http.post(script.url + "/a", content=b"body")).status_code
+        async with httpx.AsyncClient(auth=GatewayAuth(gateway, credential), follow_redirects=True) as http:
+            return (await http.post(url, content=b"body")).status_code
 
     return asyncio.run(run())
 
 
-def by_next_request(script: Script, credential: Credential) -> int:
+def by_next_request(gateway: str, url: str, credential: Credential) -> int:
     with httpx.Client() as http:
-        response = http.post(script.url + "/a", content=b"body", auth=GatewayAuth(script.url, credential))
+        response = http.post(url, content=b"body", auth=GatewayAuth(gateway, credential))
         assert response.next_request is not None
         return http.send(response.next_request).status_code
 
 
-def by_requests(script: Script, credential: Credential) -> int:
+def by_requests(gateway: str, url: str, credential: Credential) -> int:
     with requests.Session() as session:
         session.trust_env = False
-        session.auth = RequestsAuth(script.url, credential)
-        return session.post(script.url + "/a", data=b"body").status_code
+        session.auth = RequestsAuth(gateway, credential)
+        return session.post(url, data=b"body").status_code
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("credential", credentials(), ids=["key", "signature"])
 @pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_next_request, by_requests])
 def test_no_redirect_takes_a_credential_to_another_origin(
-    script: Script, elsewhere: Script, send: Callable[[Script, Credential], int], credential: Credential, status: int
+    script: Script, elsewhere: Script, send: Callable[[str, str, Credential], int], credential: Credential, status: int
 ) -> None:
     script.answers = [(status, {"Location": elsewhere.url + "/b"}, b"")]
     elsewhere.answers = [(401, {}, b"")]
-    assert send(script, credential) == 401
+    assert send(script.url, script.url + "/a", credential) == 401
     assert shown(script.seen[0][2]) == {name.lower() for name in credential()}
     assert [shown(headers) for _, _, headers, _ in elsewhere.seen] == [set()]
 
@@ -163,10 +164,10 @@ def test_no_redirect_takes_a_credential_to_another_origin(
 @pytest.mark.parametrize("credential", credentials(), ids=["key", "signature"])
 @pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
 def test_a_redirect_within_the_gateway_gets_a_credential_of_its_own(
-    script: Script, send: Callable[[Script, Credential], int], credential: Credential
+    script: Script, send: Callable[[str, str, Credential], int], credential: Credential
 ) -> None:
     script.answers = [(307, {"Location": "/b"}, b""), (401, {}, b""), (200, {}, b"")]
-    assert send(script, credential) == 200
+    assert send(script.url, script.url + "/a", credential) == 200
     assert [path for _, path, _, _ in script.seen] == ["/a", "/b", "/b"]
     assert shown(script.seen[1][2]) == set() != shown(script.seen[2][2])
     assert [body for *_, body in script.seen] == [b"body"] * 3
@@ -176,19 +177,94 @@ def test_a_redirect_within_the_gateway_gets_a_credential_of_its_own(
 
 @pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
 def test_no_redirect_after_such_a_redirect_takes_it_elsewhere(
-    script: Script, elsewhere: Script, send: Callable[[Script, Credential], int]
+    script: Script, elsewhere: Script, send: Callable[[str, str, Credential], int]
 ) -> None:
     script.answers = [(307, {"Location": "/b"}, b""), (401, {}, b""), (307, {"Location": elsewhere.url}, b"")]
     elsewhere.answers = [OK]
-    assert send(script, credentials()[0]) == 200
+    assert send(script.url, script.url + "/a", credentials()[0]) == 200
     assert [len(shown(headers)) for _, _, headers, _ in [*script.seen, *elsewhere.seen]] == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
-def test_a_refused_credential_is_not_shown_again(script: Script, send: Callable[[Script, Credential], int]) -> None:
+def test_a_refused_credential_is_not_shown_again(script: Script, send: Callable[[str, str, Credential], int]) -> None:
     script.answers = [(401, {}, b"")]
-    assert send(script, credentials()[0]) == 401
+    assert send(script.url, script.url + "/a", credentials()[0]) == 401
     assert len(script.seen) == 1
+
+
+@pytest.mark.parametrize("status", [302, 307])
+@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
+def test_another_origin_cannot_spend_the_credential_at_the_gateway(
+    script: Script, elsewhere: Script, send: Callable[[str, str, Credential], int], status: int
+) -> None:
+    elsewhere.answers = [(status, {"Location": script.url + "/transfer"}, b"")]
+    script.answers = [(401, {}, b"")]
+    assert send(script.url, elsewhere.url + "/a", credentials()[0]) == 401
+    assert [shown(headers) for _, _, headers, _ in [*elsewhere.seen, *script.seen]] == [set()] * 2
+
+    # Also not by a redirect of the gateway's to there.
+    script.seen.clear()
+    script.answers = [(status, {"Location": elsewhere.url}, b""), (401, {}, b"")]
+    assert send(script.url, script.url + "/a", credentials()[0]) == 401
+    assert [len(shown(headers)) for _, _, headers, _ in script.seen] == [1, 0]
+    assert shown(elsewhere.seen[1][2]) == set()
+
+
+def test_files_are_sent_again_whole_by_requests_and_streams_are_not_sent_again(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "upload"
+    file.write_bytes(b"before body")
+    answers = [(307, {"Location": "/b"}, b""), (401, {}, b""), OK]
+    script.answers = [*answers]
+    with requests.Session() as session, file.open("rb") as body:
+        session.trust_env, session.auth = False, RequestsAuth(script.url, credentials()[0])
+        body.seek(7)
+        assert session.post(script.url + "/a", data=body, timeout=5).status_code == 200
+        assert [body for *_, body in script.seen] == [b"body"] * 3
+
+        script.seen.clear()
+        script.answers = [*answers]
+        assert session.post(script.url + "/a", data=iter([b"body"]), timeout=5).status_code == 401
+        assert len(script.seen) == 2
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\nb", "a\r\nX-Other: b", "ä", "\x7f", "\udc80"])
+def test_a_key_that_no_header_can_have_is_refused_without_being_quoted(key: str) -> None:
+    for text in {key, key + "secret", "secret" + key} - {"secret"}:
+        with pytest.raises(ValueError, match="key") as refused:
+            by_key(text)
+        assert "secret" not in repr(refused.value) and refused.value.__context__ is None
+
+
+def test_blanks_around_a_key_or_a_signature_are_not_sent(script: Script) -> None:
+    script.answers = [OK]
+    domain = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
+    for credential in (by_key(" key\n"), by_signature(4, lambda _: "0x11\n", domain)):
+        httpx.get(script.url, auth=GatewayAuth(script.url, credential)).raise_for_status()
+        with requests.Session() as session:
+            session.trust_env, session.auth = False, RequestsAuth(script.url, credential)
+            session.get(script.url).raise_for_status()
+    assert [headers.get("x-api-key") for _, _, headers, _ in script.seen] == ["key", "key", None, None]
+    assert [headers.get("x-agent-signature") for _, _, headers, _ in script.seen] == [None, None, "0x11", "0x11"]
+
+
+def test_a_signature_that_no_header_can_have_is_refused_without_being_quoted() -> None:
+    domain = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
+    with pytest.raises(ValueError, match="signature") as refused:
+        by_signature(4, lambda _: "0xsecret\nX-Other: 1", domain)()
+    assert "secret" not in repr(refused.value) and refused.value.__context__ is None
+
+
+def test_the_credential_is_in_no_header_that_hooks_and_logs_read(script: Script) -> None:
+    script.answers = [OK]
+    read: list[object] = []
+
+    def hook(request: httpx.Request) -> None:
+        read.extend([dict(request.headers), request.headers, request.headers.get("X-API-Key")])
+
+    with httpx.Client(event_hooks={"request": [hook]}) as http:
+        sent = http.get(script.url, auth=GatewayAuth(script.url, credentials()[0])).request
+    assert len(read) == 3 and "svc_live" not in repr(read)
+    assert b"X-API-Key" in dict(sent.headers.raw) and "x-api-key" in shown(script.seen[0][2])
 
 
 def test_another_origin_gets_no_credential_at_all(script: Script, elsewhere: Script) -> None:

@@ -11,25 +11,33 @@ import httpx
 from . import signing
 from .answers import Domain
 from .signing import AgentId, Signer
+from .urls import origin_of, parse
 
 Credential = Callable[[], Mapping[str, str]]
 """Returns the headers of one request."""
 
 
 def by_key(api_key: str) -> Credential:
-    """Shows the agent's API key."""
-    return lambda: {"X-API-Key": api_key}
+    """Shows the agent's API key. Blanks around it are removed: files end in one."""
+    headers = {"X-API-Key": _sendable("key", api_key)}
+    return lambda: headers
 
 
 def by_signature(agent_id: AgentId, signer: Signer, domain: Domain) -> Credential:
-    """Signs each request as the agent's owner. `Tiergate.signing` names the domain."""
-    return lambda: signing.sign(signer, signing.typed_data(domain, agent_id)).headers()
+    """Signs each request as the agent's owner. `Tiergate.signing` gives the domain."""
+
+    def credential() -> Mapping[str, str]:
+        headers = signing.sign(signer, signing.typed_data(domain, agent_id)).headers()
+        return {name: _sendable("signature", value) for name, value in headers.items()}
+
+    return credential
 
 
-def origin_of(url: httpx.URL | str) -> tuple[str, str, int | None]:
-    """Returns scheme, host and port."""
-    parsed = httpx.URL(url)
-    return parsed.scheme, parsed.host, parsed.port
+def _sendable(name: str, value: str) -> str:
+    # HTTP libraries quote what they can't send.
+    if not re.fullmatch("[!-~]+", value.strip()):
+        raise ValueError(f"the {name} has characters that no header can have")
+    return value.strip()
 
 
 class _Sent(httpx.Headers):
@@ -45,22 +53,26 @@ class _Sent(httpx.Headers):
 
 
 class GatewayAuth(httpx.Auth):
-    """Shows an agent's credential to the gateway of this URL, and to no other origin: `httpx.Client(auth=...)`."""
+    """Shows an agent's credential to the gateway of this URL, and to no other origin: `httpx.Client(auth=...)`.
+
+    Of the request's headers only `raw`, which is sent, has the credential: hooks and logs don't see it. Transports that
+    copy headers in another way send none.
+    """
 
     def __init__(self, gateway: str, credential: Credential) -> None:
-        self._origin = origin_of(gateway)
+        self._origin = origin_of(parse(gateway))
         self._credential = credential
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        response = yield self._dressed(request)
-        # A redirect within the gateway has come without the credential.
+        response = yield self._with_credential(request)
+        # A redirect within the gateway has come without the credential. Another origin must not choose what it is for.
         while response.status_code == 401 and response.request is not request:
             request = response.request
-            if origin_of(request.url) != self._origin:
+            if any(origin_of(each.request.url) != self._origin for each in [*response.history, response]):
                 return
-            response = yield self._dressed(request)
+            response = yield self._with_credential(request)
 
-    def _dressed(self, request: httpx.Request) -> httpx.Request:
+    def _with_credential(self, request: httpx.Request) -> httpx.Request:
         if origin_of(request.url) == self._origin:
             request.headers = _Sent(request.headers, self._credential())
         return request

@@ -1,0 +1,23 @@
+"""URLs of services and gateways."""
+
+from __future__ import annotations
+
+import httpx
+
+
+def parse(url: str) -> httpx.URL:
+    """Parses a service's or gateway's URL. The error does not quote it: it may hold a password."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        parsed = httpx.URL()
+    is_web = parsed.scheme in ("http", "https") and parsed.host and (parsed.port or 0) < 65_536
+    if not is_web or parsed.userinfo:
+        raise ValueError("not a URL of http or https without a login")
+    return parsed
+
+
+def origin_of(url: httpx.URL | str) -> tuple[str, str, int | None]:
+    """Returns scheme, host and port."""
+    parsed = httpx.URL(url)
+    return parsed.scheme, parsed.host, parsed.port
