@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -46,10 +47,10 @@ def fresh() -> Callable[[str], Owned]:
 
 @dataclass
 class Script:
-    """Answers in their order; `None` breaks the connection off. The last one stays."""
+    """Answers in their order; `None` breaks the connection off. The last one stays. A body in pieces has no length."""
 
     url: str = ""
-    answers: list[tuple[int, dict[str, str], bytes] | None] = field(default_factory=list)
+    answers: list[tuple[int, dict[str, str], bytes | Iterable[bytes]] | None] = field(default_factory=list)
     #: Method, path, headers in small letters, body.
     seen: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
     #: Set when a request has arrived.
@@ -81,18 +82,23 @@ def _serve(port: int = 0, host: str = "127.0.0.1") -> Iterator[Script]:
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            sent = self.rfile.read(int(self.headers.get("content-length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            script.seen.append((self.command, self.path, headers, body))
+            script.seen.append((self.command, self.path, headers, sent))
             script.arrived.set()
             script.go.wait()
             answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
             if answer is not None:
-                self.send_response(answer[0])
-                for name, value in ({"Content-Length": str(len(answer[2]))} | answer[1]).items():
+                status, more, body = answer
+                length = {"Content-Length": str(len(body))} if isinstance(body, bytes) else {}
+                self.send_response(status)
+                for name, value in (length | more).items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(answer[2])
+                # The client may hang up.
+                with suppress(OSError):
+                    for piece in [body] if isinstance(body, bytes) else body:
+                        self.wfile.write(piece)
 
         do_GET = do_POST = do_DELETE = answer
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -12,7 +14,8 @@ import httpx
 import pytest
 from conftest import Script
 
-from tiergate import AsyncTiergate, Domain, Signed, Tiergate, TiergateError, TypedData, errors
+from tiergate import AsyncTiergate, Domain, GatewayAuth, Tiergate, TiergateError, TypedData, by_key, errors
+from tiergate.requests import GatewayAuth as RequestsAuth
 
 KEY = "svc_live_v1_" + "a" * 64
 DOMAIN = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
@@ -64,7 +67,7 @@ def test_refusals_for_now_are_repeated_after_retry_after(
 
 
 def test_each_repetition_is_signed_anew(script: Script, slept: list[float]) -> None:
-    script.answers = [refusal(429, "RATE_LIMITED", 1), refusal(400, "REPLAY_DETECTED", 1), ISSUED]
+    script.answers = [refusal(429, "RATE_LIMITED", 1), refusal(503, "OVERLOADED", 1), ISSUED]
     generate(script.url)
     assert len({json.loads(body)["nonce"] for *_, body in script.seen}) == 3
 
@@ -90,47 +93,125 @@ def test_a_key_operation_whose_outcome_is_unknown_is_not_repeated(script: Script
         generate(script.url)
     unclear: list[tuple[Answer, type[TiergateError]]] = [
         (refusal(500, "INTERNAL_ERROR"), errors.InternalError),
-        ((502, {}, b"<html>"), errors.NotTiergate),
-        ((503, {"Retry-After": "1"}, b"<html>"), errors.NotTiergate),
-        ((201, {}, b'{"apiKey":'), errors.NotTiergate),
+        ((502, {}, b"<html>"), errors.OutcomeUnknown),
+        ((503, {"Retry-After": "1"}, b"<html>"), errors.OutcomeUnknown),
+        ((504, {}, b"{}"), errors.OutcomeUnknown),
+        ((201, {}, b'{"apiKey":'), errors.OutcomeUnknown),
+        ((200, {}, b"<html>"), errors.OutcomeUnknown),
+        ((201, {}, b"[" * 100_000), errors.OutcomeUnknown),
     ]
     for answer, error in unclear:
         script.answers = [answer]
-        with pytest.raises(error):
+        with pytest.raises(error) as failed:
             generate(script.url)
-    assert len(script.seen) == 5 and slept == []
+        assert failed.value.status == answer[0]
+    assert len(script.seen) == 8 and slept == []
 
 
-def test_reads_and_requests_that_were_never_sent_are_repeated_when_the_connection_breaks(
-    script: Script, slept: list[float]
-) -> None:
-    script.answers = [None, STATUS]
-    status(script.url)
-    assert len(script.seen) == 2 and len(slept) == 1
-    for call in (generate, status):
-        with pytest.raises(errors.Unreachable) as failed:
-            # Nobody listens on this port.
-            call("http://127.0.0.1:1")
-        assert type(failed.value) is errors.Unreachable
-    assert len(slept) == 5
-
-
-def test_a_signature_made_elsewhere_is_not_sent_twice_when_it_may_be_spent(script: Script, slept: list[float]) -> None:
-    script.answers = [None]
-    with Tiergate(script.url, domain=DOMAIN) as client:
-        with pytest.raises(errors.OutcomeUnknown):
-            client.verify_signature(4, Signed(client.typed_data(4), signer(client.typed_data(4))))
-        assert len(script.seen) == 1
-        with pytest.raises(errors.Unreachable):
-            client.verify_signature(4, signer)
-        assert len(script.seen) == 4
-
-
-def test_replays_are_not_repeated_unless_the_service_says_when(script: Script, slept: list[float]) -> None:
-    script.answers = [refusal(400, "REPLAY_DETECTED")]
-    with pytest.raises(errors.ReplayDetected):
+@pytest.mark.parametrize("code", [302, 403, 404, 413])
+def test_a_key_operation_that_something_else_refused_is_not_of_unknown_outcome(script: Script, code: int) -> None:
+    script.answers = [(code, {}, b"<html>")]
+    with pytest.raises(errors.NotTiergate):
         generate(script.url)
-    assert len(script.seen) == 1
+
+
+def verify(url: str, **options: Any) -> object:
+    with Tiergate(url, **options) as client:
+        return client.verify(KEY)
+
+
+def verify_signature(url: str, **options: Any) -> object:
+    with Tiergate(url, domain=DOMAIN, **options) as client:
+        return client.verify_signature(4, signer)
+
+
+def profile(url: str, **options: Any) -> object:
+    with Tiergate(url, domain=DOMAIN, **options) as client:
+        return client.profile(4, signer)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (status, errors.Unreachable),
+        (profile, errors.Unreachable),
+        (verify, errors.OutcomeUnknown),
+        (verify_signature, errors.OutcomeUnknown),
+        (generate, errors.OutcomeUnknown),
+    ],
+)
+def test_broken_connections_are_not_repeated_and_tell_if_the_request_may_have_had_effects(
+    script: Script, slept: list[float], call: Callable[..., object], error: type[TiergateError]
+) -> None:
+    script.answers = [None]
+    with pytest.raises(errors.Unreachable) as failed:
+        call(script.url)
+    assert type(failed.value) is error and len(script.seen) == 1
+    with pytest.raises(errors.Unreachable) as failed:
+        # Nobody listens on this port.
+        call("http://127.0.0.1:1")
+    assert type(failed.value) is errors.Unreachable and slept == []
+
+
+def test_replays_are_not_repeated(script: Script, slept: list[float]) -> None:
+    script.answers = [refusal(400, "REPLAY_DETECTED", 1)]
+    for call in (generate, verify_signature, profile):
+        with pytest.raises(errors.ReplayDetected) as refused:
+            call(script.url)
+        assert refused.value.retry_after == 1
+    assert len(script.seen) == 3 and slept == []
+
+
+def by_asyncio(call: Callable[[AsyncTiergate], Coroutine[Any, Any, object]], url: str, **options: Any) -> object:
+    async def run() -> object:
+        async with AsyncTiergate(url, domain=DOMAIN, **options) as client:
+            return await call(client)
+
+    return asyncio.run(run())
+
+
+def status_by_asyncio(url: str, **options: Any) -> object:
+    return by_asyncio(lambda client: client.keys.status(4), url, **options)
+
+
+def generate_by_asyncio(url: str, **options: Any) -> object:
+    return by_asyncio(lambda client: client.keys.generate(4, signer), url, **options)
+
+
+EVERYWHERE = pytest.mark.parametrize("call", [status, generate, status_by_asyncio, generate_by_asyncio])
+
+
+def is_generate(call: Callable[..., object]) -> bool:
+    return call in (generate, generate_by_asyncio)
+
+
+@EVERYWHERE
+def test_an_answer_that_drips_is_given_up_at_the_deadline(script: Script, call: Callable[..., object]) -> None:
+    # Each piece is in time. They end, so that the test does too.
+    pause = threading.Event()
+    script.answers = [(200, {}, (b" " for _ in range(200) if not pause.wait(0.02)))]
+    with pytest.raises(errors.Unreachable, match="ReadTimeout") as failed:
+        call(script.url, timeout=0.3)
+    pause.set()
+    assert type(failed.value) is (errors.OutcomeUnknown if is_generate(call) else errors.Unreachable)
+
+
+@EVERYWHERE
+def test_an_answer_without_end_is_not_read_to_the_end(script: Script, call: Callable[..., object]) -> None:
+    pieces = iter(range(400))
+    script.answers = [(200, {}, (b" " * 65_536 for _ in pieces))]
+    with pytest.raises(errors.OutcomeUnknown if is_generate(call) else errors.NotTiergate, match="too long"):
+        call(script.url)
+    # The rest was not even sent.
+    assert next(pieces) < 400
+
+
+@EVERYWHERE
+def test_a_compressed_answer_is_neither_asked_for_nor_unpacked(script: Script, call: Callable[..., object]) -> None:
+    script.answers = [(200, {"Content-Encoding": "gzip"}, gzip.compress(STATUS[2]))]
+    with pytest.raises(errors.OutcomeUnknown if is_generate(call) else errors.NotTiergate, match="compressed"):
+        call(script.url)
+    assert script.seen[0][2]["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize(
@@ -146,15 +227,25 @@ def test_replays_are_not_repeated_unless_the_service_says_when(script: Script, s
         (502, {}, b"Bad gateway"),
         (500, {}, b'{"error":{},"errorType":"INTERNAL_ERROR","timestamp":1}'),
         (200, {}, b"\xff\xfe"),
+        (200, {}, b"[" * 100_000),
+        (500, {}, b"[" * 100_000),
     ],
 )
-def test_an_answer_of_another_form_is_an_error_that_says_so(
-    script: Script, answer: Answer
-) -> None:
+def test_an_answer_of_another_form_is_an_error_that_says_so(script: Script, answer: Answer) -> None:
     script.answers = [answer]
     with Tiergate(script.url) as client, pytest.raises(errors.NotTiergate, match="not one of Tiergate") as refused:
         client.verify(KEY)
     assert refused.value.status == answer[0] and len(script.seen) == 1
+
+
+def test_only_nesting_outside_of_text_is_limited() -> None:
+    assert errors.parse_json(b'["[[\\"' + b"[" * 1_000 + b'", {}' + b", []" * 1_000 + b"]")[1] == {}
+    assert errors.parse_json(b"[" * 100 + b"]" * 100)
+    for deep in (b'{"":' * 101, b'["\\\\"' + b",[" * 100, b'["",' + b"[" * 100, b"[\\" + b"[" * 100_000):
+        with pytest.raises(ValueError, match="too deep"):
+            errors.parse_json(deep)
+    with pytest.raises(UnicodeDecodeError):
+        errors.parse_json(('"\u0122"' + "[" * 100_000).encode("utf-16"))
 
 
 def test_only_a_complete_verification_passes_for_one(script: Script) -> None:
@@ -197,15 +288,44 @@ def test_only_a_complete_verification_passes_for_one(script: Script) -> None:
                 client.verify(KEY)
 
 
-def test_no_error_quotes_a_key_or_a_password(script: Script) -> None:
-    url = script.url.replace("//", "//user:secret@")
+def test_no_error_quotes_a_key(script: Script) -> None:
     answers: list[Answer | None] = [(200, {}, f'{{"apiKey":"{KEY}'.encode()), (200, {}, ISSUED[2]), None]
     for answer in answers:
         script.answers = [answer]
-        with Tiergate(url, retries=0) as client, pytest.raises(TiergateError) as failed:
+        with Tiergate(script.url, retries=0) as client, pytest.raises(TiergateError) as failed:
             client.verify(KEY)
         for error in (failed.value, failed.value.__cause__):
-            assert "secret" not in repr(error) and KEY[:30] not in repr(error)
+            assert KEY[:30] not in repr(error)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "verify.example",
+        "//verify.example",
+        "ftp://verify.example",
+        "https://",
+        "https://verify.example:port",
+        "https://user:secret@verify.example",
+        "https://user:secret/@verify.example",
+        "https://secret@verify.example",
+        "https://verify.example:99999",
+        "https://[::1",
+    ],
+)
+@pytest.mark.parametrize(
+    "client",
+    [Tiergate, AsyncTiergate, lambda url: GatewayAuth(url, by_key(KEY)), lambda url: RequestsAuth(url, by_key(KEY))],
+    ids=["blocking", "asyncio", "httpx", "requests"],
+)
+def test_a_url_without_a_web_address_or_with_a_login_is_refused_at_once(
+    client: Callable[[str], object], url: str
+) -> None:
+    with pytest.raises(ValueError, match="http") as refused:
+        client(url)
+    assert "secret" not in repr(refused.value)
+    assert refused.value.__cause__ is None and refused.value.__context__ is None
 
 
 def test_a_redirect_is_not_followed_even_by_a_client_that_follows(script: Script, elsewhere: Script) -> None:

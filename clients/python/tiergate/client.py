@@ -11,6 +11,7 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
@@ -19,13 +20,17 @@ import httpx
 from . import errors, signing
 from .answers import Domain, IssuedKey, KeyStatus, Profile, RateLimit, RevokedKey, Signing, Verification, read
 from .signing import AgentId, Signed, Signer, TypedData, decimal
+from .urls import parse
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Seconds. The service allows five minutes.
 _SIGNING_KEPT = 300.0
-_TIMEOUT = 30.0
+#: Eight times what the service reads of the chain in one answer.
+_ANSWER_BYTES_MAX = 8 * 1024 * 1024
+_KEY_OPERATIONS = {"/keys/generate", "/keys/rotate", "/keys"}
+_CHARGED = {"/verify", "/verify/signature"}
 #: The service refused before it did anything.
 _REFUSED_FOR_NOW = (errors.RateLimited, errors.RpcError, errors.Overloaded)
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -34,16 +39,17 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 class _Service(ABC):
     """Every call of the API."""
 
-    def __init__(self, url: str, *, domain: Domain | None = None, retries: int = 2, max_wait: float = 60.0) -> None:
+    def __init__(self, url: str, *, domain: Domain | None, retries: int, max_wait: float, timeout: float) -> None:
         self.keys = AsyncKeys(self)
-        self._url = url.rstrip("/")
+        self._url = str(parse(url)).rstrip("/")
         self._domain = domain
         self._retries = retries
         self._max_wait = max_wait
+        self._timeout = timeout
         self._kept: tuple[float, Signing] | None = None
 
     @abstractmethod
-    async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> httpx.Response: ...
+    async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> _Answer: ...
 
     @abstractmethod
     async def _sleep(self, seconds: float) -> None: ...
@@ -51,7 +57,8 @@ class _Service(ABC):
     async def signing(self) -> Signing:
         """Returns the domain that owners sign, and the tiers. Kept for five minutes."""
         if self._kept is None or time.monotonic() - self._kept[0] > _SIGNING_KEPT:
-            self._kept = (time.monotonic(), await self._call(Signing, "GET", "/.well-known/tiergate"))
+            found = await self._call(Signing, "GET", "/.well-known/tiergate")
+            self._kept = (time.monotonic(), replace(found, domain=self._domain or found.domain))
         return self._kept[1]
 
     async def verify(
@@ -91,14 +98,13 @@ class _Service(ABC):
         if isinstance(signer, Signed):
             if signer.typed_data["primaryType"] != primary_type or signer.body()["agentId"] != decimal(agent_id):
                 raise ValueError("signed for another agent or purpose")
-            once = primary_type == "Verification"
-            return await self._call(kind, method, path, signer.body() | further, once=once)
+            return await self._call(kind, method, path, signer.body() | further)
 
         async def sign() -> dict[str, Any]:
             data = await self.typed_data(agent_id, profile=primary_type == "ProfileRead")
             return signing.sign(signer, data).body() | further
 
-        return await self._call(kind, method, path, sign, once=path.startswith("/keys"))
+        return await self._call(kind, method, path, sign)
 
     async def _call(
         self,
@@ -106,46 +112,65 @@ class _Service(ABC):
         method: str,
         path: str,
         body: dict[str, Any] | Callable[[], Coroutine[Any, Any, dict[str, Any]]] | None = None,
-        *,
-        once: bool = False,
     ) -> T:
-        """Repeats what was certainly not carried out, and unless `once` what may have been. A repetition is signed anew."""
+        """Repeats only what the service refused for now. A repetition is signed anew."""
         retries, left = self._retries, self._max_wait
         while True:
             # Errors of signing are not those of sending.
             content = await body() if callable(body) else body
             try:
-                return self._answer(kind, await self._send(method, self._url + path, content))
+                return _read(kind, await self._send(method, self._url + path, content))
+            except _REFUSED_FOR_NOW as error:
+                wait = error.retry_after or 2.0 ** (self._retries - retries) * random.uniform(0.5, 1)
+                if retries == 0 or wait > left:
+                    raise
+            except errors.NotTiergate as error:
+                if path in _KEY_OPERATIONS and error.status not in range(300, 500):
+                    raise errors.OutcomeUnknown(str(error), status=error.status) from None
+                raise
             except httpx.RequestError as error:
-                unknown = once and not isinstance(error, _NOT_SENT)
+                unknown = path in _KEY_OPERATIONS | _CHARGED and not isinstance(error, _NOT_SENT)
                 problem = errors.OutcomeUnknown if unknown else errors.Unreachable
-                failure: errors.TiergateError = problem(f"no answer to {method} {path}: {type(error).__name__}")
-                failure.__cause__ = error
-            except errors.TiergateError as error:
-                failure = error
-            lost_nonces = isinstance(failure, errors.ReplayDetected) and failure.retry_after and callable(body)
-            again = isinstance(failure, _REFUSED_FOR_NOW) or type(failure) is errors.Unreachable or lost_nonces
-            wait = failure.retry_after or 2.0 ** (self._retries - retries) * random.uniform(0.5, 1)
-            if not again or retries == 0 or wait > left:
-                raise failure
+                raise problem(f"no answer to {method} {path}: {type(error).__name__}") from error
             retries, left = retries - 1, left - wait
             await self._sleep(wait)
 
-    def _answer(self, kind: type[T], response: httpx.Response) -> T:
-        if error := errors.error_of(response):
-            raise error
-        try:
-            if not response.is_success:
-                raise ValueError(f"status {response.status_code}")
-            body = response.json()
-            if (limit := response.headers.get("x-ratelimit-limit")) is not None:
-                remaining = response.headers.get("x-ratelimit-remaining")
-                body["rateLimit"] = {"limit": limit, "remaining": remaining}
-            return read(kind, body)
-        except (ValueError, TypeError) as error:
-            message = f"the answer is not one of Tiergate: {error}"
-            # The cause may quote the body, which can hold a key.
-            raise errors.NotTiergate(message, status=response.status_code) from None
+
+class _Answer:
+    """A response that is read up to a limit."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status_code = response.status_code
+        self.headers = response.headers
+        self.content = b""
+        # A few bytes can unpack to more than the memory holds.
+        if self.headers.get("content-encoding", "identity") != "identity":
+            raise _not_tiergate("it is compressed", self)
+
+    def add(self, piece: bytes) -> None:
+        self.content += piece
+        if len(self.content) > _ANSWER_BYTES_MAX:
+            raise _not_tiergate("it is too long", self)
+
+
+def _read(kind: type[T], answer: _Answer) -> T:
+    if error := errors.error_of(answer):
+        raise error
+    try:
+        if not 200 <= answer.status_code < 300:
+            raise ValueError(f"status {answer.status_code}")
+        body = errors.parse_json(answer.content)
+        if (limit := answer.headers.get("x-ratelimit-limit")) is not None:
+            remaining = answer.headers.get("x-ratelimit-remaining")
+            body["rateLimit"] = {"limit": limit, "remaining": remaining}
+        return read(kind, body)
+    except (ValueError, TypeError) as error:
+        # The cause may quote the body, which can hold a key.
+        raise _not_tiergate(str(error), answer) from None
+
+
+def _not_tiergate(why: str, answer: _Answer) -> errors.NotTiergate:
+    return errors.NotTiergate(f"the answer is not one of Tiergate: {why}", status=answer.status_code)
 
 
 class AsyncKeys:
@@ -181,14 +206,16 @@ class AsyncKeys:
 
 def _request(method: str, url: str, body: dict[str, Any] | None) -> dict[str, Any]:
     # A redirect would take the credential elsewhere. The service sends none.
-    return {"method": method, "url": url, "json": body, "follow_redirects": False}
+    headers = {"Accept-Encoding": "identity"}
+    return {"method": method, "url": url, "json": body, "headers": headers, "follow_redirects": False}
 
 
 class AsyncTiergate(_Service):
-    """A service, for asyncio and trio. Failed calls raise a `TiergateError`.
+    """A service, for asyncio and trio. Refused and failed requests raise a `TiergateError`, wrong arguments a `ValueError`.
 
     `http` is used instead of a client of its own. `domain` is signed instead of the one that the service names.
-    `retries` and `max_wait` (seconds, in all) bound the repetitions of one call.
+    `retries` and `max_wait` (seconds, in all) bound the repetitions of one call, `timeout` (seconds) each request with
+    its answer.
     """
 
     def __init__(
@@ -199,13 +226,22 @@ class AsyncTiergate(_Service):
         domain: Domain | None = None,
         retries: int = 2,
         max_wait: float = 60.0,
+        timeout: float = 30.0,
     ) -> None:
-        super().__init__(url, domain=domain, retries=retries, max_wait=max_wait)
-        self._http = http or httpx.AsyncClient(timeout=_TIMEOUT)
+        super().__init__(url, domain=domain, retries=retries, max_wait=max_wait, timeout=timeout)
+        self._http = http or httpx.AsyncClient(timeout=timeout)
         self._owned = http is None
 
-    async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> httpx.Response:
-        return await self._http.request(**_request(method, url, body))
+    async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> _Answer:
+        try:
+            with anyio.fail_after(self._timeout):
+                async with self._http.stream(**_request(method, url, body)) as response:
+                    answer = _Answer(response)
+                    async for piece in response.aiter_bytes():
+                        answer.add(piece)
+                    return answer
+        except TimeoutError:
+            raise httpx.ReadTimeout("") from None
 
     async def _sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
@@ -225,8 +261,15 @@ class AsyncTiergate(_Service):
 class _Blocking(_Service):
     http: httpx.Client
 
-    async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> httpx.Response:
-        return self.http.request(**_request(method, url, body))
+    async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> _Answer:
+        end = time.monotonic() + self._timeout
+        with self.http.stream(**_request(method, url, body)) as response:
+            answer = _Answer(response)
+            for piece in response.iter_bytes():
+                answer.add(piece)
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout("")
+            return answer
 
     async def _sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -262,10 +305,11 @@ class Keys:
 
 
 class Tiergate:
-    """A service. Failed calls raise a `TiergateError`.
+    """A service. Refused and failed requests raise a `TiergateError`, wrong arguments a `ValueError`.
 
     `http` is used instead of a client of its own. `domain` is signed instead of the one that the service names.
-    `retries` and `max_wait` (seconds, in all) bound the repetitions of one call.
+    `retries` and `max_wait` (seconds, in all) bound the repetitions of one call. `timeout` (seconds) bounds each wait for
+    the network, unless `http` has its own; an answer whose pieces arrive for longer is given up.
     """
 
     def __init__(
@@ -276,9 +320,10 @@ class Tiergate:
         domain: Domain | None = None,
         retries: int = 2,
         max_wait: float = 60.0,
+        timeout: float = 30.0,
     ) -> None:
-        self._calls = _Blocking(url, domain=domain, retries=retries, max_wait=max_wait)
-        self._calls.http = http or httpx.Client(timeout=_TIMEOUT)
+        self._calls = _Blocking(url, domain=domain, retries=retries, max_wait=max_wait, timeout=timeout)
+        self._calls.http = http or httpx.Client(timeout=timeout)
         self._owned = http is None
         self.keys = Keys(self._calls.keys)
 

@@ -33,14 +33,17 @@ class Unreachable(TiergateError):
 
 
 class OutcomeUnknown(Unreachable):
-    """The connection broke after the request was sent.
+    """The request was sent, and no answer arrived that tells if it was carried out.
 
-    A key may have been changed: ask `keys.status`, then rotate. A signature that was made elsewhere may be spent.
+    A key may have been changed: ask `keys.status`, then rotate. A verification may be charged, a signature spent.
     """
 
 
 class NotTiergate(TiergateError):
-    """The answer does not have the form of the API: the URL is wrong, or a proxy answered."""
+    """The answer does not have the form of the API: the URL is wrong, or a proxy answered.
+
+    Key operations raise it only for answers of 3xx and 4xx, else `OutcomeUnknown`.
+    """
 
 
 class Refused(TiergateError):
@@ -58,7 +61,10 @@ class ValidationError(Refused):
 
 
 class ReplayDetected(Refused):
-    """The nonce was used before, or the timestamp is too old or ahead: sign again, after `retry_after`."""
+    """The nonce was used before, or the timestamp is too old or ahead: sign again, after `retry_after`.
+
+    Never repeated for you: it may answer a request of yours that was carried out.
+    """
 
 
 class InvalidApiKey(Refused):
@@ -156,12 +162,25 @@ class Response(Protocol):
     def content(self) -> bytes: ...
 
 
+def parse_json(content: bytes) -> Any:
+    """Parses JSON that nests at most 100 deep: eth-account lifts the limit of recursion, and json then exhausts the stack."""
+    text, depth, quoted = content.decode(), 0, False
+    for match in re.finditer(r'\\.|["\[\]{}]', text, re.DOTALL):
+        if match[0] == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)
+        if depth > 100:
+            raise ValueError("it nests too deep")
+    return json.loads(text)
+
+
 def error_of(response: Response) -> Refused | None:
     """Reads an error in the contract's form; `None` if the response is something else."""
     if response.status_code < 400:
         return None
     try:
-        body = json.loads(response.content)
+        body = parse_json(response.content)
         message, error_type = body["error"], body["errorType"]
         details, retry_after = body.get("details"), response.headers.get("retry-after", "")
     except (ValueError, KeyError, TypeError, AttributeError):
