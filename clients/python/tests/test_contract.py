@@ -7,21 +7,23 @@ import json
 import re
 import types
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Script
+from conftest import STRANGER, Owned, Script
 from eth_account import Account
 from eth_account.messages import _hash_eip191_message, encode_typed_data
+from eth_account.signers.local import LocalAccount
 from test_retries import refusal
 
-from tiergate import Domain, Tiergate, answers, errors, signing
+from tiergate import Domain, Signed, Tiergate, TypedData, answers, errors, signing
 
 ROOT = Path(__file__).parents[3]
 SCHEMAS = json.loads((ROOT / "src/api/openapi.json").read_text())["components"]["schemas"]
 VECTORS = json.loads((ROOT / "clients/vectors.json").read_text())
-HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
 def described(schema: dict[str, Any]) -> Any:
@@ -122,6 +124,44 @@ def digest(typed: dict[str, Any]) -> str:
     return "0x" + _hash_eip191_message(encode_typed_data(full_message=typed)).hex()
 
 
+def forgeries(
+    owner: LocalAccount, stranger: LocalAccount, typed: TypedData, other_domain: dict[str, Any]
+) -> dict[str, Signed]:
+    """Returns each refused vector's way to forge a signature, applied to this typed data of the type Verification."""
+    message = typed["message"]
+    reading = {name: value for name, value in message.items() if name != "nonce"}
+    types = {**signing.DOMAIN, "ProfileRead": signing.TYPES["ProfileRead"]}
+    profile = typing.cast(TypedData, {**typed, "types": types, "primaryType": "ProfileRead", "message": reading})
+
+    def by(account: LocalAccount, **changed: Any) -> str:
+        return signing.sign(account, typing.cast(TypedData, {**typed, **changed})).signature
+
+    right = by(owner)
+    r, s, v = right[2:66], right[66:130], right[130:]
+    flipped = {"1b": "1c", "1c": "1b"}[v]
+    of_verification = {
+        "stranger": by(stranger),
+        "another nonce": by(owner, message={**message, "nonce": str(int(message["nonce"]) + 1)}),
+        "another domain": by(owner, domain=other_domain),
+        "another type": signing.sign(owner, profile).signature,
+        "high s": f"0x{r}{ORDER - int(s, 16):064x}{flipped}",
+        "flipped v": f"0x{r}{s}{flipped}",
+        "v of 2": f"0x{r}{s}02",
+        "v of 29": f"0x{r}{s}1d",
+        "v of EIP-155": f"0x{r}{s}25",
+        "r of zero": f"0x{0:064x}{s}1b",
+        "s of zero": f"0x{r}{0:064x}1b",
+        "r of the order": f"0x{ORDER:064x}{s}1b",
+        "s of the order": f"0x{r}{ORDER:064x}1b",
+        "short": f"0x{r}{s}",
+        "long": right + "00",
+        "empty": "0x",
+        "no prefix": right[2:],
+    }
+    signed = {name: Signed(typed, signature) for name, signature in of_verification.items()}
+    return signed | {"another type for a profile": Signed(profile, right)}
+
+
 @pytest.mark.parametrize("vector", VECTORS["signatures"], ids=lambda vector: vector["name"])
 def test_golden_vectors_have_this_digest_and_signature(vector: dict[str, Any]) -> None:
     typed = full(vector)
@@ -133,16 +173,34 @@ def test_golden_vectors_have_this_digest_and_signature(vector: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("vector", VECTORS["refused"], ids=lambda vector: vector["name"])
-def test_refused_vectors_are_not_the_owners_canonical_signature(vector: dict[str, Any]) -> None:
-    text = vector["signature"]
-    canonical = re.fullmatch("0x[0-9a-f]{130}", text) is not None and int(text[66:130], 16) <= HALF_ORDER
-    canonical = canonical and int(text[130:], 16) in (0, 1, 27, 28)
-    if canonical:
-        try:
-            signer = Account.recover_message(encode_typed_data(full_message=full(vector)), signature=text)
-        except Exception:
-            return
-        assert signer != vector["owner"]
+def test_refused_vectors_are_made_as_those_that_the_real_service_gets(vector: dict[str, Any]) -> None:
+    (owner,) = (Account.from_key(each["privateKey"]) for each in VECTORS["signatures"] if each["name"] == "golden")
+    (stranger,) = (Account.from_key(each["privateKey"]) for each in VECTORS["signatures"] if each["name"] == "another owner")
+    (other,) = (each["domain"] for each in VECTORS["signatures"] if each["name"] == "another domain")
+    typed = full(vector | {"primaryType": "Verification", "message": {"nonce": "7"} | vector["message"]})
+    forged = forgeries(owner, stranger, typing.cast(signing.TypedData, typed), other)
+    assert (vector["owner"], full(vector)["types"]) == (owner.address, forged[vector["name"]].typed_data["types"])
+    assert forged[vector["name"]].body() == {**vector["message"], "signature": vector["signature"]}
+
+
+def test_each_refused_vector_is_refused_by_the_real_service(service: Tiergate, fresh: Callable[[str], Owned]) -> None:
+    agent = fresh("diamond")
+    typed = service.typed_data(agent.id)
+    other = {**typed["domain"], "version": "2"}
+    forged = forgeries(agent.owner, STRANGER, typed, other)
+    assert forged.keys() == {vector["name"] for vector in VECTORS["refused"]}
+    for name, signed in forged.items():
+        well_formed = re.fullmatch("0x[0-9a-f]{130}", signed.signature)
+        with pytest.raises(errors.SignatureInvalid if well_formed else errors.ValidationError):
+            if signed.typed_data["primaryType"] == "ProfileRead":
+                service.profile(agent.id, signed)
+            else:
+                service.verify_signature(agent.id, signed)
+            pytest.fail(name)
+    with pytest.raises(errors.SignatureInvalid):
+        service.keys.generate(agent.id, forged["high s"])
+    # All that is wrong with them is the signature.
+    assert service.verify_signature(agent.id, signing.sign(agent.owner, typed)).valid
 
 
 def test_messages_are_of_now_and_nonces_differ() -> None:
