@@ -46,12 +46,13 @@ export function startSign() {
     on("sign-cancel", () => dialog().close());
     on("signature-use", usePasted);
     copies(byId("typed-copy"), () => byId("typed").textContent ?? "");
-    dialog().addEventListener("close", () => open?.isSending || end(null));
+    dialog().addEventListener("close", () => dialog().open || open?.isSending || end(null));
     whenChanged(draw);
 }
 export async function sign(operation, agent, options = {}) {
-    if (open)
+    if (open?.isSending || dialog().open)
         return null;
+    end(null);
     const texts = TEXTS[operation](agent);
     write("sign-title", texts.title);
     write("sign-what", texts.what);

@@ -81,14 +81,16 @@ export function startSign(): void {
   on("sign-cancel", () => dialog().close());
   on("signature-use", usePasted);
   copies(byId<HTMLButtonElement>("typed-copy"), () => byId("typed").textContent ?? "");
-  // Also after Escape. A key that is made meanwhile is shown: nobody could see it otherwise.
-  dialog().addEventListener("close", () => open?.isSending || end(null));
+  // Also after Escape, unless the next one is open by now. A key that is made meanwhile is shown: nobody could see it otherwise.
+  dialog().addEventListener("close", () => dialog().open || open?.isSending || end(null));
   whenChanged(draw);
 }
 
 /** Shows a request, has it signed and sends it. Returns `null` if the owner cancels. */
 export async function sign<O extends Asked>(operation: O, agent: string, options: KeyOptions = {}): Promise<Answer<Operations[O]> | null> {
-  if (open) return null;
+  if (open?.isSending || dialog().open) return null;
+  // The event of a dialog that was just closed comes later.
+  end(null);
   const texts = TEXTS[operation](agent);
   write("sign-title", texts.title);
   write("sign-what", texts.what);

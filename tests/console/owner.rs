@@ -117,11 +117,16 @@ fn has_forgotten(stage: &mut Stage, key: &str) {
 
 /// Presses Tab until this element has the focus.
 fn tab_to(stage: &mut Stage, id: &str) {
-    let reached = (0..80).any(|_| {
+    let mut passed = Vec::new();
+    while passed.len() < 80 {
         stage.browser.command("press", "Tab");
-        stage.browser.command("evaluate", "document.activeElement.id") == *id
-    });
-    assert!(reached, "{id}");
+        let focus = stage.browser.command("evaluate", "document.activeElement.id");
+        if focus == *id {
+            return;
+        }
+        passed.push(focus);
+    }
+    panic!("{id} is not among {passed:?}");
 }
 
 fn press(stage: &mut Stage, key: &str) {
