@@ -11,7 +11,7 @@ use crate::domain::freshness::Freshness;
 use crate::domain::signature::SignatureFormat;
 use crate::wire::answers::rfc3339;
 
-/// Which step a run is.
+/// The flags of both steps.
 #[derive(clap::Args)]
 pub(super) struct Elsewhere {
     /// Print the typed data (EIP-712) for a wallet, a Ledger or a Safe to sign, and send nothing.
@@ -39,23 +39,24 @@ impl Elsewhere {
         let Some((file, signature)) = self.signed.as_ref().zip(self.signature.as_ref()) else {
             return Ok(None);
         };
-        let text = secret::text(file)?;
-        let place = signature.display();
-        let (file, signature) = (file.display().to_string(), secret::line(signature)?);
+        let (text, file) = (secret::text(file)?, file.display().to_string());
         let typed =
             serde_json::from_str(&text).map_err(|why| Failure::new(format!("{file} is not JSON: {why}")))?;
         let request = Request::read(&typed).ok_or_else(|| {
             Failure::new(format!("{file} is not what --typed-data prints: its types or fields differ"))
         })?;
-        let signature = Zeroizing::new(signature.trim().to_owned());
+        let line = secret::line(signature, "Paste the signature: ")?;
+        let place = signature.to_string_lossy();
+        let signature = Zeroizing::new(line.trim().to_owned());
         if let Err(problem) = SignatureFormat::Contracts.parse(&signature) {
+            let place = if place == "-" { "standard input" } else { &place };
             return Err(Failure::new(format!("{place} does not hold a signature: it {problem}")));
         }
         Ok(Some(Signed { file, request, signature }))
     }
 }
 
-/// Prints the typed data, and on standard error what it means and the commands that follow.
+/// Prints the typed data, and on standard error what it means and the command that follows.
 pub(super) fn print(request: &Request, window: Option<Freshness>) -> Result<(), Failure> {
     say(format_args!("{:#}", request.typed_data()))?;
     let Request { domain, agent, nonce, timestamp } = request;
@@ -67,8 +68,7 @@ to be signed by the owner of agent {agent}, for one request: to verify the agent
   nonce      {nonce}
   timestamp  {} ({})
 Keep it in request.json, and send it with its signature{within}. Keep the signature secret until then. With a Ledger:
-  cast wallet sign --ledger --data --from-file request.json > signature
-  {}",
+  cast wallet sign --ledger --data --from-file request.json | {}",
         timestamp.0,
         rfc3339(*timestamp),
         next_command()
@@ -76,13 +76,14 @@ Keep it in request.json, and send it with its signature{within}. Keep the signat
     Ok(())
 }
 
-/// The command line of this run, with the arguments of the second step.
+/// The command line of this run, with the arguments of the second step. A pipe brings the signature, so that no
+/// file holds it.
 fn next_command() -> String {
     let is_plain = |text: &str| {
         !text.is_empty() && text.chars().all(|char| char.is_ascii_alphanumeric() || "-_./:=".contains(char))
     };
     let arguments = std::env::args_os().map(|argument| match &*argument.to_string_lossy() {
-        "--typed-data" => "--signed request.json --signature signature".to_owned(),
+        "--typed-data" => "--signed request.json --signature -".to_owned(),
         plain if is_plain(plain) => plain.to_owned(),
         other => format!("'{}'", other.replace('\'', r"'\''")),
     });

@@ -2,7 +2,7 @@
 //! read them.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead as _, Read as _};
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -27,10 +27,13 @@ pub(super) fn text(file: &Path) -> Result<Zeroizing<String>, Failure> {
         .map_err(|problem| Failure::new(format!("{}: {problem}", file.display())))
 }
 
-/// Reads a file, or for `-` a line of standard input.
-pub(super) fn line(file: &Path) -> Result<Zeroizing<String>, Failure> {
+/// Reads a file, or for `-` a line of standard input. A terminal asks for it, does not show it and takes any length.
+pub(super) fn line(file: &Path, prompt: &str) -> Result<Zeroizing<String>, Failure> {
     if file != Path::new("-") {
         return text(file);
+    }
+    if io::stdin().is_terminal() {
+        return Ok(Zeroizing::new(rpassword::prompt_password(prompt)?));
     }
     let mut line = Zeroizing::new(String::with_capacity(SECRET_BYTES_MAX));
     io::stdin().lock().take(SECRET_BYTES_MAX as u64).read_line(&mut line)?;

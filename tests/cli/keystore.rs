@@ -1,11 +1,9 @@
 //! Encrypted keystores in the place of raw keys, and where their passwords come from.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::terminal::in_terminal;
+use super::terminal::typed_in_secret;
 use super::{PROGRAM, REGISTRY, command, failure};
 
 const PASSWORD: &str = "correct horse";
@@ -86,32 +84,11 @@ fn without_a_terminal_and_a_password_both_ways_to_give_one_are_named() {
     assert!(said.contains("--password-file") && said.contains("TIERGATE_KEYSTORE_PASSWORD"), "{said}");
 }
 
-/// True once the terminal no longer shows what is typed. Each look is a process of its own, so that many are time enough.
-fn hides_typing(terminal: &Path) -> bool {
-    (0..5_000).any(|_| {
-        let stty = Command::new("stty").arg("-F").arg(terminal).arg("-a").output().unwrap();
-        String::from_utf8(stty.stdout).unwrap().split_whitespace().any(|setting| setting == "-echo")
-    })
-}
-
 #[test]
 fn a_password_is_asked_for_at_the_terminal_and_not_shown_there() {
     let expected = expected();
-    let line = ["sh", "-c", &format!("'tty; exec \"$0\" \"$@\"' {PROGRAM}")];
     let file = keystore("scrypt");
-    let arguments = [&SIGN[..], &["--key-file", &file]].concat();
-    let mut script = in_terminal(&[&line[..], &arguments].concat());
-    script.env_remove("TIERGATE_KEYSTORE_PASSWORD").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut script = script.spawn().unwrap();
-    let mut keyboard = script.stdin.take().unwrap();
-    let mut screen = BufReader::new(script.stdout.take().unwrap());
-    let mut terminal = String::new();
-    screen.read_line(&mut terminal).unwrap();
-    assert!(hides_typing(Path::new(terminal.trim())), "{terminal}");
-    writeln!(keyboard, "{PASSWORD}").unwrap();
-    let mut shown = String::new();
-    screen.read_to_string(&mut shown).unwrap();
-    assert!(script.wait().unwrap().success(), "{shown}");
+    let shown = typed_in_secret(&[&SIGN[..], &["--key-file", &file]].concat(), PASSWORD);
     assert!(shown.contains("Password of ") && shown.contains(expected.trim()), "{shown}");
     assert!(!shown.contains(PASSWORD), "{shown}");
 }

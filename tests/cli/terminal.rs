@@ -1,7 +1,8 @@
 //! The program in a terminal, which `script` opens, and beside it without one.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{PROGRAM, command, loopback};
@@ -18,6 +19,32 @@ pub(super) fn in_terminal(line: &[&str]) -> Command {
         .env_remove("CLICOLOR_FORCE")
         .stdin(Stdio::null());
     script
+}
+
+/// True once the terminal no longer shows what is typed. Each look is a process of its own, so that many are time enough.
+fn hides_typing(terminal: &Path) -> bool {
+    (0..5_000).any(|_| {
+        let stty = Command::new("stty").arg("-F").arg(terminal).arg("-a").output().unwrap();
+        String::from_utf8(stty.stdout).unwrap().split_whitespace().any(|setting| setting == "-echo")
+    })
+}
+
+/// Runs the program in a terminal and types a line there once typing is hidden. Returns all that the terminal showed.
+pub(super) fn typed_in_secret(arguments: &[&str], line: &str) -> String {
+    let shell = ["sh", "-c", &format!("'tty; exec \"$0\" \"$@\"' {PROGRAM}")];
+    let mut script = in_terminal(&[&shell[..], arguments].concat());
+    script.env_remove("TIERGATE_KEYSTORE_PASSWORD").env_remove("TIERGATE_URL");
+    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut keyboard = script.stdin.take().unwrap();
+    let mut screen = BufReader::new(script.stdout.take().unwrap());
+    let mut terminal = String::new();
+    screen.read_line(&mut terminal).unwrap();
+    assert!(hides_typing(Path::new(terminal.trim())), "{terminal}");
+    writeln!(keyboard, "{line}").unwrap();
+    let mut shown = String::new();
+    screen.read_to_string(&mut shown).unwrap();
+    assert!(script.wait().unwrap().success(), "{shown}");
+    shown
 }
 
 fn program<'a>(args: &[&'a str]) -> Vec<&'a str> {

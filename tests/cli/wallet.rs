@@ -12,11 +12,12 @@ use serde_json::Value;
 
 use super::dev::Dev;
 use super::owner::{Elsewhere, quiet};
+use super::terminal::typed_in_secret;
 use super::{REGISTRY, command, failure, tiergate};
 
 const SECOND_STEP: [&str; 4] = ["--signed", "request.json", "--signature", "signature"];
 
-/// What a wallet answers that has the key of an agent's owner.
+/// The signature of a wallet that has the key of an agent's owner.
 fn wallet(agent: u8, typed_data: &[u8]) -> String {
     let key = fs::read_to_string(Dev::shared().key_file(agent)).unwrap();
     let signer: PrivateKeySigner = key.trim().parse().unwrap();
@@ -40,8 +41,16 @@ fn sent(output: &Output) -> String {
     said
 }
 
+/// Runs a command with text on standard input.
+fn piped(mut command: Command, text: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
 #[test]
-fn an_owner_with_a_wallet_gets_a_key_by_the_commands_that_the_first_step_prints() {
+fn an_owner_with_a_wallet_gets_a_key_by_the_pipe_that_the_first_step_prints() {
     let service = Elsewhere::start();
     let generate =
         ["keys", "generate", "--declared-endpoint", "https://a.example/it's?a&b", "--out", "api.key"];
@@ -54,15 +63,17 @@ fn an_owner_with_a_wallet_gets_a_key_by_the_commands_that_the_first_step_prints(
         "name \"Elsewhere\"",
         "within 300 s",
         typed["message"]["nonce"].as_str().unwrap(),
-        "\n  cast wallet sign --ledger --data --from-file request.json > signature\n",
+        "\n  cast wallet sign --ledger --data --from-file request.json | ",
+        " --signed request.json --signature - ",
     ] {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(!service.folder.path().join("api.key").exists());
     let mut typed_line = Command::new("sh");
-    typed_line.args(["-c", said.lines().last().unwrap()]);
+    typed_line.args(["-c", &format!("cast() {{ cat signature; }}; {}", said.lines().last().unwrap())]);
     let output = service.in_place(typed_line).output().unwrap();
-    assert!(sent(&output).starts_with("tiergate: signed by the account 0x"), "{output:?}");
+    let said = sent(&output);
+    assert!(said.starts_with("tiergate: signed by the account 0x"), "{said}");
     quiet(&service.ask(&["verify", "--api-key-file", "api.key"]));
 
     // A signature is spent, whichever request it is sent with.
@@ -78,13 +89,8 @@ fn every_signed_command_has_the_two_steps_and_takes_the_signature_from_standard_
         prepare(&service, verb);
         let arguments =
             [verb, &["--signed", "request.json", "--signature", "-", "--url", &service.url]].concat();
-        let piped = |command: &mut Command| {
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-        };
-        let mut child = piped(&mut service.in_place(command(&arguments)));
-        let signature = fs::read(service.folder.path().join("signature")).unwrap();
-        child.stdin.take().unwrap().write_all(&signature).unwrap();
-        let output = child.wait_with_output().unwrap();
+        let signature = fs::read_to_string(service.folder.path().join("signature")).unwrap();
+        let output = piped(service.in_place(command(&arguments)), &signature);
         sent(&output);
         assert!(!output.stdout.is_empty(), "{verb:?}");
     }
@@ -128,6 +134,10 @@ fn a_second_step_that_does_not_fit_the_first_says_what_differs_and_sends_nothing
         assert!(said.contains(problem) && !said.contains(&signature[2..60]), "{problem}: {said}");
         fs::write(path(file), kept).unwrap();
     }
+    let from_pipe =
+        ["keys", "generate", "--signed", "request.json", "--signature", "-", "--url", &service.url];
+    let said = failure(&piped(service.in_place(command(&from_pipe)), "0x12\n"), 1);
+    assert!(said.contains("standard input does not hold a signature"), "{said}");
     let nowhere = service.ask(&["keys", "generate", "--signed", "nowhere", "--signature", "signature"]);
     assert!(failure(&nowhere, 1).contains("nowhere: can't be read"), "{nowhere:?}");
     sent(&second(&[]));
@@ -147,6 +157,22 @@ fn a_second_step_that_does_not_fit_the_first_says_what_differs_and_sends_nothing
         "{said}"
     );
     assert!(said.contains("401 SIGNATURE_INVALID"), "{said}");
+}
+
+#[test]
+fn a_signature_of_any_length_is_asked_for_at_the_terminal_and_not_shown_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let typed_data = tiergate(&["sign", "--registry", REGISTRY, "--agent-id", "4", "--typed-data"]).stdout;
+    let file = folder.path().join("request.json");
+    fs::write(&file, &typed_data).unwrap();
+    let file = file.to_str().unwrap();
+    // A terminal that edits lines cuts them at 4,095 characters.
+    for signature in [wallet(4, &typed_data), format!("0x{}", "5a".repeat(4_096))] {
+        let arguments = ["sign", "--registry", REGISTRY, "--signed", file, "--signature", "-"];
+        let shown = typed_in_secret(&arguments, &signature);
+        assert!(shown.contains("Paste the signature: "), "{shown}");
+        assert_eq!(shown.matches(&signature).count(), 1, "{shown}");
+    }
 }
 
 #[test]
