@@ -100,7 +100,10 @@ impl Signing {
         let (expected, window) = self.domain()?;
         if expected != request.domain {
             let domain = &request.domain;
-            complain(format_args!("{file} is signed for the domain of {domain}, but expected is {expected}"));
+            let advice = "name its service with --url, or give that domain's flags again";
+            return Err(Failure::new(format!(
+                "{file} is signed for the domain of {domain}, but expected is {expected}: {advice}"
+            )));
         }
         let now = UnixSeconds(Os::new().unix_seconds());
         if window.is_some_and(|window| !window.accepts(request.timestamp, now)) {
@@ -111,7 +114,9 @@ impl Signing {
         let signature = SignatureFormat::Contracts.parse(signature).ok();
         let signer = signature.and_then(|signature| signature.recover(&request.digest()));
         if let Some(signer) = signer {
-            complain(format_args!("signed by the account {signer}, unless the owner is a contract"));
+            complain(format_args!(
+                "the signature recovers to the account {signer}, which says nothing if the owner is a contract"
+            ));
         }
         Ok(())
     }

@@ -73,7 +73,7 @@ fn an_owner_with_a_wallet_gets_a_key_by_the_pipe_that_the_first_step_prints() {
     typed_line.args(["-c", &format!("cast() {{ cat signature; }}; {}", said.lines().last().unwrap())]);
     let output = service.in_place(typed_line).output().unwrap();
     let said = sent(&output);
-    assert!(said.starts_with("tiergate: signed by the account 0x"), "{said}");
+    assert!(said.starts_with("tiergate: the signature recovers to the account 0x"), "{said}");
     quiet(&service.ask(&["verify", "--api-key-file", "api.key"]));
 
     // A signature is spent, whichever request it is sent with.
@@ -148,15 +148,33 @@ fn a_second_step_that_does_not_fit_the_first_says_what_differs_and_sends_nothing
         said.contains("request.json is of 2023-11-14T22:13:20Z") && said.contains("make a new one"),
         "{said}"
     );
+}
+
+#[test]
+fn a_signature_for_another_domain_is_sent_only_if_that_domain_is_given_again() {
+    let service = Elsewhere::start();
+    prepare(&service, &["keys", "generate"]);
+    // The owner forgets the address, and the usual one is that of another service.
+    let mut forgotten = command(&[&["keys", "generate"], &SECOND_STEP[..]].concat());
+    forgotten.env("TIERGATE_URL", Dev::shared().url());
+    let said = failure(&service.in_place(forgotten).output().unwrap(), 1);
+    let [signed, expected] = ["Elsewhere", "Service Verification"].map(|name| format!("name {name:?}"));
+    assert!(said.contains(&format!("request.json is signed for the domain of {signed}")), "{said}");
+    assert!(said.contains(&expected) && said.contains("--url"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+
+    let generate = [&["keys", "generate"], &SECOND_STEP[..]].concat();
+    let other = ["--chain-id", "8004"];
+    let said = failure(&service.ask(&[&generate[..], &other].concat()), 1);
+    assert!(said.contains("request.json is signed for the domain") && !said.contains("401"), "{said}");
+    sent(&service.ask(&generate));
 
     prepare(&service, &["keys", "rotate", "--chain-id", "8004"]);
-    let said = failure(&second(&[]), 1);
-    let warning = said.lines().next().unwrap();
-    assert!(
-        warning.contains("is signed for the domain of name \"Elsewhere\", version \"1\", chain id 8004"),
-        "{said}"
-    );
-    assert!(said.contains("401 SIGNATURE_INVALID"), "{said}");
+    let rotate = [&["keys", "rotate"], &SECOND_STEP[..]].concat();
+    let said = failure(&service.ask(&rotate), 1);
+    assert!(said.contains("version \"1\", chain id 8004") && !said.contains("401"), "{said}");
+    let said = failure(&service.ask(&[&rotate[..], &other].concat()), 1);
+    assert!(said.contains("as given, but") && said.contains("401 SIGNATURE_INVALID"), "{said}");
 }
 
 #[test]
