@@ -15,6 +15,8 @@ const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
 
 /// Verify an agent at a running service.
 #[derive(clap::Args)]
+#[command(mut_group("OwnerKey", |owner_key| owner_key.requires("by_signature")))]
+#[command(mut_group("Elsewhere", |elsewhere| elsewhere.requires("by_signature")))]
 pub(super) struct Verify {
     /// The agent's id: with an API key, the agent that the key must belong to.
     #[arg(long, value_name = "N", value_parser = AgentId::parse)]
@@ -25,7 +27,7 @@ pub(super) struct Verify {
     /// The application origin to compare with the endpoint declared for the key.
     #[arg(long, value_name = "URL", conflicts_with = "by_signature")]
     origin: Option<String>,
-    /// Verify with an owner signature instead of an API key.
+    /// Verify with an owner signature instead of an API key. A key or signature of the owner needs this flag.
     #[arg(long)]
     by_signature: bool,
     #[command(flatten)]

@@ -209,3 +209,14 @@ fn the_two_steps_are_not_mixed_with_each_other_or_with_a_key() {
         }
     }
 }
+
+#[test]
+fn verify_with_an_api_key_takes_no_key_and_no_signature_of_the_owner() {
+    for arguments in [&["--typed-data"][..], &["--signed", "r", "--signature", "s"], &["--key-file", "k"]] {
+        let mut verify = command(&[&["verify", "--agent-id", "4"], arguments].concat());
+        let output =
+            verify.env("TIERGATE_API_KEY", "k").env("TIERGATE_URL", "http://[::1]:1").output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains("--by-signature"), "{arguments:?}: {said}");
+    }
+}
