@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use clap::ArgGroup;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -27,9 +28,10 @@ pub(super) enum Keys {
 
 /// A key to be changed.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("agent").args(["agent_id", "signed"]).required(true).multiple(true))]
 pub(super) struct Change {
     /// The agent's id. With --signed it is in the file.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse, required_unless_present = "signed")]
+    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
     agent_id: Option<AgentId>,
     #[command(flatten)]
     signing: Signing,

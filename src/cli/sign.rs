@@ -1,5 +1,7 @@
 //! `tiergate sign`: the JSON body of a signed request, for `curl -d @-`, or its headers, for `curl -H @-`.
 
+use clap::ArgGroup;
+
 use crate::cli::output::with;
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, say};
@@ -8,9 +10,10 @@ use crate::domain::agent_id::AgentId;
 /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the gateway
 /// takes.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("agent").args(["agent_id", "signed"]).required(true).multiple(true))]
 pub(super) struct Sign {
     /// The agent's id. With --signed it is in the file.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse, required_unless_present = "signed")]
+    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
     agent_id: Option<AgentId>,
     #[command(flatten)]
     signing: Signing,

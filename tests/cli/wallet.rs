@@ -220,3 +220,13 @@ fn verify_with_an_api_key_takes_no_key_and_no_signature_of_the_owner() {
         assert!(output.status.code() == Some(2) && said.contains("--by-signature"), "{arguments:?}: {said}");
     }
 }
+
+#[test]
+fn the_usage_of_a_signed_command_says_that_it_needs_an_agent_or_the_file_that_names_it() {
+    for verb in [&["keys", "generate"][..], &["keys", "rotate"], &["keys", "revoke"], &["sign"]] {
+        let help = String::from_utf8(tiergate(&[verb, &["--help"]].concat()).stdout).unwrap();
+        let usage =
+            format!("Usage: tiergate {} [OPTIONS] <--agent-id <N>|--signed <FILE>>\n", verb.join(" "));
+        assert!(help.contains(&usage), "{help}");
+    }
+}
