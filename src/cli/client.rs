@@ -22,7 +22,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// The default of `listen.api`.
 const USUAL_URL: &str = "http://127.0.0.1:8080";
 
-/// Where the service is.
+/// The flag for the service's address.
 #[derive(clap::Args)]
 pub(super) struct Service {
     /// The service's base address [default: http://127.0.0.1:8080].

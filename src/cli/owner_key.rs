@@ -8,13 +8,13 @@ use zeroize::Zeroizing;
 use crate::cli::keystore::Keystore;
 use crate::cli::{Failure, secret};
 
-/// Where the key may stand when no file is named.
+/// The variable with the key, read when no file is named.
 const KEY_VARIABLE: &str = "TIERGATE_OWNER_KEY";
 
-/// Where a keystore's password may stand when no file is named.
+/// The variable with a keystore's password, read when no file is named.
 const PASSWORD_VARIABLE: &str = "TIERGATE_KEYSTORE_PASSWORD";
 
-/// Where the owner's private key is.
+/// The flags for the owner's private key.
 #[derive(clap::Args)]
 pub(super) struct OwnerKey {
     /// File with the owner's private key: in hex, or an encrypted keystore (Web3 secret storage). Without it the key is

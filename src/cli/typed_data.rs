@@ -20,7 +20,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// What `eth_signTypedData_v4` takes.
+    /// The argument of `eth_signTypedData_v4`.
     pub(super) fn typed_data(&self) -> Value {
         with(typed_data(&self.domain), "message", Some(self.message()))
     }

@@ -10,7 +10,7 @@ use crate::cli::signing::Signing;
 use crate::cli::{Failure, secret};
 use crate::domain::agent_id::AgentId;
 
-/// Where the API key may stand when no file is named.
+/// The variable with the API key, read when no file is named.
 const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
 
 /// Verify an agent at a running service.
