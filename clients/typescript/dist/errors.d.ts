@@ -68,6 +68,10 @@ export declare class TiergateError<T extends ErrorType = ErrorType> extends Erro
 export declare function bodyOf(response: Response, field: string): Promise<Record<string, unknown>>;
 /** Reads the error of the gateway or the API in an answer; `null` if it has none. The answer's body stays readable. */
 export declare function errorOf(response: Response): Promise<TiergateError | null>;
+/** Statuses that name another address. */
+export declare const REDIRECTS: number[];
+/** Reads the address of a service or gateway, or throws. The error has no part of it: it may hold a password. */
+export declare function addressOf(url: string | URL): URL;
 /** The seconds of `Retry-After`. Tiergate never sends a date. */
 export declare function retryAfter(headers: Headers): number | undefined;
 export {};

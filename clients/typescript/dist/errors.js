@@ -53,6 +53,17 @@ function errorIn(body, { ok, status, headers }) {
     const type = errorType;
     return new TiergateError(type, error, status, details, retryAfter(headers), timestamp);
 }
+/** Statuses that name another address. */
+export const REDIRECTS = [301, 302, 303, 307, 308];
+/** Reads the address of a service or gateway, or throws. The error has no part of it: it may hold a password. */
+export function addressOf(url) {
+    if (URL.canParse(url)) {
+        const address = new URL(url);
+        if (/^https?:$/.test(address.protocol) && !address.username && !address.password)
+            return address;
+    }
+    throw new TypeError("The address must be an http or https URL without user name and password");
+}
 /** The seconds of `Retry-After`. Tiergate never sends a date. */
 export function retryAfter(headers) {
     const text = headers.get("retry-after") ?? "";

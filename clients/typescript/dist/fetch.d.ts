@@ -17,6 +17,7 @@ export interface AgentFetchOptions extends RetryOptions {
 /**
  * Returns a `fetch` that shows the agent's credential to the gateway, and to no other origin. Relative URLs are the
  * gateway's. Waits and repeats requests that got 429 with `Retry-After`, unless their body is a stream. Follows redirects
- * of GET and HEAD only.
+ * of GET and HEAD only, without the credential once they have left the gateway. Throws a `TypeError` if the gateway's
+ * address or the key is malformed.
  */
 export declare function agentFetch(gateway: string | URL, credential: Credential, options?: AgentFetchOptions): typeof fetch;

@@ -90,6 +90,18 @@ function errorIn(body: Record<string, unknown>, { ok, status, headers }: Respons
   return new TiergateError(type, error, status, details as ErrorDetails[ErrorType], retryAfter(headers), timestamp);
 }
 
+/** Statuses that name another address. */
+export const REDIRECTS = [301, 302, 303, 307, 308];
+
+/** Reads the address of a service or gateway, or throws. The error has no part of it: it may hold a password. */
+export function addressOf(url: string | URL): URL {
+  if (URL.canParse(url)) {
+    const address = new URL(url);
+    if (/^https?:$/.test(address.protocol) && !address.username && !address.password) return address;
+  }
+  throw new TypeError("The address must be an http or https URL without user name and password");
+}
+
 /** The seconds of `Retry-After`. Tiergate never sends a date. */
 export function retryAfter(headers: Headers): number | undefined {
   const text = headers.get("retry-after") ?? "";

@@ -1,7 +1,7 @@
 // A `fetch` for APIs behind the gateway.
 
 import type { AgentId, Tiergate } from "./client.js";
-import { retryAfter } from "./errors.js";
+import { REDIRECTS, addressOf, retryAfter } from "./errors.js";
 import { Patience, type RetryOptions } from "./retry.js";
 import { sign, type Signer } from "./signing.js";
 
@@ -14,34 +14,38 @@ export interface AgentFetchOptions extends RetryOptions {
   fetch?: typeof fetch;
 }
 
-const REDIRECTS = [301, 302, 303, 307, 308];
 const REDIRECTS_MAX = 20;
+
+/** Headers of the caller that are for one origin only. */
+const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization"];
 
 /**
  * Returns a `fetch` that shows the agent's credential to the gateway, and to no other origin. Relative URLs are the
  * gateway's. Waits and repeats requests that got 429 with `Retry-After`, unless their body is a stream. Follows redirects
- * of GET and HEAD only.
+ * of GET and HEAD only, without the credential once they have left the gateway. Throws a `TypeError` if the gateway's
+ * address or the key is malformed.
  */
 export function agentFetch(
   gateway: string | URL,
   credential: Credential,
   options: AgentFetchOptions = {},
 ): typeof fetch {
-  const base = new URL(gateway);
+  const base = addressOf(gateway);
+  const shown: Credential = "apiKey" in credential ? { apiKey: headerValue(credential.apiKey, "API key") } : credential;
   return async (input, init = {}) => {
     const request = input instanceof Request ? input : undefined;
     const { method = "GET", headers: given, redirect = "follow", signal } = { ...pick(request), ...init };
     const isBodyless = /^(get|head)$/i.test(method);
     const isRepeatable = !request?.body && !isStream(init.body);
     const patience = new Patience(options);
+    const own = new Headers(given);
     let url = new URL(request ? request.url : (input as string | URL), base);
+    // Another origin must not choose a request that the agent is charged for, so it does not return with a redirect.
+    let isShown = url.origin === base.origin;
     for (let redirects = 0; ; ) {
-      const headers = new Headers(given);
-      if (url.origin === base.origin) {
-        for (const [name, value] of Object.entries(await headersOf(credential))) headers.set(name, value);
-      } else if (redirects > 0) {
-        headers.delete("authorization");
-      }
+      const headers = new Headers(own);
+      const further = isShown ? await headersOf(shown, signal ?? undefined) : {};
+      for (const [name, value] of Object.entries(further)) headers.set(name, value);
       const target = request && redirects > 0 ? new Request(url, request) : (request ?? url);
       // fetch itself would show our headers to the redirect's origin.
       const mode = redirect === "follow" ? "manual" : redirect;
@@ -52,7 +56,12 @@ export function agentFetch(
       }
       if (redirect === "follow" && isBodyless && REDIRECTS.includes(response.status) && location !== null) {
         if (++redirects > REDIRECTS_MAX) throw new TypeError("Too many redirects");
-        url = new URL(location, url);
+        const next = new URL(location, url);
+        if (next.origin !== url.origin) {
+          isShown = false;
+          for (const name of OF_ONE_ORIGIN) own.delete(name);
+        }
+        url = next;
       } else {
         const seconds = retryAfter(response.headers);
         const mayRepeat = response.status === 429 && seconds !== undefined && isRepeatable;
@@ -64,16 +73,24 @@ export function agentFetch(
 }
 
 /** Headers of one request. A signature is good for one. */
-async function headersOf(credential: Credential): Promise<Record<string, string>> {
+async function headersOf(credential: Credential, signal: AbortSignal | undefined): Promise<Record<string, string>> {
   if ("apiKey" in credential) return { "X-API-Key": credential.apiKey };
-  const typedData = await credential.service.typedData(credential.agentId, "verify");
+  const typedData = await credential.service.typedData(credential.agentId, "verify", signal ? { signal } : {});
+  signal?.throwIfAborted();
   const { agentId, nonce, timestamp } = typedData.message;
   return {
     "X-Agent-Id": agentId,
-    "X-Agent-Signature": await sign(credential.signer, typedData),
+    "X-Agent-Signature": headerValue(await sign(credential.signer, typedData), "signature"),
     "X-Agent-Nonce": String(nonce),
     "X-Agent-Timestamp": String(timestamp),
   };
+}
+
+/** Refuses a secret that no header takes here: errors of `Headers` quote their values. */
+function headerValue(secret: string, name: string): string {
+  const value = secret.trim();
+  if (!/^[!-~]+$/.test(value)) throw new TypeError(`The ${name} is empty, or has other characters than those of ASCII`);
+  return value;
 }
 
 function pick(request: Request | undefined): RequestInit {

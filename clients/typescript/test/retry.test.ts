@@ -165,34 +165,6 @@ describe("agentFetch", { concurrency: true, timeout: 60_000 }, () => {
     dateless.stop();
   });
 
-  test("shows the key to its gateway only, whatever is asked and wherever that redirects", async () => {
-    const elsewhere = await scripted(succeeds);
-    const server = await Scripted.start((request, response) => {
-      const location = request.url === "/away" ? `${elsewhere.url}/there` : request.url === "/near" ? "/end" : undefined;
-      if (location) response.writeHead(302, { location }).end();
-      else answer(response, 200, {});
-    });
-    const ask = agentFetch(server.url, { apiKey });
-    const headers = { authorization: "Basic x", "x-own": "1" };
-    for (const input of [`${server.url}/away`, new URL("/away", server.url), new Request(`${server.url}/away`, { headers })]) {
-      assert.equal((await ask(input, input instanceof Request ? undefined : { headers })).status, 200);
-    }
-    assert.equal((await ask(`${elsewhere.url}/directly`)).status, 200);
-    assert.equal(elsewhere.requests.length, 4);
-    for (const { headers } of elsewhere.requests) {
-      assert.deepEqual([headers["x-api-key"], headers.authorization], [undefined, undefined]);
-    }
-    assert.equal(elsewhere.requests[0]!.headers["x-own"], "1");
-
-    assert.equal((await ask("near")).url, `${server.url}/end`);
-    assert.equal(server.requests.at(-1)!.headers["x-api-key"], apiKey);
-    assert.equal((await ask("/near", { redirect: "manual" })).status, 302);
-    assert.equal((await ask("/near", { method: "POST", body: "x" })).status, 302);
-    await assert.rejects(ask("/near", { redirect: "error" }), TypeError);
-    server.stop();
-    elsewhere.stop();
-  });
-
   test("signs every try anew", async () => {
     const server = await scripted(limited("0"), succeeds);
     const credential = { agentId: "4", signer: owner, service: new Tiergate(server.url) };

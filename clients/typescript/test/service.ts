@@ -82,6 +82,25 @@ export class Scripted {
   }
 }
 
+/** A right answer to every request. */
+export const RIGHT = {
+  domain: {
+    name: "Service Verification",
+    version: "1",
+    chainId: 8004,
+    verifyingContract: "0xA1393CB409E2fE5573C0840189622aA0e33947b2",
+  },
+  agentId: "4",
+  owner: owner.address,
+  trustTier: 4,
+  stakedAmount: "1",
+  endpointMismatch: false,
+  valid: true,
+  success: true,
+  hasKey: true,
+  apiKey: "svc_live_v1_x",
+};
+
 /** Answers with JSON. */
 export function answer(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));

@@ -42,6 +42,15 @@ function errorIn(body, { ok, status, headers }) {
     const type = errorType;
     return new TiergateError(type, error, status, details, retryAfter(headers), timestamp);
 }
+export const REDIRECTS = [301, 302, 303, 307, 308];
+export function addressOf(url) {
+    if (URL.canParse(url)) {
+        const address = new URL(url);
+        if (/^https?:$/.test(address.protocol) && !address.username && !address.password)
+            return address;
+    }
+    throw new TypeError("The address must be an http or https URL without user name and password");
+}
 export function retryAfter(headers) {
     const text = headers.get("retry-after") ?? "";
     return /^\d{1,9}$/.test(text) ? Number(text) : undefined;

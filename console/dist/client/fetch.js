@@ -1,26 +1,25 @@
-import { retryAfter } from "./errors.js";
+import { REDIRECTS, addressOf, retryAfter } from "./errors.js";
 import { Patience } from "./retry.js";
 import { sign } from "./signing.js";
-const REDIRECTS = [301, 302, 303, 307, 308];
 const REDIRECTS_MAX = 20;
+const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization"];
 export function agentFetch(gateway, credential, options = {}) {
-    const base = new URL(gateway);
+    const base = addressOf(gateway);
+    const shown = "apiKey" in credential ? { apiKey: headerValue(credential.apiKey, "API key") } : credential;
     return async (input, init = {}) => {
         const request = input instanceof Request ? input : undefined;
         const { method = "GET", headers: given, redirect = "follow", signal } = { ...pick(request), ...init };
         const isBodyless = /^(get|head)$/i.test(method);
         const isRepeatable = !request?.body && !isStream(init.body);
         const patience = new Patience(options);
+        const own = new Headers(given);
         let url = new URL(request ? request.url : input, base);
+        let isShown = url.origin === base.origin;
         for (let redirects = 0;;) {
-            const headers = new Headers(given);
-            if (url.origin === base.origin) {
-                for (const [name, value] of Object.entries(await headersOf(credential)))
-                    headers.set(name, value);
-            }
-            else if (redirects > 0) {
-                headers.delete("authorization");
-            }
+            const headers = new Headers(own);
+            const further = isShown ? await headersOf(shown, signal ?? undefined) : {};
+            for (const [name, value] of Object.entries(further))
+                headers.set(name, value);
             const target = request && redirects > 0 ? new Request(url, request) : (request ?? url);
             const mode = redirect === "follow" ? "manual" : redirect;
             const response = await (options.fetch ?? fetch)(target, { ...init, headers, redirect: mode });
@@ -31,7 +30,13 @@ export function agentFetch(gateway, credential, options = {}) {
             if (redirect === "follow" && isBodyless && REDIRECTS.includes(response.status) && location !== null) {
                 if (++redirects > REDIRECTS_MAX)
                     throw new TypeError("Too many redirects");
-                url = new URL(location, url);
+                const next = new URL(location, url);
+                if (next.origin !== url.origin) {
+                    isShown = false;
+                    for (const name of OF_ONE_ORIGIN)
+                        own.delete(name);
+                }
+                url = next;
             }
             else {
                 const seconds = retryAfter(response.headers);
@@ -43,17 +48,24 @@ export function agentFetch(gateway, credential, options = {}) {
         }
     };
 }
-async function headersOf(credential) {
+async function headersOf(credential, signal) {
     if ("apiKey" in credential)
         return { "X-API-Key": credential.apiKey };
-    const typedData = await credential.service.typedData(credential.agentId, "verify");
+    const typedData = await credential.service.typedData(credential.agentId, "verify", signal ? { signal } : {});
+    signal?.throwIfAborted();
     const { agentId, nonce, timestamp } = typedData.message;
     return {
         "X-Agent-Id": agentId,
-        "X-Agent-Signature": await sign(credential.signer, typedData),
+        "X-Agent-Signature": headerValue(await sign(credential.signer, typedData), "signature"),
         "X-Agent-Nonce": String(nonce),
         "X-Agent-Timestamp": String(timestamp),
     };
+}
+function headerValue(secret, name) {
+    const value = secret.trim();
+    if (!/^[!-~]+$/.test(value))
+        throw new TypeError(`The ${name} is empty, or has other characters than those of ASCII`);
+    return value;
 }
 function pick(request) {
     if (!request)
