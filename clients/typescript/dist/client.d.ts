@@ -46,12 +46,15 @@ export interface KeyOptions extends CallOptions {
     /** The URL that the key is for. It is not part of what is signed. */
     declaredEndpoint?: string;
 }
-/** A service. All methods throw a {@link TiergateError}. */
+/**
+ * A service. Its calls fail with a {@link TiergateError}; an aborted one with the signal's reason, one whose signer fails
+ * with the signer's error.
+ */
 export declare class Tiergate {
     private readonly options;
     private readonly base;
     private kept;
-    /** `url` is the address of the API; it may have a path. */
+    /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
     constructor(url: string | URL, options?: TiergateOptions);
     /** Returns what owners sign and the tiers. Kept for five minutes. */
     signing(options?: CallOptions): Promise<Signing>;
@@ -81,7 +84,7 @@ export declare class Tiergate {
     /** Sends an operation with the signature that was made of its typed data. */
     send<O extends keyof Operations>(operation: O, typedData: TypedData, signature: string, { declaredEndpoint, ...options }?: KeyOptions): Promise<Answer<Operations[O]>>;
     private signed;
-    /** Repeats a request only if the service refused it before it did anything: no key is made twice. */
+    /** Repeats only what the service refused before it did anything: no key is made, and no verification charged, twice. */
     private request;
     private once;
 }

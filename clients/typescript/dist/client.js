@@ -1,32 +1,42 @@
 // The client of the verification API.
-import { TiergateError, bodyOf } from "./errors.js";
+import { TiergateError, addressOf, bodyOf } from "./errors.js";
 import { Patience, isRefusedForNow } from "./retry.js";
 import { sign, typedDataOf } from "./signing.js";
-/** Method and path of each, and a field that its answer has. */
+const AGENT = { agentId: "string", owner: "string", trustTier: "number", stakedAmount: "string" };
+const VERIFIED = { valid: true, ...AGENT, endpointMismatch: "boolean" };
+const ISSUED = { agentId: "string", apiKey: "string" };
+const SIGNING = {
+    domain: { name: "string", version: "string", chainId: "number", verifyingContract: "string" },
+};
+/** Method and path of each, and the shape of its answer. */
 const OPERATIONS = {
-    verify: ["POST", "verify/signature", "valid"],
-    profile: ["POST", "profile", "hasKey"],
-    generate: ["POST", "keys/generate", "apiKey"],
-    rotate: ["POST", "keys/rotate", "apiKey"],
-    revoke: ["DELETE", "keys", "success"],
+    verify: ["POST", "verify/signature", VERIFIED],
+    profile: ["POST", "profile", { ...AGENT, hasKey: "boolean" }],
+    generate: ["POST", "keys/generate", ISSUED],
+    rotate: ["POST", "keys/rotate", ISSUED],
+    revoke: ["DELETE", "keys", { agentId: "string", success: true }],
 };
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
-/** A service. All methods throw a {@link TiergateError}. */
+/**
+ * A service. Its calls fail with a {@link TiergateError}; an aborted one with the signal's reason, one whose signer fails
+ * with the signer's error.
+ */
 export class Tiergate {
     options;
     base;
     kept;
-    /** `url` is the address of the API; it may have a path. */
+    /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
     constructor(url, options = {}) {
         this.options = options;
-        this.base = String(url).replace(/\/*$/, "/");
+        const { origin, pathname } = addressOf(url);
+        this.base = (origin + pathname).replace(/\/*$/, "/");
     }
     /** Returns what owners sign and the tiers. Kept for five minutes. */
     async signing(options = {}) {
         if (this.kept && Date.now() < this.kept.until)
             return this.kept.signing;
-        const signing = await this.request("GET", ".well-known/tiergate", "domain", undefined, options);
+        const signing = await this.request("GET", ".well-known/tiergate", SIGNING, undefined, options);
         this.kept = { signing, until: Date.now() + SIGNING_KEPT_MS };
         return signing;
     }
@@ -34,7 +44,7 @@ export class Tiergate {
     verify(credential, options = {}) {
         const { agentId, ...rest } = credential;
         const body = agentId === undefined ? rest : { ...rest, agentId: String(agentId) };
-        return this.request("POST", "verify", "valid", body, options);
+        return this.request("POST", "verify", VERIFIED, body, options);
     }
     /** Verifies an agent by its owner's signature. */
     verifySignature(agentId, signer, options = {}) {
@@ -53,7 +63,10 @@ export class Tiergate {
         /** Revokes the agent's key. Succeeds also without one. */
         revoke: (agentId, signer, options = {}) => this.signed("revoke", agentId, signer, options),
         /** Tells if the agent has a key. */
-        status: (agentId, options = {}) => this.request("GET", `keys/status?agentId=${encodeURIComponent(String(agentId))}`, "hasKey", undefined, options),
+        status: (agentId, options = {}) => {
+            const path = `keys/status?agentId=${encodeURIComponent(String(agentId))}`;
+            return this.request("GET", path, { agentId: "string", hasKey: "boolean" }, undefined, options);
+        },
     };
     /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
     async typedData(agentId, operation, options = {}) {
@@ -63,20 +76,21 @@ export class Tiergate {
     }
     /** Sends an operation with the signature that was made of its typed data. */
     send(operation, typedData, signature, { declaredEndpoint, ...options } = {}) {
-        const [method, path, field] = OPERATIONS[operation];
+        const [method, path, shape] = OPERATIONS[operation];
         const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
-        return this.request(method, path, field, { ...typedData.message, signature, ...endpoint }, options);
+        return this.request(method, path, shape, { ...typedData.message, signature, ...endpoint }, options);
     }
     async signed(operation, agentId, signer, options) {
         const typedData = await this.typedData(agentId, operation, options);
+        options.signal?.throwIfAborted();
         return this.send(operation, typedData, await sign(signer, typedData), options);
     }
-    /** Repeats a request only if the service refused it before it did anything: no key is made twice. */
-    async request(method, path, field, body, { signal }) {
+    /** Repeats only what the service refused before it did anything: no key is made, and no verification charged, twice. */
+    async request(method, path, shape, body, { signal }) {
         const patience = new Patience(this.options);
         for (;;) {
             try {
-                return await this.once(method, path, field, body, signal);
+                return await this.once(method, path, shape, body, signal);
             }
             catch (error) {
                 if (!isRefusedForNow(error) || !(await patience.wait(error.retryAfter, signal)))
@@ -84,19 +98,19 @@ export class Tiergate {
             }
         }
     }
-    async once(method, path, field, body, signal) {
+    async once(method, path, shape, body, signal) {
         const timeout = AbortSignal.timeout((this.options.timeout ?? 30) * 1000);
         const init = {
             method,
             // A redirect would take the credential elsewhere. The service sends none.
-            redirect: "error",
+            redirect: "manual",
             signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
         };
         if (body)
             Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
         try {
             const response = await (this.options.fetch ?? fetch)(this.base + path, init);
-            const answer = await bodyOf(response, field);
+            const answer = await bodyOf(response, shape);
             return { ...answer, rateLimit: rateLimitOf(response.headers) };
         }
         catch (cause) {
@@ -105,7 +119,7 @@ export class Tiergate {
             signal?.throwIfAborted();
             const reason = timeout.aborted ? "in time" : "";
             const message = `No answer came from ${this.base}${path.split("?")[0]} ${reason}`.trimEnd();
-            throw new TiergateError("NO_ANSWER", message, 0, undefined, undefined, undefined, { cause });
+            throw new TiergateError("NO_ANSWER", message, 0, {}, undefined, undefined, { cause });
         }
     }
 }

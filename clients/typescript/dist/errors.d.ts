@@ -1,6 +1,8 @@
 import type { components } from "./openapi.js";
 type Schemas = components["schemas"];
-/** The `details` of each `errorType`; `undefined` where there are none. */
+/** There are none. */
+type None = Record<string, never>;
+/** The `details` of each `errorType`. An answer without `details` has `{}`. */
 export interface ErrorDetails {
     VALIDATION_ERROR: Schemas["ValidationError"]["details"];
     REPLAY_DETECTED: Schemas["TimestampRefused"]["details"] & Partial<Schemas["ReplayDetected"]["details"]>;
@@ -10,22 +12,23 @@ export interface ErrorDetails {
     TIER_BLOCKED: Omit<Schemas["TierBlocked"]["details"], "requiredStake"> & {
         requiredStake?: string;
     };
-    FORBIDDEN: undefined;
+    FORBIDDEN: None;
     ENDPOINT_MISMATCH: Schemas["AgentNotFound"]["details"];
     AGENT_NOT_FOUND: Schemas["AgentNotFound"]["details"];
-    NOT_FOUND: undefined;
-    METHOD_NOT_ALLOWED: undefined;
-    REQUEST_TIMEOUT: undefined;
+    NOT_FOUND: None;
+    METHOD_NOT_ALLOWED: None;
+    REQUEST_TIMEOUT: None;
     KEY_ALREADY_EXISTS: Schemas["KeyAlreadyExists"]["details"];
-    PAYLOAD_TOO_LARGE: undefined;
+    PAYLOAD_TOO_LARGE: None;
     RATE_LIMITED: Schemas["RateLimited"]["details"];
-    REQUEST_HEADER_FIELDS_TOO_LARGE: undefined;
-    INTERNAL_ERROR: undefined;
-    UPSTREAM_ERROR: undefined;
+    REQUEST_HEADER_FIELDS_TOO_LARGE: None;
+    /** The request may have been carried out. */
+    INTERNAL_ERROR: None;
+    UPSTREAM_ERROR: None;
     RPC_ERROR: Schemas["RpcError"]["details"];
-    OVERLOADED: undefined;
-    UPSTREAM_TIMEOUT: undefined;
-    LOOP_DETECTED: undefined;
+    OVERLOADED: None;
+    UPSTREAM_TIMEOUT: None;
+    LOOP_DETECTED: None;
     INSUFFICIENT_DEPOSIT: {
         agentId: string;
         currentBalance: string;
@@ -36,10 +39,13 @@ export interface ErrorDetails {
         reason: string;
         txHash: string;
     };
-    /** Of the client: the answer is not one of Tiergate, most often a proxy's. */
-    UNEXPECTED_ANSWER: undefined;
+    /**
+     * Of the client: the answer is not one of Tiergate, most often a proxy's, or is a redirect. With a status of 2xx or 5xx
+     * the request may have been carried out.
+     */
+    UNEXPECTED_ANSWER: None;
     /** Of the client: no answer came. The request may have been carried out. */
-    NO_ANSWER: undefined;
+    NO_ANSWER: None;
 }
 /** The types of the service's errors, and two of the client's own. */
 export type ErrorType = keyof ErrorDetails;
@@ -64,8 +70,12 @@ export declare class TiergateError<T extends ErrorType = ErrorType> extends Erro
     /** True if it is of this type. `details` has the type's fields then. */
     is<U extends ErrorType>(errorType: U): this is TiergateError<U>;
 }
-/** Returns the body of a successful answer, or throws the error. `field` is one that a right answer has. */
-export declare function bodyOf(response: Response, field: string): Promise<Record<string, unknown>>;
+/** Fields of a right answer that its readers decide by: their types, or `true` where they have no other value. */
+export interface Shape {
+    [field: string]: true | "string" | "number" | "boolean" | Shape;
+}
+/** Returns the body of a successful answer of this shape, or throws the error. */
+export declare function bodyOf(response: Response, shape: Shape): Promise<object>;
 /** Reads the error of the gateway or the API in an answer; `null` if it has none. The answer's body stays readable. */
 export declare function errorOf(response: Response): Promise<TiergateError | null>;
 /** Statuses that name another address. */

@@ -26,18 +26,44 @@ export class TiergateError extends Error {
         return this.errorType === errorType;
     }
 }
-/** Returns the body of a successful answer, or throws the error. `field` is one that a right answer has. */
-export async function bodyOf(response, field) {
+/** Returns the body of a successful answer of this shape, or throws the error. */
+export async function bodyOf(response, shape) {
     const { status } = response;
     const body = parse(await response.text());
     if (isObject(body)) {
-        if (response.ok && field in body)
+        if (response.ok && has(body, shape))
             return body;
         const error = errorIn(body, response);
         if (error)
             throw error;
     }
-    throw new TiergateError("UNEXPECTED_ANSWER", `Status ${status}, but no answer of Tiergate`, status, undefined);
+    // A browser does not tell the status of a redirect.
+    const isRedirect = response.type === "opaqueredirect" || REDIRECTS.includes(status);
+    const message = isRedirect ? redirectOf(response) : `Status ${status}, but no answer of Tiergate`;
+    throw new TiergateError("UNEXPECTED_ANSWER", message, status, {});
+}
+function has(value, shape) {
+    if (!isObject(value))
+        return false;
+    return Object.entries(shape).every(([field, wanted]) => {
+        const found = value[field];
+        if (typeof wanted === "object")
+            return has(found, wanted);
+        return wanted === true ? found === true : typeof found === wanted;
+    });
+}
+/** Names the origin of a redirect. The rest of the address may hold a secret. */
+function redirectOf({ headers, status, url }) {
+    const location = headers.get("location");
+    let origin = "an address that is not told";
+    try {
+        if (location !== null)
+            ({ origin } = new URL(location, url));
+    }
+    catch {
+        // Malformed: not told.
+    }
+    return `The service's address redirects to ${origin}${status ? ` (status ${status})` : ""}`;
 }
 /** Reads the error of the gateway or the API in an answer; `null` if it has none. The answer's body stays readable. */
 export async function errorOf(response) {
@@ -51,7 +77,8 @@ function errorIn(body, { ok, status, headers }) {
     if (ok || typeof error !== "string" || typeof errorType !== "string" || typeof timestamp !== "number")
         return null;
     const type = errorType;
-    return new TiergateError(type, error, status, details, retryAfter(headers), timestamp);
+    const known = (isObject(details) ? details : {});
+    return new TiergateError(type, error, status, known, retryAfter(headers), timestamp);
 }
 /** Statuses that name another address. */
 export const REDIRECTS = [301, 302, 303, 307, 308];

@@ -2,4 +2,4 @@ export { agentFetch, type AgentFetchOptions, type Credential } from "./fetch.js"
 export * from "./client.js";
 export { TiergateError, errorOf, type ErrorDetails, type ErrorType } from "./errors.js";
 export type { RetryOptions } from "./retry.js";
-export { nonce, walletSigner, type Domain, type Eip1193Provider, type EthersSigner, type Message, type PrimaryType, type Signer, type TypedData, type ViemSigner, } from "./signing.js";
+export { walletSigner, type Domain, type Eip1193Provider, type EthersSigner, type Message, type PrimaryType, type Signer, type TypedData, type ViemSigner, } from "./signing.js";

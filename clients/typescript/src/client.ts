@@ -1,6 +1,6 @@
 // The client of the verification API.
 
-import { TiergateError, bodyOf } from "./errors.js";
+import { TiergateError, addressOf, bodyOf, type Shape } from "./errors.js";
 import type { components } from "./openapi.js";
 import { Patience, isRefusedForNow, type RetryOptions } from "./retry.js";
 import { sign, typedDataOf, type Domain, type PrimaryType, type Signer, type TypedData } from "./signing.js";
@@ -32,13 +32,20 @@ export interface Operations {
   revoke: RevokedKey;
 }
 
-/** Method and path of each, and a field that its answer has. */
-const OPERATIONS: Record<keyof Operations, readonly [string, string, string]> = {
-  verify: ["POST", "verify/signature", "valid"],
-  profile: ["POST", "profile", "hasKey"],
-  generate: ["POST", "keys/generate", "apiKey"],
-  rotate: ["POST", "keys/rotate", "apiKey"],
-  revoke: ["DELETE", "keys", "success"],
+const AGENT = { agentId: "string", owner: "string", trustTier: "number", stakedAmount: "string" } as const;
+const VERIFIED: Shape = { valid: true, ...AGENT, endpointMismatch: "boolean" };
+const ISSUED: Shape = { agentId: "string", apiKey: "string" };
+const SIGNING: Shape = {
+  domain: { name: "string", version: "string", chainId: "number", verifyingContract: "string" },
+};
+
+/** Method and path of each, and the shape of its answer. */
+const OPERATIONS: Record<keyof Operations, readonly [string, string, Shape]> = {
+  verify: ["POST", "verify/signature", VERIFIED],
+  profile: ["POST", "profile", { ...AGENT, hasKey: "boolean" }],
+  generate: ["POST", "keys/generate", ISSUED],
+  rotate: ["POST", "keys/rotate", ISSUED],
+  revoke: ["DELETE", "keys", { agentId: "string", success: true }],
 };
 
 /** Options of the client. */
@@ -65,23 +72,27 @@ export interface KeyOptions extends CallOptions {
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
 
-/** A service. All methods throw a {@link TiergateError}. */
+/**
+ * A service. Its calls fail with a {@link TiergateError}; an aborted one with the signal's reason, one whose signer fails
+ * with the signer's error.
+ */
 export class Tiergate {
   private readonly base: string;
   private kept: { signing: Signing; until: number } | undefined;
 
-  /** `url` is the address of the API; it may have a path. */
+  /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
   constructor(
     url: string | URL,
     private readonly options: TiergateOptions = {},
   ) {
-    this.base = String(url).replace(/\/*$/, "/");
+    const { origin, pathname } = addressOf(url);
+    this.base = (origin + pathname).replace(/\/*$/, "/");
   }
 
   /** Returns what owners sign and the tiers. Kept for five minutes. */
   async signing(options: CallOptions = {}): Promise<Signing> {
     if (this.kept && Date.now() < this.kept.until) return this.kept.signing;
-    const signing = await this.request<Signing>("GET", ".well-known/tiergate", "domain", undefined, options);
+    const signing = await this.request<Signing>("GET", ".well-known/tiergate", SIGNING, undefined, options);
     this.kept = { signing, until: Date.now() + SIGNING_KEPT_MS };
     return signing;
   }
@@ -93,7 +104,7 @@ export class Tiergate {
   ): Promise<Answer<VerificationResult>> {
     const { agentId, ...rest } = credential;
     const body = agentId === undefined ? rest : { ...rest, agentId: String(agentId) };
-    return this.request("POST", "verify", "valid", body, options);
+    return this.request("POST", "verify", VERIFIED, body, options);
   }
 
   /** Verifies an agent by its owner's signature. */
@@ -118,8 +129,10 @@ export class Tiergate {
     revoke: (agentId: AgentId, signer: Signer, options: CallOptions = {}): Promise<Answer<RevokedKey>> =>
       this.signed("revoke", agentId, signer, options),
     /** Tells if the agent has a key. */
-    status: (agentId: AgentId, options: CallOptions = {}): Promise<Answer<KeyStatus>> =>
-      this.request("GET", `keys/status?agentId=${encodeURIComponent(String(agentId))}`, "hasKey", undefined, options),
+    status: (agentId: AgentId, options: CallOptions = {}): Promise<Answer<KeyStatus>> => {
+      const path = `keys/status?agentId=${encodeURIComponent(String(agentId))}`;
+      return this.request("GET", path, { agentId: "string", hasKey: "boolean" }, undefined, options);
+    },
   };
 
   /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
@@ -136,9 +149,9 @@ export class Tiergate {
     signature: string,
     { declaredEndpoint, ...options }: KeyOptions = {},
   ): Promise<Answer<Operations[O]>> {
-    const [method, path, field] = OPERATIONS[operation];
+    const [method, path, shape] = OPERATIONS[operation];
     const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
-    return this.request(method, path, field, { ...typedData.message, signature, ...endpoint }, options);
+    return this.request(method, path, shape, { ...typedData.message, signature, ...endpoint }, options);
   }
 
   private async signed<O extends keyof Operations>(
@@ -148,21 +161,22 @@ export class Tiergate {
     options: KeyOptions,
   ): Promise<Answer<Operations[O]>> {
     const typedData = await this.typedData(agentId, operation, options);
+    options.signal?.throwIfAborted();
     return this.send(operation, typedData, await sign(signer, typedData), options);
   }
 
-  /** Repeats a request only if the service refused it before it did anything: no key is made twice. */
+  /** Repeats only what the service refused before it did anything: no key is made, and no verification charged, twice. */
   private async request<T>(
     method: string,
     path: string,
-    field: string,
+    shape: Shape,
     body: object | undefined,
     { signal }: CallOptions,
   ): Promise<Answer<T>> {
     const patience = new Patience(this.options);
     for (;;) {
       try {
-        return await this.once(method, path, field, body, signal);
+        return await this.once(method, path, shape, body, signal);
       } catch (error) {
         if (!isRefusedForNow(error) || !(await patience.wait(error.retryAfter, signal))) throw error;
       }
@@ -172,7 +186,7 @@ export class Tiergate {
   private async once<T>(
     method: string,
     path: string,
-    field: string,
+    shape: Shape,
     body: object | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Answer<T>> {
@@ -180,20 +194,20 @@ export class Tiergate {
     const init: RequestInit = {
       method,
       // A redirect would take the credential elsewhere. The service sends none.
-      redirect: "error",
+      redirect: "manual",
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     };
     if (body) Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
     try {
       const response = await (this.options.fetch ?? fetch)(this.base + path, init);
-      const answer = await bodyOf(response, field);
+      const answer = await bodyOf(response, shape);
       return { ...(answer as T), rateLimit: rateLimitOf(response.headers) };
     } catch (cause) {
       if (cause instanceof TiergateError) throw cause;
       signal?.throwIfAborted();
       const reason = timeout.aborted ? "in time" : "";
       const message = `No answer came from ${this.base}${path.split("?")[0]} ${reason}`.trimEnd();
-      throw new TiergateError("NO_ANSWER", message, 0, undefined, undefined, undefined, { cause });
+      throw new TiergateError("NO_ANSWER", message, 0, {}, undefined, undefined, { cause });
     }
   }
 }

@@ -4,7 +4,10 @@ import type { components } from "./openapi.js";
 
 type Schemas = components["schemas"];
 
-/** The `details` of each `errorType`; `undefined` where there are none. */
+/** There are none. */
+type None = Record<string, never>;
+
+/** The `details` of each `errorType`. An answer without `details` has `{}`. */
 export interface ErrorDetails {
   VALIDATION_ERROR: Schemas["ValidationError"]["details"];
   REPLAY_DETECTED: Schemas["TimestampRefused"]["details"] & Partial<Schemas["ReplayDetected"]["details"]>;
@@ -12,28 +15,32 @@ export interface ErrorDetails {
   SIGNATURE_INVALID: Schemas["SignatureInvalid"]["details"];
   /** `requiredStake` is missing where a server behind the gateway refused: it does not know the stakes. */
   TIER_BLOCKED: Omit<Schemas["TierBlocked"]["details"], "requiredStake"> & { requiredStake?: string };
-  FORBIDDEN: undefined;
+  FORBIDDEN: None;
   ENDPOINT_MISMATCH: Schemas["AgentNotFound"]["details"];
   AGENT_NOT_FOUND: Schemas["AgentNotFound"]["details"];
-  NOT_FOUND: undefined;
-  METHOD_NOT_ALLOWED: undefined;
-  REQUEST_TIMEOUT: undefined;
+  NOT_FOUND: None;
+  METHOD_NOT_ALLOWED: None;
+  REQUEST_TIMEOUT: None;
   KEY_ALREADY_EXISTS: Schemas["KeyAlreadyExists"]["details"];
-  PAYLOAD_TOO_LARGE: undefined;
+  PAYLOAD_TOO_LARGE: None;
   RATE_LIMITED: Schemas["RateLimited"]["details"];
-  REQUEST_HEADER_FIELDS_TOO_LARGE: undefined;
-  INTERNAL_ERROR: undefined;
-  UPSTREAM_ERROR: undefined;
+  REQUEST_HEADER_FIELDS_TOO_LARGE: None;
+  /** The request may have been carried out. */
+  INTERNAL_ERROR: None;
+  UPSTREAM_ERROR: None;
   RPC_ERROR: Schemas["RpcError"]["details"];
-  OVERLOADED: undefined;
-  UPSTREAM_TIMEOUT: undefined;
-  LOOP_DETECTED: undefined;
+  OVERLOADED: None;
+  UPSTREAM_TIMEOUT: None;
+  LOOP_DETECTED: None;
   INSUFFICIENT_DEPOSIT: { agentId: string; currentBalance: string; requiredAmount: string };
   RELAY_FAILED: { agentId: string; reason: string; txHash: string };
-  /** Of the client: the answer is not one of Tiergate, most often a proxy's. */
-  UNEXPECTED_ANSWER: undefined;
+  /**
+   * Of the client: the answer is not one of Tiergate, most often a proxy's, or is a redirect. With a status of 2xx or 5xx
+   * the request may have been carried out.
+   */
+  UNEXPECTED_ANSWER: None;
   /** Of the client: no answer came. The request may have been carried out. */
-  NO_ANSWER: undefined;
+  NO_ANSWER: None;
 }
 
 /** The types of the service's errors, and two of the client's own. */
@@ -64,16 +71,45 @@ export class TiergateError<T extends ErrorType = ErrorType> extends Error {
   }
 }
 
-/** Returns the body of a successful answer, or throws the error. `field` is one that a right answer has. */
-export async function bodyOf(response: Response, field: string): Promise<Record<string, unknown>> {
+/** Fields of a right answer that its readers decide by: their types, or `true` where they have no other value. */
+export interface Shape {
+  [field: string]: true | "string" | "number" | "boolean" | Shape;
+}
+
+/** Returns the body of a successful answer of this shape, or throws the error. */
+export async function bodyOf(response: Response, shape: Shape): Promise<object> {
   const { status } = response;
   const body = parse(await response.text());
   if (isObject(body)) {
-    if (response.ok && field in body) return body;
+    if (response.ok && has(body, shape)) return body;
     const error = errorIn(body, response);
     if (error) throw error;
   }
-  throw new TiergateError("UNEXPECTED_ANSWER", `Status ${status}, but no answer of Tiergate`, status, undefined);
+  // A browser does not tell the status of a redirect.
+  const isRedirect = response.type === "opaqueredirect" || REDIRECTS.includes(status);
+  const message = isRedirect ? redirectOf(response) : `Status ${status}, but no answer of Tiergate`;
+  throw new TiergateError("UNEXPECTED_ANSWER", message, status, {});
+}
+
+function has(value: unknown, shape: Shape): boolean {
+  if (!isObject(value)) return false;
+  return Object.entries(shape).every(([field, wanted]) => {
+    const found = value[field];
+    if (typeof wanted === "object") return has(found, wanted);
+    return wanted === true ? found === true : typeof found === wanted;
+  });
+}
+
+/** Names the origin of a redirect. The rest of the address may hold a secret. */
+function redirectOf({ headers, status, url }: Response): string {
+  const location = headers.get("location");
+  let origin = "an address that is not told";
+  try {
+    if (location !== null) ({ origin } = new URL(location, url));
+  } catch {
+    // Malformed: not told.
+  }
+  return `The service's address redirects to ${origin}${status ? ` (status ${status})` : ""}`;
 }
 
 /** Reads the error of the gateway or the API in an answer; `null` if it has none. The answer's body stays readable. */
@@ -87,7 +123,8 @@ function errorIn(body: Record<string, unknown>, { ok, status, headers }: Respons
   const { error, errorType, details, timestamp } = body;
   if (ok || typeof error !== "string" || typeof errorType !== "string" || typeof timestamp !== "number") return null;
   const type = errorType as ErrorType;
-  return new TiergateError(type, error, status, details as ErrorDetails[ErrorType], retryAfter(headers), timestamp);
+  const known = (isObject(details) ? details : {}) as ErrorDetails[ErrorType];
+  return new TiergateError(type, error, status, known, retryAfter(headers), timestamp);
 }
 
 /** Statuses that name another address. */

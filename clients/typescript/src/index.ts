@@ -5,7 +5,6 @@ export * from "./client.js";
 export { TiergateError, errorOf, type ErrorDetails, type ErrorType } from "./errors.js";
 export type { RetryOptions } from "./retry.js";
 export {
-  nonce,
   walletSigner,
   type Domain,
   type Eip1193Provider,

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import { after, before, describe, test } from "node:test";
 import { Tiergate, TiergateError, agentFetch, errorOf, type ErrorType } from "tiergate";
-import { Scripted, agent as anAgent, answer, owner, refused, service, stranger } from "./service.js";
+import { RIGHT, Scripted, agent as anAgent, answer, owner, refused, service, stranger } from "./service.js";
 
 const tiergate = new Tiergate(service.api, { retries: 0 });
 const agent = (kind: "unstaked" | "bronze" | "diamond" = "diamond") => anAgent(kind, 1);
@@ -39,6 +39,9 @@ const TRIED: Record<ErrorType, "api" | "gateway" | "scripted" | "client"> = {
   NO_ANSWER: "client",
 };
 const seen = new Set<ErrorType>();
+
+/** Fields of every answer about an agent. */
+const AGENT = ["agentId", "owner", "trustTier", "stakedAmount"];
 
 async function sees<T extends ErrorType>(call: Promise<unknown>, errorType: T, status: number): Promise<TiergateError<T>> {
   const error = await refused(call, errorType);
@@ -174,16 +177,16 @@ describe("of the gateway", { concurrency: true, timeout: 60_000 }, () => {
     const ask = agentFetch(service.narrow, { apiKey });
     const [stubborn, others] = [agentFetch(service.narrow, { apiKey }, { retries: 0 }), await as(other, service.narrow)];
     const first = ask("/plain/held");
-    const before = upstream.requests.length;
     while (held.length === 0) await new Promise(setImmediate);
-    const { details, retryAfter } = await sees(thrown(stubborn("/plain/fine")), "RATE_LIMITED", 429);
+    const { details, retryAfter } = await sees(thrown(stubborn("/plain/refused")), "RATE_LIMITED", 429);
     assert.deepEqual([details.agentId, retryAfter], [mine, 1]);
-    await sees(thrown(others("/plain/fine")), "OVERLOADED", 503);
-    const second = ask("/plain/fine");
+    await sees(thrown(others("/plain/refused")), "OVERLOADED", 503);
+    const second = ask("/plain/second");
     answer(held[0]!, 200, {});
     assert.equal((await first).status, 200);
     assert.equal((await second).status, 200);
-    assert.ok(before <= upstream.requests.length);
+    const arrived = upstream.requests.map(({ path }) => path).filter((path) => /held|refused|second/.test(path));
+    assert.deepEqual(arrived, ["/plain/held", "/plain/second"]);
   });
 });
 
@@ -207,7 +210,7 @@ test("the others, from a server that says them", { timeout: 60_000 }, async () =
   for (const row of rows) {
     next = row;
     const error = await sees(scripted.keys.status("4"), ...row);
-    assert.deepEqual(error.details, details[row[0]]);
+    assert.deepEqual(error.details, details[row[0]] ?? {}, "details that are missing can be asked");
   }
   // None of them is worth another try.
   assert.equal(server.requests.length, rows.length);
@@ -229,6 +232,33 @@ describe("of the client", { concurrency: true, timeout: 60_000 }, () => {
       const error = await sees(strange.verify({ apiKey: "k" }), "UNEXPECTED_ANSWER", status);
       assert.match(error.message, new RegExp(String(status)));
       server.stop();
+    });
+  }
+
+  const calls: [string, (client: Tiergate) => Promise<unknown>, string[]][] = [
+    ["signing", (client) => client.signing(), ["domain"]],
+    ["verify", (client) => client.verify({ apiKey: "k" }), ["valid", ...AGENT, "endpointMismatch"]],
+    ["verifySignature", (client) => client.verifySignature("4", owner), ["valid", ...AGENT, "endpointMismatch"]],
+    ["profile", (client) => client.profile("4", owner), [...AGENT, "hasKey"]],
+    ["generate", (client) => client.keys.generate("4", owner), ["agentId", "apiKey"]],
+    ["rotate", (client) => client.keys.rotate("4", owner), ["agentId", "apiKey"]],
+    ["revoke", (client) => client.keys.revoke("4", owner), ["agentId", "success"]],
+    ["status", (client) => client.keys.status("4"), ["agentId", "hasKey"]],
+  ];
+  for (const [name, call, fields] of calls) {
+    test(`UNEXPECTED_ANSWER if a field that ${name}() is asked for is missing or of another type`, async () => {
+      const answered = (body: object) => {
+        const respond: typeof fetch = async (url) => Response.json(String(url).endsWith("tiergate") && name !== "signing" ? RIGHT : body);
+        return call(new Tiergate("http://service.example", { fetch: respond }));
+      };
+      await answered(RIGHT);
+      for (const field of fields) {
+        const { [field as keyof typeof RIGHT]: right, ...without } = RIGHT;
+        await refused(answered(without), "UNEXPECTED_ANSWER");
+        const others = [null, {}, [], "", 1, true].filter((value) => typeof value !== typeof right || typeof right === "object");
+        if (field === "valid" || field === "success") others.push(false);
+        for (const value of others) await refused(answered({ ...without, [field]: value }), "UNEXPECTED_ANSWER");
+      }
     });
   }
 

@@ -1,13 +1,12 @@
-// Waiting and giving up, against a server that misbehaves on command.
+// Repeating and giving up, against a server that misbehaves on command.
 
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { describe, test } from "node:test";
-import { Tiergate, agentFetch } from "tiergate";
-import { Scripted, answer, owner, refused, service } from "./service.js";
+import { inspect } from "node:util";
+import { Tiergate, agentFetch, type Signer } from "tiergate";
+import { RIGHT, Scripted, answer, owner, refused } from "./service.js";
 
-const { domain } = await new Tiergate(service.api).signing();
-const issued = { apiKey: "svc_live_v1_x", agentId: "4", message: "" };
 type Step = (response: ServerResponse) => void;
 
 const refusal = (errorType: string, status: number, retryAfter?: string): Step => {
@@ -17,37 +16,22 @@ const refusal = (errorType: string, status: number, retryAfter?: string): Step =
   };
 };
 const limited = (retryAfter?: string) => refusal("RATE_LIMITED", 429, retryAfter);
-const succeeds: Step = (response) => answer(response, 200, { ...issued, hasKey: true, valid: true });
+const succeeds: Step = (response) => answer(response, 200, RIGHT);
+const breaks: Step = (response) => response.destroy();
 
 /** A service that does these steps in turn, and the last of them for ever. */
 async function scripted(...steps: Step[]): Promise<Scripted> {
   let at = 0;
   return Scripted.start((request, response) => {
-    if (request.url === "/.well-known/tiergate") answer(response, 200, { domain });
+    if (request.url === "/.well-known/tiergate") succeeds(response);
     else steps[Math.min(at++, steps.length - 1)]!(response);
   });
 }
 
 const tries = (server: Scripted) => server.requests.filter(({ path }) => path !== "/.well-known/tiergate");
+const turn = () => new Promise(setImmediate);
 
 describe("the client", { concurrency: true, timeout: 60_000 }, () => {
-  test("waits as long as Retry-After says, and sends the same signature again", async () => {
-    const server = await scripted(limited("1"), succeeds);
-    assert.equal((await new Tiergate(server.url).keys.generate("4", owner)).apiKey, issued.apiKey);
-    const [first, second] = tries(server);
-    assert.ok(second!.at - first!.at >= 995, `${second!.at - first!.at} ms`);
-    assert.equal(first!.body, second!.body);
-    server.stop();
-  });
-
-  test("waits without Retry-After too, where the chain could not be read", async () => {
-    const server = await scripted(refusal("RPC_ERROR", 503), succeeds);
-    assert.equal((await new Tiergate(server.url).keys.rotate("4", owner)).apiKey, issued.apiKey);
-    const [first, second] = tries(server);
-    assert.ok(second!.at - first!.at >= 400, `${second!.at - first!.at} ms`);
-    server.stop();
-  });
-
   test("gives up after the tries that it may make", async () => {
     for (const retries of [0, 1, 3]) {
       const server = await scripted(limited("0"));
@@ -57,20 +41,10 @@ describe("the client", { concurrency: true, timeout: 60_000 }, () => {
     }
   });
 
-  test("does not wait longer than it may, in all", async () => {
-    const server = await scripted(limited("1"), limited("1"));
-    await refused(new Tiergate(server.url, { maxWait: 1.5 }).verify({ apiKey: "k" }), "RATE_LIMITED");
-    assert.equal(tries(server).length, 2);
-    const long = await scripted(limited("61"));
-    assert.equal((await refused(new Tiergate(long.url).verify({ apiKey: "k" }), "RATE_LIMITED")).retryAfter, 61);
-    assert.equal(tries(long).length, 1);
-    server.stop();
-    long.stop();
-  });
-
-  const unknown: [string, "INTERNAL_ERROR" | "NO_ANSWER" | "UNEXPECTED_ANSWER", Step][] = [
+  const unknown: [string, "INTERNAL_ERROR" | "NO_ANSWER" | "UNEXPECTED_ANSWER" | "REPLAY_DETECTED", Step][] = [
     ["an internal error", "INTERNAL_ERROR", refusal("INTERNAL_ERROR", 500, "0")],
-    ["a connection that breaks", "NO_ANSWER", (response) => response.destroy()],
+    ["a refused nonce", "REPLAY_DETECTED", refusal("REPLAY_DETECTED", 400, "0")],
+    ["a connection that breaks", "NO_ANSWER", breaks],
     ["an answer that breaks off", "NO_ANSWER", (response) => {
       response.writeHead(201, { "content-length": "1000" }).write("{");
       setImmediate(() => response.destroy());
@@ -78,13 +52,20 @@ describe("the client", { concurrency: true, timeout: 60_000 }, () => {
     ["a proxy's 503", "UNEXPECTED_ANSWER", (response) => response.writeHead(503, { "retry-after": "0" }).end("busy")],
     ["a proxy's 429", "UNEXPECTED_ANSWER", (response) => response.writeHead(429, { "retry-after": "0" }).end("busy")],
   ];
+  const calls: [string, (client: Tiergate) => Promise<unknown>][] = [
+    ["makes no key twice", (client) => client.keys.generate("4", owner)],
+    ["has no verification by key charged twice", (client) => client.verify({ apiKey: "k" })],
+    ["has no verification by signature charged twice", (client) => client.verifySignature("4", owner)],
+  ];
   for (const [name, errorType, step] of unknown) {
-    test(`makes no key twice after ${name}`, async () => {
-      const server = await scripted(step, succeeds);
-      await refused(new Tiergate(server.url).keys.generate("4", owner), errorType);
-      assert.equal(tries(server).length, 1);
-      server.stop();
-    });
+    for (const [promise, call] of calls) {
+      test(`${promise} after ${name}`, async () => {
+        const server = await scripted(step, succeeds);
+        await refused(call(new Tiergate(server.url)), errorType);
+        assert.equal(tries(server).length, 1);
+        server.stop();
+      });
+    }
   }
 
   test("gives up an answer that does not come in time", async () => {
@@ -94,37 +75,76 @@ describe("the client", { concurrency: true, timeout: 60_000 }, () => {
     server.stop();
   });
 
-  test("stops at once when it is aborted, in a request and in a wait", async () => {
-    for (const step of [() => undefined, limited("50")]) {
-      const server = await scripted(step);
-      const reason = new Error("stop");
-      const abort = new AbortController();
-      const call = new Tiergate(server.url).keys.status("4", { signal: abort.signal });
-      while (tries(server).length === 0) await new Promise(setImmediate);
-      // The wait has begun when the connection is idle again.
-      setTimeout(() => abort.abort(reason), 50);
-      await assert.rejects(call, reason);
-      await assert.rejects(new Tiergate(server.url).keys.status("4", { signal: abort.signal }), reason);
-      assert.equal(tries(server).length, 1);
-      server.stop();
-    }
+  test("stops at once when it is aborted in a request, and makes none afterwards", async () => {
+    const server = await scripted(() => undefined);
+    const reason = new Error("stop");
+    const abort = new AbortController();
+    const client = new Tiergate(server.url);
+    const call = client.keys.status("4", { signal: abort.signal });
+    while (tries(server).length === 0) await turn();
+    abort.abort(reason);
+    await assert.rejects(call, reason);
+    await assert.rejects(client.keys.status("4", { signal: abort.signal }), reason);
+    assert.equal(tries(server).length, 1);
+    server.stop();
   });
 
-  test("follows no redirect: the credential stays", async () => {
-    const elsewhere = await scripted(succeeds);
-    const server = await scripted((response) => response.writeHead(307, { location: elsewhere.url }).end());
-    await refused(new Tiergate(server.url).verify({ apiKey: "secret" }), "NO_ANSWER");
-    assert.equal(elsewhere.requests.length, 0);
+  test("asks no signer after it is aborted", async () => {
+    const server = await scripted(succeeds);
+    const client = new Tiergate(server.url);
+    await client.signing();
+    const reason = new Error("stop");
+    const unasked: Signer = () => assert.fail("the signer is asked");
+    await assert.rejects(client.keys.generate("4", unasked, { signal: AbortSignal.abort(reason) }), reason);
     server.stop();
+  });
+
+  test("follows no redirect, so that the credential stays, and names its origin", async () => {
+    const elsewhere = await scripted(succeeds);
+    for (const status of [301, 302, 303, 307, 308]) {
+      const location = `${elsewhere.url}/verify?token=secret`;
+      const server = await scripted((response) => response.writeHead(status, { location }).end());
+      const error = await refused(new Tiergate(server.url).verify({ apiKey: "secret" }), "UNEXPECTED_ANSWER");
+      assert.equal(error.status, status);
+      assert.match(error.message, new RegExp(`redirects to ${elsewhere.url} `));
+      assert.ok(!error.message.includes("secret"));
+      server.stop();
+    }
+    // As browsers tell it.
+    const opaque = Object.defineProperty(Response.error(), "type", { value: "opaqueredirect" });
+    const error = await refused(new Tiergate("http://x", { fetch: async () => opaque }).keys.status("4"), "UNEXPECTED_ANSWER");
+    assert.match(error.message, /redirects/);
+    assert.equal(elsewhere.requests.length, 0);
     elsewhere.stop();
   });
 
   test("keeps no secret in an error", async () => {
-    const server = await scripted((response) => response.destroy());
+    const server = await scripted(breaks);
     const apiKey = `svc_live_v1_${"ab".repeat(32)}`;
     const error = await refused(new Tiergate(server.url).verify({ apiKey }), "NO_ANSWER");
     for (let at: unknown = error; at instanceof Error; at = at.cause) {
       assert.ok(!`${at.message} ${JSON.stringify(at)} ${at.stack}`.includes("abab"));
+    }
+    server.stop();
+  });
+
+  test("refuses an address that is none, or has a login, and does not tell it", () => {
+    for (const address of ["not a url", "//u:hidden@host", "https://u:hidden@host", "https://u:hidden@host:port", "ftp://host", "https://hidden@host"]) {
+      for (const make of [() => new Tiergate(address), () => agentFetch(address, { apiKey: "k" })]) {
+        assert.throws(make, (error) => {
+          assert.ok(error instanceof TypeError);
+          assert.ok(!inspect(error).includes("hidden@"));
+          return true;
+        });
+      }
+    }
+  });
+
+  test("asks below the path of its address", async () => {
+    const server = await scripted(succeeds);
+    for (const address of [`${server.url}/api`, `${server.url}/api//`, new URL(`${server.url}/api/?page=1#part`)]) {
+      await new Tiergate(address).keys.status("4");
+      assert.equal(server.requests.at(-1)!.path, "/api/keys/status?agentId=4");
     }
     server.stop();
   });
@@ -133,19 +153,12 @@ describe("the client", { concurrency: true, timeout: 60_000 }, () => {
 describe("agentFetch", { concurrency: true, timeout: 60_000 }, () => {
   const apiKey = "svc_live_v1_x";
 
-  test("waits for Retry-After and sends the body again", async () => {
-    const server = await scripted(limited("1"), succeeds);
-    const ask = agentFetch(server.url, { apiKey });
-    assert.equal((await ask("/orders", { method: "POST", body: "one" })).status, 200);
-    const [first, second] = tries(server);
-    assert.ok(second!.at - first!.at >= 995);
-    assert.deepEqual([first!.body, second!.body], ["one", "one"]);
-    assert.deepEqual([first!.headers["x-api-key"], second!.headers["x-api-key"]], [apiKey, apiKey]);
+  test("sends a Request with its body", async () => {
+    const server = await scripted(succeeds);
     const request = new Request(`${server.url}/orders`, { method: "PUT", body: "two", headers: { "x-own": "1" } });
-    assert.equal((await ask(request)).status, 200);
-    const third = tries(server)[2]!;
-    assert.deepEqual([third.method, third.body, third.headers["x-own"]], ["PUT", "two", "1"]);
-    assert.equal(third.headers["x-api-key"], apiKey);
+    assert.equal((await agentFetch(server.url, { apiKey })(request)).status, 200);
+    const sent = tries(server)[0]!;
+    assert.deepEqual([sent.method, sent.body, sent.headers["x-own"], sent.headers["x-api-key"]], ["PUT", "two", "1", apiKey]);
     server.stop();
   });
 
@@ -177,13 +190,17 @@ describe("agentFetch", { concurrency: true, timeout: 60_000 }, () => {
     server.stop();
   });
 
-  test("stops waiting when it is aborted", async () => {
-    const server = await scripted(limited("50"));
-    const abort = new AbortController();
-    const call = agentFetch(server.url, { apiKey })("/", { signal: abort.signal });
-    while (tries(server).length === 0) await new Promise(setImmediate);
-    setTimeout(() => abort.abort(new Error("stop")), 50);
-    await assert.rejects(call, /stop/);
+  test("asks no service and no signer after it is aborted", async () => {
+    const unasked: Signer = () => assert.fail("the signer is asked");
+    const reason = new Error("stop");
+    const server = await scripted(succeeds);
+    const client = new Tiergate(server.url);
+    const ask = agentFetch(server.url, { agentId: "4", signer: unasked, service: client });
+    await assert.rejects(ask("/", { signal: AbortSignal.abort(reason) }), reason);
+    assert.equal(server.requests.length, 0);
+    await client.signing();
+    await assert.rejects(ask("/", { signal: AbortSignal.abort(reason) }), reason);
+    assert.equal(server.requests.length, 1);
     server.stop();
   });
 });

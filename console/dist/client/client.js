@@ -1,12 +1,18 @@
-import { TiergateError, bodyOf } from "./errors.js";
+import { TiergateError, addressOf, bodyOf } from "./errors.js";
 import { Patience, isRefusedForNow } from "./retry.js";
 import { sign, typedDataOf } from "./signing.js";
+const AGENT = { agentId: "string", owner: "string", trustTier: "number", stakedAmount: "string" };
+const VERIFIED = { valid: true, ...AGENT, endpointMismatch: "boolean" };
+const ISSUED = { agentId: "string", apiKey: "string" };
+const SIGNING = {
+    domain: { name: "string", version: "string", chainId: "number", verifyingContract: "string" },
+};
 const OPERATIONS = {
-    verify: ["POST", "verify/signature", "valid"],
-    profile: ["POST", "profile", "hasKey"],
-    generate: ["POST", "keys/generate", "apiKey"],
-    rotate: ["POST", "keys/rotate", "apiKey"],
-    revoke: ["DELETE", "keys", "success"],
+    verify: ["POST", "verify/signature", VERIFIED],
+    profile: ["POST", "profile", { ...AGENT, hasKey: "boolean" }],
+    generate: ["POST", "keys/generate", ISSUED],
+    rotate: ["POST", "keys/rotate", ISSUED],
+    revoke: ["DELETE", "keys", { agentId: "string", success: true }],
 };
 const SIGNING_KEPT_MS = 300_000;
 export class Tiergate {
@@ -15,19 +21,20 @@ export class Tiergate {
     kept;
     constructor(url, options = {}) {
         this.options = options;
-        this.base = String(url).replace(/\/*$/, "/");
+        const { origin, pathname } = addressOf(url);
+        this.base = (origin + pathname).replace(/\/*$/, "/");
     }
     async signing(options = {}) {
         if (this.kept && Date.now() < this.kept.until)
             return this.kept.signing;
-        const signing = await this.request("GET", ".well-known/tiergate", "domain", undefined, options);
+        const signing = await this.request("GET", ".well-known/tiergate", SIGNING, undefined, options);
         this.kept = { signing, until: Date.now() + SIGNING_KEPT_MS };
         return signing;
     }
     verify(credential, options = {}) {
         const { agentId, ...rest } = credential;
         const body = agentId === undefined ? rest : { ...rest, agentId: String(agentId) };
-        return this.request("POST", "verify", "valid", body, options);
+        return this.request("POST", "verify", VERIFIED, body, options);
     }
     verifySignature(agentId, signer, options = {}) {
         return this.signed("verify", agentId, signer, options);
@@ -39,7 +46,10 @@ export class Tiergate {
         generate: (agentId, signer, options = {}) => this.signed("generate", agentId, signer, options),
         rotate: (agentId, signer, options = {}) => this.signed("rotate", agentId, signer, options),
         revoke: (agentId, signer, options = {}) => this.signed("revoke", agentId, signer, options),
-        status: (agentId, options = {}) => this.request("GET", `keys/status?agentId=${encodeURIComponent(String(agentId))}`, "hasKey", undefined, options),
+        status: (agentId, options = {}) => {
+            const path = `keys/status?agentId=${encodeURIComponent(String(agentId))}`;
+            return this.request("GET", path, { agentId: "string", hasKey: "boolean" }, undefined, options);
+        },
     };
     async typedData(agentId, operation, options = {}) {
         const { domain } = await this.signing(options);
@@ -47,19 +57,20 @@ export class Tiergate {
         return typedDataOf({ ...domain, ...this.options.domain }, String(agentId), primaryType);
     }
     send(operation, typedData, signature, { declaredEndpoint, ...options } = {}) {
-        const [method, path, field] = OPERATIONS[operation];
+        const [method, path, shape] = OPERATIONS[operation];
         const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
-        return this.request(method, path, field, { ...typedData.message, signature, ...endpoint }, options);
+        return this.request(method, path, shape, { ...typedData.message, signature, ...endpoint }, options);
     }
     async signed(operation, agentId, signer, options) {
         const typedData = await this.typedData(agentId, operation, options);
+        options.signal?.throwIfAborted();
         return this.send(operation, typedData, await sign(signer, typedData), options);
     }
-    async request(method, path, field, body, { signal }) {
+    async request(method, path, shape, body, { signal }) {
         const patience = new Patience(this.options);
         for (;;) {
             try {
-                return await this.once(method, path, field, body, signal);
+                return await this.once(method, path, shape, body, signal);
             }
             catch (error) {
                 if (!isRefusedForNow(error) || !(await patience.wait(error.retryAfter, signal)))
@@ -67,18 +78,18 @@ export class Tiergate {
             }
         }
     }
-    async once(method, path, field, body, signal) {
+    async once(method, path, shape, body, signal) {
         const timeout = AbortSignal.timeout((this.options.timeout ?? 30) * 1000);
         const init = {
             method,
-            redirect: "error",
+            redirect: "manual",
             signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
         };
         if (body)
             Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
         try {
             const response = await (this.options.fetch ?? fetch)(this.base + path, init);
-            const answer = await bodyOf(response, field);
+            const answer = await bodyOf(response, shape);
             return { ...answer, rateLimit: rateLimitOf(response.headers) };
         }
         catch (cause) {
@@ -87,7 +98,7 @@ export class Tiergate {
             signal?.throwIfAborted();
             const reason = timeout.aborted ? "in time" : "";
             const message = `No answer came from ${this.base}${path.split("?")[0]} ${reason}`.trimEnd();
-            throw new TiergateError("NO_ANSWER", message, 0, undefined, undefined, undefined, { cause });
+            throw new TiergateError("NO_ANSWER", message, 0, {}, undefined, undefined, { cause });
         }
     }
 }

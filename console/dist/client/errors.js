@@ -17,17 +17,40 @@ export class TiergateError extends Error {
         return this.errorType === errorType;
     }
 }
-export async function bodyOf(response, field) {
+export async function bodyOf(response, shape) {
     const { status } = response;
     const body = parse(await response.text());
     if (isObject(body)) {
-        if (response.ok && field in body)
+        if (response.ok && has(body, shape))
             return body;
         const error = errorIn(body, response);
         if (error)
             throw error;
     }
-    throw new TiergateError("UNEXPECTED_ANSWER", `Status ${status}, but no answer of Tiergate`, status, undefined);
+    const isRedirect = response.type === "opaqueredirect" || REDIRECTS.includes(status);
+    const message = isRedirect ? redirectOf(response) : `Status ${status}, but no answer of Tiergate`;
+    throw new TiergateError("UNEXPECTED_ANSWER", message, status, {});
+}
+function has(value, shape) {
+    if (!isObject(value))
+        return false;
+    return Object.entries(shape).every(([field, wanted]) => {
+        const found = value[field];
+        if (typeof wanted === "object")
+            return has(found, wanted);
+        return wanted === true ? found === true : typeof found === wanted;
+    });
+}
+function redirectOf({ headers, status, url }) {
+    const location = headers.get("location");
+    let origin = "an address that is not told";
+    try {
+        if (location !== null)
+            ({ origin } = new URL(location, url));
+    }
+    catch {
+    }
+    return `The service's address redirects to ${origin}${status ? ` (status ${status})` : ""}`;
 }
 export async function errorOf(response) {
     if (response.ok)
@@ -40,7 +63,8 @@ function errorIn(body, { ok, status, headers }) {
     if (ok || typeof error !== "string" || typeof errorType !== "string" || typeof timestamp !== "number")
         return null;
     const type = errorType;
-    return new TiergateError(type, error, status, details, retryAfter(headers), timestamp);
+    const known = (isObject(details) ? details : {});
+    return new TiergateError(type, error, status, known, retryAfter(headers), timestamp);
 }
 export const REDIRECTS = [301, 302, 303, 307, 308];
 export function addressOf(url) {
