@@ -20,6 +20,7 @@ export interface AgentRules {
 }
 interface ExpressResponse {
     locals: Record<string, unknown>;
+    set(headers: Record<string, string>): unknown;
     status(code: number): {
         json(body: unknown): unknown;
     };

@@ -28,18 +28,22 @@ function check(headers, { minTier = 1 }) {
     if (!agent) {
         const error = "The request has not come through the gateway as an agent's";
         const body = { error, errorType: "INVALID_API_KEY", details: { agentId: null }, timestamp };
-        return { refusal: { status: 401, body } };
+        const headers = { "WWW-Authenticate": 'Bearer realm="agents"' };
+        return { refusal: { status: 401, headers, body } };
     }
     const details = { agentId: agent.agentId, currentTier: agent.trustTier, requiredTier: minTier };
     const error = "The agent's stake does not give it the tier that is required";
-    return { refusal: { status: 403, body: { error, errorType: "TIER_BLOCKED", details, timestamp } } };
+    const body = { error, errorType: "TIER_BLOCKED", details, timestamp };
+    return { refusal: { status: 403, headers: {}, body } };
 }
 /** Middleware of Express: 401 or 403, or the agent in `res.locals.agent`. */
 export function expressAgent(rules = {}) {
     return (request, response, next) => {
         const checked = check(request.headers, rules);
         if ("refusal" in checked) {
-            response.status(checked.refusal.status).json(checked.refusal.body);
+            const { status, headers, body } = checked.refusal;
+            response.set(headers);
+            response.status(status).json(body);
             return;
         }
         response.locals["agent"] = checked.agent;
@@ -50,8 +54,10 @@ export function expressAgent(rules = {}) {
 export function honoAgent(rules = {}) {
     return async (context, next) => {
         const checked = check(context.req.raw.headers, rules);
-        if ("refusal" in checked)
-            return Response.json(checked.refusal.body, { status: checked.refusal.status });
+        if ("refusal" in checked) {
+            const { status, headers, body } = checked.refusal;
+            return Response.json(body, { status, headers });
+        }
         context.set("agent", checked.agent);
         await next();
     };

@@ -44,6 +44,7 @@ export interface AgentRules {
 
 interface Refusal {
   status: 401 | 403;
+  headers: Record<string, string>;
   body: { error: string; errorType: string; details: object; timestamp: number };
 }
 
@@ -54,15 +55,18 @@ function check(headers: HeadersLike, { minTier = 1 }: AgentRules): { agent: Agen
   if (!agent) {
     const error = "The request has not come through the gateway as an agent's";
     const body = { error, errorType: "INVALID_API_KEY", details: { agentId: null }, timestamp };
-    return { refusal: { status: 401, body } };
+    const headers = { "WWW-Authenticate": 'Bearer realm="agents"' };
+    return { refusal: { status: 401, headers, body } };
   }
   const details = { agentId: agent.agentId, currentTier: agent.trustTier, requiredTier: minTier };
   const error = "The agent's stake does not give it the tier that is required";
-  return { refusal: { status: 403, body: { error, errorType: "TIER_BLOCKED", details, timestamp } } };
+  const body = { error, errorType: "TIER_BLOCKED", details, timestamp };
+  return { refusal: { status: 403, headers: {}, body } };
 }
 
 interface ExpressResponse {
   locals: Record<string, unknown>;
+  set(headers: Record<string, string>): unknown;
   status(code: number): { json(body: unknown): unknown };
 }
 
@@ -75,7 +79,9 @@ export function expressAgent(rules: AgentRules = {}) {
   ): void => {
     const checked = check(request.headers, rules);
     if ("refusal" in checked) {
-      response.status(checked.refusal.status).json(checked.refusal.body);
+      const { status, headers, body } = checked.refusal;
+      response.set(headers);
+      response.status(status).json(body);
       return;
     }
     response.locals["agent"] = checked.agent;
@@ -92,7 +98,10 @@ interface HonoContext {
 export function honoAgent(rules: AgentRules = {}) {
   return async (context: HonoContext, next: () => Promise<void>): Promise<Response | void> => {
     const checked = check(context.req.raw.headers, rules);
-    if ("refusal" in checked) return Response.json(checked.refusal.body, { status: checked.refusal.status });
+    if ("refusal" in checked) {
+      const { status, headers, body } = checked.refusal;
+      return Response.json(body, { status, headers });
+    }
     context.set("agent", checked.agent);
     await next();
   };

@@ -70,10 +70,15 @@ describe("through the gateway", { concurrency: true, timeout: 60_000 }, () => {
       const error = await errorOf(low);
       assert.ok(error?.is("TIER_BLOCKED"));
       assert.deepEqual([error.details.currentTier, error.details.requiredTier], [1, 4]);
+      assert.equal(low.headers.get("www-authenticate"), null);
 
       const around = await fetch(`http://${upstream}/${folder}/agent`);
       assert.equal(around.status, 401);
       assert.ok((await errorOf(around))?.is("INVALID_API_KEY"));
+      // As the gateway says it.
+      const unknown = await fetch(`${service.gateway}/${folder}/agent`);
+      assert.deepEqual(around.headers.get("www-authenticate"), unknown.headers.get("www-authenticate"));
+      assert.equal(unknown.headers.get("www-authenticate"), 'Bearer realm="agents"');
     });
   }
 
