@@ -1,9 +1,11 @@
 // Every endpoint of the real service.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { Wallet } from "ethers";
 import { Tiergate, type TypedData } from "tiergate";
+import { privateKeyToAccount, type PrivateKeyAccount } from "viem/accounts";
 import { agent as anAgent, owner, refused, service, stranger } from "./service.js";
 
 const tiergate = new Tiergate(service.api, { retries: 0 });
@@ -98,6 +100,31 @@ describe("the API", { concurrency: true, timeout: 60_000 }, () => {
     }
   });
 
+  test("signatures that are made as the refused golden vectors are refused", async () => {
+    const vectors = JSON.parse(readFileSync(`${service.root}/clients/vectors.json`, "utf8")) as {
+      signatures: (TypedData & { name: string; privateKey: `0x${string}` })[];
+      refused: (TypedData & { name: string; signature: string })[];
+    };
+    const vectorOf = (name: string) => vectors.signatures.find((vector) => vector.name === name)!;
+    assert.deepEqual(vectors.refused.map(({ name }) => name), Object.keys(FORGERIES));
+    const [signer, other] = ["golden", "another owner"].map((name) => privateKeyToAccount(vectorOf(name).privateKey));
+    const elsewhere = vectorOf("another domain").domain;
+    const id = agent("bronze");
+    for (const { name, signature, domain, primaryType, message } of vectors.refused) {
+      const forge = FORGERIES[name]!;
+      const operation = primaryType === "ProfileRead" ? "profile" : "verify";
+      const fresh = await tiergate.typedData(id, operation);
+      const old = { ...fresh, domain, message };
+      assert.equal(await forge({ typed: old, nonce: "8", signer: signer!, other: other!, elsewhere }), signature, name);
+      const forged = await forge({ typed: fresh, nonce: "8", signer: owner, other: stranger, elsewhere });
+      const isMalformed = ["short", "long", "empty", "no prefix"].includes(name);
+      await refused(tiergate.send(operation, fresh, forged), isMalformed ? "VALIDATION_ERROR" : "SIGNATURE_INVALID");
+    }
+    // All that is wrong with them is the signature.
+    const fresh = await tiergate.typedData(id, "verify");
+    assert.equal((await tiergate.send("verify", fresh, await signed(owner, fresh))).valid, true);
+  });
+
   test("a key budget that is used up is not waited for", async () => {
     const id = agent("bronze");
     const patient = new Tiergate(service.api);
@@ -109,6 +136,51 @@ describe("the API", { concurrency: true, timeout: 60_000 }, () => {
     assert.deepEqual([details.agentId, details.limit], [id, 10]);
   });
 });
+
+interface Forged {
+  typed: TypedData;
+  nonce: string;
+  signer: PrivateKeyAccount;
+  other: PrivateKeyAccount;
+  elsewhere: TypedData["domain"];
+}
+
+const uint256 = (...names: string[]) => names.map((name) => ({ name, type: "uint256" }));
+const VERIFICATION = uint256("agentId", "nonce", "timestamp");
+const PROFILE_READ = uint256("agentId", "timestamp");
+const ORDER = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141";
+const ZERO = "00".repeat(32);
+
+const signed = (signer: PrivateKeyAccount, typed: object) => signer.signTypedData(typed as never) as Promise<string>;
+/** Changes the owner's signature: r, s, and v in hex. */
+const changed = (change: (r: string, s: string, v: string) => string) => async ({ signer, typed }: Forged) => {
+  const signature = await signed(signer, typed);
+  return change(signature.slice(2, 66), signature.slice(66, 130), signature.slice(130));
+};
+
+/** How each refused vector is made: from the vector's message and keys, and from a fresh message and those of the service. */
+const FORGERIES: Record<string, (forged: Forged) => Promise<string>> = {
+  stranger: ({ other, typed }) => signed(other, typed),
+  "another nonce": ({ signer, typed, nonce }) => signed(signer, { ...typed, message: { ...typed.message, nonce } }),
+  "another domain": ({ signer, typed, elsewhere }) => signed(signer, { ...typed, domain: elsewhere }),
+  "another type": ({ signer, typed: { domain, message } }) =>
+    signed(signer, { domain, types: { ProfileRead: PROFILE_READ }, primaryType: "ProfileRead", message }),
+  "another type for a profile": ({ signer, typed: { domain, message } }) =>
+    signed(signer, { domain, types: { Verification: VERIFICATION }, primaryType: "Verification", message: { ...message, nonce: "7" } }),
+  "high s": async (forged) => twin(await signed(forged.signer, forged.typed)),
+  "flipped v": changed((r, s, v) => `0x${r}${s}${v === "1b" ? "1c" : "1b"}`),
+  "v of 2": changed((r, s) => `0x${r}${s}02`),
+  "v of 29": changed((r, s) => `0x${r}${s}1d`),
+  "v of EIP-155": changed((r, s) => `0x${r}${s}25`),
+  "r of zero": changed((_, s) => `0x${ZERO}${s}1b`),
+  "s of zero": changed((r) => `0x${r}${ZERO}1b`),
+  "r of the order": changed((_, s) => `0x${ORDER}${s}1b`),
+  "s of the order": changed((r) => `0x${r}${ORDER}1b`),
+  short: changed((r, s) => `0x${r}${s}`),
+  long: changed((r, s, v) => `0x${r}${s}${v}00`),
+  empty: async () => "0x",
+  "no prefix": changed((r, s, v) => r + s + v),
+};
 
 /** The same signature with s as n - s and the other v: a library that is not strict takes it for the owner's. */
 function twin(signature: string): string {
