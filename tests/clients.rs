@@ -43,6 +43,9 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const BRONZE: u128 = 1_000_000_000_000_000_000_000;
 const DIAMOND: u128 = 500_000_000_000_000_000_000_000;
 
+/// Bound for the tests of one client, on a machine that is busy with other things.
+const SUITE_SECONDS: f64 = 480.0;
+
 /// Agents of each kind: eight for each of three files of tests.
 const AGENTS: usize = 24;
 
@@ -103,18 +106,32 @@ impl Stage {
         Self { facts, _service: service, _chainless: chainless, _chain: chain }
     }
 
-    /// Runs a client's tests. They end by themselves: their runner bounds their time.
+    /// Runs a client's tests.
     fn run(&self, program: &Path, arguments: &[&str]) {
-        let output = Command::new(program)
-            .args(arguments)
+        let output = bounded(SUITE_SECONDS, program, arguments)
             .current_dir(ROOT)
             .env("TEST_SERVICE", self.facts.to_string())
             .env("NO_PROXY", "*")
             .output()
             .unwrap();
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+        let (status, out, err) = (output.status, text(&output.stdout), text(&output.stderr));
+        assert!(status.success(), "{status} (124: not within {SUITE_SECONDS} s)\n{out}{err}");
     }
+}
+
+/// A program that is ended with its children after so many seconds, and fails then.
+fn bounded(seconds: f64, program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", &seconds.to_string()]).arg(program).args(arguments);
+    command
+}
+
+#[test]
+fn a_suite_that_hangs_is_ended_with_its_children_and_fails() {
+    // `output` returns when the children have closed their ends of its pipes, too.
+    let hangs = bounded(0.1, Path::new("sh"), &["-c", "sleep infinity & wait"]).output().unwrap();
+    assert_eq!(hangs.status.code(), Some(124));
 }
 
 /// Routes to an upstream each, to nobody, and for nobody.
