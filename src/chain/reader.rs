@@ -270,16 +270,10 @@ impl Chain for ChainReader {
         tokio::time::timeout(READ_TIME_MAX, owner).await.unwrap_or_else(|_| Err(self.out_of_time()))
     }
 
-    async fn ask_owner(
-        &self,
-        agent: AgentId,
-        digest: B256,
-        signature: &[u8],
-        asker: Asker,
-    ) -> Read<AskedOwner> {
+    async fn ask_owner(&self, agent: AgentId, digest: B256, signature: &[u8]) -> Read<AskedOwner> {
         let identity = self.settings.registries.identity;
         let code = owner_signature_call(identity, agent.token_id(), digest, signature);
-        self.source.create(asker, &code, |results| read_asked_owner(agent, results)).await
+        self.source.create(&code, |results| read_asked_owner(agent, results)).await
     }
 
     fn was_owned_by(&self, agent: AgentId, address: Address) -> bool {

@@ -65,15 +65,15 @@ impl Source {
         self.conclude(at, answer, decode)
     }
 
-    /// The results of the init code of a creation that is never sent, at the latest block. It dates its answer by itself.
+    /// The results of the init code of a creation that is never sent, at the latest block, for a stranger. It dates its
+    /// answer by itself.
     pub(super) async fn create<T>(
         &self,
-        asker: Asker,
         code: &Bytes,
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
         let chain = self.pool.chain_id().await?;
-        let answer = self.ask(&self.pool.terms(asker), At::Latest, (code, None), chain).await?;
+        let answer = self.ask(&self.pool.terms(Asker::Stranger), At::Latest, (code, None), chain).await?;
         let answer = answer.ok_or_else(|| self.pool.out_of_time())?;
         self.conclude(At::Latest, answer, decode).map(|(_, value)| value)
     }

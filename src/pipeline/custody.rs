@@ -132,9 +132,9 @@ impl Pipeline {
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
         let signed = self.owners.verification(&order.signed);
-        self.check_budget(order.client, &signed)?;
+        let deposit = self.check_budget(order.client, &signed)?;
         let outcome = self.walk_custody(order, &signed, change).await;
-        self.failures.note(order.client, &outcome);
+        self.failures.note(order.client, deposit, &outcome);
         outcome
     }
 

@@ -4,8 +4,10 @@
 //!
 //! Counted per process, not in the shared store: it protects this process's own work, and must cost no round trip.
 //! Memory is bounded; when it is full the least used counts are forgotten.
-//! A request counts when it has been refused: those under way at once may exceed the budget by their number.
+//! A request counts when it has been refused: those under way at once may exceed the budget by their number. Signatures
+//! that may cost a contract's answer are counted more strictly: see [`Deposit`].
 
+use std::fmt::{self, Formatter};
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -17,6 +19,7 @@ use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
+use crate::sharded::counts::{Counted, Counts};
 use crate::sharded::meters::Meters;
 
 /// The most clients that are remembered.
@@ -29,8 +32,20 @@ pub(super) const LOOK_UPS_MAX: usize = 32;
 pub struct FailureBudget {
     limit: Option<Quota>,
     clients: Meters<ClientNet>,
+    deposits: Arc<Counts<ClientNet>>,
     look_ups: Semaphore,
     clock: Arc<dyn Clock>,
+}
+
+/// One of a client's refused credentials, taken in advance. It is given back if the request is admitted, and counts
+/// otherwise: a contract that accepts everything costs calls without end if its agent is then refused for its tier.
+pub(super) struct Deposit {
+    budget: Arc<FailureBudget>,
+    client: ClientNet,
+    quota: Quota,
+    is_given_back: bool,
+    /// Free only after the deposit has been counted.
+    _place: Counted<ClientNet>,
 }
 
 impl FailureBudget {
@@ -38,21 +53,34 @@ impl FailureBudget {
     #[must_use]
     pub fn new(limit: Option<Quota>, clock: Arc<dyn Clock>) -> Self {
         let clients = Meters::new(CLIENTS_MAX);
-        Self { limit, clients, look_ups: Semaphore::new(LOOK_UPS_MAX), clock }
+        Self { limit, clients, deposits: Arc::default(), look_ups: Semaphore::new(LOOK_UPS_MAX), clock }
     }
 
     /// Denies a client whose budget is used up.
     pub(super) fn check(&self, client: ClientNet, agent: Option<AgentId>) -> Result<(), Denial> {
         let Some(quota) = self.limit else { return Ok(()) };
+        self.left(client, agent, quota).map(drop)
+    }
+
+    /// How many more refused credentials the client may send; those under way are not counted.
+    fn left(&self, client: ClientNet, agent: Option<AgentId>, quota: Quota) -> Result<u32, Denial> {
         match self.clients.peek(&client, quota, || self.clock.monotonic_micros()) {
-            Verdict::Admitted { .. } => Ok(()),
-            Verdict::Limited { retry_after_micros } => Err(Denial::RateLimited {
-                agent,
-                tier: None,
-                limit: quota.limit,
-                retry_after: RetryAfter::from_micros(retry_after_micros),
-            }),
+            Verdict::Admitted { remaining } => Ok(remaining.saturating_add(1)),
+            Verdict::Limited { retry_after_micros } => Err(limited(agent, quota, retry_after_micros)),
         }
+    }
+
+    /// Takes a deposit, if there is a limit. Denies a client that has as many under way as its budget has left.
+    pub(super) fn deposit(
+        self: &Arc<Self>,
+        client: ClientNet,
+        agent: AgentId,
+    ) -> Result<Option<Box<Deposit>>, Denial> {
+        let Some(quota) = self.limit else { return Ok(None) };
+        let left = self.left(client, Some(agent), quota)?;
+        let place = self.deposits.take(client, left).ok_or_else(|| limited(Some(agent), quota, 0))?;
+        let budget = Arc::clone(self);
+        Ok(Some(Box::new(Deposit { budget, client, quota, is_given_back: false, _place: place })))
     }
 
     /// Waits for a place to look a key up, if the client's budget is used up.
@@ -61,11 +89,19 @@ impl FailureBudget {
         self.look_ups.acquire().await.ok()
     }
 
-    /// Counts an outcome that was a refused credential.
-    pub(super) fn note<T>(&self, client: ClientNet, outcome: &Result<T, Refusal>) {
-        let (Some(quota), Err(Refusal::Denied(denial))) = (self.limit, outcome) else { return };
-        if is_refused_credential(denial) {
-            self.clients.hit(&client, quota, self.clock.monotonic_micros());
+    /// Counts an outcome that was a refused credential. A deposit counts whatever the refusal is.
+    pub(super) fn note<T>(
+        &self,
+        client: ClientNet,
+        deposit: Option<Box<Deposit>>,
+        outcome: &Result<T, Refusal>,
+    ) {
+        match (deposit, outcome, self.limit) {
+            (Some(mut deposit), Ok(_), _) => deposit.is_given_back = true,
+            (None, Err(Refusal::Denied(denial)), Some(quota)) if is_refused_credential(denial) => {
+                self.clients.hit(&client, quota, self.clock.monotonic_micros());
+            }
+            _ => {}
         }
     }
 
@@ -79,6 +115,25 @@ impl FailureBudget {
             self.clients.sweep(quota.window_micros, self.clock.monotonic_micros());
         }
     }
+}
+
+impl Drop for Deposit {
+    fn drop(&mut self) {
+        if !self.is_given_back {
+            self.budget.clients.hit(&self.client, self.quota, self.budget.clock.monotonic_micros());
+        }
+    }
+}
+
+impl fmt::Debug for Deposit {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deposit").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+fn limited(agent: Option<AgentId>, quota: Quota, retry_after_micros: u64) -> Denial {
+    let retry_after = RetryAfter::from_micros(retry_after_micros);
+    Denial::RateLimited { agent, tier: None, limit: quota.limit, retry_after }
 }
 
 const fn is_refused_credential(denial: &Denial) -> bool {

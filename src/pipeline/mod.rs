@@ -91,7 +91,7 @@ pub struct Pipeline {
     ports: Ports,
     owners: OwnerCheck,
     stakes: StakeThresholds,
-    failures: FailureBudget,
+    failures: Arc<FailureBudget>,
     key_format: ApiKeyFormat,
     key_management: Quota,
     profile_reads: Meters<(ClientNet, AgentId)>,
@@ -104,7 +104,7 @@ impl Pipeline {
         Self {
             owners: OwnerCheck::new(rules.signing_domain, rules.signature_format, rules.freshness),
             stakes: rules.stakes,
-            failures: FailureBudget::new(rules.failures, Arc::clone(&ports.clock)),
+            failures: Arc::new(FailureBudget::new(rules.failures, Arc::clone(&ports.clock))),
             key_format: rules.key_format,
             key_management: rules.key_management,
             profile_reads: Meters::new(READERS_MAX),
@@ -130,12 +130,21 @@ impl Pipeline {
     ///
     /// As those of [`Self::admit`].
     pub async fn verify(&self, ask: &Ask<'_>) -> Result<Standing, Refusal> {
-        let outcome = match self.authenticate(ask).await {
+        let mut deposit = None;
+        let outcome = match self.authenticate(ask, &mut deposit).await {
             Ok(principal) => self.stand(principal, ask).await, // 403, 404, 503
             Err(refusal) => Err(refusal),                      // 400 timestamp, 401, 404, 429, 503
         };
-        self.failures.note(ask.client, &outcome);
-        outcome
+        match outcome {
+            Ok(mut standing) => {
+                standing.deposit = deposit;
+                Ok(standing)
+            }
+            refused => {
+                self.failures.note(ask.client, deposit, &refused);
+                refused
+            }
+        }
     }
 
     /// The second half of [`Self::admit`]: charges the agent's window. Key and nonce are judged at this moment.
@@ -143,9 +152,10 @@ impl Pipeline {
     /// # Errors
     ///
     /// As those of [`Self::admit`].
-    pub async fn spend(&self, standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+    pub async fn spend(&self, mut standing: Standing, ask: &Ask<'_>) -> Result<Permit, Refusal> {
+        let deposit = standing.deposit.take();
         let outcome = self.meter(standing, ask).await; // 401 revoked, 400 nonce, 429
-        self.failures.note(ask.client, &outcome);
+        self.failures.note(ask.client, deposit, &outcome);
         outcome
     }
 

@@ -1,5 +1,5 @@
 //! Proves that a message is signed by the agent's current owner (contract, "Authentication", rule 1). Verification by
-//! signature and key management both need it.
+//! signature, key management and the owner's read of the profile need it.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ impl OwnerCheck {
             }
         }
         // The key of the owner seen last may be a key of the wallet that owns the agent now.
-        let read = ports.chain.ask_owner(agent, digest, signature.as_bytes(), Asker::Stranger);
+        let read = ports.chain.ask_owner(agent, digest, signature.as_bytes());
         let AskedOwner { address: owner, accepts } = time.bound(ports, read).await?.ok_or(not_found)?;
         if accepts || recovered_signer == Some(owner) {
             Ok(OwnerProof { agent, owner })

@@ -11,6 +11,7 @@ use crate::domain::denial::Denial;
 use crate::domain::endpoint::WebOrigin;
 use crate::pipeline::Pipeline;
 use crate::pipeline::credential::{Ask, Credential};
+use crate::pipeline::failures::Deposit;
 use crate::pipeline::owner::Signed;
 use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
 use crate::pipeline::refusal::Refusal;
@@ -52,7 +53,12 @@ impl Principal {
 }
 
 impl Pipeline {
-    pub(super) async fn authenticate(&self, ask: &Ask<'_>) -> Result<Principal, Refusal> {
+    /// Proves who asks. Leaves the deposit of a signature in `deposit`.
+    pub(super) async fn authenticate(
+        &self,
+        ask: &Ask<'_>,
+        deposit: &mut Option<Box<Deposit>>,
+    ) -> Result<Principal, Refusal> {
         match &ask.credential {
             Credential::Key { digest, named } => {
                 let found = self.look_up(ask.client, digest).await?;
@@ -70,7 +76,7 @@ impl Pipeline {
             }
             Credential::Signature(signed) => {
                 let message = self.owners.verification(signed);
-                self.check_budget(ask.client, &message)?;
+                *deposit = self.check_budget(ask.client, &message)?;
                 let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
                 let proof = self.owners.prove(&self.ports, &message).await?;
                 Ok(Principal {
@@ -100,8 +106,17 @@ impl Pipeline {
     }
 
     /// Denies a signature of a client over budget, unless it is by an address that has been seen as the agent's owner.
-    pub(super) fn check_budget(&self, client: ClientNet, signed: &Signed<'_>) -> Result<(), Denial> {
+    /// Where contracts are asked, any other signature needs a deposit.
+    pub(super) fn check_budget(
+        &self,
+        client: ClientNet,
+        signed: &Signed<'_>,
+    ) -> Result<Option<Box<Deposit>>, Denial> {
+        let is_vouched = || self.owners.is_vouched(&self.ports, signed);
+        if self.owners.format().has_contracts() {
+            return if is_vouched() { Ok(None) } else { self.failures.deposit(client, signed.agent) };
+        }
         let checked = self.failures.check(client, Some(signed.agent));
-        checked.or_else(|denial| self.owners.is_vouched(&self.ports, signed).then_some(()).ok_or(denial))
+        checked.or_else(|denial| is_vouched().then_some(()).ok_or(denial)).map(|()| None)
     }
 }

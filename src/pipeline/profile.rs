@@ -40,7 +40,7 @@ impl OwnerProfile {
         self.agent
     }
 
-    /// What the registries say about it.
+    /// The values of the registries.
     #[must_use]
     pub fn profile(&self) -> &TrustProfile {
         &self.profile
@@ -58,7 +58,7 @@ impl OwnerProfile {
         self.has_key
     }
 
-    /// What is left of the client's reads of this agent.
+    /// The rest of the client's reads of this agent.
     #[must_use]
     pub const fn allowance(&self) -> Allowance {
         self.allowance
@@ -78,9 +78,9 @@ impl Pipeline {
         read: &ProfileRead,
     ) -> Result<OwnerProfile, Refusal> {
         let signed = self.owners.profile_read(read);
-        self.check_budget(client, &signed)?; // 429
+        let deposit = self.check_budget(client, &signed)?; // 429
         let outcome = self.read_for_owner(client, &signed).await;
-        self.failures.note(client, &outcome);
+        self.failures.note(client, deposit, &outcome);
         outcome
     }
 

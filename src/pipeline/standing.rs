@@ -13,6 +13,7 @@ use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::tier::{StakeThresholds, Tier};
 use crate::pipeline::credential::Ask;
+use crate::pipeline::failures::Deposit;
 use crate::pipeline::principal::Principal;
 use crate::pipeline::read_time::ReadTime;
 use crate::pipeline::refusal::Refusal;
@@ -26,6 +27,7 @@ pub struct Standing {
     tier: Tier,
     quota: Quota,
     endpoint_mismatch: bool,
+    pub(super) deposit: Option<Box<Deposit>>,
 }
 
 impl Standing {
@@ -69,7 +71,7 @@ impl Pipeline {
         };
         match judged {
             Ok((profile, (tier, quota, endpoint_mismatch))) => {
-                Ok(Standing { principal, profile, tier, quota, endpoint_mismatch })
+                Ok(Standing { principal, profile, tier, quota, endpoint_mismatch, deposit: None })
             }
             Err(refusal) => Err(self.unless_revoked(&principal, ask, refusal).await),
         }

@@ -50,13 +50,13 @@ pub trait Chain: Send + Sync {
     async fn owner(&self, agent: AgentId, asker: Asker) -> Result<Option<Address>, ChainFault>;
 
     /// The agent's owner at the latest block, and whether it is a contract that accepts this signature (ERC-1271). From one
-    /// read that began after this call. The contract's errors are no fault: it does not accept the signature.
+    /// read that began after this call. The contract's errors are no fault: it does not accept the signature. Such a read is
+    /// always a stranger's.
     async fn ask_owner(
         &self,
         agent: AgentId,
         digest: B256,
         signature: &[u8],
-        asker: Asker,
     ) -> Result<Option<AskedOwner>, ChainFault>;
 
     /// True when `address` is the owner of the agent that was seen last, however long ago. Reads nothing. It proves

@@ -87,7 +87,7 @@ const TOPICS: &[Topic<World>] = &[
     ("profile", STORES, profile::KEYS),
     ("profile", ONCE, profile::CASES),
     ("wallets", CHAINS, wallets::CASES),
-    ("wallets", &[Kind::Anvil], wallets::DELEGATED),
+    ("wallets", &[Kind::Anvil], wallets::ON_A_REAL_NODE),
     ("tiers", CHAINS, tiers::STAKES),
     ("tiers", ONCE, tiers::CASES),
     ("validation", ONCE, validation::CASES),

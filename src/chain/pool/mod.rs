@@ -177,7 +177,7 @@ impl Pool {
         if let ReadError::RateLimited(pause) = error {
             self.health.lock().limited(node, *pause, self.now());
         }
-        // An agent can make a read of it slow, and no question about the chain's head.
+        // Reads of an agent may be slow because of the agent. Reads of the head can't.
         let is_of_head = matches!(method, "eth_getBlockByNumber" | "eth_chainId");
         if is_the_nodes(error) || is_of_head && matches!(error, ReadError::Timeout(_)) {
             self.count_failure(node, error);

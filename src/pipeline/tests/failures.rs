@@ -1,14 +1,18 @@
 //! The budget of refused credentials: whom it stops, for how long, and whom it leaves alone.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
+use tokio::sync::Semaphore;
 
-use super::{Scene, agent, named, retry_after, signer, unknown_key, verdict};
+use super::owners::owned_by_a_wallet;
+use super::{STAKES, Scene, Word, agent, named, retry_after, signer, unknown_key, verdict};
 use crate::domain::denial::Denial;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
-use crate::pipeline::credential::Credential;
+use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::failures::LOOK_UPS_MAX;
 use crate::pipeline::refusal::Refusal;
 
@@ -140,5 +144,95 @@ async fn the_budget_can_be_switched_off() {
     let scene = Scene::new();
     for _ in 0..=2 * BUDGET {
         assert_eq!(scene.verdict(&unknown_key()).await, "401 key");
+    }
+}
+
+/// A scene whose agent has this stake and is owned by a contract that accepts every signature.
+fn accepting(stake: u64) -> Scene {
+    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts, Some(Quota::per_minute(BUDGET)));
+    *scene.chain.profile.lock() = Word::Is(Some(Arc::new(super::profile(wallet, stake))));
+    scene
+}
+
+#[tokio::test]
+async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitted() {
+    let scene = accepting(STAKES[3]);
+    let by_contract = || Credential::Signature(scene.signed());
+    scene.fill_window().await;
+    let asked = scene.chain.calls("ask_owner");
+    // The window has refused one.
+    for _ in 1..BUDGET / 3 {
+        assert_eq!(scene.verdict(&by_contract()).await, "429");
+    }
+    *scene.chain.profile.lock() = accepting(0).chain.profile.lock().clone();
+    for _ in 0..BUDGET / 3 {
+        assert_eq!(scene.verdict(&by_contract()).await, "403");
+    }
+    *scene.chain.owner.lock() = Word::Down;
+    for _ in 0..BUDGET / 3 {
+        assert_eq!(scene.verdict(&by_contract()).await, "503");
+    }
+    let refused = usize::try_from(BUDGET).unwrap() - 1;
+    assert_eq!(scene.chain.calls("ask_owner"), asked + refused);
+    for _ in 0..3 {
+        assert_eq!(scene.verdict(&by_contract()).await, "429");
+        let order = scene.order(scene.signed());
+        assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "429");
+    }
+    assert_eq!(scene.chain.calls("ask_owner"), asked + refused, "the client's budget is used up");
+    *scene.chain.last_owner.lock() = Some(signer(1).address());
+    *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
+    scene.stake(999);
+    assert_eq!(scene.verdict(&by_contract()).await, "403", "a signature that is vouched for is looked at");
+}
+
+#[tokio::test]
+async fn a_signature_that_a_contract_accepts_counts_if_its_request_is_given_up() {
+    let scene = accepting(STAKES[3]);
+    let ask = |signed| Ask {
+        credential: Credential::Signature(signed),
+        client: super::client(1),
+        origin: None,
+        access: &scene.access,
+    };
+    for _ in 0..BUDGET / 2 {
+        let standing = scene.pipeline.verify(&ask(scene.signed())).await;
+        drop(standing.unwrap());
+    }
+    let gate = Arc::new(Semaphore::new(0));
+    *scene.chain.gate.lock() = Some(Arc::clone(&gate));
+    for _ in 0..BUDGET / 2 {
+        assert!(scene.verdict(&Credential::Signature(scene.signed())).now_or_never().is_none());
+    }
+    gate.add_permits(1);
+    assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "429");
+}
+
+#[tokio::test]
+async fn contracts_are_asked_for_a_client_at_once_as_often_as_its_budget_allows() {
+    let scene = accepting(0);
+    for _ in 0..BUDGET - 5 {
+        assert_eq!(scene.verdict(&unknown_key()).await, "401 key");
+    }
+    let gate = Arc::new(Semaphore::new(0));
+    *scene.chain.gate.lock() = Some(Arc::clone(&gate));
+    let signed: Vec<_> = (0..20).map(|_| Credential::Signature(scene.signed())).collect();
+    let release = async {
+        assert_eq!(scene.chain.calls("ask_owner"), 5);
+        gate.add_permits(signed.len());
+    };
+    let verdicts = join_all(signed.iter().map(|signed| scene.verdict(signed)));
+    let (verdicts, ()) = tokio::join!(biased; verdicts, release);
+    assert_eq!(verdicts, [["403"; 5].as_slice(), ["429"; 15].as_slice()].concat());
+    assert_eq!(scene.chain.calls("ask_owner"), 5);
+    assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "429", "all five have counted");
+}
+
+#[tokio::test]
+async fn a_contracts_good_signatures_spend_nothing_of_the_budget() {
+    let scene = accepting(STAKES[3]);
+    for _ in 0..=BUDGET {
+        assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
+        scene.clock.advance_secs(61);
     }
 }

@@ -102,6 +102,7 @@ impl Scene {
             latest: Mutex::new(Word::Is(Some(profile))),
             is_down: AtomicBool::new(false),
             accepts: AtomicBool::new(false),
+            gate: Mutex::default(),
             last_owner: Mutex::default(),
             askers: Mutex::default(),
             calls: Mutex::default(),

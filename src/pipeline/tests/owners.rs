@@ -7,6 +7,7 @@ use alloy::primitives::Address;
 
 use super::{STAKES, START_SECS, Scene, Word, agent, profile, signer, verdict};
 use crate::domain::denial::Denial;
+use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::refusal::Refusal;
@@ -83,8 +84,8 @@ async fn a_signature_of_the_last_owner_is_vouched_for_and_any_other_is_a_strange
 }
 
 /// A scene whose agent is owned by a contract at this address, which contracts are asked in or not.
-fn owned_by_a_wallet(format: SignatureFormat) -> (Scene, Address) {
-    let (scene, wallet) = (Scene::with(format, None), Address::repeat_byte(0xc0));
+pub(super) fn owned_by_a_wallet(format: SignatureFormat, failures: Option<Quota>) -> (Scene, Address) {
+    let (scene, wallet) = (Scene::with(format, failures), Address::repeat_byte(0xc0));
     let profile = Arc::new(profile(wallet, STAKES[3]));
     *scene.chain.owner.lock() = Word::Is(Some(wallet));
     *scene.chain.profile.lock() = Word::Is(Some(Arc::clone(&profile)));
@@ -99,7 +100,7 @@ fn signature_of(bytes: usize) -> SignatureBytes {
 
 #[tokio::test]
 async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_nonce() {
-    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts);
+    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts, None);
     for bytes in [65, 66, 4096] {
         let signed = SignedRequest { signature: signature_of(bytes), ..scene.signed() };
         let by_wallet = Credential::Signature(signed.clone());
@@ -118,12 +119,12 @@ async fn a_wallets_consent_is_its_signature_for_verification_and_keys_once_a_non
     };
     assert_eq!(scene.verdict(&Credential::Signature(stale)).await, "400 replay");
     assert_eq!(scene.chain.calls("ask_owner"), asked, "nobody is asked about a stale one");
-    assert!(scene.chain.askers.lock().iter().all(|asker| *asker == Asker::Stranger));
+    assert_eq!(scene.chain.calls("owner"), 0);
 }
 
 #[tokio::test]
 async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobody_in() {
-    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts);
+    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts, None);
     scene.chain.accepts.store(false, Ordering::SeqCst);
     let long = Credential::Signature(SignedRequest { signature: signature_of(200), ..scene.signed() });
     for (credential, recovered_signer) in
@@ -144,7 +145,7 @@ async fn without_consent_a_wallets_agent_is_nobodys_and_a_silent_node_lets_nobod
 
 #[tokio::test]
 async fn no_wallet_is_asked_unless_that_is_configured() {
-    let (scene, _) = owned_by_a_wallet(SignatureFormat::Keys);
+    let (scene, _) = owned_by_a_wallet(SignatureFormat::Keys, None);
     assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "401 signature");
     assert_eq!((scene.chain.calls("owner"), scene.chain.calls("ask_owner")), (1, 0));
 }
@@ -162,9 +163,10 @@ async fn the_owners_own_key_needs_no_consent_and_costs_the_shared_read_once_it_i
 
 #[tokio::test]
 async fn a_key_that_became_the_key_of_the_new_owners_wallet_is_heard() {
-    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts);
+    let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts, None);
     *scene.chain.last_owner.lock() = Some(signer(1).address());
     let permit = scene.admit(&Credential::Signature(scene.signed())).await.unwrap();
     assert_eq!(permit.profile().owner, wallet);
-    assert_eq!(*scene.chain.askers.lock(), [Asker::Vouched, Asker::Stranger]);
+    assert_eq!(*scene.chain.askers.lock(), [Asker::Vouched]);
+    assert_eq!(scene.chain.calls("ask_owner"), 1);
 }

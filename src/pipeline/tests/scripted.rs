@@ -11,6 +11,7 @@ use alloy::primitives::{Address, B256, U256};
 use async_trait::async_trait;
 use futures_util::future::Either;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use super::START_SECS;
 use crate::domain::agent_id::AgentId;
@@ -56,6 +57,8 @@ pub(super) struct ScriptedChain {
     pub(super) is_down: AtomicBool,
     /// The owner is a contract that accepts every signature.
     pub(super) accepts: AtomicBool,
+    /// A contract's answer waits for one of its permits.
+    pub(super) gate: Mutex<Option<Arc<Semaphore>>>,
     /// The owner that was seen last.
     pub(super) last_owner: Mutex<Option<Address>>,
     /// On whose behalf owners were read.
@@ -100,10 +103,12 @@ impl Chain for ScriptedChain {
         _agent: AgentId,
         _digest: B256,
         _signature: &[u8],
-        asker: Asker,
     ) -> Result<Option<AskedOwner>, ChainFault> {
         self.count("ask_owner");
-        self.askers.lock().push(asker);
+        let gate = self.gate.lock().clone();
+        if let Some(gate) = gate {
+            gate.acquire().await.unwrap().forget();
+        }
         let accepts = self.accepts.load(Ordering::SeqCst);
         let owner = self.owner.lock().clone().say()?;
         Ok(owner.map(|address| AskedOwner { address, accepts }))

@@ -246,7 +246,7 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
                 if id % 2 == 0 {
                     reader.owner(agent(1_000 + id), Asker::Stranger).await.map(drop)
                 } else {
-                    reader.ask_owner(agent(1_000), B256::ZERO, &[0; 65], Asker::Stranger).await.map(drop)
+                    reader.ask_owner(agent(1_000), B256::ZERO, &[0; 65]).await.map(drop)
                 }
             })
         })

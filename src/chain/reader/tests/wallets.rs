@@ -15,13 +15,13 @@ use crate::chain::fixture::{
 };
 use crate::chain::registries::standard::ownerOfCall;
 use crate::chain::tests::results::{aggregate_of, dated, hex, returned, reverted};
-use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault};
+use crate::ports::chain::{AskedOwner, Chain, ChainFault};
 
 const DIGEST: B256 = B256::repeat_byte(0xd1);
 
-/// What an owner says to these bytes.
+/// The answer of an owner to these bytes.
 async fn ask(bench: &Bench, id: u64, signature: &[u8]) -> Result<Option<AskedOwner>, ChainFault> {
-    bench.reader.ask_owner(agent(id), DIGEST, signature, Asker::Stranger).await
+    bench.reader.ask_owner(agent(id), DIGEST, signature).await
 }
 
 /// The one word of consent.
@@ -29,7 +29,7 @@ fn consent() -> Vec<u8> {
     [&[0x16, 0x26, 0xba, 0x7e][..], &[0; 28]].concat()
 }
 
-/// What the creation returns for an owner who answered so.
+/// The results of the creation for an owner with this answer.
 fn answered(result: Result3) -> [Result3; 2] {
     [returned(ownerOfCall::abi_encode_returns(&OWNER)), result]
 }
