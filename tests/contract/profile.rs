@@ -198,7 +198,7 @@ fn a_strangers_signature_is_401_with_the_owner_and_the_signer(world: &World) {
     read(service, &stranger).is_error(401, "SIGNATURE_INVALID", expected);
     let unreadable = with(&own(&agent), "signature", json!(format!("0x{}", "11".repeat(65))));
     read(service, &unreadable).is_error(401, "SIGNATURE_INVALID", details(Value::Null));
-    // What was signed is what is judged.
+    // The signature is for this agent and time alone.
     let another = with(&own(&agent), "agentId", json!(world.agent(4).text()));
     read(service, &another).error(401, "SIGNATURE_INVALID");
     let later = with(&own(&agent), "timestamp", json!(unix_seconds() + 7));
