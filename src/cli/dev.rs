@@ -129,6 +129,8 @@ impl Dev {
         };
         let others = [
             ("agents", agents.join("\n")),
+            ("chainForBrowsers", for_browsers(self.chain)),
+            ("gatewayForBrowsers", for_browsers(self.gateway)),
             ("apiOrigins", list(origins.collect())),
             ("weatherHosts", list(["weather.example".to_owned(), "localhost".to_owned(), gateway].into())),
             ("program", std::env::current_exe()?.display().to_string()),
@@ -171,6 +173,11 @@ fn write_files(folder: &Path, deployment: &Deployment, values: &Value) -> io::Re
     Ok(())
 }
 
+/// The URL of a listener, or none: browsers can't connect to an address that stands for all of a machine's.
+fn for_browsers(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() { String::new() } else { format!("http://{address}") }
+}
+
 /// The items of an array of TOML.
 fn list(items: BTreeSet<String>) -> String {
     items.into_iter().map(|item| format!("{item:?}")).collect::<Vec<_>>().join(", ")
@@ -182,4 +189,49 @@ fn fill(text: &str, values: &Value) -> String {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         text.replace(&format!("{{{name}}}"), &value)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::{CHAIN_ID, Dev, fill, samples};
+    use crate::dev::chain::DevChain;
+    use crate::os::Os;
+
+    /// The configuration for these addresses of gateway and chain.
+    fn configuration(gateway: &str, chain: &str) -> String {
+        let dev = Dev {
+            api: "127.0.0.1:8080".parse().unwrap(),
+            gateway: gateway.parse().unwrap(),
+            upstream: "127.0.0.1:9000".parse().unwrap(),
+            admin: "127.0.0.1:9090".parse().unwrap(),
+            chain: chain.parse().unwrap(),
+            only_chain: false,
+            only_upstream: false,
+        };
+        let deployment = samples::deploy(&DevChain::new(CHAIN_ID, Arc::new(Os::new()))).unwrap();
+        let values = dev.values(Path::new("/tmp"), &deployment).unwrap();
+        fill(include_str!("dev/tiergate.toml"), &values)
+    }
+
+    #[test]
+    fn the_page_is_given_no_address_that_browsers_cannot_connect_to() {
+        let keys = ["\nrpc_url", "\ngateway_url", "\ndevelopment_rpc_url"];
+        for (gateway, chain, expected) in [
+            (
+                "127.0.0.1:8000",
+                "[::1]:8545",
+                ["http://[::1]:8545", "http://127.0.0.1:8000", "http://[::1]:8545"],
+            ),
+            ("0.0.0.0:8000", "127.0.0.1:8545", ["http://127.0.0.1:8545", "", "http://127.0.0.1:8545"]),
+            ("127.0.0.1:8000", "[::]:8545", ["", "http://127.0.0.1:8000", ""]),
+        ] {
+            let text = configuration(gateway, chain);
+            for (key, url) in keys.iter().zip(expected) {
+                assert!(text.contains(&format!("{key} = {url:?}\n")), "{key} of {gateway}, {chain}: {text}");
+            }
+        }
+    }
 }

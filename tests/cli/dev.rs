@@ -290,7 +290,8 @@ fn a_page_of_the_api_may_make_the_first_request_and_read_the_limits() {
     let settings: Value = serde_json::from_str(&settings).unwrap();
     assert_eq!(settings["chain"]["chainId"], "0x1f44", "{settings}");
     let gateway = settings["gateway"]["url"].as_str().unwrap();
-    assert!(head.contains(&format!("connect-src 'self' {gateway};")), "{head}");
+    let node = settings["developmentRpcUrl"].as_str().unwrap().trim_end_matches('/');
+    assert!(head.contains(&format!("connect-src 'self' {gateway} {node};")), "{head}");
     let sample = format!("{gateway}{}", settings["gateway"]["path"].as_str().unwrap());
 
     let arguments =
