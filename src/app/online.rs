@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use alloy::primitives::{B256, U256};
 use futures_util::future::join_all;
 
 use crate::app::error::StartError;
@@ -15,8 +16,10 @@ use crate::app::{chain, store};
 use crate::chain::reader::{ChainReader, Sight};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
+use crate::domain::agent_id::AgentId;
 use crate::gateway::watch::check_all;
 use crate::os::Os;
+use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 use crate::within::within;
@@ -39,7 +42,17 @@ pub(crate) async fn ask(settings: &Settings, source: Source) -> Result<Vec<Findi
         alone.chain.rpc_urls = vec![url.clone()];
         readers.push(chain::reader(&alone, &clock, &metrics)?);
     }
-    let look = async |reader| ChainReader::look(reader).await.map_err(|fault| fault.cause.to_string());
+    let asks_contracts = settings.signature.format.has_contracts();
+    let look = async |reader: &ChainReader| {
+        let sight = reader.look().await.map_err(|fault| fault.cause.to_string())?;
+        if asks_contracts {
+            let asked = reader.ask_owner(AgentId::new(U256::ONE), B256::ZERO, &[]).await;
+            asked.map_err(|fault| {
+                format!("signature.contracts needs eth_call without `to`: {}", fault.cause)
+            })?;
+        }
+        Ok(sight)
+    };
     let (nodes, store, upstreams) = tokio::join!(
         join_all(readers.iter().map(|reader| in_time(look(reader)))),
         in_time(store::look(settings, &clock, &metrics)),

@@ -13,12 +13,16 @@ use crate::rig::upstream::{Exchange, Then, Upstream};
 use crate::support::chain::Chain;
 use crate::support::process::{free_port, own_ip};
 use crate::support::redis::Redis;
+use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
 use crate::support::settings::Settings;
 use crate::upstream_tls::{Trust, UP};
 
-pub(crate) const CASES: &[Case] =
-    cases![every_part_that_answers_is_named_and_nothing_is_written, every_part_that_is_wrong_is_named];
+pub(crate) const CASES: &[Case] = cases![
+    every_part_that_answers_is_named_and_nothing_is_written,
+    every_part_that_is_wrong_is_named,
+    nodes_that_refuse_creations_are_wrong_where_contracts_are_asked
+];
 
 pub(crate) const OF_TWO_CHAINS: &[Case] = cases![nodes_of_different_chains_are_wrong_without_a_chain_id];
 
@@ -81,6 +85,20 @@ fn every_part_that_answers_is_named_and_nothing_is_written(stage: &Stage) {
     assert_eq!(redis.dump(0), Vec::<Vec<u8>>::new());
     assert_eq!(upstream.count(|seen| seen.target == "/healthz"), 2, "once for each run");
     assert_eq!(upstream.seen().len(), 2, "no other request was sent");
+}
+
+fn nodes_that_refuse_creations_are_wrong_where_contracts_are_asked(stage: &Stage) {
+    let relay = Relay::new(stage.world().chain().node);
+    let urls = vec![format!("http://{}", relay.address)];
+    let settings = stage.settings().set("chain.rpc_urls", urls);
+    let run =
+        |contracts: bool| check(&prepared(settings.clone().set("signature.contracts", contracts), &[]), &[]);
+    assert!(run(true).status.success());
+    relay.behave(Behaviour::RefuseCreations(-32602));
+    assert!(run(false).status.success());
+    let output = run(true);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    holds(&[output.stdout, output.stderr].concat(), &["needs eth_call without `to`".to_owned()]);
 }
 
 fn every_part_that_is_wrong_is_named(stage: &Stage) {

@@ -25,6 +25,8 @@ pub(crate) enum Behaviour {
     Http(u16, String),
     /// Refuses this method with this JSON-RPC error code, and answers all others as the real node does.
     Refuse(&'static str, i64),
+    /// Refuses calls without `to` with this JSON-RPC error code, and answers all others as the real node does.
+    RefuseCreations(i64),
     /// Answers this method with this result, and all others as the real node does.
     Tell(&'static str, Value),
     /// Answers with these members in place of `result`, with the call's own id.
@@ -192,6 +194,12 @@ fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &Atomic
                 } else {
                     ask(node, asked)
                 }
+            })?,
+            Behaviour::RefuseCreations(code) => each(&call, |asked| {
+                if asked["method"] == json!("eth_call") && asked["params"][0]["to"].is_null() {
+                    return Ok(json!({ "error": { "code": code, "message": "no recipient" } }));
+                }
+                ask(node, asked)
             })?,
             Behaviour::Tell(method, result) => each(&call, |asked| {
                 if asked["method"] == json!(method) {
