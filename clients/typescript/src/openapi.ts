@@ -258,7 +258,7 @@ export interface components {
          */
         ApiKey: string;
         /**
-         * @description The owner's EIP-712 signature, 65 bytes. Only the canonical form recovers a signer: v is 0, 1, 27 or 28, and s is low. A service that asks contract wallets (ERC-1271) takes 65 to 4096 bytes.
+         * @description The owner's EIP-712 signature: 65 bytes, unless contractSignatures of /.well-known/tiergate is true. Then a contract wallet (ERC-1271) may have 65 to 4096 bytes. Of 65 bytes only the canonical form recovers a signer: v is 0, 1, 27 or 28, and s is low.
          * @example 0xf32b5a2f8545c5bf51b4f0639cce7135e3807aa87c5fa1e61d625bbc7ae577451dad68d0f49f82646f4b2042cade6ca0fb307ac795080dd1dba9d54c1e0678331c
          */
         Signature: string;
