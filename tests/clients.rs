@@ -51,7 +51,7 @@ const AGENTS: usize = 24;
 
 /// A service with two tenants, and one that can't read its chain.
 struct Stage {
-    /// What the tests are told, as JSON.
+    /// The variable of the tests, as JSON.
     facts: Value,
     _service: Service,
     _chainless: Service,
