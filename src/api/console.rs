@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn every_file_of_the_page_is_served_as_it_is_and_the_whole_is_below_150_kib() {
         let dist = folder().join("dist");
-        let mut expected = if dist.is_dir() { files(&dist, &dist) } else { BTreeSet::new() };
+        let mut expected = files(&dist, &dist);
         expected.insert("style.css".to_owned());
         let served: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!((served, FILES.len()), (expected.clone(), expected.len()));
@@ -146,9 +146,8 @@ mod tests {
                 assert!(!text.contains(word), "{name} has {word}");
             }
         }
-        assert!(
-            INDEX.matches("<script").count()
-                == INDEX.matches("<script type=\"module\" src=\"console/").count()
-        );
+        let scripts = INDEX.matches("<script").count();
+        assert!(scripts > 0);
+        assert_eq!(INDEX.matches("<script type=\"module\" src=\"console/").count(), scripts);
     }
 }
