@@ -12,6 +12,8 @@
 mod browser;
 #[path = "console/elsewhere.rs"]
 mod elsewhere;
+#[path = "console/late.rs"]
+mod late;
 #[path = "console/looks.rs"]
 mod looks;
 #[path = "console/owner.rs"]

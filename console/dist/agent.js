@@ -1,7 +1,7 @@
 import { chooseSample } from "./connect.js";
 import { byId, complain, describe, make, on, say, show, write } from "./dom.js";
 import { sign } from "./sign.js";
-import { change, sameAddress, service, state, whenChanged } from "./state.js";
+import { change, isStranger, service, state, whenChanged } from "./state.js";
 import { count, explain, time, tokens } from "./words.js";
 const DIGITS_MAX = 78;
 export function startAgent() {
@@ -23,11 +23,14 @@ async function find() {
         return;
     }
     complain(field(), "agent-problem", "");
+    const turn = ++state.turn;
     try {
         const { hasKey } = await service.keys.status(agent);
+        if (turn !== state.turn)
+            return;
         if (agent !== state.agent)
-            change({ agent, profile: null, owner: null });
-        change({ hasKey });
+            byId("endpoint").value = "";
+        change(agent === state.agent ? { hasKey } : { agent, hasKey, profile: null, owner: null });
         chooseSample();
         const address = new URL(location.href);
         address.searchParams.set("agent", agent);
@@ -35,30 +38,31 @@ async function find() {
         say(`Agent ${agent} ${hasKey ? "has a key" : "has no key"}.`);
     }
     catch (error) {
+        if (turn !== state.turn)
+            return;
         complain(field(), "agent-problem", explain(error, { agent }));
         field().focus();
     }
 }
 async function readProfile() {
-    if (state.agent === null)
+    const { agent } = state;
+    if (agent === null)
         return;
-    const profile = await sign("profile", state.agent);
-    if (!profile)
+    const profile = await sign("profile", agent);
+    if (!profile || agent !== state.agent)
         return;
     change({ profile, owner: profile.owner, hasKey: profile.hasKey });
     say(`This is the profile of agent ${profile.agentId}.`);
 }
 function draw() {
-    const { agent, hasKey, profile, owner, connection } = state;
+    const { agent, hasKey, profile, owner } = state;
     show(agent !== null, "agent-found");
     if (agent === null)
         return;
     write("has-key", `Agent ${agent} ${hasKey ? "has a key." : "has no key."}`);
     write("read", profile ? "Read the profile again" : "Show the profile");
-    const account = connection?.account ?? null;
-    const isOther = owner !== null && account !== null && !sameAddress(owner, account);
-    show(isOther, "owner-note");
-    write("owner-note", isOther ? `The connected account is not the owner of agent ${agent}. Choose the account ${owner} in your wallet, or sign elsewhere with it.` : "");
+    show(isStranger(), "owner-note");
+    write("owner-note", isStranger() ? `The connected account is not the owner of agent ${agent}. Choose the account ${owner} in your wallet, or sign elsewhere with it.` : "");
     show(profile !== null, "profile");
     if (profile)
         drawProfile(profile);

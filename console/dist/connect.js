@@ -6,10 +6,9 @@ export function startConnect() {
     const { developmentRpcUrl } = state.settings ?? {};
     const further = developmentRpcUrl ? [developmentWallet(developmentRpcUrl)] : [];
     discover((wallets) => list([...wallets, ...further]));
-    on("disconnect", async () => {
-        const connection = state.connection;
+    on("disconnect", () => {
+        state.connection?.close();
         change({ connection: null });
-        await connection?.close();
         say("Disconnected. The page no longer sees your account.");
         byId("wallets").querySelector("button")?.focus();
     });
@@ -27,8 +26,14 @@ export function chooseSample() {
     if (connection?.wallet.id === DEVELOPMENT)
         choose(connection.accounts[Number(agent)] ?? "");
 }
+const items = new Map();
 function list(wallets) {
-    byId("wallets").replaceChildren(...wallets.map((wallet) => make("li", "", button(wallet))));
+    for (const wallet of wallets.filter(({ id }) => !items.has(id))) {
+        const item = make("li", "", button(wallet));
+        items.set(wallet.id, item);
+        byId("wallets").append(item);
+    }
+    items.forEach((item, id) => (item.hidden = !wallets.some((wallet) => wallet.id === id)));
     show(wallets.length === 0, "no-wallet");
 }
 function button(wallet) {
@@ -44,36 +49,42 @@ function button(wallet) {
     button.addEventListener("click", () => void connect(wallet, button));
     return button;
 }
+let attempts = 0;
 async function connect(wallet, button) {
+    const attempt = ++attempts;
     write("wallet-problem", "");
     say(`Confirm in ${wallet.name} that this page may see your account.`);
     button.disabled = true;
     try {
-        let account = null;
-        const connection = await Connection.open(wallet, (connection) => {
+        const connection = await Connection.open(wallet, (connection, before) => {
             if (state.connection !== connection)
                 return;
-            if (connection.account !== account)
-                say(connection.account ? `The wallet's account is ${connection.account} now.` : "The wallet shares no account any more.");
-            account = connection.account;
+            const { account } = connection;
+            if (account !== before)
+                say(account ? `The wallet's account is ${account} now.` : "The wallet shares no account any more.");
             change({});
         }, (connection) => {
             if (state.connection === connection)
                 change({ connection: null });
         });
-        account = connection.account;
+        if (attempt !== attempts)
+            return connection.close();
         change({ connection });
         chooseSample();
         say("Connected. Now choose the agent.");
         byId("agent").focus();
     }
     catch (error) {
+        if (attempt !== attempts)
+            return;
         say("");
         write("wallet-problem", explain(error, { agent: "" }));
     }
-    button.disabled = false;
-    if (state.connection === null)
-        button.focus();
+    finally {
+        button.disabled = false;
+        if (attempt === attempts && state.connection === null)
+            button.focus();
+    }
 }
 function draw() {
     const { connection, settings } = state;

@@ -15,8 +15,8 @@ export function show(isShown, ...ids) {
     for (const id of ids)
         byId(id).hidden = !isShown;
 }
-export function write(id, text) {
-    const element = byId(id);
+export function write(place, text) {
+    const element = typeof place === "string" ? byId(place) : place;
     if (element.textContent !== text)
         element.textContent = text;
 }
@@ -33,7 +33,9 @@ export function on(id, run) {
 const OUTCOME_MS = 10_000;
 let fading = 0;
 export function say(text) {
-    write("outcome", text);
+    if (byId("sign").open)
+        return write("sign-wait", text);
+    byId("outcome").textContent = text;
     byId("outcome").className = "";
     clearTimeout(fading);
     fading = setTimeout(() => (byId("outcome").className = "past"), OUTCOME_MS);
@@ -48,8 +50,9 @@ export function complain(field, problemId, problem) {
 export function copies(button, text) {
     const label = button.textContent;
     button.addEventListener("click", async () => {
-        const isCopied = await copy(text(), button);
-        button.textContent = isCopied ? "Copied" : "Select and copy it by hand";
+        const outcome = (await copy(text(), button)) ? "Copied" : "Select and copy it by hand";
+        button.textContent = outcome;
+        say(`${outcome}.`);
         setTimeout(() => (button.textContent = label), 2_000);
     });
 }

@@ -6,28 +6,30 @@ import { duration, explain } from "./words.js";
 const NO_KEY = "svc_live_v1_YOUR_KEY";
 const BODY_CHARACTERS_MAX = 4_000;
 const HEADERS = ["content-type", "x-ratelimit-limit", "x-ratelimit-remaining", "retry-after", "x-request-id"];
-let shown = "";
+let shown;
 let stopWaiting = () => { };
 export function startFirst() {
+    const gateway = state.settings?.gateway ?? null;
+    show(gateway !== null, "try");
+    write("first-words", gateway
+        ? `Send the key in X-API-Key with each request to ${gateway.url}.`
+        : "Services verify the agent by its key with one call. Behind a gateway, send the key in X-API-Key with each request.");
     on("try-form", tryIt);
     whenChanged(draw);
+    window.addEventListener("pagehide", () => {
+        field().value = "";
+        clearAnswer();
+    });
 }
+const field = () => byId("try-key");
 function draw() {
-    const { settings, key } = state;
-    show(settings?.gateway != null, "try");
-    write("first-words", settings?.gateway
-        ? `Send the key in X-API-Key with each request to ${settings.gateway.url}.`
-        : "Services verify the agent by its key with one call. Behind a gateway, send the key in X-API-Key with each request.");
-    const field = byId("try-key");
-    if (key !== null)
-        field.value = key;
-    const next = JSON.stringify([settings?.gateway, key]);
-    if (next === shown)
+    const key = state.issued?.key ?? null;
+    if (key === shown)
         return;
-    if (key === null && shown.includes(field.value))
-        field.value = "";
-    shown = next;
-    const texts = settings?.gateway ? throughGateway(settings.gateway, key ?? NO_KEY) : byVerification(key ?? NO_KEY);
+    shown = key;
+    field().value = key ?? "";
+    const gateway = state.settings?.gateway;
+    const texts = gateway ? throughGateway(gateway, key ?? NO_KEY) : byVerification(key ?? NO_KEY);
     byId("snippets").replaceChildren(...texts.map(([title, text]) => snippet(title, text, "h3")));
 }
 function throughGateway({ url, path }, key) {
@@ -57,18 +59,18 @@ async function tryIt() {
     const { gateway } = state.settings ?? {};
     if (!gateway)
         return;
-    const field = byId("try-key");
-    const key = field.value.trim();
+    const key = field().value.trim();
     if (!/^[!-~]+$/.test(key)) {
-        complain(field, "try-problem", key ? "This is no API key. Paste the whole key, and nothing else." : "Paste the agent's key first.");
-        field.focus();
+        complain(field(), "try-problem", key ? "This is no API key. Paste the whole key, and nothing else." : "Paste the agent's key first.");
+        field().focus();
         return;
     }
-    complain(field, "try-problem", "");
+    complain(field(), "try-problem", "");
     const send = byId("try-send");
     send.disabled = true;
     stopWaiting();
     write("try-wait", "");
+    clearAnswer();
     try {
         const answer = await fetch(gateway.url + gateway.path, { headers: { "X-API-Key": key }, cache: "no-store", credentials: "omit", redirect: "error" });
         const error = await errorOf(answer);
@@ -83,10 +85,15 @@ async function tryIt() {
             send.disabled = false;
     }
     catch {
-        show(false, "try-answer");
         write("try-problem", `The browser got no answer from ${gateway.url}. The gateway may be down, or the tenant does not allow this page's origin (CORS). The command for curl needs no such permission.`);
         send.disabled = false;
     }
+}
+function clearAnswer() {
+    write("try-status", "");
+    show(false, "try-answer");
+    byId("try-headers").replaceChildren();
+    write("try-body", "");
 }
 function showAnswer(answer, text) {
     show(true, "try-answer");

@@ -1,6 +1,6 @@
 import { byId, copies, on, say, show, write } from "./dom.js";
 import { sign } from "./sign.js";
-import { change, state, whenChanged } from "./state.js";
+import { change, learn, state, whenChanged } from "./state.js";
 let rest = null;
 export function startKeys() {
     on("generate", () => make("generate"));
@@ -11,26 +11,30 @@ export function startKeys() {
         say("The page has forgotten the key. Now send the first request with it.");
         byId("try-key").focus();
     });
-    copies(byId("copy-key"), () => state.key ?? "");
+    copies(byId("copy-key"), () => state.issued?.key ?? "");
     whenChanged(draw);
     window.addEventListener("pagehide", forget);
     window.addEventListener("beforeunload", (event) => {
-        if (state.key !== null)
+        if (state.issued)
             event.preventDefault();
     });
 }
 async function make(operation) {
-    const { agent } = state;
+    const { agent, issued: unstored } = state;
     if (agent === null)
         return;
+    if (unstored) {
+        say(`First store the key of agent ${unstored.agent}, and say so here: nobody can show it again.`);
+        byId("stored").focus();
+        return;
+    }
     const declaredEndpoint = byId("endpoint").value.trim();
     const issued = await sign(operation, agent, declaredEndpoint ? { declaredEndpoint } : {});
     if (!issued)
         return;
     keepRest(agent, issued);
-    write("h-shown", `The ${operation === "rotate" ? "new " : ""}key of agent ${agent}`);
-    byId("key").value = issued.apiKey;
-    change({ hasKey: true, key: issued.apiKey });
+    change({ issued: { agent, key: issued.apiKey } });
+    learn(agent, { hasKey: true });
     say(operation === "rotate" ? "The key is replaced: the old one no longer works. Copy the new one now." : "The key is made. Copy it now: it is shown only once.");
     byId("h-shown").focus();
 }
@@ -42,8 +46,9 @@ async function revoke() {
     if (!revoked)
         return;
     keepRest(agent, revoked);
-    forget();
-    change({ hasKey: false });
+    if (state.issued?.agent === agent)
+        forget();
+    learn(agent, { hasKey: false });
     say(`The key of agent ${agent} is revoked. It is refused from now on.`);
     byId("generate").focus();
 }
@@ -52,15 +57,15 @@ function keepRest(agent, { rateLimit }) {
     rest = { agent, text };
 }
 function forget() {
-    byId("key").value = "";
-    if (state.key !== null)
-        change({ key: null });
+    change({ issued: null });
 }
 function draw() {
-    const { agent, hasKey, key } = state;
+    const { agent, hasKey, issued } = state;
     show(agent === null, "key-first");
     show(agent !== null, "key-actions");
-    show(key !== null, "key-shown");
+    show(issued !== null, "key-shown");
+    write("h-shown", issued ? `The key of agent ${issued.agent}` : "");
+    byId("key").value = issued?.key ?? "";
     show(!hasKey, "generate");
     show(hasKey, "rotate", "revoke");
     write("key-rest", rest?.agent === agent ? rest.text : "");

@@ -1,7 +1,7 @@
 import { TiergateError } from "./client/index.js";
-import { byId, complain, copies, countDown, describe, on, say, show, write } from "./dom.js";
+import { byId, complain, copies, countDown, describe, make, on, say, show, write } from "./dom.js";
 import { commandsFor } from "./elsewhere.js";
-import { change, service, state, whenChanged } from "./state.js";
+import { change, isStranger, learn, service, state, whenChanged } from "./state.js";
 import { WalletError } from "./wallet.js";
 import { duration, explain, time } from "./words.js";
 const SECONDS_TO_CONFIRM = 60;
@@ -39,6 +39,7 @@ let open = null;
 const limitedUntil = new Map();
 let stopClock = () => { };
 let stopLimit = () => { };
+const [accountFact, untilFact] = [make("span", ""), make("span", "")];
 const dialog = () => byId("sign");
 export function startSign() {
     on("sign-wallet", signWithWallet);
@@ -53,6 +54,7 @@ export async function sign(operation, agent, options = {}) {
     if (open?.isSending || dialog().open)
         return null;
     end(null);
+    state.turn++;
     const texts = TEXTS[operation](agent);
     write("sign-title", texts.title);
     write("sign-what", texts.what);
@@ -60,7 +62,7 @@ export async function sign(operation, agent, options = {}) {
     write("sign-warning", texts.warning ?? "");
     write("sign-note", operation === "profile"
         ? "The service takes this signature for reading only."
-        : "The wallet shows agent, nonce and time. It can't show the purpose, because the signature does not name it: until it is used or too old, it could make, replace or revoke the key, once. This page sends it to this service only.");
+        : "The wallet shows agent, nonce and time. It can't show purpose and application, because the signature names neither: until it is used or too old, it could make, replace or revoke the key, once. This page sends it to this service only.");
     problem("");
     write("sign-wait", "");
     describe("sign-facts", []);
@@ -107,17 +109,19 @@ async function renew() {
 function showRequest(current, typedData) {
     const { domain, message } = typedData;
     const until = message.timestamp + (state.signing?.timestampMaxAge ?? 0);
-    const facts = (left) => describe("sign-facts", [
+    describe("sign-facts", [
         ["Agent", current.agent],
         ["Purpose", TEXTS[current.operation](current.agent).purpose],
-        ["Good until", left > 0 ? `${time(until)}, ${duration(left)} left${message.nonce ? "; once" : ""}` : "now: it is too old"],
+        ["Account", accountFact],
+        ["Application", makesKey(current) ? (current.options.declaredEndpoint ?? "none declared") : null],
+        ["Good until", untilFact],
         ["Nonce", message.nonce ?? null, "mono"],
         ["For", `${domain.name} ${domain.version}, chain ${domain.chainId}`],
         ["Contract", domain.verifyingContract, "mono"],
     ]);
     stopClock();
     stopClock = countDown(until * 1_000, (left) => {
-        facts(left);
+        write(untilFact, left > 0 ? `${time(until)}, ${duration(left)} left${message.nonce ? "; once" : ""}` : "now: it is too old");
         if (left === 0)
             void renew().then(() => write("sign-wait", "The request was too old and was made anew. Sign the one that stands here now."));
     });
@@ -136,9 +140,10 @@ async function signWithWallet() {
         const goodFor = current.typedData.message.timestamp + (state.signing?.timestampMaxAge ?? 0) - Date.now() / 1_000;
         if (goodFor < SECONDS_TO_CONFIRM)
             await renew();
-        if (open !== current)
+        const { account } = connection;
+        if (open !== current || !account)
             return;
-        await send(current, current.typedData, await connection.sign(current.typedData), connection.account);
+        await send(current, current.typedData, await connection.sign(current.typedData, account), account);
     }
     catch (error) {
         if (open !== current)
@@ -191,13 +196,12 @@ async function send(current, typedData, signature, account) {
     }
 }
 async function refused(current, error, account) {
-    const makesKey = current.operation === "generate" || current.operation === "rotate";
-    const words = explain(error, { agent: current.agent, account, owner: state.owner, makesKey });
+    const words = explain(error, { agent: current.agent, account, owner: state.owner, makesKey: makesKey(current) });
     if (error instanceof TiergateError) {
         if (error.is("SIGNATURE_INVALID"))
-            change({ owner: error.details.owner, ...(state.owner !== error.details.owner && { profile: null }) });
+            learn(current.agent, { owner: error.details.owner, ...(state.owner !== error.details.owner && { profile: null }) });
         if (error.is("KEY_ALREADY_EXISTS"))
-            change({ hasKey: true });
+            learn(current.agent, { hasKey: true });
         if (error.retryAfter)
             limitedUntil.set(limitOf(current), Date.now() + error.retryAfter * 1_000);
         watchLimit();
@@ -209,6 +213,7 @@ async function refused(current, error, account) {
     else
         say(words);
 }
+const makesKey = ({ operation }) => operation === "generate" || operation === "rotate";
 const limitOf = ({ operation, agent }) => `${operation === "profile"} ${agent}`;
 function watchLimit() {
     stopLimit();
@@ -256,10 +261,13 @@ function problem(text) {
 function draw() {
     if (!open)
         return;
-    const { connection, signing, settings } = state;
+    const { connection, signing, settings, owner } = state;
+    const account = connection?.account;
+    write(accountFact, account ? account + (isStranger() ? `: not the owner, who is ${owner}` : "") : "none connected; sign elsewhere with the owner's");
+    accountFact.className = isStranger() ? "bad" : "";
     const isLimited = (limitedUntil.get(limitOf(open)) ?? 0) > Date.now();
     const domainChain = signing ? BigInt(signing.domain.chainId) : null;
-    const isElsewhere = connection?.account != null && domainChain !== null && connection.chainId !== null && connection.chainId !== domainChain;
+    const isElsewhere = connection != null && account != null && domainChain !== null && connection.chainId !== null && connection.chainId !== domainChain;
     const canSwitch = settings?.chain != null && BigInt(settings.chain.chainId) === domainChain;
     show(isElsewhere, "sign-chain");
     show(canSwitch, "sign-switch");
@@ -268,7 +276,7 @@ function draw() {
             (canSwitch ? "Switch first; it costs nothing and sends no transaction." : "If yours does, switch its chain there, or sign elsewhere."));
         write("sign-switch", `Switch to ${settings?.chain?.chainName ?? ""}`);
     }
-    show(connection?.account != null, "sign-wallet");
+    show(account != null, "sign-wallet");
     write("sign-wallet", `${TEXTS[open.operation](open.agent).button} with ${connection?.wallet.name ?? ""}${isElsewhere ? " anyway" : ""}`);
     for (const id of ["sign-wallet", "sign-switch", "signature-use"])
         byId(id).disabled = open.isBusy || !open.typedData || (isLimited && id !== "sign-switch");

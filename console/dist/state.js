@@ -6,10 +6,11 @@ export const state = {
     signing: null,
     connection: null,
     agent: null,
+    turn: 0,
     hasKey: false,
     profile: null,
     owner: null,
-    key: null,
+    issued: null,
 };
 const listeners = [];
 export function whenChanged(listener) {
@@ -19,6 +20,14 @@ export function change(part) {
     Object.assign(state, part);
     for (const listener of listeners)
         listener();
+}
+export function learn(agent, part) {
+    if (agent === state.agent)
+        change(part);
+}
+export function isStranger() {
+    const account = state.connection?.account ?? null;
+    return state.owner !== null && account !== null && !sameAddress(state.owner, account);
 }
 export function sameAddress(one, other) {
     return one !== null && one.toLowerCase() === other?.toLowerCase();

@@ -59,35 +59,45 @@ export class Connection {
         this.wallet = wallet;
         this.listeners = [
             ["accountsChanged", (accounts) => {
+                    const before = this.account;
                     this.share(accounts);
-                    changed(this);
+                    changed(this, before);
                 }],
             ["chainChanged", (chainId) => {
                     this.chainId = number(chainId);
-                    changed(this);
+                    changed(this, this.account);
                 }],
             ["disconnect", () => ended(this)],
         ];
     }
     static async open(wallet, changed, ended) {
         const connection = new Connection(wallet, changed, ended);
-        connection.share(await connection.ask("eth_requestAccounts"));
-        await connection.readChain();
         for (const [event, listener] of connection.listeners)
             wallet.provider.on?.(event, listener);
+        try {
+            connection.share(await connection.ask("eth_requestAccounts"));
+        }
+        catch (error) {
+            connection.leave();
+            throw error;
+        }
+        await connection.readChain();
         return connection;
     }
-    async close() {
+    close() {
+        this.leave();
+        void this.ask("wallet_revokePermissions", [{ eth_accounts: {} }]).catch(() => undefined);
+    }
+    leave() {
         for (const [event, listener] of this.listeners)
             this.wallet.provider.removeListener?.(event, listener);
-        await this.ask("wallet_revokePermissions", [{ eth_accounts: {} }]).catch(() => undefined);
     }
     async readChain() {
         this.chainId = number(await this.ask("eth_chainId").catch(() => null));
         return this.chainId;
     }
-    async sign(typedData) {
-        const signature = await this.ask("eth_signTypedData_v4", [this.account, JSON.stringify(typedData)]);
+    async sign(typedData, account) {
+        const signature = await this.ask("eth_signTypedData_v4", [account, JSON.stringify(typedData)]);
         if (typeof signature !== "string")
             throw new WalletError("other", "it returned no signature");
         return signature;

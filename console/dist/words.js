@@ -1,7 +1,6 @@
 import { TiergateError } from "./client/index.js";
 import { sameAddress, state } from "./state.js";
 import { WalletError } from "./wallet.js";
-const KEY_OPERATIONS_AN_HOUR = 10;
 const CLOCK_OFF_MS = 30_000;
 const whole = new Intl.NumberFormat("en");
 export function tokens(units) {
@@ -64,9 +63,9 @@ const WORDS = {
     REQUEST_TIMEOUT: () => "The request took too long to arrive. Check your connection and try again.",
     KEY_ALREADY_EXISTS: (_, { agent }) => `Agent ${agent} has a key already. Use that one; if it is lost, cancel and replace it.`,
     PAYLOAD_TOO_LARGE: () => "The request is too large. Send less.",
-    RATE_LIMITED: ({ details }) => `Too many requests: the limit is ${whole.format(details.limit)} ${details.limit === KEY_OPERATIONS_AN_HOUR ? "an hour" : "a minute"}. Try again when the time is over.`,
+    RATE_LIMITED: ({ details }) => `Too many requests: the limit of ${whole.format(details.limit)} is reached. Try again when the time is over.`,
     REQUEST_HEADER_FIELDS_TOO_LARGE: () => "The browser sends more headers than the service takes. Remove cookies of this site and try again.",
-    INTERNAL_ERROR: () => "The service failed. Try again in a moment; if it goes on, tell its operator.",
+    INTERNAL_ERROR: (_, on) => `The service failed. ${advice(on, "Try again in a moment")}; if it goes on, tell its operator.`,
     UPSTREAM_ERROR: () => "The gateway could not reach the API behind it. Try again in a moment; if it goes on, tell its operator.",
     RPC_ERROR: () => "The service can't read the chain at the moment, and changed nothing. Try again in a moment.",
     OVERLOADED: () => "The service is busy, and changed nothing. Try again when the time is over.",
@@ -74,11 +73,12 @@ const WORDS = {
     LOOP_DETECTED: () => "The gateway sends requests to itself. Tell its operator.",
     INSUFFICIENT_DEPOSIT: ({ details }) => `The agent's deposit is too small: ${tokens(details.requiredAmount)} are needed. Add to it and try again.`,
     RELAY_FAILED: () => "The transaction failed on the chain. Try again later.",
-    UNEXPECTED_ANSWER: ({ status }) => `Something in front of the service answered (status ${status}). Load the page again; if it goes on, tell the operator.`,
-    NO_ANSWER: (_, { makesKey }) => makesKey
-        ? "No answer came. The key may have been made all the same: find the agent again, and if it has a key that you have not seen, replace it."
-        : "No answer came. Check your connection and try again.",
+    UNEXPECTED_ANSWER: ({ status }, on) => `Something in front of the service answered (status ${status}). ${advice(on, "Load the page again")}; if it goes on, tell the operator.`,
+    NO_ANSWER: (_, on) => `No answer came. ${advice(on, "Check your connection and try again")}.`,
 };
+const advice = ({ makesKey }, otherwise) => makesKey
+    ? "The key may have been made all the same, and an older one no longer works then. Find the agent again: if it has a key and you hold none that works, replace it"
+    : otherwise;
 export function explain(error, on) {
     if (error instanceof WalletError)
         return WALLET[error.trouble](error.message);

@@ -4,7 +4,7 @@ import type { Profile } from "tiergate";
 import { chooseSample } from "./connect.js";
 import { byId, complain, describe, make, on, say, show, write } from "./dom.js";
 import { sign } from "./sign.js";
-import { change, sameAddress, service, state, whenChanged } from "./state.js";
+import { change, isStranger, service, state, whenChanged } from "./state.js";
 import { count, explain, time, tokens } from "./words.js";
 
 /** An agent's number is a uint256: 78 digits at most. */
@@ -30,39 +30,42 @@ async function find(): Promise<void> {
     return;
   }
   complain(field(), "agent-problem", "");
+  const turn = ++state.turn;
   try {
     const { hasKey } = await service.keys.status(agent);
-    if (agent !== state.agent) change({ agent, profile: null, owner: null });
-    change({ hasKey });
+    if (turn !== state.turn) return;
+    // The application was the other agent's.
+    if (agent !== state.agent) byId<HTMLInputElement>("endpoint").value = "";
+    change(agent === state.agent ? { hasKey } : { agent, hasKey, profile: null, owner: null });
     chooseSample();
     const address = new URL(location.href);
     address.searchParams.set("agent", agent);
     history.replaceState(null, "", address);
     say(`Agent ${agent} ${hasKey ? "has a key" : "has no key"}.`);
   } catch (error) {
+    if (turn !== state.turn) return;
     complain(field(), "agent-problem", explain(error, { agent }));
     field().focus();
   }
 }
 
 async function readProfile(): Promise<void> {
-  if (state.agent === null) return;
-  const profile = await sign("profile", state.agent);
-  if (!profile) return;
+  const { agent } = state;
+  if (agent === null) return;
+  const profile = await sign("profile", agent);
+  if (!profile || agent !== state.agent) return;
   change({ profile, owner: profile.owner, hasKey: profile.hasKey });
   say(`This is the profile of agent ${profile.agentId}.`);
 }
 
 function draw(): void {
-  const { agent, hasKey, profile, owner, connection } = state;
+  const { agent, hasKey, profile, owner } = state;
   show(agent !== null, "agent-found");
   if (agent === null) return;
   write("has-key", `Agent ${agent} ${hasKey ? "has a key." : "has no key."}`);
   write("read", profile ? "Read the profile again" : "Show the profile");
-  const account = connection?.account ?? null;
-  const isOther = owner !== null && account !== null && !sameAddress(owner, account);
-  show(isOther, "owner-note");
-  write("owner-note", isOther ? `The connected account is not the owner of agent ${agent}. Choose the account ${owner} in your wallet, or sign elsewhere with it.` : "");
+  show(isStranger(), "owner-note");
+  write("owner-note", isStranger() ? `The connected account is not the owner of agent ${agent}. Choose the account ${owner} in your wallet, or sign elsewhere with it.` : "");
   show(profile !== null, "profile");
   if (profile) drawProfile(profile);
 }

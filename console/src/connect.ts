@@ -10,10 +10,9 @@ export function startConnect(): void {
   const { developmentRpcUrl } = state.settings ?? {};
   const further = developmentRpcUrl ? [developmentWallet(developmentRpcUrl)] : [];
   discover((wallets) => list([...wallets, ...further]));
-  on("disconnect", async () => {
-    const connection = state.connection;
+  on("disconnect", () => {
+    state.connection?.close();
     change({ connection: null });
-    await connection?.close();
     say("Disconnected. The page no longer sees your account.");
     byId("wallets").querySelector("button")?.focus();
   });
@@ -34,8 +33,17 @@ export function chooseSample(): void {
   if (connection?.wallet.id === DEVELOPMENT) choose(connection.accounts[Number(agent)] ?? "");
 }
 
+/** The listed wallets, by their ids. */
+const items = new Map<string, HTMLElement>();
+
+/** Adds new wallets and leaves the others where they are: one of them may have the focus. */
 function list(wallets: Found[]): void {
-  byId("wallets").replaceChildren(...wallets.map((wallet) => make("li", "", button(wallet))));
+  for (const wallet of wallets.filter(({ id }) => !items.has(id))) {
+    const item = make("li", "", button(wallet));
+    items.set(wallet.id, item);
+    byId("wallets").append(item);
+  }
+  items.forEach((item, id) => (item.hidden = !wallets.some((wallet) => wallet.id === id)));
   show(wallets.length === 0, "no-wallet");
 }
 
@@ -53,35 +61,40 @@ function button(wallet: Found): HTMLButtonElement {
   return button;
 }
 
+/** Counts the wallets that were asked. Only the last one is connected. */
+let attempts = 0;
+
 async function connect(wallet: Found, button: HTMLButtonElement): Promise<void> {
+  const attempt = ++attempts;
   write("wallet-problem", "");
   say(`Confirm in ${wallet.name} that this page may see your account.`);
   button.disabled = true;
   try {
-    let account: string | null = null;
-    const connection: Connection = await Connection.open(
+    const connection = await Connection.open(
       wallet,
-      (connection) => {
+      (connection, before) => {
         if (state.connection !== connection) return;
-        if (connection.account !== account) say(connection.account ? `The wallet's account is ${connection.account} now.` : "The wallet shares no account any more.");
-        account = connection.account;
+        const { account } = connection;
+        if (account !== before) say(account ? `The wallet's account is ${account} now.` : "The wallet shares no account any more.");
         change({});
       },
       (connection) => {
         if (state.connection === connection) change({ connection: null });
       },
     );
-    account = connection.account;
+    if (attempt !== attempts) return connection.close();
     change({ connection });
     chooseSample();
     say("Connected. Now choose the agent.");
     byId("agent").focus();
   } catch (error) {
+    if (attempt !== attempts) return;
     say("");
     write("wallet-problem", explain(error, { agent: "" }));
+  } finally {
+    button.disabled = false;
+    if (attempt === attempts && state.connection === null) button.focus();
   }
-  button.disabled = false;
-  if (state.connection === null) button.focus();
 }
 
 function draw(): void {

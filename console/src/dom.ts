@@ -23,8 +23,8 @@ export function show(isShown: boolean, ...ids: string[]): void {
 }
 
 /** Sets the text of an element. Equal texts are left alone, so that screen readers don't say them again. */
-export function write(id: string, text: string): void {
-  const element = byId(id);
+export function write(place: string | HTMLElement, text: string): void {
+  const element = typeof place === "string" ? byId(place) : place;
   if (element.textContent !== text) element.textContent = text;
 }
 
@@ -50,9 +50,11 @@ export function on(id: string, run: () => unknown): void {
 const OUTCOME_MS = 10_000;
 let fading = 0;
 
-/** Says how something ended, on the page and to screen readers. */
+/** Says how something ended, also to screen readers: in the dialog if it is open, since it covers the page. */
 export function say(text: string): void {
-  write("outcome", text);
+  if (byId<HTMLDialogElement>("sign").open) return write("sign-wait", text);
+  // Replaced also by the same text: it happened again.
+  byId("outcome").textContent = text;
   byId("outcome").className = "";
   clearTimeout(fading);
   fading = setTimeout(() => (byId("outcome").className = "past"), OUTCOME_MS);
@@ -65,12 +67,13 @@ export function complain(field: HTMLElement, problemId: string, problem: string)
   else field.removeAttribute("aria-invalid");
 }
 
-/** Makes a button copy a text. It says so for two seconds. */
+/** Makes a button copy a text. Its label says so for two seconds. */
 export function copies(button: HTMLButtonElement, text: () => string): void {
   const label = button.textContent;
   button.addEventListener("click", async () => {
-    const isCopied = await copy(text(), button);
-    button.textContent = isCopied ? "Copied" : "Select and copy it by hand";
+    const outcome = (await copy(text(), button)) ? "Copied" : "Select and copy it by hand";
+    button.textContent = outcome;
+    say(`${outcome}.`);
     setTimeout(() => (button.textContent = label), 2_000);
   });
 }

@@ -15,31 +15,36 @@ const BODY_CHARACTERS_MAX = 4_000;
 /** Headers that pages of another origin may read at the gateway. */
 const HEADERS = ["content-type", "x-ratelimit-limit", "x-ratelimit-remaining", "retry-after", "x-request-id"];
 
-let shown = "";
+/** The key in the commands; `undefined` before they are written. */
+let shown: string | null | undefined;
 let stopWaiting = () => {};
 
 export function startFirst(): void {
-  on("try-form", tryIt);
-  whenChanged(draw);
-}
-
-function draw(): void {
-  const { settings, key } = state;
-  show(settings?.gateway != null, "try");
+  const gateway = state.settings?.gateway ?? null;
+  show(gateway !== null, "try");
   write(
     "first-words",
-    settings?.gateway
-      ? `Send the key in X-API-Key with each request to ${settings.gateway.url}.`
+    gateway
+      ? `Send the key in X-API-Key with each request to ${gateway.url}.`
       : "Services verify the agent by its key with one call. Behind a gateway, send the key in X-API-Key with each request.",
   );
-  const field = byId<HTMLInputElement>("try-key");
-  if (key !== null) field.value = key;
-  const next = JSON.stringify([settings?.gateway, key]);
-  if (next === shown) return;
-  // The key goes from here when it goes from the screen.
-  if (key === null && shown.includes(field.value)) field.value = "";
-  shown = next;
-  const texts = settings?.gateway ? throughGateway(settings.gateway, key ?? NO_KEY) : byVerification(key ?? NO_KEY);
+  on("try-form", tryIt);
+  whenChanged(draw);
+  window.addEventListener("pagehide", () => {
+    field().value = "";
+    clearAnswer();
+  });
+}
+
+const field = () => byId<HTMLInputElement>("try-key");
+
+function draw(): void {
+  const key = state.issued?.key ?? null;
+  if (key === shown) return;
+  shown = key;
+  field().value = key ?? "";
+  const gateway = state.settings?.gateway;
+  const texts = gateway ? throughGateway(gateway, key ?? NO_KEY) : byVerification(key ?? NO_KEY);
   byId("snippets").replaceChildren(...texts.map(([title, text]) => snippet(title, text, "h3")));
 }
 
@@ -79,18 +84,18 @@ const quoted = (text: string) => JSON.stringify(text);
 async function tryIt(): Promise<void> {
   const { gateway } = state.settings ?? {};
   if (!gateway) return;
-  const field = byId<HTMLInputElement>("try-key");
-  const key = field.value.trim();
+  const key = field().value.trim();
   if (!/^[!-~]+$/.test(key)) {
-    complain(field, "try-problem", key ? "This is no API key. Paste the whole key, and nothing else." : "Paste the agent's key first.");
-    field.focus();
+    complain(field(), "try-problem", key ? "This is no API key. Paste the whole key, and nothing else." : "Paste the agent's key first.");
+    field().focus();
     return;
   }
-  complain(field, "try-problem", "");
+  complain(field(), "try-problem", "");
   const send = byId<HTMLButtonElement>("try-send");
   send.disabled = true;
   stopWaiting();
   write("try-wait", "");
+  clearAnswer();
   try {
     const answer = await fetch(gateway.url + gateway.path, { headers: { "X-API-Key": key }, cache: "no-store", credentials: "omit", redirect: "error" });
     const error = await errorOf(answer);
@@ -101,10 +106,16 @@ async function tryIt(): Promise<void> {
     if (seconds > 0) wait(seconds, send);
     else send.disabled = false;
   } catch {
-    show(false, "try-answer");
     write("try-problem", `The browser got no answer from ${gateway.url}. The gateway may be down, or the tenant does not allow this page's origin (CORS). The command for curl needs no such permission.`);
     send.disabled = false;
   }
+}
+
+function clearAnswer(): void {
+  write("try-status", "");
+  show(false, "try-answer");
+  byId("try-headers").replaceChildren();
+  write("try-body", "");
 }
 
 function showAnswer(answer: Response, text: string): void {

@@ -3,7 +3,7 @@
 import type { Answer, IssuedKey } from "tiergate";
 import { byId, copies, on, say, show, write } from "./dom.js";
 import { sign } from "./sign.js";
-import { change, state, whenChanged } from "./state.js";
+import { change, learn, state, whenChanged } from "./state.js";
 
 /** How many key operations are left, and of which agent. */
 let rest: { agent: string; text: string } | null = null;
@@ -17,25 +17,29 @@ export function startKeys(): void {
     say("The page has forgotten the key. Now send the first request with it.");
     byId("try-key").focus();
   });
-  copies(byId<HTMLButtonElement>("copy-key"), () => state.key ?? "");
+  copies(byId<HTMLButtonElement>("copy-key"), () => state.issued?.key ?? "");
   whenChanged(draw);
   // The page may be kept for the back button, and closed by accident.
   window.addEventListener("pagehide", forget);
   window.addEventListener("beforeunload", (event) => {
-    if (state.key !== null) event.preventDefault();
+    if (state.issued) event.preventDefault();
   });
 }
 
 async function make(operation: "generate" | "rotate"): Promise<void> {
-  const { agent } = state;
+  const { agent, issued: unstored } = state;
   if (agent === null) return;
+  if (unstored) {
+    say(`First store the key of agent ${unstored.agent}, and say so here: nobody can show it again.`);
+    byId("stored").focus();
+    return;
+  }
   const declaredEndpoint = byId<HTMLInputElement>("endpoint").value.trim();
   const issued: Answer<IssuedKey> | null = await sign(operation, agent, declaredEndpoint ? { declaredEndpoint } : {});
   if (!issued) return;
   keepRest(agent, issued);
-  write("h-shown", `The ${operation === "rotate" ? "new " : ""}key of agent ${agent}`);
-  byId<HTMLTextAreaElement>("key").value = issued.apiKey;
-  change({ hasKey: true, key: issued.apiKey });
+  change({ issued: { agent, key: issued.apiKey } });
+  learn(agent, { hasKey: true });
   say(operation === "rotate" ? "The key is replaced: the old one no longer works. Copy the new one now." : "The key is made. Copy it now: it is shown only once.");
   byId("h-shown").focus();
 }
@@ -46,8 +50,8 @@ async function revoke(): Promise<void> {
   const revoked = await sign("revoke", agent);
   if (!revoked) return;
   keepRest(agent, revoked);
-  forget();
-  change({ hasKey: false });
+  if (state.issued?.agent === agent) forget();
+  learn(agent, { hasKey: false });
   say(`The key of agent ${agent} is revoked. It is refused from now on.`);
   byId("generate").focus();
 }
@@ -58,15 +62,16 @@ function keepRest(agent: string, { rateLimit }: Pick<Answer<object>, "rateLimit"
 }
 
 function forget(): void {
-  byId<HTMLTextAreaElement>("key").value = "";
-  if (state.key !== null) change({ key: null });
+  change({ issued: null });
 }
 
 function draw(): void {
-  const { agent, hasKey, key } = state;
+  const { agent, hasKey, issued } = state;
   show(agent === null, "key-first");
   show(agent !== null, "key-actions");
-  show(key !== null, "key-shown");
+  show(issued !== null, "key-shown");
+  write("h-shown", issued ? `The key of agent ${issued.agent}` : "");
+  byId<HTMLTextAreaElement>("key").value = issued?.key ?? "";
   show(!hasKey, "generate");
   show(hasKey, "rotate", "revoke");
   write("key-rest", rest?.agent === agent ? rest.text : "");

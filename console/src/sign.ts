@@ -1,9 +1,9 @@
 // The dialog in which the owner sees what is signed, and signs it: with the connected wallet, or elsewhere.
 
 import { TiergateError, type Answer, type KeyOptions, type Operations, type TypedData } from "tiergate";
-import { byId, complain, copies, countDown, describe, on, say, show, write } from "./dom.js";
+import { byId, complain, copies, countDown, describe, make, on, say, show, write } from "./dom.js";
 import { commandsFor } from "./elsewhere.js";
-import { change, service, state, whenChanged } from "./state.js";
+import { change, isStranger, learn, service, state, whenChanged } from "./state.js";
 import { WalletError } from "./wallet.js";
 import { duration, explain, time } from "./words.js";
 
@@ -73,6 +73,9 @@ const limitedUntil = new Map<string, number>();
 let stopClock = () => {};
 let stopLimit = () => {};
 
+/** Facts that change while the dialog is open. The others are left alone, so that screen readers keep their place. */
+const [accountFact, untilFact] = [make("span", ""), make("span", "")];
+
 const dialog = () => byId<HTMLDialogElement>("sign");
 
 export function startSign(): void {
@@ -91,6 +94,7 @@ export async function sign<O extends Asked>(operation: O, agent: string, options
   if (open?.isSending || dialog().open) return null;
   // The event of a dialog that was just closed comes later.
   end(null);
+  state.turn++;
   const texts = TEXTS[operation](agent);
   write("sign-title", texts.title);
   write("sign-what", texts.what);
@@ -100,7 +104,7 @@ export async function sign<O extends Asked>(operation: O, agent: string, options
     "sign-note",
     operation === "profile"
       ? "The service takes this signature for reading only."
-      : "The wallet shows agent, nonce and time. It can't show the purpose, because the signature does not name it: until it is used or too old, it could make, replace or revoke the key, once. This page sends it to this service only.",
+      : "The wallet shows agent, nonce and time. It can't show purpose and application, because the signature names neither: until it is used or too old, it could make, replace or revoke the key, once. This page sends it to this service only.",
   );
   problem("");
   write("sign-wait", "");
@@ -147,18 +151,19 @@ async function renew(): Promise<void> {
 function showRequest(current: Open, typedData: TypedData): void {
   const { domain, message } = typedData;
   const until = message.timestamp + (state.signing?.timestampMaxAge ?? 0);
-  const facts = (left: number) =>
-    describe("sign-facts", [
-      ["Agent", current.agent],
-      ["Purpose", TEXTS[current.operation](current.agent).purpose],
-      ["Good until", left > 0 ? `${time(until)}, ${duration(left)} left${message.nonce ? "; once" : ""}` : "now: it is too old"],
-      ["Nonce", message.nonce ?? null, "mono"],
-      ["For", `${domain.name} ${domain.version}, chain ${domain.chainId}`],
-      ["Contract", domain.verifyingContract, "mono"],
-    ]);
+  describe("sign-facts", [
+    ["Agent", current.agent],
+    ["Purpose", TEXTS[current.operation](current.agent).purpose],
+    ["Account", accountFact],
+    ["Application", makesKey(current) ? (current.options.declaredEndpoint ?? "none declared") : null],
+    ["Good until", untilFact],
+    ["Nonce", message.nonce ?? null, "mono"],
+    ["For", `${domain.name} ${domain.version}, chain ${domain.chainId}`],
+    ["Contract", domain.verifyingContract, "mono"],
+  ]);
   stopClock();
   stopClock = countDown(until * 1_000, (left) => {
-    facts(left);
+    write(untilFact, left > 0 ? `${time(until)}, ${duration(left)} left${message.nonce ? "; once" : ""}` : "now: it is too old");
     if (left === 0) void renew().then(() => write("sign-wait", "The request was too old and was made anew. Sign the one that stands here now."));
   });
   const json = JSON.stringify(typedData, null, 2);
@@ -175,8 +180,10 @@ async function signWithWallet(): Promise<void> {
   try {
     const goodFor = current.typedData.message.timestamp + (state.signing?.timestampMaxAge ?? 0) - Date.now() / 1_000;
     if (goodFor < SECONDS_TO_CONFIRM) await renew();
-    if (open !== current) return;
-    await send(current, current.typedData, await connection.sign(current.typedData), connection.account);
+    // It may be another one when the wallet answers.
+    const { account } = connection;
+    if (open !== current || !account) return;
+    await send(current, current.typedData, await connection.sign(current.typedData, account), account);
   } catch (error) {
     if (open !== current) return;
     if (error instanceof WalletError && error.trouble !== "refused") byId<HTMLDetailsElement>("elsewhere").open = true;
@@ -221,11 +228,10 @@ async function send(current: Open, typedData: TypedData, signature: string, acco
 }
 
 async function refused(current: Open, error: unknown, account: string | null): Promise<void> {
-  const makesKey = current.operation === "generate" || current.operation === "rotate";
-  const words = explain(error, { agent: current.agent, account, owner: state.owner, makesKey });
+  const words = explain(error, { agent: current.agent, account, owner: state.owner, makesKey: makesKey(current) });
   if (error instanceof TiergateError) {
-    if (error.is("SIGNATURE_INVALID")) change({ owner: error.details.owner, ...(state.owner !== error.details.owner && { profile: null }) });
-    if (error.is("KEY_ALREADY_EXISTS")) change({ hasKey: true });
+    if (error.is("SIGNATURE_INVALID")) learn(current.agent, { owner: error.details.owner, ...(state.owner !== error.details.owner && { profile: null }) });
+    if (error.is("KEY_ALREADY_EXISTS")) learn(current.agent, { hasKey: true });
     if (error.retryAfter) limitedUntil.set(limitOf(current), Date.now() + error.retryAfter * 1_000);
     watchLimit();
     // Others leave the nonce unused: the same signature may be sent again.
@@ -234,6 +240,8 @@ async function refused(current: Open, error: unknown, account: string | null): P
   if (dialog().open) problem(words);
   else say(words);
 }
+
+const makesKey = ({ operation }: Open) => operation === "generate" || operation === "rotate";
 
 /** Reading has its own limit. */
 const limitOf = ({ operation, agent }: Open) => `${operation === "profile"} ${agent}`;
@@ -280,10 +288,13 @@ function problem(text: string): void {
 
 function draw(): void {
   if (!open) return;
-  const { connection, signing, settings } = state;
+  const { connection, signing, settings, owner } = state;
+  const account = connection?.account;
+  write(accountFact, account ? account + (isStranger() ? `: not the owner, who is ${owner}` : "") : "none connected; sign elsewhere with the owner's");
+  accountFact.className = isStranger() ? "bad" : "";
   const isLimited = (limitedUntil.get(limitOf(open)) ?? 0) > Date.now();
   const domainChain = signing ? BigInt(signing.domain.chainId) : null;
-  const isElsewhere = connection?.account != null && domainChain !== null && connection.chainId !== null && connection.chainId !== domainChain;
+  const isElsewhere = connection != null && account != null && domainChain !== null && connection.chainId !== null && connection.chainId !== domainChain;
   const canSwitch = settings?.chain != null && BigInt(settings.chain.chainId) === domainChain;
   show(isElsewhere, "sign-chain");
   show(canSwitch, "sign-switch");
@@ -295,7 +306,7 @@ function draw(): void {
     );
     write("sign-switch", `Switch to ${settings?.chain?.chainName ?? ""}`);
   }
-  show(connection?.account != null, "sign-wallet");
+  show(account != null, "sign-wallet");
   write("sign-wallet", `${TEXTS[open.operation](open.agent).button} with ${connection?.wallet.name ?? ""}${isElsewhere ? " anyway" : ""}`);
   for (const id of ["sign-wallet", "sign-switch", "signature-use"]) byId<HTMLButtonElement>(id).disabled = open.isBusy || !open.typedData || (isLimited && id !== "sign-switch");
   byId<HTMLButtonElement>("sign-cancel").disabled = open.isSending;

@@ -28,12 +28,14 @@ export const state = {
   connection: null as Connection | null,
   /** The chosen agent. */
   agent: null as string | null,
+  /** Counts choices of agents and requests in the dialog. The answer to an earlier choice comes too late. */
+  turn: 0,
   hasKey: false,
   profile: null as Profile | null,
   /** The agent's owner as far as the service told. */
   owner: null as string | null,
-  /** The key that is on the screen. */
-  key: null as string | null,
+  /** The key that is on the screen, and its agent. */
+  issued: null as { agent: string; key: string } | null,
 };
 
 const listeners: (() => void)[] = [];
@@ -47,6 +49,17 @@ export function whenChanged(listener: () => void): void {
 export function change(part: Partial<typeof state>): void {
   Object.assign(state, part);
   for (const listener of listeners) listener();
+}
+
+/** Notes facts about an agent, unless another one is chosen by now. */
+export function learn(agent: string, part: Partial<typeof state>): void {
+  if (agent === state.agent) change(part);
+}
+
+/** True if the connected account is known not to own the agent. */
+export function isStranger(): boolean {
+  const account = state.connection?.account ?? null;
+  return state.owner !== null && account !== null && !sameAddress(state.owner, account);
 }
 
 /** True if both are the same address. */

@@ -87,6 +87,9 @@ function read(detail: unknown): Found | null {
   };
 }
 
+/** Called when account or chain may have changed, with the account of before. */
+type Changed = (connection: Connection, before: string | null) => void;
+
 /** A wallet that shares an account with the page. */
 export class Connection {
   /** All that the wallet shares. */
@@ -98,35 +101,45 @@ export class Connection {
 
   private constructor(
     readonly wallet: Found,
-    changed: (connection: Connection) => void,
+    changed: Changed,
     ended: (connection: Connection) => void,
   ) {
     this.listeners = [
       ["accountsChanged", (accounts: unknown) => {
+        const before = this.account;
         this.share(accounts);
-        changed(this);
+        changed(this, before);
       }],
       ["chainChanged", (chainId: unknown) => {
         this.chainId = number(chainId);
-        changed(this);
+        changed(this, this.account);
       }],
       ["disconnect", () => ended(this)],
     ];
   }
 
-  /** Asks the wallet for an account. Follows its account and chain from then on. */
-  static async open(wallet: Found, changed: (connection: Connection) => void, ended: (connection: Connection) => void): Promise<Connection> {
+  /** Follows the wallet's account and chain, and asks it for an account. */
+  static async open(wallet: Found, changed: Changed, ended: (connection: Connection) => void): Promise<Connection> {
     const connection = new Connection(wallet, changed, ended);
-    connection.share(await connection.ask("eth_requestAccounts"));
-    await connection.readChain();
     for (const [event, listener] of connection.listeners) wallet.provider.on?.(event, listener);
+    try {
+      connection.share(await connection.ask("eth_requestAccounts"));
+    } catch (error) {
+      connection.leave();
+      throw error;
+    }
+    await connection.readChain();
     return connection;
   }
 
-  /** Follows the wallet no more, and takes the page's permission back where the wallet knows how. */
-  async close(): Promise<void> {
+  /** Follows the wallet no more, and takes the page's permission back where the wallet knows how. Some never answer to that. */
+  close(): void {
+    this.leave();
+    void this.ask("wallet_revokePermissions", [{ eth_accounts: {} }]).catch(() => undefined);
+  }
+
+  private leave(): void {
     for (const [event, listener] of this.listeners) this.wallet.provider.removeListener?.(event, listener);
-    await this.ask("wallet_revokePermissions", [{ eth_accounts: {} }]).catch(() => undefined);
   }
 
   /** Reads the active chain. */
@@ -135,8 +148,8 @@ export class Connection {
     return this.chainId;
   }
 
-  async sign(typedData: TypedData): Promise<string> {
-    const signature = await this.ask("eth_signTypedData_v4", [this.account, JSON.stringify(typedData)]);
+  async sign(typedData: TypedData, account: string): Promise<string> {
+    const signature = await this.ask("eth_signTypedData_v4", [account, JSON.stringify(typedData)]);
     if (typeof signature !== "string") throw new WalletError("other", "it returned no signature");
     return signature;
   }

@@ -22,7 +22,7 @@ const USUAL = {
   refuses: false,
   /** Refuses domains of another chain than the active one. */
   isStrict: true,
-  /** Never answers when it is to sign. */
+  /** Doesn't answer when it is to sign or to revoke a permission, until this is false again. */
   hangs: false,
 };
 
@@ -46,6 +46,7 @@ export async function install(page, options) {
     /** Changes the wallet while the page is open, and tells the page what wallets tell. */
     async change(part) {
       Object.assign(wallet, part);
+      if (part.hangs === false) wallet.goOn?.();
       if (part.keys) await wallet.tell("accountsChanged", accountsOf(wallet));
       if (part.chain) await wallet.tell("chainChanged", wallet.chain);
     },
@@ -76,21 +77,23 @@ async function answer(wallet, method, params) {
       wallet.knows = [...wallet.knows, params[0].chainId];
       return null;
     case "wallet_revokePermissions":
-      return null;
+      return patience(wallet);
     default:
       throw refusal(4200, `The method ${method} is not supported.`);
   }
 }
 
+const patience = (wallet) => wallet.hangs && new Promise((goOn) => (wallet.goOn = goOn));
+
 async function sign(wallet, [address, json]) {
   const { domain, types, primaryType, message } = JSON.parse(json);
-  if (wallet.hangs) return new Promise(() => {});
   if (wallet.refuses) throw refusal(4001, "User rejected the request.");
   if (wallet.isStrict && BigInt(domain.chainId) !== BigInt(wallet.chain)) {
     throw refusal(-32603, `Provided chainId "${domain.chainId}" must match the active chainId "${Number(wallet.chain)}"`);
   }
   const key = wallet.keys.find((key) => privateKeyToAccount(key).address.toLowerCase() === address.toLowerCase());
   if (!key) throw refusal(4100, "The requested account has not been authorized by the user.");
+  await patience(wallet);
   wallet.signed.push({ primaryType, message });
   return privateKeyToAccount(key).signTypedData({ domain, types, primaryType, message });
 }
