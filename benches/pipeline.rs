@@ -153,7 +153,6 @@ impl Chain for KnownChain {
         _agent: AgentId,
         _digest: B256,
         _signature: &[u8],
-        _asker: Asker,
     ) -> Result<Option<AskedOwner>, ChainFault> {
         Ok(Some(AskedOwner { address: self.1, accepts: false }))
     }
