@@ -18,7 +18,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// A compiler that is not done then has hung.
 const COMPILES_WITHIN: Duration = Duration::from_secs(300);
 
-/// What is compiled: the test's name, the compiler's package, and the script.
+/// One compile: the test's name, the compiler's package, and the script.
 const COMPILED: [(&str, &str, &str); 2] = [
     ("the_artifacts_are_what_the_sources_compile_to", "solc", "contracts/compile.mjs"),
     ("the_owners_page_is_what_its_sources_compile_to", "typescript", "console/build.mjs"),

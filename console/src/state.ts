@@ -1,4 +1,4 @@
-// What the page knows. It is all in memory: nothing is stored.
+// The state of the page. It is all in memory and stored nowhere.
 
 import { Tiergate, type Profile, type Signing } from "tiergate";
 import type { ChainParameters, Connection } from "./wallet.js";

@@ -18,7 +18,7 @@ export interface Found {
   provider: Provider;
 }
 
-/** What `wallet_addEthereumChain` takes. */
+/** The parameter of `wallet_addEthereumChain`. */
 export interface ChainParameters {
   chainId: string;
   chainName: string;

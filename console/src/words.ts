@@ -34,7 +34,7 @@ export function time(unixSeconds: number): string {
   return new Date(unixSeconds * 1_000).toLocaleTimeString("en-GB");
 }
 
-/** What an error happened to. */
+/** The request that failed. */
 export interface Circumstances {
   agent: string;
   /** The connected account, if it signed. */
@@ -47,7 +47,7 @@ export interface Circumstances {
 
 type Words = { [T in ErrorType]: (error: TiergateError<T>, on: Circumstances) => string };
 
-/** What each error means here, and what to do. */
+/** The meaning of each error here, and advice. */
 const WORDS: Words = {
   VALIDATION_ERROR: ({ details, message }) => {
     if (details.field === "declaredEndpoint") return "The URL of your application must be a whole one, such as https://app.example. Cancel, correct it and try again.";
@@ -94,7 +94,7 @@ const WORDS: Words = {
   NO_ANSWER: (_, on) => `No answer came. ${advice(on, "Check your connection and try again")}.`,
 };
 
-/** What to do after an error that leaves open if the request was carried out. */
+/** Advice after an error that leaves open if the request was carried out. */
 const advice = ({ makesKey }: Circumstances, otherwise: string) =>
   makesKey
     ? "The key may have been made all the same, and an older one no longer works then. Find the agent again: if it has a key and you hold none that works, replace it"

@@ -106,7 +106,7 @@ impl Pipeline {
     }
 
     /// Denies a signature of a client over budget, unless it is by an address that has been seen as the agent's owner.
-    /// Where contracts are asked, any other signature needs a deposit.
+    /// If contracts may be asked, any other signature needs a deposit.
     pub(super) fn check_budget(
         &self,
         client: ClientNet,

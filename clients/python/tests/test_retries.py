@@ -148,7 +148,7 @@ def test_broken_connections_are_not_repeated_and_tell_if_the_request_may_have_ha
         call(script.url)
     assert type(failed.value) is error and len(script.seen) == 1
     with pytest.raises(errors.Unreachable) as failed:
-        # Nobody listens on this port.
+        # No server listens on this port.
         call("http://127.0.0.1:1")
     assert type(failed.value) is errors.Unreachable and slept == []
 

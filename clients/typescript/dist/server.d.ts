@@ -13,7 +13,7 @@ export interface Agent {
 export type HeadersLike = Headers | Record<string, string | string[] | undefined>;
 /** Reads the gateway's headers; `null` if one is missing or malformed. */
 export declare function agentOf(headers: HeadersLike): Agent | null;
-/** What a server asks of agents. */
+/** The agents that a server lets in. */
 export interface AgentRules {
     /** The lowest tier that passes; 1 unless set. */
     minTier?: Agent["trustTier"];

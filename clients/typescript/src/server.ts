@@ -36,7 +36,7 @@ export function agentOf(headers: HeadersLike): Agent | null {
   };
 }
 
-/** What a server asks of agents. */
+/** The agents that a server lets in. */
 export interface AgentRules {
   /** The lowest tier that passes; 1 unless set. */
   minTier?: Agent["trustTier"];

@@ -10,7 +10,7 @@ import { RIGHT, Scripted, agent as anAgent, answer, owner, refused, service, str
 const tiergate = new Tiergate(service.api, { retries: 0 });
 const agent = (kind: "unstaked" | "bronze" | "diamond" = "diamond") => anAgent(kind, 1);
 
-/** Where each is tried. The compiler says when one is missing here, the test of the page when one is missing there. */
+/** The place where each is tried. The compiler says when one is missing here, the test of the page when one is missing there. */
 const TRIED: Record<ErrorType, "api" | "gateway" | "scripted" | "client"> = {
   VALIDATION_ERROR: "api",
   REPLAY_DETECTED: "api",

@@ -34,7 +34,7 @@ function clientOf(domain: Domain): { client: Tiergate; sent: Record<string, unkn
   return { client, sent };
 }
 
-/** What the client has signed, with the vector's message instead of one of now. */
+/** The typed data that the client gives to its signer, with the vector's message instead of one of now. */
 async function signedBy(signer: Signer, vector: Vector): Promise<unknown> {
   const { client, sent } = clientOf(vector.domain);
   const { agentId } = vector.message;
