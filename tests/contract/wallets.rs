@@ -22,7 +22,6 @@ pub(crate) const CASES: &[Case<World>] = cases![
     the_signature_of_another_key_message_or_agent_is_401,
     after_a_transfer_the_old_wallet_is_401_and_the_new_owner_is_heard,
     a_wallet_that_lies_reverts_or_burns_gas_is_401,
-    wallets_that_accept_and_burn_gas_for_a_blocked_agent_use_up_their_clients_budget,
     a_wallet_reads_the_profile_by_a_signature_that_does_nothing_else,
     without_multicall_and_with_the_least_gas_it_is_the_same,
     refused_wallets_count_against_the_clients_budget,
@@ -33,6 +32,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 /// On a node that burns gas fast and can give an account code (EIP-7702).
 pub(crate) const ON_A_REAL_NODE: &[Case<World>] = cases![
     while_wallets_burn_gas_others_are_served,
+    wallets_that_accept_and_burn_gas_for_a_blocked_agent_use_up_their_clients_budget,
     an_account_with_code_is_heard_by_its_own_key_and_by_its_code,
 ];
 
@@ -208,8 +208,8 @@ fn while_wallets_burn_gas_others_are_served(world: &World) {
 }
 
 fn wallets_that_accept_and_burn_gas_for_a_blocked_agent_use_up_their_clients_budget(world: &World) {
-    const BUDGET: usize = 60;
-    let service = &Service::start(asking(world).set("abuse.failures_per_minute", 60));
+    const BUDGET: usize = 20;
+    let service = &Service::start(asking(world).set("abuse.failures_per_minute", 20));
     let address = world.chain().deploy("LyingWallet");
     let body = &in_mode(&blocked(world, Account { address, key: BOB.key }), BURNS_AND_ACCEPTS);
     let (flooding, agent, wallet) = (IpAddr::from([127, 0, 0, 2]), world.agent(4), of_a_wallet(world));
