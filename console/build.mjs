@@ -1,4 +1,5 @@
-// Compiles the owner's page, and the TypeScript client that it imports as "tiergate", into dist/.
+// Compiles the owner's page into dist/. The TypeScript client that it imports as "tiergate" is served as clients/typescript
+// has it.
 //
 //   node console/build.mjs            writes dist/
 //   node console/build.mjs --check    exits 1 if dist/ differs from a fresh compile
@@ -7,7 +8,7 @@
 
 import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join, relative } from "node:path";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const folder = fileURLToPath(new URL(".", import.meta.url));
@@ -24,8 +25,8 @@ function compile() {
   const program = ts.createProgram(parsed.fileNames, parsed.options);
   const files = new Map();
   const { diagnostics } = program.emit(undefined, (path, text) => {
-    // A file with types alone is empty.
-    if (text.trim() !== "export {};") files.set(...placed(relative(dist, path), text));
+    const place = relative(join(dist, "console/src"), path);
+    if (!place.startsWith("..")) files.set(place, withPaths(text));
   });
   const problems = [...parsed.errors, ...ts.getPreEmitDiagnostics(program), ...diagnostics];
   if (problems.length > 0) report(...problems);
@@ -33,9 +34,8 @@ function compile() {
 }
 
 /** Browsers know no packages: the client stands beside the page. */
-function placed(path, text) {
-  const place = path.replace(/^console\/src\//, "").replace(/^clients\/typescript\/src\//, "client/");
-  return [place, text.replaceAll(/^(import .*) from "tiergate";$/gm, '$1 from "./client/index.js";')];
+function withPaths(text) {
+  return text.replaceAll(/^(import .*) from "tiergate";$/gm, '$1 from "./client/index.js";');
 }
 
 function check() {
@@ -47,17 +47,14 @@ function check() {
 
 function write() {
   rmSync(dist, { recursive: true, force: true });
-  for (const [name, text] of fresh) {
-    mkdirSync(dirname(join(dist, name)), { recursive: true });
-    writeFileSync(join(dist, name), text);
-  }
+  mkdirSync(dist);
+  for (const [name, text] of fresh) writeFileSync(join(dist, name), text);
   console.log(`Wrote ${fresh.size} files.`);
 }
 
 function readStored() {
   try {
-    const files = readdirSync(dist, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-    return new Map(files.map(({ parentPath, name }) => join(parentPath, name)).map((path) => [relative(dist, path), readFileSync(path, "utf8")]));
+    return new Map(readdirSync(dist).map((name) => [name, readFileSync(join(dist, name), "utf8")]));
   } catch (error) {
     if (error.code === "ENOENT") return new Map();
     throw error;

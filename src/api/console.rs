@@ -14,17 +14,18 @@ use crate::wire::pages::guarded;
 
 const INDEX: &str = include_str!("../../console/index.html");
 
-/// The page's files by their names below `/console/`. Each file of `console/dist` is here.
+/// The page's files by their names below `/console/`: each of `console/dist`, and those of the TypeScript client that it
+/// imports.
 const FILES: &[(&str, &str)] = &[
     ("style.css", include_str!("../../console/style.css")),
     ("agent.js", include_str!("../../console/dist/agent.js")),
     ("app.js", include_str!("../../console/dist/app.js")),
-    ("client/client.js", include_str!("../../console/dist/client/client.js")),
-    ("client/errors.js", include_str!("../../console/dist/client/errors.js")),
-    ("client/fetch.js", include_str!("../../console/dist/client/fetch.js")),
-    ("client/index.js", include_str!("../../console/dist/client/index.js")),
-    ("client/retry.js", include_str!("../../console/dist/client/retry.js")),
-    ("client/signing.js", include_str!("../../console/dist/client/signing.js")),
+    ("client/client.js", include_str!("../../clients/typescript/dist/client.js")),
+    ("client/errors.js", include_str!("../../clients/typescript/dist/errors.js")),
+    ("client/fetch.js", include_str!("../../clients/typescript/dist/fetch.js")),
+    ("client/index.js", include_str!("../../clients/typescript/dist/index.js")),
+    ("client/retry.js", include_str!("../../clients/typescript/dist/retry.js")),
+    ("client/signing.js", include_str!("../../clients/typescript/dist/signing.js")),
     ("connect.js", include_str!("../../console/dist/connect.js")),
     ("dom.js", include_str!("../../console/dist/dom.js")),
     ("elsewhere.js", include_str!("../../console/dist/elsewhere.js")),
@@ -91,7 +92,6 @@ fn kind_of(name: &str) -> HeaderValue {
         Some("html") => "text/html; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
-        Some("svg") => "image/svg+xml",
         _ => "application/octet-stream",
     })
 }
@@ -107,30 +107,26 @@ mod tests {
     /// The most that a browser has to load for the page, in bytes.
     const PAGE_BYTES_MAX: usize = 150 * 1024;
 
-    fn folder() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("console")
-    }
-
-    /// The files below a folder, by their paths from `from`.
-    fn files(folder: &Path, from: &Path) -> BTreeSet<String> {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let names = entries.flat_map(|path| match path.is_dir() {
-            true => files(&path, from),
-            false => BTreeSet::from([path.strip_prefix(from).unwrap().to_str().unwrap().to_owned()]),
-        });
-        names.collect()
+    fn file(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
     }
 
     #[test]
     fn every_file_of_the_page_is_served_as_it_is_and_the_whole_is_below_150_kib() {
-        let dist = folder().join("dist");
-        let mut expected = files(&dist, &dist);
+        let (of_client, own): (BTreeSet<&str>, BTreeSet<&str>) =
+            FILES.iter().map(|(name, _)| *name).partition(|name| name.starts_with("client/"));
+        assert_eq!((of_client.len() + own.len(), of_client.contains("client/index.js")), (FILES.len(), true));
+        let compiled = fs::read_dir(file("console/dist")).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut expected: BTreeSet<String> = compiled.map(|name| name.into_string().unwrap()).collect();
         expected.insert("style.css".to_owned());
-        let served: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!((served, FILES.len()), (expected.clone(), expected.len()));
+        assert_eq!(own, expected.iter().map(String::as_str).collect());
         for (name, text) in FILES {
-            let path = if *name == "style.css" { folder().join(name) } else { dist.join(name) };
-            assert_eq!(*text, fs::read_to_string(path).unwrap(), "{name}");
+            let path = match name.strip_prefix("client/") {
+                Some(of_client) => format!("clients/typescript/dist/{of_client}"),
+                None if *name == "style.css" => "console/style.css".to_owned(),
+                None => format!("console/dist/{name}"),
+            };
+            assert_eq!(*text, fs::read_to_string(file(&path)).unwrap(), "{name}");
             assert_ne!(kind_of(name), "application/octet-stream", "{name}");
         }
         let bytes = INDEX.len() + FILES.iter().map(|(_, text)| text.len()).sum::<usize>();

@@ -1,4 +1,0 @@
-export { agentFetch } from "./fetch.js";
-export * from "./client.js";
-export { TiergateError, errorOf } from "./errors.js";
-export { walletSigner, } from "./signing.js";
