@@ -5,7 +5,7 @@ const CLOCK_OFF_MS = 30_000;
 const whole = new Intl.NumberFormat("en");
 export function tokens(units) {
     const amount = BigInt(units);
-    const decimals = state.settings?.tokenDecimals ?? 18;
+    const decimals = state.signing?.tokenDecimals ?? 18;
     const one = 10n ** BigInt(decimals);
     const fraction = (amount % one).toString().padStart(decimals, "0").replace(/0+$/, "");
     return `${whole.format(amount / one)}${fraction && `.${fraction}`} ${amount === one ? "token" : "tokens"}`;

@@ -6,8 +6,6 @@ import type { ChainParameters, Connection } from "./wallet.js";
 /** `settings.json` of the service. */
 export interface Settings {
   title: string;
-  /** Decimals of the staked token. */
-  tokenDecimals: number;
   /** The chain of the signatures, for wallets; `null` if wallets are to be given none. */
   chain: ChainParameters | null;
   /** The gateway, without a slash at its end, and a path for the first request. */

@@ -12,7 +12,7 @@ const whole = new Intl.NumberFormat("en");
 /** An amount of the stake's smallest unit, in tokens. */
 export function tokens(units: string | bigint): string {
   const amount = BigInt(units);
-  const decimals = state.settings?.tokenDecimals ?? 18;
+  const decimals = state.signing?.tokenDecimals ?? 18;
   const one = 10n ** BigInt(decimals);
   const fraction = (amount % one).toString().padStart(decimals, "0").replace(/0+$/, "");
   return `${whole.format(amount / one)}${fraction && `.${fraction}`} ${amount === one ? "token" : "tokens"}`;

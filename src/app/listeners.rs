@@ -131,13 +131,7 @@ fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
         origin: url.origin().to_owned(),
         url: url.reveal().as_str().to_owned(),
     });
-    console.enabled.then(|| ConsoleRules {
-        title: console.title.clone(),
-        token_decimals: settings.tiers.token_decimals,
-        chain,
-        sample,
-        development,
-    })
+    console.enabled.then(|| ConsoleRules { title: console.title.clone(), chain, sample, development })
 }
 
 fn client_rules(listen: &Listen, listener: Listener) -> ClientRules {

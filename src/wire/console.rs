@@ -7,8 +7,6 @@ use serde_json::json;
 pub struct ConsoleRules {
     /// Its title.
     pub title: String,
-    /// How many decimals the staked token has.
-    pub token_decimals: u8,
     /// The chain of the signatures, if wallets may be given it.
     pub chain: Option<WalletChain>,
     /// A first request, if the page offers one.
@@ -66,7 +64,6 @@ impl ConsoleRules {
         let development = self.development.as_ref().map(|node| &node.url);
         let settings = json!({
             "title": self.title,
-            "tokenDecimals": self.token_decimals,
             "chain": chain,
             "gateway": gateway,
             "developmentRpcUrl": development,

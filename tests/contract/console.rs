@@ -69,7 +69,6 @@ fn the_page_and_its_files_are_served_under_a_strict_policy(world: &World) {
     }
     let usual = json!({
         "title": "Tiergate",
-        "tokenDecimals": 18,
         "chain": null,
         "gateway": null,
         "developmentRpcUrl": null,
@@ -100,7 +99,6 @@ fn the_page_is_told_the_chain_and_the_gateway(world: &World) {
     let service = Service::start(settings);
     let expected = json!({
         "title": "Agents of \"Example\"",
-        "tokenDecimals": 18,
         "chain": {
             "chainId": "0x7a69",
             "chainName": "Example chain",
