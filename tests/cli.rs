@@ -72,7 +72,7 @@ fn what_goes_wrong_is_one_plain_sentence_and_a_non_zero_exit_code() {
     for args in [
         &["run", "--config", "/nonexistent/tiergate.toml"][..],
         &["keys", "status", "--url", &nowhere, "--agent-id", "1"],
-        &["sign", "--url", &nowhere, "--agent-id", "1", "--key-file", &a_key],
+        &["sign", "--url", &nowhere, "--agent-id", "1", "--owner-key-file", &a_key],
         &[
             "keys",
             "revoke",
@@ -82,12 +82,12 @@ fn what_goes_wrong_is_one_plain_sentence_and_a_non_zero_exit_code() {
             REGISTRY,
             "--agent-id",
             "1",
-            "--key-file",
+            "--owner-key-file",
             &a_key,
         ],
         &["sign", "--agent-id", "1"],
-        &["sign", "--agent-id", "1", "--key-file", "/nonexistent/key"],
-        &["sign", "--agent-id", "1", "--key-file", &not_a_key],
+        &["sign", "--agent-id", "1", "--owner-key-file", "/nonexistent/key"],
+        &["sign", "--agent-id", "1", "--owner-key-file", &not_a_key],
         &["verify", "--url", &nowhere],
     ] {
         let output = tiergate(args);
@@ -236,7 +236,7 @@ fn check_finds_certificates_that_are_late_or_of_another_host_and_strict_refuses_
     ] {
         assert!(said.contains(expected), "{said}");
     }
-    let output = check("--json");
+    let output = check("-ojson");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(output.status.success() && found.as_array().unwrap().len() == 2, "{found}");
     assert_eq!((&found[0]["severity"], &found[0]["line"]), (&"warning".into(), &14.into()));

@@ -74,7 +74,7 @@ fn every_answer_to_requests_made_up_from_the_description_is_as_described() {
         signer.to_string(),
         "--registry",
         registry.to_string(),
-        "--key-file",
+        "--owner-key-file",
         owner.to_str().unwrap(),
     ]);
 

@@ -27,7 +27,7 @@ export function snippet(title, text, heading = "h4") {
     return make("div", "snippet", make(heading, "", title), button, pre);
 }
 function byCommandLine(operation, agent) {
-    const start = `tiergate keys ${operation} --url ${SERVICE.href.replace(/\/$/, "")} --agent-id ${agent} --key-file owner.key`;
+    const start = `tiergate keys ${operation} --url ${SERVICE.href.replace(/\/$/, "")} --agent-id ${agent} --owner-key-file owner.key`;
     return operation === "revoke" ? start : `${start} --out api.key`;
 }
 const command = (title, text) => snippet(title, text);

@@ -41,7 +41,7 @@ export function snippet(title: string, text: string, heading: "h3" | "h4" = "h4"
 
 /** It signs and sends by itself; this page sees nothing of it. */
 function byCommandLine(operation: Exclude<Asked, "profile">, agent: string): string {
-  const start = `tiergate keys ${operation} --url ${SERVICE.href.replace(/\/$/, "")} --agent-id ${agent} --key-file owner.key`;
+  const start = `tiergate keys ${operation} --url ${SERVICE.href.replace(/\/$/, "")} --agent-id ${agent} --owner-key-file owner.key`;
   return operation === "revoke" ? start : `${start} --out api.key`;
 }
 

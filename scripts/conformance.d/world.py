@@ -100,7 +100,7 @@ class Gateway:
     def _generate_key(self):
         """A key of the sample agent 4, which has the highest tier."""
         key_file = os.path.join(os.path.dirname(self.config), "agent-4.key")
-        sign = ["sign", "--agent-id", "4", "--key-file", key_file, "--config", self.config]
+        sign = ["sign", "--agent-id", "4", "--owner-key-file", key_file, "--config", self.config]
         body = subprocess.run([self.program, *sign], capture_output=True, check=True).stdout
         url = f"{self.scheme}://127.0.0.1:{self.api}/keys/generate"
         _, out, err = run(["curl", "-ksS", "-d", "@-", url], stdin=body)

@@ -111,7 +111,7 @@ class Chain:
 
     def sign(self, agent, *more):
         command = [self.program, "sign", "--agent-id", str(agent), "--config", self.config]
-        command += ["--key-file", f"{self.folder}/agent-{agent}.key", *more]
+        command += ["--owner-key-file", f"{self.folder}/agent-{agent}.key", *more]
         return subprocess.run(command, capture_output=True, check=True).stdout
 
 

@@ -7,6 +7,7 @@ use crate::app::named_files;
 use crate::app::online::{self, Finding};
 use crate::app::source::Source;
 use crate::cli::client::wait_for;
+use crate::cli::output::Output;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
 use crate::config::problem::{Problem, Problems};
 use crate::config::{Loaded, Survey, Wanted};
@@ -25,9 +26,9 @@ pub(super) struct Check {
     /// Ask the nodes, contracts, store and upstreams too; exit code 1 if one of them is not as it should be.
     #[arg(long)]
     online: bool,
-    /// Print the problems as JSON, and with `--online` what is well, with the severity `info`.
-    #[arg(long)]
-    json: bool,
+    /// How to print the problems. As JSON, `--online` adds healthy parts with the severity `info`.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
 }
 
 impl Check {
@@ -49,13 +50,13 @@ impl Check {
             }
             _ => Vec::new(),
         };
-        if self.json {
+        if self.output == Output::Json {
             say(format_args!("{}", report::json(&problems, &findings)))?;
         }
         if is_unusable {
             return Err(unusable(config, &problems));
         }
-        if self.json {
+        if self.output == Output::Json {
             return well(&findings);
         }
         if warnings.is_empty() {

@@ -15,10 +15,10 @@ use crate::wire::answers::rfc3339;
 #[derive(clap::Args)]
 pub(super) struct Elsewhere {
     /// Print the typed data (EIP-712) for a wallet, a Ledger or a Safe to sign, and send nothing.
-    #[arg(long, conflicts_with_all = ["key_file", "password_file"])]
+    #[arg(long, conflicts_with_all = ["owner_key_file", "password_file"])]
     pub(super) typed_data: bool,
     /// File with the typed data that was signed elsewhere.
-    #[arg(long, value_name = "FILE", requires = "signature", conflicts_with_all = ["typed_data", "key_file", "password_file"])]
+    #[arg(long, value_name = "FILE", requires = "signature", conflicts_with_all = ["typed_data", "owner_key_file", "password_file"])]
     signed: Option<PathBuf>,
     /// File with the signature of it; - reads it from standard input.
     #[arg(long, value_name = "FILE", requires = "signed")]

@@ -61,11 +61,11 @@ pub(super) struct Explain {
     #[arg(long, default_value = "GET")]
     method: String,
     /// The agent that sends it, with a good credential.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse, conflicts_with = "key_file")]
-    agent: Option<AgentId>,
+    #[arg(long, value_name = "N", value_parser = AgentId::parse, conflicts_with = "api_key_file")]
+    agent_id: Option<AgentId>,
     /// File with the API key that it shows. The key is looked up in a store in Redis, and in no other.
     #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    api_key_file: Option<PathBuf>,
     /// How to print the answer.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -87,7 +87,7 @@ impl Explain {
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
         let chain = &chain::reader(settings, &clock, &metrics)?;
-        let is_shared = self.key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
+        let is_shared = self.api_key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
         let store = is_shared.then(|| store::open(settings, &clock, &metrics)).transpose()?;
         let store = store.as_deref();
         let headers = self.headers()?;
@@ -102,7 +102,7 @@ impl Explain {
     /// The headers of the request, which hold the key if there is one.
     fn headers(&self) -> Result<HeaderMap, Failure> {
         let mut headers = HeaderMap::new();
-        if let Some(file) = &self.key_file {
+        if let Some(file) = &self.api_key_file {
             let key = HeaderValue::from_str(secret::text(file)?.trim());
             let no_key = |_| Failure::new(format!("{} holds no API key", file.display()));
             headers.insert("x-api-key", key.map_err(no_key)?);
@@ -145,7 +145,7 @@ impl<'a> Case<'a> {
                 let kinds = kinds.into_iter().filter_map(|(kind, is_taken)| is_taken.then_some(kind));
                 self.add("credentials", kinds.collect::<Vec<_>>());
                 self.add("minTier", decision.min_tier.number());
-                let agent = match self.request.agent {
+                let agent = match self.request.agent_id {
                     Some(agent) => agent,
                     None => {
                         let formats = (&self.settings.keys.format, self.settings.signature.format);

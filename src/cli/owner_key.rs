@@ -20,7 +20,7 @@ pub(super) struct OwnerKey {
     /// File with the owner's private key: in hex, or an encrypted keystore (Web3 secret storage). Without it the key is
     /// read from TIERGATE_OWNER_KEY.
     #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    owner_key_file: Option<PathBuf>,
     /// File with the keystore's password. Without it the password is read from TIERGATE_KEYSTORE_PASSWORD, or asked for at
     /// the terminal.
     #[arg(long, value_name = "FILE")]
@@ -30,9 +30,9 @@ pub(super) struct OwnerKey {
 impl OwnerKey {
     /// Reads the key.
     pub(super) fn signer(&self) -> Result<PrivateKeySigner, Failure> {
-        let text = secret::read(self.key_file.as_deref(), "key", KEY_VARIABLE)?;
+        let text = secret::read(self.owner_key_file.as_deref(), "owner-key", KEY_VARIABLE)?;
         let text = text.trim();
-        let place = self.key_file.as_ref().map_or(KEY_VARIABLE.into(), |file| file.to_string_lossy());
+        let place = self.owner_key_file.as_ref().map_or(KEY_VARIABLE.into(), |file| file.to_string_lossy());
         let unusable = |problem: &str| Failure::new(format!("{place}: {problem}"));
         if text.starts_with('{') {
             let keystore = Keystore::parse(text).map_err(unusable)?;

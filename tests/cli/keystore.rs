@@ -39,11 +39,11 @@ fn a_keystore_signs_like_its_key_with_a_password_from_a_file_or_a_variable() {
     for kind in ["scrypt", "pbkdf2"] {
         let file = keystore(kind);
         let text = fs::read_to_string(&file).unwrap();
-        let with_file = ["--key-file", &file, "--password-file", password];
+        let with_file = ["--owner-key-file", &file, "--password-file", password];
         for command in [
             &mut sign(&with_file),
             sign(&with_file).env("TIERGATE_KEYSTORE_PASSWORD", "not this one"),
-            sign(&["--key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", PASSWORD),
+            sign(&["--owner-key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", PASSWORD),
             sign(&["--password-file", password]).env("TIERGATE_OWNER_KEY", &text),
         ] {
             let output = command.output().unwrap();
@@ -51,7 +51,7 @@ fn a_keystore_signs_like_its_key_with_a_password_from_a_file_or_a_variable() {
             assert!(output.stderr.is_empty());
         }
         let output =
-            sign(&["--key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", "battery").output().unwrap();
+            sign(&["--owner-key-file", &file]).env("TIERGATE_KEYSTORE_PASSWORD", "battery").output().unwrap();
         let said = failure(&output, 1);
         assert!(
             said.contains("the password is not that of this keystore") && !said.contains("battery"),
@@ -70,7 +70,7 @@ fn a_keystore_that_asks_for_all_memory_is_refused_without_asking_for_its_passwor
     let hostile = text.replace("\"n\": 2,", "\"n\": 1099511627776,");
     assert_ne!(hostile, text);
     fs::write(&file, hostile).unwrap();
-    let said = failure(&sign(&["--key-file", file.to_str().unwrap()]).output().unwrap(), 1);
+    let said = failure(&sign(&["--owner-key-file", file.to_str().unwrap()]).output().unwrap(), 1);
     assert!(said.contains("asks for more memory or time") && !said.contains("password"), "{said}");
 }
 
@@ -78,7 +78,7 @@ fn a_keystore_that_asks_for_all_memory_is_refused_without_asking_for_its_passwor
 fn without_a_terminal_and_a_password_both_ways_to_give_one_are_named() {
     // A session of its own has no terminal, wherever the tests run.
     let mut apart = Command::new("setsid");
-    apart.args(["--wait", PROGRAM]).args(SIGN).args(["--key-file", &keystore("scrypt")]);
+    apart.args(["--wait", PROGRAM]).args(SIGN).args(["--owner-key-file", &keystore("scrypt")]);
     let output = apart.env_remove("TIERGATE_KEYSTORE_PASSWORD").stdin(Stdio::null()).output().unwrap();
     let said = failure(&output, 1);
     assert!(said.contains("--password-file") && said.contains("TIERGATE_KEYSTORE_PASSWORD"), "{said}");
@@ -88,7 +88,7 @@ fn without_a_terminal_and_a_password_both_ways_to_give_one_are_named() {
 fn a_password_is_asked_for_at_the_terminal_and_not_shown_there() {
     let expected = expected();
     let file = keystore("scrypt");
-    let shown = typed_in_secret(&[&SIGN[..], &["--key-file", &file]].concat(), PASSWORD);
+    let shown = typed_in_secret(&[&SIGN[..], &["--owner-key-file", &file]].concat(), PASSWORD);
     assert!(shown.contains("Password of ") && shown.contains(expected.trim()), "{shown}");
     assert!(!shown.contains(PASSWORD), "{shown}");
 }

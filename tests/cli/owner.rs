@@ -64,7 +64,7 @@ impl Elsewhere {
     /// The same with the key of agent 4's owner.
     fn ask_signed(&self, arguments: &[&str]) -> Output {
         let key_file = Dev::shared().key_file(4);
-        self.ask(&[arguments, &["--agent-id", "4", "--key-file", &key_file]].concat())
+        self.ask(&[arguments, &["--agent-id", "4", "--owner-key-file", &key_file]].concat())
     }
 }
 
@@ -110,7 +110,7 @@ fn given_values_win_over_what_the_service_says_and_a_disagreement_is_a_warning()
     let asked = quiet(&signed(&[]));
     let same = ["--registry", REGISTRY, "--chain-id", "31337", "--domain-name", "Elsewhere"];
     let key_file = Dev::shared().key_file(4);
-    let offline = [&fixed[..], &same, &["--agent-id", "4", "--key-file", &key_file]].concat();
+    let offline = [&fixed[..], &same, &["--agent-id", "4", "--owner-key-file", &key_file]].concat();
     assert_eq!(quiet(&command(&offline).output().unwrap()), asked, "without a service");
     assert_eq!(quiet(&signed(&same)), asked, "nobody is warned of values that agree");
 
@@ -151,7 +151,7 @@ fn a_refusal_for_the_wrong_domain_names_the_right_one_and_leaves_no_file() {
 fn a_service_that_does_not_say_what_to_sign_gets_no_signature_unless_the_registry_is_given() {
     let dev = Dev::shared();
     let url = format!("{}/nowhere", dev.url());
-    let signed = ["sign", "--agent-id", "4", "--key-file", &dev.key_file(4), "--url", &url];
+    let signed = ["sign", "--agent-id", "4", "--owner-key-file", &dev.key_file(4), "--url", &url];
     let output = command(&signed).output().unwrap();
     let said = failure(&output, 1);
     assert!(said.contains("does not say what to sign") && said.contains("404 NOT_FOUND"), "{said}");

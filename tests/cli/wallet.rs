@@ -84,7 +84,14 @@ fn an_owner_with_a_wallet_gets_a_key_by_the_pipe_that_the_first_step_prints() {
 #[test]
 fn every_signed_command_has_the_two_steps_and_takes_the_signature_from_standard_input() {
     let service = Elsewhere::start();
-    quiet(&service.ask(&["keys", "generate", "--agent-id", "4", "--key-file", &Dev::shared().key_file(4)]));
+    quiet(&service.ask(&[
+        "keys",
+        "generate",
+        "--agent-id",
+        "4",
+        "--owner-key-file",
+        &Dev::shared().key_file(4),
+    ]));
     for verb in [&["keys", "rotate"][..], &["keys", "revoke"], &["verify", "--by-signature"], &["sign"]] {
         prepare(&service, verb);
         let arguments =
@@ -196,9 +203,9 @@ fn a_signature_of_any_length_is_asked_for_at_the_terminal_and_not_shown_there() 
 #[test]
 fn the_two_steps_are_not_mixed_with_each_other_or_with_a_key() {
     for arguments in [
-        &["--typed-data", "--key-file", "k"][..],
+        &["--typed-data", "--owner-key-file", "k"][..],
         &["--typed-data", "--agent-id", "4", "--signed", "r", "--signature", "s"],
-        &["--signed", "r", "--signature", "s", "--key-file", "k"],
+        &["--signed", "r", "--signature", "s", "--owner-key-file", "k"],
         &["--signed", "r", "--agent-id", "4"],
         &["--signature", "s", "--agent-id", "4"],
         &["--typed-data"],
@@ -212,7 +219,9 @@ fn the_two_steps_are_not_mixed_with_each_other_or_with_a_key() {
 
 #[test]
 fn verify_with_an_api_key_takes_no_key_and_no_signature_of_the_owner() {
-    for arguments in [&["--typed-data"][..], &["--signed", "r", "--signature", "s"], &["--key-file", "k"]] {
+    for arguments in
+        [&["--typed-data"][..], &["--signed", "r", "--signature", "s"], &["--owner-key-file", "k"]]
+    {
         let mut verify = command(&[&["verify", "--agent-id", "4"], arguments].concat());
         let output =
             verify.env("TIERGATE_API_KEY", "k").env("TIERGATE_URL", "http://[::1]:1").output().unwrap();

@@ -73,7 +73,7 @@ fn explain_decides_as_the_gateway_does(stage: &Stage) {
                 Some(at) => (request.key(&keys[at]), Some(agents[at].text())),
                 None => (request, None),
             };
-            let by = agent.iter().flat_map(|agent| ["--agent", agent]);
+            let by = agent.iter().flat_map(|agent| ["--agent-id", agent]);
             let by: Vec<&str> = ["--method", method].into_iter().chain(by).collect();
             // It is asked first, and again: an agent of tier 1 has one request a minute.
             let before = explained(site, host, path, &by);
@@ -93,12 +93,12 @@ fn explain_decides_as_the_gateway_does(stage: &Stage) {
         }
     }
     assert_eq!(explained(site, ACME, "/few/x", &[])["limit"], 7);
-    let gold = explained(site, ACME, "/gold/x", &["--agent", &agents[1].text()]);
+    let gold = explained(site, ACME, "/gold/x", &["--agent-id", &agents[1].text()]);
     assert_eq!((&gold["tier"], &gold["minTier"]), (&1.into(), &3.into()), "{gold}");
     assert_eq!((&gold["route"], &gold["tenant"]), (&"/gold/*".into(), &"t".into()), "{gold}");
     assert_eq!(gold["minStake"], "100000000000000000000000", "{gold}");
-    assert_eq!(explained(site, ACME, "/x", &["--agent", "4000000"])["errorType"], "AGENT_NOT_FOUND");
-    assert_eq!(explained(site, ACME, "/x", &["--agent", "0"])["errorType"], "AGENT_NOT_FOUND");
+    assert_eq!(explained(site, ACME, "/x", &["--agent-id", "4000000"])["errorType"], "AGENT_NOT_FOUND");
+    assert_eq!(explained(site, ACME, "/x", &["--agent-id", "0"])["errorType"], "AGENT_NOT_FOUND");
 }
 
 fn a_key_is_looked_up_in_a_shared_store_only(stage: &Stage) {
@@ -107,7 +107,7 @@ fn a_key_is_looked_up_in_a_shared_store_only(stage: &Stage) {
     let file = site.gateway.service.folder.path().join("key");
     let by_key = |host: &str, key: &str| {
         fs::write(&file, format!("{key}\n")).unwrap();
-        let output = explain(site, host, "/x", &["--key-file", file.to_str().unwrap(), "-o", "json"]);
+        let output = explain(site, host, "/x", &["--api-key-file", file.to_str().unwrap(), "-o", "json"]);
         let told = [output.stdout.as_slice(), &output.stderr].concat();
         assert!(!String::from_utf8(told).unwrap().contains(&key[12..28]), "{output:?}");
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
@@ -179,14 +179,14 @@ fn explain_says_when_the_chain_cannot_be_read(stage: &Stage) {
     let text = fs::read_to_string(&file).unwrap();
     let node = stage.world().chain().node.to_string();
     fs::write(&file, text.replace(&node, "127.0.0.1:1")).unwrap();
-    let told = explained(&site, ACME, "/x", &["--agent", "1"]);
+    let told = explained(&site, ACME, "/x", &["--agent-id", "1"]);
     assert_eq!((&told["decision"], &told["errorType"]), (&"refused".into(), &"RPC_ERROR".into()), "{told}");
     assert!(told["fault"].as_str().unwrap().contains("127.0.0.1:1"), "{told}");
 }
 
 fn explain_refuses_questions_that_are_none(stage: &Stage) {
     let site = Site::of(stage).start();
-    for further in [["--agent", "1e3"], ["--key-file", "/nonexistent/key"]] {
+    for further in [["--agent-id", "1e3"], ["--api-key-file", "/nonexistent/key"]] {
         let output = explain(&site, ACME, "/x", &further);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains(further[1]), "{said}");

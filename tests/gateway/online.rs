@@ -143,7 +143,7 @@ fn every_part_that_is_wrong_is_named(stage: &Stage) {
     holds(&output.stderr, &wrong);
     holds(&output.stdout, &[format!("node http://{node}: chain 8004, block ")]);
 
-    let json = check(&service, &["--json"]);
+    let json = check(&service, &["-o", "json"]);
     let parts: Vec<Value> = serde_json::from_slice(&json.stdout).unwrap();
     let count = |severity: &str| parts.iter().filter(|part| part["severity"] == severity).count();
     assert_eq!((json.status.code(), count("error"), count("info")), (Some(1), 7, 5), "{parts:?}");
