@@ -13,12 +13,11 @@ const TYPING_ERRORS_MAX: usize = 2;
 /// The longest name that is compared and shown as it is.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Variables of the command line and the log, which override no key.
-const OTHER_VARIABLES: [&str; 6] = [
+/// Variables of the command line, which override no key.
+const OTHER_VARIABLES: [&str; 5] = [
     "TIERGATE_API_KEY",
     "TIERGATE_CONFIG",
     "TIERGATE_KEYSTORE_PASSWORD",
-    "TIERGATE_LOG",
     "TIERGATE_OWNER_KEY",
     "TIERGATE_URL",
 ];

@@ -13,9 +13,6 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 /// Lines that may wait to be written; beyond that they are dropped, never waited for.
 pub(super) const LINES_QUEUED_MAX: usize = 16_384;
 
-/// The environment variable that says what is logged, in the syntax of `RUST_LOG`. It wins over the configuration.
-pub const LEVEL_VARIABLE: &str = "TIERGATE_LOG";
-
 /// Libraries that would log request bytes or node URLs, and with them credentials, or a line for every connection.
 /// They stay quiet whatever is asked for, unless they are named.
 const QUIET: &str = "pingora_core=warn,pingora_core::apps=off,pingora_core::connectors=off,pingora_core::protocols=error,\
@@ -49,13 +46,11 @@ impl Default for LogRules {
 
 impl LogRules {
     /// The filter of these rules. The access log has a target of its own, so that other levels don't turn it on.
-    fn filter(&self, variable: Option<&str>) -> Result<EnvFilter, String> {
+    fn filter(&self) -> Result<EnvFilter, String> {
         let access = if self.access { "info" } else { "off" };
-        let level = variable.unwrap_or(&self.level);
-        let filter = EnvFilter::try_new(format!("{QUIET},access={access},{level}"));
+        let filter = EnvFilter::try_new(format!("{QUIET},access={access},{}", self.level));
         filter.map_err(|_| {
-            let name = variable.map_or("log.level", |_| LEVEL_VARIABLE);
-            format!("{name} is not a log filter such as \"info\" or \"info,tiergate=debug\"")
+            "log.level is not a log filter such as \"info\" or \"info,tiergate=debug\"".to_owned()
         })
     }
 }
@@ -64,9 +59,9 @@ impl LogRules {
 ///
 /// # Errors
 ///
-/// When the level variable can't be understood.
+/// When the level can't be understood.
 pub fn start(rules: LogRules, is_json: bool) -> Result<WorkerGuard, String> {
-    let (layer, filter) = reload::Layer::new(rules.filter(variable().as_deref())?);
+    let (layer, filter) = reload::Layer::new(rules.filter()?);
     let (writer, guard) = queue(std::io::stderr());
     let dropped = writer.error_counter();
     let registry = tracing_subscriber::registry().with(layer);
@@ -87,20 +82,15 @@ pub fn dropped_lines() -> u64 {
     LOG.get().map_or(0, |log| log.dropped.dropped_lines() as u64)
 }
 
-/// Puts other rules in force. Where the variable is set, it still says the level.
+/// Puts other rules in force.
 pub fn change(rules: LogRules) {
     let Some(log) = LOG.get() else { return };
-    let variable = variable();
     let former = std::mem::replace(&mut *log.rules.lock(), rules.clone());
-    if variable.is_some() && former.level != rules.level {
-        tracing::warn!("log.level is not applied: {LEVEL_VARIABLE} is set");
-    }
     if former == rules {
         return;
     }
-    let replaced = rules
-        .filter(variable.as_deref())
-        .and_then(|filter| log.filter.reload(filter).map_err(|error| error.to_string()));
+    let replaced =
+        rules.filter().and_then(|filter| log.filter.reload(filter).map_err(|error| error.to_string()));
     if let Err(why) = replaced {
         tracing::error!("the log goes on as it was: {why}");
     }
@@ -113,10 +103,6 @@ pub fn change(rules: LogRules) {
         LevelFilter::DEBUG => ::log::LevelFilter::Debug,
         LevelFilter::TRACE => ::log::LevelFilter::Trace,
     });
-}
-
-fn variable() -> Option<String> {
-    std::env::var(LEVEL_VARIABLE).ok()
 }
 
 pub(super) fn queue(out: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {

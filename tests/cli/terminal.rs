@@ -73,7 +73,8 @@ fn there_are_colours_in_a_terminal_alone_and_none_with_no_color() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut run = in_terminal(&[PROGRAM, "run", "--config", shipped]);
-    run.env("TIERGATE__LISTEN__API", taken.local_addr().unwrap().to_string()).env("TIERGATE_LOG", "debug");
+    run.env("TIERGATE__LISTEN__API", taken.local_addr().unwrap().to_string())
+        .env("TIERGATE__LOG__LEVEL", "debug");
     assert!(!is_coloured(run.env("TIERGATE__STORE__EMBEDDED__PATH", tempfile::tempdir().unwrap().path())));
 }
 

@@ -29,7 +29,7 @@ fn neither_log_nor_metrics_hold_a_secret_after_every_endpoint_was_driven(world: 
     let mut relay = Relay::new(world.chain().node);
     let url = format!("http://user-secret:pass-secret@{}/v2/path-secret?k=query-secret", relay.address);
     let mut service = Service::prepare(world.settings().set("chain.rpc_urls", vec![url]));
-    service.start_again("export TIERGATE_LOG=trace");
+    service.start_again("export TIERGATE__LOG__LEVEL=trace");
     service.await_ready();
     let (agent, blocked) = (world.agent(1), world.agent(0));
     let mut secrets: Vec<String> =

@@ -61,7 +61,7 @@ fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
         })
         .also(|upstream| Tenant::new("declared", DECLARED, upstream).set("on_endpoint_mismatch", "deny"))
         .also(|_| Tenant::new("gone", GONE, gone).public())
-        .under("export TIERGATE_LOG=info,access=info,tiergate=debug")
+        .under("export TIERGATE__LOG__LEVEL=info,access=info,tiergate=debug")
         .start();
     let gateway = &site.gateway;
     let [bronze, silver, nobodys] = [1, 2, 2].map(|tier| stage.world().agent(tier));

@@ -262,7 +262,7 @@ fn a_full_log_queue_delays_nobody(stage: &Stage) {
     // O_NONBLOCK. Open for writing too, so that neither end waits for the other.
     let mut log = File::options().read(true).write(true).custom_flags(0o4_000).open(&pipe).unwrap();
     let to_pipe = format!(
-        "export TIERGATE_LOG=trace,h2=trace,access=info
+        "export TIERGATE__LOG__LEVEL=trace,h2=trace,access=info
          log=$1; shift; set -- \"$log\" sh -c 'exec \"$@\" 2>{pipe}' sh \"$@\""
     );
     let Site { gateway, .. } = &Site::of(stage).under(&to_pipe).start();

@@ -27,7 +27,7 @@ const GONE: &str = "gone.test";
 /// A site whose gateway logs everything that it can log.
 fn talkative(stage: &Stage) -> Site {
     let site = Site::of(stage).also(|_| Tenant::new("gone", GONE, free_port(own_ip())).public());
-    site.under("export TIERGATE_LOG=trace,access=info").agent(4).start()
+    site.under("export TIERGATE__LOG__LEVEL=trace,access=info").agent(4).start()
 }
 
 /// The log, once the requests with these ids stand there.

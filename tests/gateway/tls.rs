@@ -389,7 +389,7 @@ fn a_stalled_handshake_ends_and_hurts_nobody(stage: &Stage) {
 }
 
 fn private_keys_are_not_written_down(stage: &Stage) {
-    let site = Site::of(stage).tls(ListenerTls::new()).under("export TIERGATE_LOG=trace").start();
+    let site = Site::of(stage).tls(ListenerTls::new()).under("export TIERGATE__LOG__LEVEL=trace").start();
     let secure = site.tls();
     assert_eq!(site.status(), 200);
     let refused = secure.files.put("own.key", &secure.authority.issue(LISTENER).key_pem);

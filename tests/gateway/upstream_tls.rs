@@ -333,7 +333,7 @@ fn private_keys_are_not_written_down(stage: &Stage) {
     let (shown, own) = (clients.issue("gateway"), trust.authority.issue(UP));
     let terminator = Terminator::start(site.upstream().address, &own, Some(&clients), &[]);
     let tenants = vec![trust.tenant_who_shows("one", &terminator, &shown)];
-    let site = site.only(tenants).under("export TIERGATE_LOG=trace").start();
+    let site = site.only(tenants).under("export TIERGATE__LOG__LEVEL=trace").start();
     is_served(&site, "one.test");
     let replaced = trust.files.put("one.key", &trust.authority.issue("x").key_pem);
     are_not_in(&site, &replaced, &[&shown.key_pem, &std::fs::read_to_string(&replaced).unwrap()]);
