@@ -12,7 +12,7 @@ fn main() {
     let given = env::var("BUILD_COMMIT").ok().filter(|commit| !commit.is_empty());
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = given.or_else(|| is_release.then(checkout).flatten());
-    let commit = commit.map(|commit| format!("commit {commit}, ")).unwrap_or_default();
+    let in_version = commit.as_ref().map(|commit| format!("commit {commit}, ")).unwrap_or_default();
     let features = [("dev-chain", "DEV_CHAIN"), ("traces", "TRACES")];
     let is_in = |name: &str| env::var_os(format!("CARGO_FEATURE_{name}")).is_some();
     let features: Vec<&str> =
@@ -20,7 +20,9 @@ fn main() {
     let features = if features.is_empty() { "none".to_owned() } else { features.join(", ") };
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
     // Not with our prefix: cargo sets it also for the programs that it runs, and the program refuses unknown variables.
-    println!("cargo::rustc-env=BUILD_VERSION={version} ({commit}features: {features})");
+    println!("cargo::rustc-env=BUILD_REVISION={}", commit.as_deref().unwrap_or("unknown"));
+    println!("cargo::rustc-env=BUILD_FEATURES={features}");
+    println!("cargo::rustc-env=BUILD_VERSION={version} ({in_version}features: {features})");
 }
 
 /// The commit that is checked out here. A checkout further up is not ours.

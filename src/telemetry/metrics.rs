@@ -211,8 +211,11 @@ impl Metrics {
         for collector in families.collectors() {
             registry.register(collector)?;
         }
-        let build = gauge(Opts::new("tiergate_build_info", "The running version."), &["version"])?;
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let what =
+            Opts::new("tiergate_build_info", "The running version, its commit and its cargo features.");
+        let build = gauge(what, &["version", "commit", "features"])?;
+        let values = [env!("CARGO_PKG_VERSION"), env!("BUILD_REVISION"), env!("BUILD_FEATURES")];
+        build.with_label_values(&values).set(1);
         registry.register(Box::new(build))?;
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;

@@ -155,7 +155,19 @@ fn no_label_holds_an_agent_a_key_or_an_ip(world: &World) {
     for secret in [&agent.text(), &key[12..].to_owned(), &addresses[0], &addresses[1]] {
         assert!(!text.to_lowercase().contains(&secret.to_lowercase()), "{secret}");
     }
-    let known = ["check", "decision", "direction", "door", "endpoint", "error_type", "kind", "le", "method"];
+    let known = [
+        "check",
+        "commit",
+        "decision",
+        "direction",
+        "door",
+        "endpoint",
+        "error_type",
+        "features",
+        "kind",
+        "le",
+        "method",
+    ];
     let known = [known.as_slice(), &["operation", "outcome", "reason", "result", "state", "status"]].concat();
     let known = [known.as_slice(), &["tenant", "tier", "verb", "version"]].concat();
     let http = ["http_request_method", "http_response_status_code", "http_route"];

@@ -49,7 +49,8 @@ pub(super) fn metrics() -> Vec<Metric> {
         let name = if name.starts_with("http_") { name } else { format!("tiergate_{name}") };
         Some(Metric { name, labels: texts.collect(), is_histogram: call.contains("histogram(") })
     });
-    let (name, labels) = ("tiergate_build_info".to_owned(), vec!["version".to_owned()]);
+    let (name, labels) =
+        ("tiergate_build_info".to_owned(), ["version", "commit", "features"].map(str::to_owned).to_vec());
     made.chain([Metric { name, labels, is_histogram: false }]).collect()
 }
 
@@ -64,6 +65,29 @@ fn the_page_about_metrics_has_each_metric_of_the_program_with_its_labels() {
     });
     let made = metrics().into_iter().map(|metric| (metric.name, metric.labels));
     assert_eq!(listed.collect::<BTreeSet<_>>(), made.collect());
+}
+
+#[test]
+fn the_page_about_registries_has_each_function_and_event_that_the_program_knows() {
+    // `address indexed` for a parameter `address indexed owner`, and nothing for its name.
+    fn without_name(parameter: &str) -> String {
+        let words: Vec<&str> = parameter.split_whitespace().collect();
+        words[..words.len() - 1].join(" ")
+    }
+    let source = read("src/chain/registries/standard.rs");
+    let declared = source.lines().filter_map(|line| {
+        let (kind, rest) = line.trim().split_once(' ')?;
+        let (name, rest) = rest.split_once('(').filter(|_| ["function", "event"].contains(&kind))?;
+        let parameters = rest.split_once(')').unwrap().0.split(',').map(without_name);
+        Some(format!("{name}({})", parameters.collect::<Vec<_>>().join(",")))
+    });
+    let page = read("docs/registries.md");
+    let is_call = |span: &&str| span.contains('(') && !span.starts_with('(') && span.ends_with(')');
+    let listed =
+        rows(&page).into_iter().filter_map(|cells| Some(spans(cells.get(1)?).find(is_call)?.to_owned()));
+    let declared: BTreeSet<String> = declared.collect();
+    assert!(declared.len() > 15, "{declared:?}");
+    assert_eq!(listed.collect::<BTreeSet<_>>(), declared);
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn what_is_scraped_is_ours_or_the_usual_word_about_the_process() {
     metrics.ready.with_label_values(&["store"]).set(1);
     let text = metrics.render().unwrap();
     assert!(text.contains("tiergate_ready{check=\"store\"} 1"), "{text}");
-    assert!(text.contains("tiergate_build_info{version="), "{text}");
+    assert!(text.contains("tiergate_build_info{commit=\""), "{text}");
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         assert!(line.starts_with("tiergate_") || line.starts_with("process_"), "{line}");
     }
