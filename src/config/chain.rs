@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 
+use crate::config::document::Shown;
 use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
@@ -101,6 +102,7 @@ pub struct Contracts {
 
 impl ChainSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        reader.mask(Shown::Host, &["chain.rpc_urls", "chain.http_proxy"]);
         read_all!(Self {
             rpc_urls: reader.texts(
                 "chain.rpc_urls",

@@ -1,5 +1,6 @@
 //! `[console]`: the owner's page, for owners who keep their key in a wallet.
 
+use crate::config::document::Shown;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::rpc_url::{RpcUrl, public_part};
@@ -33,6 +34,7 @@ pub struct ConsoleSettings {
 
 impl ConsoleSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        reader.mask(Shown::Host, &["console.rpc_url", "console.development_rpc_url"]);
         read_all!(Self {
             enabled: reader.boolean("console.enabled", false),
             title: reader.text("console.title", "Tiergate", |text| short(text, NAME_CHARS_MAX)),

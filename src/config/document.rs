@@ -1,8 +1,8 @@
 //! A configuration file's text, and the places of problems in it: line, column, and the line itself, in which every value
 //! is blanked that may be a secret.
 //!
-//! A file is parsed for places only when it has problems, and once for all of them. Must not know sections and keys, but for
-//! the names of those that hold secrets.
+//! A file is parsed for places only when it has problems, and once for all of them. Must not know sections and keys: whoever
+//! reads a key says how much of its value may be shown.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,12 +15,6 @@ use zeroize::Zeroizing;
 
 use crate::domain::redis_url::RedisUrl;
 use crate::domain::rpc_url::{RpcUrl, public_part};
-
-/// Keys whose values are secrets.
-const SECRETS: [&str; 3] = ["password", "sentinel_password", "value"];
-
-/// Keys whose values are URLs, which may hold a secret behind the host.
-const URLS: [&str; 6] = ["development_rpc_url", "endpoint", "http_proxy", "rpc_url", "rpc_urls", "url"];
 
 /// The longest line that is shown, in bytes. Blanking a longer one for each of its mistakes would take minutes.
 const LINE_BYTES_MAX: usize = 1_000;
@@ -54,6 +48,8 @@ pub(super) struct Site {
 pub(super) enum Mark {
     /// A value of a known key, or the table in which it is missing.
     Value(Vec<String>),
+    /// The same, and nothing of the value is shown.
+    Hidden(Vec<String>),
     /// A key, or a table.
     Key(Vec<String>),
     /// Something that is not TOML.
@@ -84,17 +80,31 @@ impl Excerpt {
     }
 }
 
-/// A value that can be used, as it may be shown: of a URL that may hold a secret, scheme, host and port.
-pub(super) fn shown(path: &str, text: &str) -> String {
-    let name = path.rsplit('.').next().unwrap_or_default();
-    let public = match (RpcUrl::parse(text), RedisUrl::parse(text)) {
-        _ if SECRETS.contains(&name) => None,
-        _ if !URLS.contains(&name) => return text.to_owned(),
-        (Ok(node), _) => Some(node.origin().to_owned()),
-        (_, Ok(redis)) => Some(redis.to_string()),
-        _ => public_part(text),
-    };
-    public.unwrap_or_else(|| "***".to_owned())
+/// How much of a key's value may be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// All of it.
+    Always,
+    /// All of it when it can be used. A wrong one may be a secret that belongs under another key.
+    Right,
+    /// Of a URL scheme, host and port.
+    Host,
+    /// Nothing: it is a secret.
+    Never,
+}
+
+impl Shown {
+    /// As much of a value that can be used as may be shown.
+    pub(super) fn of(self, text: &str) -> String {
+        let public = match (self, RpcUrl::parse(text), RedisUrl::parse(text)) {
+            (Self::Always | Self::Right, ..) => return text.to_owned(),
+            (Self::Never, ..) => None,
+            (Self::Host, Ok(node), _) => Some(node.origin().to_owned()),
+            (Self::Host, _, Ok(redis)) => Some(redis.to_string()),
+            (Self::Host, ..) => public_part(text),
+        };
+        public.unwrap_or_else(|| "***".to_owned())
+    }
 }
 
 /// True for a URL, which may have a login and more behind its host, and for a text with a login.
@@ -178,6 +188,7 @@ impl Map {
             Mark::Syntax(span) => (span.clone(), 0..0),
             Mark::Key(trail) => (self.find(trail).map_or(0..0, |(node, _)| node.name.clone()), 0..0),
             Mark::Value(trail) => (self.value(trail), self.shown(trail)),
+            Mark::Hidden(trail) => (self.value(trail), 0..0),
         };
         let number = self.lines.partition_point(|begin| *begin <= span.start).max(1);
         let begin = self.lines.get(number - 1).copied().unwrap_or(0);
@@ -187,7 +198,7 @@ impl Map {
         let text = match mark {
             _ if line.len() > LINE_BYTES_MAX => String::new(),
             Mark::Syntax(_) => without_value(line),
-            Mark::Value(_) | Mark::Key(_) => self.blanked(begin, line, &shown),
+            Mark::Value(_) | Mark::Hidden(_) | Mark::Key(_) => self.blanked(begin, line, &shown),
         };
         let column = line.get(..start).unwrap_or(line).chars().count() + 1;
         let marked = marked.start.min(text.len())..marked.end.min(text.len());
@@ -204,13 +215,7 @@ impl Map {
     fn shown(&self, trail: &[String]) -> Range<usize> {
         let is_item = trail.last().is_some_and(|name| name.parse::<usize>().is_ok());
         let key = trail.get(..trail.len() - usize::from(is_item)).unwrap_or_default();
-        // A password is easily written under the key of its file, or a header's value under the name of its table.
-        let may_be_secret = |name: &String| {
-            let parts = ["password", "value", "username", "headers"];
-            URLS.contains(&name.as_str()) || parts.iter().any(|part| name.contains(part))
-        };
-        let node = self.nodes.get(key).filter(|_| !key.iter().any(may_be_secret));
-        node.and_then(|node| node.value.clone()).unwrap_or(0..0)
+        self.nodes.get(key).and_then(|node| node.value.clone()).unwrap_or(0..0)
     }
 
     /// As much of a trail as there is; true if that is all of it.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::config::document::Shown;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
@@ -49,7 +50,8 @@ pub(super) fn key_pair(
     None
 }
 
-/// A secret under one path, or its file under another; both are a problem.
+/// A secret under one path, or its file under another; both are a problem. A secret is easily written under the key of its
+/// file.
 pub(super) fn secret_or_file(
     reader: &mut Reader,
     text_path: &'static str,
@@ -57,6 +59,8 @@ pub(super) fn secret_or_file(
     parse: impl FnOnce(&str) -> Result<Secret, String>,
     content: impl FnOnce(PathBuf) -> Content,
 ) -> Option<SecretSource> {
+    reader.mask(Shown::Never, &[text_path]);
+    reader.mask(Shown::Right, &[file_path]);
     if reader.is_given(text_path) && reader.is_given(file_path) {
         reader.report(&[text_path, file_path], format!("stands beside {file_path}; write one of them"));
     }

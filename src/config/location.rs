@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::config::document::{Document, Mark, Site};
+use crate::config::document::{Document, Mark, Shown, Site};
 
 /// The location of a table.
 #[derive(Debug, Clone)]
@@ -51,11 +51,12 @@ impl Location {
         format!("{}{path}", self.headers)
     }
 
-    /// The value under a path, or one item of it, counted from 1.
-    pub(super) fn site(&self, path: &str, item: Option<usize>) -> Site {
+    /// The value under a path, or one item of it, counted from 1. `shown`: how much of it may be.
+    pub(super) fn site(&self, path: &str, item: Option<usize>, shown: Shown) -> Site {
         let mut trail = self.trail_of(path);
         trail.extend(item.map(|number| (number - 1).to_string()));
-        self.site_of(Mark::Value(trail))
+        let is_shown = shown == Shown::Always;
+        self.site_of(if is_shown { Mark::Value(trail) } else { Mark::Hidden(trail) })
     }
 
     /// The table as a whole.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use toml::{Table, Value};
 
-use crate::config::document::Document;
+use crate::config::document::{Document, Shown};
 use crate::config::duration::DurationBounds;
 use crate::config::location::Location;
 use crate::config::notes::{Content, Entry, NamedFile, Notes, Place, Wanted};
@@ -36,6 +36,8 @@ pub(super) struct Reader {
     known: Vec<&'static str>,
     /// Those of them that hold tables, which no variable overrides.
     arrays: Vec<&'static str>,
+    /// Those whose values are not always shown.
+    masked: Vec<(&'static str, Shown)>,
     notes: Notes,
 }
 
@@ -53,8 +55,8 @@ impl Reader {
     }
 
     fn part(location: Location, file: Table, notes: Notes) -> Self {
-        let (variables, known, arrays) = Default::default();
-        Self { location, file, variables, known, arrays, notes }
+        let (variables, known, arrays, masked) = Default::default();
+        Self { location, file, variables, known, arrays, masked, notes }
     }
 
     /// A string, or what it stands for.
@@ -187,6 +189,15 @@ impl Reader {
         self.list(path, default, count, |item| item.integer(allowed))
     }
 
+    /// Says how much may be shown of the values of keys; to be said before they are read.
+    pub(super) fn mask(&mut self, shown: Shown, paths: &[&'static str]) {
+        self.masked.extend(paths.iter().map(|path| (*path, shown)));
+    }
+
+    fn shown(&self, path: &str) -> Shown {
+        self.masked.iter().find(|(masked, _)| *masked == path).map_or(Shown::Always, |(_, shown)| *shown)
+    }
+
     /// Whether a key is there, right or wrong; to be asked before it is read.
     pub(super) fn is_given(&self, path: &str) -> bool {
         self.variable(path).is_some() || holds(&self.file, path)
@@ -264,7 +275,10 @@ impl Reader {
     fn place(&self, path: &str, item: Option<usize>) -> Place {
         match self.variable(path) {
             Some(_) => Place { name: variable_of(path), site: None },
-            None => Place { name: self.location.of_key(path), site: Some(self.location.site(path, item)) },
+            None => {
+                let site = self.location.site(path, item, self.shown(path));
+                Place { name: self.location.of_key(path), site: Some(site) }
+            }
         }
     }
 
@@ -343,7 +357,8 @@ impl Reader {
     fn note_value(&mut self, path: &str, value: &Written, is_default: bool) {
         if self.notes.entries.len() < self.notes.wanted.values_max() {
             let place = (!is_default).then(|| self.place(path, None));
-            let entry = Entry { key: self.location.of_key(path), value: value.shown(path), place };
+            let entry =
+                Entry { key: self.location.of_key(path), value: value.shown(self.shown(path)), place };
             self.notes.entries.push(entry);
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! No problem shows a value.
 
+use crate::config::document::Shown;
 use crate::config::files::secret_or_file;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
@@ -46,6 +47,7 @@ pub(super) fn read(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<Vec<
 }
 
 fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<SecretSource>> {
+    reader.mask(Shown::Host, &["url"]);
     let origin = reader.required_text("url", |text| origin(text, nodes));
     let name = reader.required_text("name", name);
     let is_given = reader.is_given("value") || reader.is_given("value_file");

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use toml::Value;
 
-use crate::config::document;
+use crate::config::document::{self, Shown};
 use crate::domain::rpc_url;
 
 /// How much of a wrong value a problem shows.
@@ -23,18 +23,18 @@ pub(super) enum Written {
 }
 
 impl Written {
-    /// The value as TOML writes it, without a secret.
-    pub(super) fn shown(&self, path: &str) -> String {
-        fn masked(path: &str, value: &Value) -> Value {
+    /// The value as TOML writes it, as much as may be shown.
+    pub(super) fn shown(&self, shown: Shown) -> String {
+        fn masked(shown: Shown, value: &Value) -> Value {
             match (value.as_str(), value.as_array()) {
-                (Some(text), _) => document::shown(path, text).into(),
-                (_, Some(items)) => items.iter().map(|item| masked(path, item)).collect::<Vec<_>>().into(),
+                (Some(text), _) => shown.of(text).into(),
+                (_, Some(items)) => items.iter().map(|item| masked(shown, item)).collect::<Vec<_>>().into(),
                 (None, None) => value.clone(),
             }
         }
         match self {
-            Self::Typed(value) => masked(path, value).to_string(),
-            Self::Plain(text) => Value::from(document::shown(path, text)).to_string(),
+            Self::Typed(value) => masked(shown, value).to_string(),
+            Self::Plain(text) => Value::from(shown.of(text)).to_string(),
         }
     }
 

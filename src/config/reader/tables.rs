@@ -5,6 +5,7 @@
 use toml::{Table, Value};
 
 use super::{Reader, counted, take_from};
+use crate::config::document::Shown;
 use crate::config::location::Location;
 use crate::config::problem::Problem;
 use crate::config::written::type_of;
@@ -32,6 +33,8 @@ impl Reader {
     ) -> Option<Vec<T>> {
         self.known.push(path);
         self.arrays.push(path);
+        // What stands where tables belong may be a value of theirs.
+        self.mask(Shown::Never, &[path]);
         let header = format!("[[{}]]", self.location.header(path));
         let tables = match take_from(&mut self.file, path) {
             None => Vec::new(),

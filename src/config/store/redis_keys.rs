@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::config::document::Shown;
 use crate::config::duration::DurationBounds;
 use crate::config::files::{key_pair, noted_file, secret_or_file};
 use crate::config::notes::Content;
@@ -64,6 +65,8 @@ pub struct RedisSettings {
 impl RedisSettings {
     /// Reads the table, and reports everything in it that does not go together; `given` are its keys that have a value.
     pub(super) fn read(reader: &mut Reader, given: &[&'static str]) -> Option<Self> {
+        reader.mask(Shown::Host, &[URL]);
+        reader.mask(Shown::Right, &[SENTINEL_USER]);
         read_all!(Self {
             url: reader.text(URL, "redis://127.0.0.1:6379", redis_url),
             password: Some(secret_or_file(
