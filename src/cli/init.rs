@@ -1,11 +1,13 @@
 //! `tiergate init`: a configuration to begin with.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _, stdin};
 use std::path::PathBuf;
 
-use crate::cli::{Failure, say};
+use crate::cli::{Failure, complain, say};
 use crate::config::chain::contract;
+use crate::os::Os;
+use crate::ports::clock::Entropy;
 
 /// Write a small configuration file to begin with.
 #[derive(clap::Args)]
@@ -19,6 +21,10 @@ pub(super) struct Init {
     /// The address of the stake vault [default: to be filled in].
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     stake_vault: Option<String>,
+    /// The service's own name, which owners see when they sign [default: asked for at a terminal, or made from the name of
+    /// this machine].
+    #[arg(long)]
+    name: Option<String>,
 }
 
 impl Init {
@@ -30,6 +36,11 @@ impl Init {
                 text = text.replace(&format!("# {key} = \"0x...\""), &format!("{key} = \"{address}\""));
             }
         }
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => asked_name(own_name()?)?,
+        };
+        text = text.replace("\"NAME\"", &toml::Value::from(name).to_string());
         let file = self.file.display();
         let written = File::create_new(&self.file).and_then(|mut file| file.write_all(text.as_bytes()));
         written.map_err(|cause| Failure::new(format!("cannot create {file}: {cause}")))?;
@@ -40,4 +51,23 @@ impl Init {
 /// An address that `check` takes, as it is written: to write its checksum anew would hide a typing error.
 fn address(text: &str) -> Result<String, String> {
     contract(text).map(|_| text.to_owned())
+}
+
+/// A name that no other service has: a signature for one service must not be good at another.
+fn own_name() -> Result<String, Failure> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("tiergate").to_owned();
+    let [first, second, third, ..] = Os::new().key_bytes()?;
+    Ok(format!("{host}-{first:02x}{second:02x}{third:02x}"))
+}
+
+/// The name that somebody types at the terminal, or else this one.
+fn asked_name(otherwise: String) -> Result<String, Failure> {
+    let mut typed = String::new();
+    if stdin().is_terminal() {
+        complain(format_args!("Name of the service, which owners see when they sign [{otherwise}]: "));
+        stdin().read_line(&mut typed)?;
+    }
+    let typed = typed.trim();
+    Ok(if typed.is_empty() { otherwise } else { typed.to_owned() })
 }

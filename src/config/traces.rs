@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::config::document::Shown;
 use crate::config::reader::Reader;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
@@ -18,6 +19,7 @@ pub struct TraceSettings {
 
 impl TraceSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        reader.mask(Shown::Host, &["traces.endpoint"]);
         let per_second = reader.integer("traces.continued_per_second", 100, &(1..=1_000_000));
         read_all!(Self {
             endpoint: Some(reader.optional_text("traces.endpoint", endpoint)),
@@ -32,7 +34,13 @@ fn endpoint(text: &str) -> Result<RpcUrl, String> {
         return Err("is set, and the program is built without the feature \"traces\"".to_owned());
     }
     let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
-    RpcUrl::parse(text).ok().filter(is_open).ok_or_else(|| {
+    let url = RpcUrl::parse(text).ok().filter(is_open).map(|url| {
+        // The address alone, as OTEL_EXPORTER_OTLP_ENDPOINT takes it. Collectors answer 404 to `/`.
+        let is_base = url.reveal().path() == "/" && url.reveal().query().is_none();
+        let whole = is_base.then(|| RpcUrl::parse(&format!("{}/v1/traces", url.origin())).ok());
+        whole.flatten().unwrap_or(url)
+    });
+    url.ok_or_else(|| {
         let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
         format!("is {shown}; write an http:// or https:// URL without a login, which OTEL_EXPORTER_OTLP_HEADERS takes")
     })

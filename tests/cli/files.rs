@@ -116,16 +116,29 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
+fn a_first_configuration_names_a_service_as_no_other_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| command(args).current_dir(folder.path()).output().unwrap();
+    let names = ["one.toml", "two.toml"].map(|file| {
+        assert!(run(&["init", file]).status.success());
+        let text = fs::read_to_string(folder.path().join(file)).unwrap();
+        text.lines().find(|line| line.starts_with("domain_name = ")).unwrap().to_owned()
+    });
+    assert!(names[0] != names[1] && names[0].len() > 20, "{names:?}");
+}
+
+#[test]
 fn a_first_configuration_passes_the_check_once_the_contracts_are_named_and_is_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tiergate.toml");
     let run = |args: &[&str]| command(args).current_dir(folder.path()).output().unwrap();
-    assert!(run(&["init"]).status.success());
+    assert!(run(&["init", "--name", "API \"one\""]).status.success());
     let written = fs::read_to_string(&file).unwrap();
     let said = failure(&run(&["check"]), 2);
     assert!(said.contains("used: 2 problems\n"), "the contracts alone are missing: {said}");
     assert!(said.contains("contracts.identity") && said.contains("contracts.stake_vault"), "{said}");
-    let flags = ["--identity", REGISTRY, "--stake-vault", VAULT];
+    assert!(written.contains("domain_name = 'API \"one\"'"), "{written}");
+    let flags = ["--identity", REGISTRY, "--stake-vault", VAULT, "--name", "API \"one\""];
     assert!(failure(&run(&[&["init"], &flags[..]].concat()), 1).contains("cannot create tiergate.toml"));
     assert_eq!(fs::read_to_string(&file).unwrap(), written);
 

@@ -36,6 +36,12 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     let credentials = credentials(reader);
     let requests_per_minute = requests_per_minute(reader);
     let on_endpoint_mismatch = reader.text("on_endpoint_mismatch", "allow", choice(&ON_MISMATCH));
+    let takes_no_key = credentials.is_some_and(|accepted| !accepted.api_key);
+    if on_endpoint_mismatch == Some(OnMismatch::Deny) && takes_no_key {
+        let phrase =
+            "has no meaning for signatures, which declare no endpoint; remove it, or accept \"api_key\"";
+        reader.report(&["on_endpoint_mismatch"], phrase);
+    }
     let proxy = proxy::read(reader);
     let cors = cors::read(reader);
     let in_flight = in_flight::read(reader);

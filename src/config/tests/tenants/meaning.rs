@@ -20,7 +20,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("hosts", r#"["API.acme.example", "*.acme.dev", "*", "[::1]"]"#),
         ("upstreams", r#"["https://a.example", "h2c://b.example:81 weight=3"]"#),
         ("min_tier", "3"),
-        ("credentials", "[\"signature\"]"),
+        ("credentials", "[\"api_key\"]"),
         ("requests_per_minute", "[2, 2, 3, 4]"),
         ("on_endpoint_mismatch", "\"deny\""),
         ("host_header", "\"upstream\""),
@@ -64,7 +64,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
     let upstreams: Vec<String> = tenant.upstreams.iter().map(ToString::to_string).collect();
     assert_eq!(upstreams, ["https://a.example:443", "h2c://b.example:81 weight=3"]);
     assert_eq!(tenant.min_tier, Tier::Gold);
-    assert_eq!(tenant.credentials, AcceptedCredentials { api_key: false, signature: true });
+    assert_eq!(tenant.credentials, AcceptedCredentials { api_key: true, signature: false });
     assert_eq!(tenant.requests_per_minute, Some(PerTier::from_array([2, 2, 3, 4].map(Quota::per_minute))));
     assert_eq!(tenant.on_endpoint_mismatch, OnMismatch::Deny);
     assert_eq!(tenant.tls, Some(pair("a.crt", "../a.key")));

@@ -137,6 +137,14 @@ fn tenants_routes_and_sections_that_are_something_else_are_refused() {
 }
 
 #[test]
+fn a_declared_endpoint_is_asked_for_only_where_keys_are_taken() {
+    let with = |credentials| mistakes(&[("on_endpoint_mismatch", "\"deny\""), ("credentials", credentials)]);
+    let phrase = "has no meaning for signatures, which declare no endpoint; remove it, or accept \"api_key\"";
+    assert_eq!(with("[\"signature\"]"), [format!("tenants[1].on_endpoint_mismatch: {phrase}")]);
+    assert_eq!((with("[\"api_key\"]"), with("[\"api_key\", \"signature\"]")), (vec![], vec![]));
+}
+
+#[test]
 fn an_upstream_stands_in_its_list_once_whatever_its_weight() {
     let list = r#"["a.example:80", "http://A.example weight=3", "https://a.example", "a.example:81"]"#;
     let problem = r#"item 2 is "http://a.example:80 weight=3", the same upstream as "http://a.example:80"; write each once, with its weight"#;
