@@ -214,6 +214,18 @@ mod tests {
     }
 
     #[test]
+    fn the_least_that_the_page_for_operators_names_is_the_least() {
+        let page = include_str!("../../docs/operations.md");
+        for (workers, uses_redis, least) in [(2, false, "754 on two"), (64, true, "5,218 on 64")] {
+            let (connections_max, in_flight_max) = (4_096, None);
+            let needs = Needs { workers, gateways: 1, nodes: 1, uses_redis, connections_max, in_flight_max };
+            let number = needs.reserve() + needs.clients_min();
+            assert!(least.replace(',', "").starts_with(&format!("{number} on ")), "{number}");
+            assert!(page.contains(least), "{least}");
+        }
+    }
+
+    #[test]
     fn with_enough_descriptors_no_cap_is_cut() {
         let (connections_max, in_flight_max) = (4_096, None);
         let needs =
