@@ -29,7 +29,8 @@ impl Line {
         }
     }
 
-    /// The place that comes free when it is this request's turn; `None` if `most` wait already, or after so long.
+    /// The place that comes free when it is this request's turn; `None` if `most` wait already, or after so long. `take`
+    /// must leave everything as it was when it finds no place: it runs once for each place that comes free.
     pub(super) async fn wait<T>(
         &self,
         most: u32,

@@ -8,7 +8,7 @@
 //! counts as its owner's meanwhile, so a greedy owner does not fill the line either.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
@@ -28,9 +28,8 @@ pub(crate) struct Room {
 /// The places of one tenant that are taken. Outlives reloads.
 #[derive(Default)]
 pub(super) struct TenantRoom {
-    taken: AtomicU32,
-    /// Those of them that strangers hold.
-    public: AtomicU32,
+    /// All of them in the lower half, those of strangers in the upper half: a stranger takes both in one step, or neither.
+    taken: AtomicU64,
     agents: Line,
     strangers: Line,
 }
@@ -88,8 +87,12 @@ struct ProcessPlace(Arc<Room>);
 
 struct TenantPlace {
     room: Arc<TenantRoom>,
-    is_public: bool,
+    /// What it adds to the places that are taken.
+    part: u64,
 }
+
+const OF_AGENT: u64 = 1;
+const OF_STRANGER: u64 = (1 << 32) | OF_AGENT;
 
 impl Full {
     /// Its name in metrics.
@@ -138,7 +141,7 @@ impl Room {
             // Boxed: a request that finds room carries none for the wait along.
             None => Box::pin(tenant.wait(limits, is_public)).await?,
         };
-        let of_tenants = tenant.taken.load(SeqCst);
+        let of_tenants = tenant.taken();
         let free = self.max.saturating_sub(self.taken.load(SeqCst));
         // The tenant's own place is counted already.
         if of_tenants > share_of(free) || !take_one(&self.taken, self.max) {
@@ -154,8 +157,8 @@ impl Room {
         limits: &InFlight,
         guest: Guest,
     ) -> Result<Counted<Owner>, Full> {
-        let left = |max: u32, taken: &AtomicU32| max.saturating_sub(taken.load(SeqCst));
-        let free = left(limits.all, &tenant.taken);
+        let (all, public) = halves(tenant.taken.load(SeqCst));
+        let free = limits.all.saturating_sub(all);
         let (share, max, full) = match guest {
             Guest::Agent(_) => (share_of(free), limits.per_agent, Full::Agent { max: limits.per_agent }),
             Guest::Stream(_) => {
@@ -163,7 +166,7 @@ impl Room {
                 (share_of(free), max, Full::Streams { max })
             }
             Guest::Stranger(_) => {
-                (share_of(free.min(left(limits.public, &tenant.public))), u32::MAX, Full::Share)
+                (share_of(free.min(limits.public.saturating_sub(public))), u32::MAX, Full::Share)
             }
         };
         let owner = Owner { room: Arc::as_ptr(tenant).addr(), guest };
@@ -174,7 +177,7 @@ impl Room {
 impl TenantRoom {
     /// How many requests have a place.
     pub(super) fn taken(&self) -> u32 {
-        self.taken.load(SeqCst)
+        halves(self.taken.load(SeqCst)).0
     }
 
     fn line(&self, is_public: bool) -> &Line {
@@ -188,25 +191,21 @@ impl TenantRoom {
     }
 
     fn take_any(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Option<TenantPlace> {
-        if is_public && !take_one(&self.public, limits.public) {
-            return None;
-        }
-        if !take_one(&self.taken, limits.all) {
-            if is_public {
-                self.public.fetch_sub(1, SeqCst);
-                // A stranger in front may have found that place taken.
-                self.strangers.freed();
-            }
-            return None;
-        }
-        Some(TenantPlace { room: Arc::clone(self), is_public })
+        let part = if is_public { OF_STRANGER } else { OF_AGENT };
+        let with_one_more = |taken| {
+            let (all, public) = halves(taken);
+            let has_room = all < limits.all && (!is_public || public < limits.public);
+            has_room.then_some(taken + part)
+        };
+        self.taken.fetch_update(SeqCst, SeqCst, with_one_more).ok()?;
+        Some(TenantPlace { room: Arc::clone(self), part })
     }
 
     /// The place that comes free when it is this request's turn.
     async fn wait(self: &Arc<Self>, limits: &InFlight, is_public: bool) -> Result<TenantPlace, Full> {
         let line = self.line(is_public);
-        let full =
-            if is_public && self.public.load(SeqCst) >= limits.public { Full::Public } else { Full::Tenant };
+        let (_, public) = halves(self.taken.load(SeqCst));
+        let full = if is_public && public >= limits.public { Full::Public } else { Full::Tenant };
         let place = line.wait(limits.queue_max, limits.queue_time, || self.take_any(limits, is_public));
         place.await.ok_or(full)
     }
@@ -227,14 +226,16 @@ impl Drop for ProcessPlace {
 impl Drop for TenantPlace {
     fn drop(&mut self) {
         let room = &self.room;
-        if self.is_public {
-            room.public.fetch_sub(1, SeqCst);
-        }
-        room.taken.fetch_sub(1, SeqCst);
+        room.taken.fetch_sub(self.part, SeqCst);
         for line in [&room.agents, &room.strangers] {
             line.freed();
         }
     }
+}
+
+/// The lower and the upper half.
+const fn halves(number: u64) -> (u32, u32) {
+    (number as u32, (number >> 32) as u32)
 }
 
 /// The most that one owner may hold for a newcomer to get a place, where so many are free. Without any free one it may wait.

@@ -1,17 +1,22 @@
 //! Places against a small model, and the line of those that wait.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use alloy::primitives::U256;
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use proptest::prelude::{Strategy, prop_oneof, proptest};
-use tokio::time::{advance, pause};
+use tokio::runtime;
+use tokio::time::{Instant, advance, pause};
 
-use super::{Full, Guest, Place, Room, SHARE, TenantRoom};
+use super::{Full, Guest, Place, Room, SHARE, TenantRoom, halves};
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::tenant::InFlight;
@@ -102,7 +107,7 @@ proptest! {
         }
         drop(held);
         assert_eq!((room.taken.load(SeqCst), room.owners.keys()), (0, 0), "all are given back");
-        assert!(tenants.iter().all(|tenant| tenant.taken.load(SeqCst) + tenant.public.load(SeqCst) == 0));
+        assert!(tenants.iter().all(|tenant| tenant.taken.load(SeqCst) == 0));
     }
 }
 
@@ -178,6 +183,77 @@ async fn a_full_tenant_has_requests_wait_in_their_order_for_a_short_time_and_in_
     assert_eq!((room.taken.load(SeqCst), room.owners.keys()), (0, 0));
 }
 
+/// The outcome of a request, how often it was polled, and how long it took.
+async fn counted<T>(request: impl Future<Output = T>) -> (T, u32, Duration) {
+    let (mut request, mut polls, begun) = (pin!(request), 0, Instant::now());
+    let outcome = poll_fn(|context| {
+        polls += 1;
+        request.as_mut().poll(context)
+    });
+    let outcome = outcome.await;
+    (outcome, polls, begun.elapsed())
+}
+
+/// Runs in simulated time on a thread of its own: a task that never yields fails the test.
+fn in_simulated_time<T: Send + 'static>(case: impl Future<Output = T> + Send + 'static) -> T {
+    let (sender, outcome) = mpsc::channel();
+    let runs = thread::spawn(move || {
+        let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        sender.send(runtime.unwrap().block_on(case))
+    });
+    let outcome = outcome.recv_timeout(Duration::from_secs(30));
+    assert_ne!(outcome.as_ref().err(), Some(&mpsc::RecvTimeoutError::Timeout), "a task never yields");
+    runs.join().unwrap().unwrap();
+    outcome.unwrap()
+}
+
+#[test]
+fn strangers_at_a_full_tenant_cost_a_few_polls_and_are_refused_in_time() {
+    for public in [8, 100, 6] {
+        in_simulated_time(async move {
+            let (room, tenant) = (Arc::new(Room::new(1_000)), Arc::default());
+            let limits = InFlight { all: 8, public, queue_max: 10, ..LIMITS };
+            let mut held: Vec<_> =
+                (1..7).map(|last| enter(&room, &tenant, &limits, stranger(last)).unwrap()).collect();
+            held.extend((1..3).map(|id| enter(&room, &tenant, &limits, agent(id)).unwrap()));
+            let waiting = (10..15).map(|last| counted(room.enter(&tenant, &limits, stranger(last))));
+            let full = if public == 6 { Full::Public } else { Full::Tenant };
+            for (found, polls, took) in join_all(waiting).await {
+                assert_eq!((found.err(), took.as_millis()), (Some(full), 500));
+                // The others' end wakes the one that is next in the line, and `join_all` polls whoever is woken.
+                assert!(polls <= 8, "{polls}");
+            }
+        });
+    }
+}
+
+#[test]
+fn strangers_of_several_networks_get_places_in_turn_while_others_come_and_go() {
+    in_simulated_time(async {
+        let (room, tenant) = (Arc::new(Room::new(1_000)), Arc::default());
+        let limits = InFlight { all: 2, public: 2, queue_max: 10, ..LIMITS };
+        let without_line = InFlight { queue_max: 0, ..limits };
+        let mut held: Vec<_> =
+            (1..3).map(|last| enter(&room, &tenant, &limits, stranger(last)).unwrap()).collect();
+        let mut waiting: Vec<_> =
+            (10..14).map(|last| Box::pin(counted(room.enter(&tenant, &limits, stranger(last))))).collect();
+        for one in &mut waiting {
+            assert!(one.as_mut().now_or_never().is_none());
+            let newcomer = room.enter(&tenant, &without_line, stranger(20)).now_or_never().unwrap();
+            assert_eq!(newcomer.err(), Some(Full::Public), "nobody overtakes them");
+        }
+        while !waiting.is_empty() {
+            drop(held.remove(0));
+            for later in waiting.iter_mut().skip(1) {
+                assert!(later.as_mut().now_or_never().is_none(), "not its turn");
+            }
+            let (found, polls, _) = waiting.remove(0).now_or_never().unwrap();
+            held.push(found.unwrap());
+            assert!(polls <= 5, "{polls}");
+        }
+    });
+}
+
 #[tokio::test]
 async fn requests_that_wait_count_as_their_owners_and_those_that_leave_are_forgotten() {
     let (room, tenant) = (Arc::new(Room::new(1_000)), Arc::default());
@@ -206,7 +282,8 @@ async fn of_many_that_race_all_pass_and_no_cap_is_ever_exceeded() {
                 let guest =
                     if at % 2 == 0 { agent(at.into()) } else { stranger(u8::try_from(at / 2).unwrap()) };
                 let place = room.enter(&tenant, &limits, guest).await;
-                assert!(tenant.taken.load(SeqCst) <= 4 && tenant.public.load(SeqCst) <= 2);
+                let (all, public) = halves(tenant.taken.load(SeqCst));
+                assert!(all <= 4 && public <= 2);
                 tokio::task::yield_now().await;
                 place.map(drop)
             })
@@ -215,7 +292,7 @@ async fn of_many_that_race_all_pass_and_no_cap_is_ever_exceeded() {
     for task in tasks {
         task.await.unwrap().unwrap();
     }
-    assert_eq!((room.taken.load(SeqCst), tenant.taken.load(SeqCst), room.owners.keys()), (0, 0, 0));
+    assert_eq!((room.taken.load(SeqCst), tenant.taken(), room.owners.keys()), (0, 0, 0));
 }
 
 #[test]
