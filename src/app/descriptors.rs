@@ -33,7 +33,8 @@ const REDIS: usize = 64;
 /// Servers of a Redis store that each thread of ours may be connected to.
 const REDIS_SERVERS: usize = 16;
 
-/// Look-ups of names and checks of upstreams under way, those of a reload included. A look-up asks two servers.
+/// Look-ups of names and checks of upstreams under way, those of a reload included. A look-up asks two servers: half of
+/// this is for the background.
 const CHECKS: usize = 4 * watch::TASKS_MAX;
 
 /// The least for clients and upstreams.

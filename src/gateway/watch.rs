@@ -1,6 +1,7 @@
 //! Looks after upstreams in the background: where their names lead, and whether they answer.
 //!
-//! No request ever waits for a name or a check.
+//! No request ever waits for a name or a check. Names and checks have places of their own, so that neither waits for the
+//! other. Each has rounds: whatever is due is begun in turn, as soon as there is a place, and nothing twice before all else.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -26,8 +27,14 @@ use crate::gateway::upstreams::Member;
 use crate::gateway::upstreams::state::{UpstreamState, micros};
 use crate::ports::clock::Clock;
 
-/// How often it is looked what is due.
+/// How often it is looked what is due, at least.
 const TICK: Duration = Duration::from_millis(250);
+
+/// How long nothing is looked at between two rounds, at least: the shortest interval of checks.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How often it is said that upstreams are watched late.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// How often the name of an upstream is looked up.
 const RESOLVE_EVERY: Duration = Duration::from_secs(10);
@@ -35,7 +42,7 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(10);
 /// How long a look-up may take.
 const RESOLVE_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How many look-ups and checks are under way at once.
+/// How many checks are under way at once, and how many look-ups for a reload; in the background half as many of these.
 pub(crate) const TASKS_MAX: usize = 64;
 
 /// How many addresses of one name are used.
@@ -48,7 +55,18 @@ const NEW_NAMES_TIME_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct Watch {
     table: Arc<LiveTable>,
     clock: Arc<dyn Clock>,
-    tasks: Arc<Semaphore>,
+    look_ups: Kind,
+    checks: Kind,
+}
+
+/// A kind of task. An upstream has one of them under way at most.
+struct Kind {
+    name: &'static str,
+    places: Arc<Semaphore>,
+    /// How often it is due, and whether its tenant's upstreams are checked.
+    every: fn(&UpstreamState, bool) -> Option<Duration>,
+    next: fn(&UpstreamState) -> &AtomicU64,
+    is_under_way: fn(&UpstreamState) -> &AtomicBool,
 }
 
 /// What a check needs, detached from the table.
@@ -61,12 +79,10 @@ struct Check {
     shakes_hands: bool,
 }
 
-type Flag = fn(&UpstreamState) -> &AtomicBool;
-
 /// A look-up or check that is under way until this is dropped, even by a panic.
 struct UnderWay {
     state: Arc<UpstreamState>,
-    flag: Flag,
+    flag: fn(&UpstreamState) -> &AtomicBool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -79,62 +95,93 @@ impl Drop for UnderWay {
 impl Watch {
     /// Looks after the upstreams of whatever table is in force.
     pub(crate) fn new(table: Arc<LiveTable>, clock: Arc<dyn Clock>) -> Self {
-        Self { table, clock, tasks: Arc::new(Semaphore::new(TASKS_MAX)) }
+        let look_ups = Kind {
+            name: "look-ups",
+            places: Arc::new(Semaphore::new(TASKS_MAX / 2)),
+            every: |state, _| state.is_named().then_some(RESOLVE_EVERY),
+            next: |state| &state.next_resolution,
+            is_under_way: |state| &state.is_in_resolution,
+        };
+        let checks = Kind {
+            name: "checks",
+            places: Arc::new(Semaphore::new(TASKS_MAX)),
+            every: |state, is_watched| state.health.interval.filter(|_| is_watched),
+            next: |state| &state.next_check,
+            is_under_way: |state| &state.is_in_check,
+        };
+        Self { table, clock, look_ups, checks }
     }
 
     /// Looks after them for as long as it is polled.
     pub(crate) async fn run(self: Arc<Self>) {
         let connector = Arc::new(Connector::new(None));
+        let look_up = |site: &Site, member: &Member, under_way| {
+            let (state, tenant) = (Arc::clone(&member.state), Arc::clone(&site.tenant.id));
+            tokio::spawn(async move {
+                resolve(&state, &tenant).await;
+                drop(under_way);
+            });
+        };
+        let check = |site: &Site, member: &Member, under_way| {
+            let check = Check::of(site, member, false);
+            let (connector, clock) = (Arc::clone(&connector), Arc::clone(&self.clock));
+            tokio::spawn(async move {
+                check.run(&connector, &*clock).await;
+                drop(under_way);
+            });
+        };
+        tokio::join!(self.keep(&self.look_ups, look_up), self.keep(&self.checks, check));
+    }
+
+    /// Begins round after round, and says if what is due waits for more than its interval.
+    async fn keep(&self, kind: &Kind, begin: impl Fn(&Site, &Member, UnderWay)) {
+        let mut quiet_until = 0;
         loop {
-            self.tick(&connector);
-            tokio::time::sleep(TICK).await;
+            let (late, rest) = self.round(kind, &begin).await;
+            let now = self.clock.monotonic_micros();
+            if late > TICK && now >= quiet_until {
+                quiet_until = now.saturating_add(micros(SAY_EVERY));
+                tracing::warn!(tasks = kind.name, ?late, "upstreams are watched later than they should be");
+            }
+            tokio::time::sleep(rest.clamp(PAUSE, TICK)).await;
         }
     }
 
-    /// Begins whatever is due.
-    fn tick(&self, connector: &Arc<Connector>) {
-        let now = self.clock.monotonic_micros();
-        let table = self.table.load_full();
+    /// Begins whatever is due of a kind, each when there is a place. Gives the most that one came later than its interval,
+    /// and how long nothing else is due.
+    async fn round(&self, kind: &Kind, begin: &impl Fn(&Site, &Member, UnderWay)) -> (Duration, Duration) {
+        let (table, began) = (self.table.load_full(), self.clock.monotonic_micros());
+        let (mut late, mut rest) = (0, u64::MAX);
         for site in table.sites() {
             let is_watched = site.is_watched();
             for member in site.members() {
-                if member.state.is_named() && is_due(&member.state.next_resolution, now, RESOLVE_EVERY) {
-                    self.resolve(site, member);
+                let (state, Some(every)) = (&member.state, (kind.every)(&member.state, is_watched)) else {
+                    continue;
+                };
+                let (due, now) = ((kind.next)(state).load(Ordering::Relaxed), self.clock.monotonic_micros());
+                if now < due {
+                    rest = rest.min(due - now);
+                    continue;
                 }
-                let every = member.state.health.interval.filter(|_| is_watched);
-                if every.is_some_and(|every| is_due(&member.state.next_check, now, every)) {
-                    self.check(site, member, connector);
+                if (kind.is_under_way)(state).load(Ordering::Acquire) {
+                    continue;
                 }
+                let Ok(place) = Arc::clone(&kind.places).acquire_owned().await else { continue };
+                let now = self.clock.monotonic_micros();
+                // One that is new is due since this round.
+                let since = if due == 0 { began } else { due };
+                late = late.max(now.saturating_sub(since).saturating_sub(micros(every)));
+                rest = rest.min(micros(every));
+                (kind.next)(state).store(now.saturating_add(micros(every)), Ordering::Relaxed);
+                (kind.is_under_way)(state).store(true, Ordering::Release);
+                begin(
+                    site,
+                    member,
+                    UnderWay { state: Arc::clone(state), flag: kind.is_under_way, _place: place },
+                );
             }
         }
-    }
-
-    /// Looks a name up, unless that is being done or too much else is.
-    fn resolve(&self, site: &Site, member: &Member) {
-        let (state, tenant) = (Arc::clone(&member.state), Arc::clone(&site.tenant.id));
-        let Some(under_way) = self.begin(&state, |state| &state.is_in_resolution) else { return };
-        tokio::spawn(async move {
-            resolve(&state, &tenant).await;
-            drop(under_way);
-        });
-    }
-
-    /// Checks an upstream, unless that is being done or too much else is.
-    fn check(&self, site: &Site, member: &Member, connector: &Arc<Connector>) {
-        let Some(under_way) = self.begin(&member.state, |state| &state.is_in_check) else { return };
-        let check = Check::of(site, member, false);
-        let (connector, clock) = (Arc::clone(connector), Arc::clone(&self.clock));
-        tokio::spawn(async move {
-            check.run(&connector, &*clock).await;
-            drop(under_way);
-        });
-    }
-
-    /// A place for a task that is not under way yet. Without one it is tried again with the next tick.
-    fn begin(&self, state: &Arc<UpstreamState>, flag: Flag) -> Option<UnderWay> {
-        let place = Arc::clone(&self.tasks).try_acquire_owned().ok()?;
-        let is_free = !flag(state).swap(true, Ordering::Acquire);
-        is_free.then(|| UnderWay { state: Arc::clone(state), flag, _place: place })
+        (Duration::from_micros(late), Duration::from_micros(rest))
     }
 }
 
@@ -280,41 +327,5 @@ pub(crate) async fn resolve_new_names(table: &Table) {
     let _ = timeout(NEW_NAMES_TIME_MAX, all).await;
 }
 
-/// Whether something is to be done now; then it is due again later.
-fn is_due(next: &AtomicU64, now: u64, every: Duration) -> bool {
-    if now < next.load(Ordering::Relaxed) {
-        return false;
-    }
-    next.store(now.saturating_add(micros(every)), Ordering::Relaxed);
-    true
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::Watch;
-    use crate::domain::fixture;
-    use crate::domain::upstream::Upstream;
-    use crate::gateway::table::{LiveTable, Table};
-    use crate::gateway::upstreams::state::UpstreamState;
-    use crate::ports::simulated::SimulatedClock;
-
-    #[tokio::test]
-    async fn a_check_that_panics_leaves_its_place_to_the_next_one() {
-        let table = Arc::new(LiveTable::from_pointee(Table::default()));
-        let watch = Watch::new(table, Arc::new(SimulatedClock::new(0)));
-        let rules = fixture::tenant().proxy;
-        let upstream = Upstream::parse("127.0.0.1:1").unwrap();
-        let state = Arc::new(UpstreamState::new(upstream, rules.health, rules.upstream_limits));
-        let begin = || watch.begin(&state, |state| &state.is_in_check);
-        let under_way = begin().unwrap();
-        assert!(begin().is_none(), "one at a time");
-        let check = async move {
-            let _under_way = under_way;
-            panic!("a check")
-        };
-        tokio::spawn(check).await.unwrap_err();
-        assert!(begin().is_some());
-    }
-}
+mod tests;

@@ -30,6 +30,7 @@ pub(crate) const CASES: &[Case] = cases![
     without_ejection_an_upstream_is_tried_again_and_again,
     an_upstream_that_dies_costs_no_request,
     a_check_that_is_never_answered_takes_an_upstream_out,
+    every_one_of_many_upstreams_is_checked_while_more_hang_than_are_asked_at_once,
     when_all_are_sick_they_are_still_tried,
     when_all_are_ejected_they_are_still_tried,
     a_reload_keeps_who_is_ejected,
@@ -240,6 +241,31 @@ fn a_check_that_is_never_answered_takes_an_upstream_out(stage: &Stage) {
     all_pass_by(&site, 20, &site.upstream);
     site.upstream.on(CHECKED, always("204 Fine"));
     until_served(&site, &site.upstream);
+}
+
+fn every_one_of_many_upstreams_is_checked_while_more_hang_than_are_asked_at_once(stage: &Stage) {
+    const COUNT: usize = 150;
+    const HANGING: usize = 70;
+    let site = Site::of(stage);
+    let path = |number: usize| format!("/healthz-{number}");
+    let tenants = (0..COUNT).map(|number| {
+        let tenant = Tenant::new(&format!("t{number}"), &format!("h{number}.test"), site.upstream().address);
+        let tenant = tenant.set("health.interval", "1s").set("health.timeout", "500ms");
+        tenant.set("health.path", path(number))
+    });
+    let tenants = tenants.collect();
+    (0..HANGING).for_each(|number| site.upstream().on(&path(number), scripts::hang(b"".as_slice())));
+    let site = site.only(tenants).start();
+    let asked = |times: usize| {
+        let seen = site.upstream.seen_with("/healthz-");
+        (0..COUNT)
+            .filter(|number| seen.iter().filter(|seen| seen.target == path(*number)).count() >= times)
+            .count()
+    };
+    until("each is checked", SOON, || (asked(1) == COUNT).then_some(()));
+    until("each is checked again", SOON, || (asked(4) == COUNT).then_some(()));
+    let log = site.gateway.service.log();
+    assert!(!log.contains("watched later"), "{log}");
 }
 
 fn when_all_are_sick_they_are_still_tried(stage: &Stage) {

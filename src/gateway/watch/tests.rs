@@ -1,0 +1,155 @@
+//! Rounds over more upstreams than there are places, in simulated time.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Kind, RESOLVE_EVERY, TASKS_MAX, UnderWay, Watch};
+use crate::domain::fixture;
+use crate::domain::quota::Quota;
+use crate::domain::tenant::Tenant;
+use crate::domain::tier::PerTier;
+use crate::domain::upstream::Upstream;
+use crate::gateway::site::{Site, Workshop};
+use crate::gateway::table::{LiveTable, Table};
+use crate::gateway::upstreams::Member;
+use crate::ports::clock::Clock;
+use crate::telemetry::metrics::Metrics;
+use crate::tls::upstream::UpstreamIdentity;
+
+/// How often upstreams are checked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The runtime's time, which stands still while anything can run.
+struct RuntimeClock(Instant);
+
+impl Clock for RuntimeClock {
+    fn unix_millis(&self) -> u64 {
+        self.monotonic_micros() / 1_000
+    }
+
+    fn monotonic_micros(&self) -> u64 {
+        // An hour after the process began.
+        u64::try_from((self.0.elapsed() + Duration::from_secs(3_600)).as_micros()).unwrap()
+    }
+}
+
+/// A watch over so many tenants with one upstream each, which is named and has a path for its checks.
+fn watch(upstreams: usize) -> Watch {
+    let metrics = Metrics::new().unwrap();
+    let quota = Quota::per_minute(1);
+    let quotas = PerTier { bronze: quota, silver: quota, gold: quota, diamond: quota };
+    let tenants = (0..upstreams).map(|number| {
+        let mut tenant: Tenant = fixture::tenant();
+        tenant.id = number.to_string().into();
+        tenant.hosts = Vec::new();
+        tenant.upstreams = vec![Upstream::parse(&format!("u{number}.example:80")).unwrap()];
+        tenant.proxy.health.interval = Some(EVERY);
+        tenant.proxy.health.path = Some("/".into());
+        (Arc::new(tenant), UpstreamIdentity { ca: None, client: None, expiry: None, pool: 0 })
+    });
+    let table = Table::new(tenants, &Workshop { quotas, metrics: &metrics }, &Table::default());
+    let clock = Arc::new(RuntimeClock(Instant::now()));
+    Watch::new(Arc::new(LiveTable::from_pointee(table.unwrap_or_default())), clock)
+}
+
+/// When the tasks of each tenant began within `time`. Each takes as long as `takes` says of its tenant's number.
+async fn begun(
+    watch: &Watch,
+    kind: &Kind,
+    time: Duration,
+    takes: impl Fn(usize) -> Duration,
+) -> BTreeMap<usize, Vec<Duration>> {
+    let (start, begun) = (Instant::now(), RefCell::new(BTreeMap::<usize, Vec<Duration>>::new()));
+    let begin = |site: &Site, _: &Member, under_way: UnderWay| {
+        let number = site.tenant.id.parse().unwrap();
+        begun.borrow_mut().entry(number).or_default().push(start.elapsed());
+        let takes = takes(number);
+        tokio::spawn(async move {
+            sleep(takes).await;
+            drop(under_way);
+        });
+    };
+    timeout(time, watch.keep(kind, begin)).await.unwrap_err();
+    begun.into_inner()
+}
+
+/// The longest time that a task was not begun, from the start on.
+fn longest_gap(begun: &[Duration], end: Duration) -> Duration {
+    let ends = begun.iter().copied().chain([end]);
+    let gaps = std::iter::once(Duration::ZERO).chain(begun.iter().copied()).zip(ends);
+    gaps.map(|(from, to)| to - from).max().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_upstreams_than_places_are_each_checked_and_looked_up_at_their_interval() {
+    const COUNT: usize = 150;
+    let watch = watch(COUNT);
+    for (kind, every) in [(&watch.checks, EVERY), (&watch.look_ups, RESOLVE_EVERY)] {
+        let time = 8 * every;
+        let begun = begun(&watch, kind, time, |_| Duration::from_millis(50)).await;
+        assert_eq!(begun.len(), COUNT, "{}: each has its turn", kind.name);
+        for (number, times) in begun {
+            let gap = longest_gap(&times, time);
+            assert!(gap <= every + Duration::from_millis(300), "{} {number}: {times:?}", kind.name);
+            assert!(times.len() <= 9, "{} {number}: {times:?}", kind.name);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_more_hang_than_there_are_places_each_is_still_watched_in_its_turn() {
+    const COUNT: usize = 200;
+    let (watch, hang) = (watch(COUNT), Duration::from_secs(5));
+    // The first in the table's order hang, more of them than there are places.
+    let takes = |number| if number < 2 * TASKS_MAX { hang } else { Duration::from_millis(1) };
+    let time = Duration::from_secs(60);
+    let begun = begun(&watch, &watch.checks, time, takes).await;
+    assert_eq!(begun.len(), COUNT);
+    // All that hang are through in two times five seconds.
+    let late = begun.iter().find(|(_, times)| longest_gap(times, time) > 2 * hang + 2 * EVERY);
+    assert!(late.is_none(), "{late:?}");
+    // One kind's hang takes no place of the other's.
+    assert_eq!(watch.look_ups.places.available_permits(), TASKS_MAX / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_tells_how_late_it_is_and_nothing_is_late_that_has_a_place_in_time() {
+    let (fast, slow) = (watch(150), watch(150));
+    for (watch, hang, is_late) in
+        [(fast, Duration::from_millis(100), false), (slow, Duration::from_secs(4), true)]
+    {
+        let begin = |_: &Site, _: &Member, under_way: UnderWay| {
+            tokio::spawn(async move {
+                sleep(hang).await;
+                drop(under_way);
+            });
+        };
+        let mut latest = Duration::ZERO;
+        for _ in 0..10 {
+            let (late, rest) = watch.round(&watch.checks, &begin).await;
+            latest = latest.max(late);
+            sleep(rest.min(EVERY)).await;
+        }
+        assert_eq!(latest > super::TICK, is_late, "{latest:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_panics_leaves_its_place_to_the_next_one() {
+    let watch = watch(1);
+    let checks = std::cell::Cell::new(0);
+    let begin = |_: &Site, _: &Member, under_way: UnderWay| {
+        checks.set(checks.get() + 1);
+        assert_eq!(watch.checks.places.available_permits(), TASKS_MAX - 1, "one at a time");
+        tokio::spawn(async move {
+            let _under_way = under_way;
+            panic!("a check")
+        });
+    };
+    timeout(10 * EVERY, watch.keep(&watch.checks, begin)).await.unwrap_err();
+    assert!(checks.get() >= 9, "{}", checks.get());
+}
