@@ -51,9 +51,9 @@ use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 use crate::pipeline::Pipeline;
 use crate::ports::clock::{Clock, Entropy, NoEntropy};
-use crate::serve::Door;
 use crate::serve::connection::Connection;
 use crate::serve::turns::Turn;
+use crate::serve::{Door, Place};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
 use crate::wire::errors::ErrorCause;
@@ -88,8 +88,8 @@ impl Door for GatewayDoor {
         }
     }
 
-    async fn serve_http2(&self, stream: Stream, turn: Turn, shutdown: &ShutdownWatch) {
-        self.library.serve_http2(stream, turn, shutdown).await;
+    async fn serve_http2(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
+        self.library.serve_http2(stream, turn, place, shutdown).await;
     }
 }
 

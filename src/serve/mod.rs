@@ -32,7 +32,7 @@ use prometheus::IntCounter;
 use rustls::ServerConfig;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::domain::client::ClientNet;
@@ -76,13 +76,21 @@ pub(crate) trait Door: Send + Sync + 'static {
         head: RequestHead,
     ) -> impl Future<Output = Option<Box<Connection>>> + Send;
 
-    /// Serves a connection of HTTP/2 to its end. Its streams take the turn of the client's network.
+    /// Serves a connection of HTTP/2 to its end. Its streams take the turn of the client's network, and hold its place as
+    /// long as any of them lasts.
     fn serve_http2(
         &self,
         stream: Stream,
         turn: Turn,
+        place: Place,
         shutdown: &ShutdownWatch,
     ) -> impl Future<Output = ()> + Send;
+}
+
+/// The place of a connection in its listener and its client's network.
+pub(crate) struct Place {
+    _of_listener: OwnedSemaphorePermit,
+    _of_network: Option<Counted<ClientNet>>,
 }
 
 /// A door in its shell.
@@ -191,8 +199,8 @@ impl<D: Door> Door for Arc<D> {
         (**self).serve_http1(connection, head).await
     }
 
-    async fn serve_http2(&self, stream: Stream, turn: Turn, shutdown: &ShutdownWatch) {
-        (**self).serve_http2(stream, turn, shutdown).await;
+    async fn serve_http2(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
+        (**self).serve_http2(stream, turn, place, shutdown).await;
     }
 }
 
@@ -200,20 +208,21 @@ impl<D: Door> HttpShell<D> {
     /// Serves a connection to its end.
     async fn serve(&self, mut stream: TcpStream, peer: SocketAddr, shutdown: &ShutdownWatch) {
         let limits = &self.limits;
-        let Ok(_place) = limits.connections.try_acquire() else {
+        let Ok(of_listener) = Arc::clone(&limits.connections).try_acquire_owned() else {
             limits.turned_away.inc();
             limits.log_closed(peer, "listener");
             return;
         };
-        let Some((client, _of_network)) = limits.client_of(&mut stream, peer).await else { return };
+        let Some((client, of_network)) = limits.client_of(&mut stream, peer).await else { return };
+        let place = Place { _of_listener: of_listener, _of_network: of_network };
         let turn = self.turns.of(ClientNet::of(client.ip()));
-        turn.keep(self.serve_requests(stream, client, &turn, shutdown)).await;
+        turn.keep(self.serve_requests(stream, (client, place), &turn, shutdown)).await;
     }
 
     async fn serve_requests(
         &self,
         stream: TcpStream,
-        peer: SocketAddr,
+        (peer, place): (SocketAddr, Place),
         turn: &Turn,
         shutdown: &ShutdownWatch,
     ) -> Option<()> {
@@ -221,7 +230,7 @@ impl<D: Door> HttpShell<D> {
         let mut ahead = BytesMut::new();
         if D::SPEAKS_HTTP2 && preface::is_http2(&mut stream, &mut ahead, shutdown).await? {
             let stream = Bounded::new(stream.into_library(peer), ahead, Extent::Rest);
-            self.door.serve_http2(Box::new(stream), turn.clone(), shutdown).await;
+            self.door.serve_http2(Box::new(stream), turn.clone(), place, shutdown).await;
             return None;
         }
         let mut connection = Connection::new(stream, ahead, peer, shutdown);

@@ -16,11 +16,11 @@ use crate::http1::chunked::{Decoder, Piece};
 use crate::http1::fields::{Fields, SpanFields};
 use crate::http1::head::{Body, RequestHead};
 use crate::ports::clock::Clock;
-use crate::serve::Door;
 use crate::serve::connection::Connection;
 use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
 use crate::serve::turns::Turn;
+use crate::serve::{Door, Place};
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 
@@ -148,7 +148,7 @@ impl<S: WholeService> Door for WholeAnswers<S> {
         None
     }
 
-    async fn serve_http2(&self, _stream: Stream, _turn: Turn, _shutdown: &ShutdownWatch) {}
+    async fn serve_http2(&self, _stream: Stream, _turn: Turn, _place: Place, _shutdown: &ShutdownWatch) {}
 }
 
 impl<S: WholeService> WholeAnswers<S> {

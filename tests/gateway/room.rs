@@ -4,11 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use http::Method;
 
+use crate::in_flight::on_cue;
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, Message};
 use crate::rig::listeners::{LISTENER, ListenerTls};
 use crate::rig::refusals::is_unauthenticated;
+use crate::rig::scripts::Cue;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
@@ -22,6 +24,7 @@ use crate::support::wire::{Request, Wire};
 pub(crate) const CASES: &[Case] = cases![
     a_connection_too_many_is_turned_away_and_room_comes_back,
     streams_of_one_connection_are_no_connections,
+    streams_hold_the_place_of_their_connection_when_it_is_gone,
     one_network_takes_three_quarters_of_a_listener_at_most,
     a_network_takes_no_more_connections_than_its_own_number,
     stalled_handshakes_of_one_network_leave_room_for_another,
@@ -124,6 +127,40 @@ fn streams_of_one_connection_are_no_connections(stage: &Stage) {
     });
     until_there_is_room(&site);
     drop(held);
+}
+
+fn streams_hold_the_place_of_their_connection_when_it_is_gone(stage: &Stage) {
+    let other = |upstream| Tenant::new("other", "other.test", upstream).public();
+    let site = Site::of(stage).also(other).set("listen.max_connections_per_network", 2);
+    // Streams wait for a place, and don't look whether their client is still there.
+    let full = |tenant: Tenant| tenant.set("limits.max_in_flight", 1).set("limits.queue_timeout", "10s");
+    let site = site.tenant(full).start();
+    let (path, cue) = (public_path(), Cue::new());
+    site.upstream.on(&path, on_cue(&cue));
+    let mut held = Wire::open_from(own_ip(), site.gateway.address);
+    held.send(&Request::get(ACME, &path).bytes());
+    until("the only place is taken", SOON, || (site.upstream.count_at(&path) > 0).then_some(()));
+    let (waiting, passing) = (public_path(), public_path());
+    for _ in 0..2 {
+        h2c::run(async {
+            let client = h2c::connect(site.gateway.address).await.unwrap();
+            let stream = Message::request(Method::GET, ACME, &waiting);
+            let stream = tokio::spawn({
+                let client = client.clone();
+                async move { h2c::exchange(client, &stream).await.map(|answer| answer.status) }
+            });
+            tokio::task::yield_now().await;
+            let behind_it = Message::request(Method::GET, "other.test", &passing);
+            assert_eq!(h2c::exchange(client, &behind_it).await.unwrap().status, 200);
+            assert!(!stream.is_finished(), "it waits");
+        });
+    }
+    for _ in 0..100 {
+        is_full(&site);
+    }
+    cue.give();
+    assert_eq!(held.answer().status, 200);
+    until_there_is_room(&site);
 }
 
 fn stalled_handshakes_take_up_room_like_any_connection(stage: &Stage) {

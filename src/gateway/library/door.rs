@@ -17,7 +17,7 @@ use crate::gateway::pace::Pace;
 use crate::http1::head::RequestHead;
 use crate::serve::connection::Connection;
 use crate::serve::turns::Turn;
-use crate::serve::{Door, IDLE_TIME_MAX};
+use crate::serve::{Door, IDLE_TIME_MAX, Place};
 
 /// The most streams of one HTTP/2 connection at a time.
 const STREAMS_MAX: u32 = 128;
@@ -46,6 +46,8 @@ pub(crate) struct LibraryDoor {
 struct Streams {
     proxy: Arc<HttpProxy<LibraryProxy>>,
     turn: Turn,
+    /// Each stream's task holds this value, also when its connection is gone.
+    _place: Place,
 }
 
 #[async_trait]
@@ -92,8 +94,8 @@ impl Door for LibraryDoor {
         rest.take_back(stream)
     }
 
-    async fn serve_http2(&self, stream: Stream, turn: Turn, shutdown: &ShutdownWatch) {
-        let streams = Streams { proxy: Arc::clone(&self.proxy), turn };
+    async fn serve_http2(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
+        let streams = Streams { proxy: Arc::clone(&self.proxy), turn, _place: place };
         Arc::new(streams).process_new(stream, shutdown).await;
     }
 }
