@@ -9,8 +9,10 @@
 
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
@@ -19,7 +21,7 @@ use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
-use crate::sharded::counts::{Counted, Counts};
+use crate::sharded::counts::{Counted, Counts, SHARE};
 use crate::sharded::meters::Meters;
 
 /// The most clients that are remembered.
@@ -28,12 +30,20 @@ const CLIENTS_MAX: usize = 65_536;
 /// How many keys of clients over budget are looked up at once. Others wait in the order in which they came.
 pub(super) const LOOK_UPS_MAX: usize = 32;
 
+/// How many of them wait at most, of one network a share.
+pub(super) const WAITING_MAX: usize = 4_096;
+
+/// How long they wait. It takes a slow store for the line to be longer.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
+
 /// The budget of refused credentials per client.
 pub struct FailureBudget {
     limit: Option<Quota>,
     clients: Meters<ClientNet>,
     deposits: Arc<Counts<ClientNet>>,
     look_ups: Semaphore,
+    waiting: Semaphore,
+    waiters: Arc<Counts<ClientNet>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -52,8 +62,15 @@ impl FailureBudget {
     /// So many refused credentials per client; nothing: no limit.
     #[must_use]
     pub fn new(limit: Option<Quota>, clock: Arc<dyn Clock>) -> Self {
-        let clients = Meters::new(CLIENTS_MAX);
-        Self { limit, clients, deposits: Arc::default(), look_ups: Semaphore::new(LOOK_UPS_MAX), clock }
+        Self {
+            limit,
+            clients: Meters::new(CLIENTS_MAX),
+            deposits: Arc::default(),
+            look_ups: Semaphore::new(LOOK_UPS_MAX),
+            waiting: Semaphore::new(WAITING_MAX),
+            waiters: Arc::default(),
+            clock,
+        }
     }
 
     /// Denies a client whose budget is used up.
@@ -83,10 +100,17 @@ impl FailureBudget {
         Ok(Some(Box::new(Deposit { budget, client, quota, is_given_back: false, _place: place })))
     }
 
-    /// Waits for a place to look a key up, if the client's budget is used up.
-    pub(super) async fn look_up_place(&self, client: ClientNet) -> Option<SemaphorePermit<'_>> {
-        self.check(client, None).err()?;
-        self.look_ups.acquire().await.ok()
+    /// Waits for a place to look a key up, if the client's budget is used up. Denies it if too many wait, or for too long.
+    pub(super) async fn look_up_place(
+        &self,
+        client: ClientNet,
+    ) -> Result<Option<SemaphorePermit<'_>>, Denial> {
+        let Err(denial) = self.check(client, None) else { return Ok(None) };
+        let free = u32::try_from(self.waiting.available_permits()).unwrap_or(u32::MAX);
+        let Some(_share) = self.waiters.take(client, SHARE.saturating_mul(free)) else { return Err(denial) };
+        let Ok(_waiting) = self.waiting.try_acquire() else { return Err(denial) };
+        let place = timeout(WAIT_MAX, self.look_ups.acquire()).await.ok().and_then(Result::ok);
+        place.map(Some).ok_or(denial)
     }
 
     /// Counts an outcome that was a refused credential. A deposit counts whatever the refusal is.

@@ -15,7 +15,7 @@ use crate::pipeline::failures::Deposit;
 use crate::pipeline::owner::Signed;
 use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::store::{KeyOwner, Proof, StoreFault};
+use crate::ports::store::{KeyOwner, Proof};
 
 /// An agent that has shown a credential of its own. Whether the credential may still be spent is decided last.
 #[derive(Debug)]
@@ -91,14 +91,14 @@ impl Pipeline {
     }
 
     /// The owner of a key. Memory answers at once; where the store has to ask a server, clients over budget take turns.
-    async fn look_up(&self, client: ClientNet, digest: &KeyDigest) -> Result<Option<KeyOwner>, StoreFault> {
+    async fn look_up(&self, client: ClientNet, digest: &KeyDigest) -> Result<Option<KeyOwner>, Refusal> {
         match self.ports.store.find(digest) {
-            Either::Left(found) => found.into_inner(),
+            Either::Left(found) => Ok(found.into_inner()?),
             // Boxed: a key that is known here carries no room for the wait along.
             Either::Right(found) => {
                 Box::pin(async {
-                    let _place = self.failures.look_up_place(client).await;
-                    found.await
+                    let _place = self.failures.look_up_place(client).await?;
+                    Ok(found.await?)
                 })
                 .await
             }

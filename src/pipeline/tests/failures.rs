@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::owners::owned_by_a_wallet;
 use super::{STAKES, Scene, Word, agent, named, retry_after, signer, unknown_key, verdict};
@@ -13,7 +14,7 @@ use crate::domain::denial::Denial;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::failures::LOOK_UPS_MAX;
+use crate::pipeline::failures::{LOOK_UPS_MAX, WAIT_MAX, WAITING_MAX};
 use crate::pipeline::refusal::Refusal;
 
 const BUDGET: u32 = 300;
@@ -102,6 +103,42 @@ async fn of_a_client_over_budget_so_many_keys_are_looked_up_at_once_and_none_is_
     let others = join_all(keys.iter().map(|key| scene.admit_from(super::client(2), key, None))).await;
     assert!(others.iter().all(|outcome| verdict(outcome) != "429"));
     assert_eq!(scene.store.most_look_ups.load(Ordering::SeqCst), keys.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_line_of_keys_that_are_looked_up_ends_at_a_number_and_at_a_time() {
+    let (scene, other) = (spent().await, super::client(2));
+    for _ in 0..BUDGET {
+        let refused = scene.admit_from(other, &unknown_key(), None).await;
+        assert_eq!(verdict(&refused), "401 key");
+    }
+    let (key, failures) = (scene.key(None).await, &scene.pipeline.failures);
+    let place = || failures.look_up_place(super::client(1));
+    let mut held: Vec<_> = join_all((0..LOOK_UPS_MAX).map(|_| place())).await;
+    assert!(held.iter().all(|place| matches!(place, Ok(Some(_)))));
+
+    let begun = Instant::now();
+    let crowd = join_all((0..2 * WAITING_MAX).map(|_| async {
+        let found = place().await;
+        (found.is_err(), begun.elapsed())
+    }));
+    let neighbour = async {
+        let found = failures.look_up_place(other).await;
+        (found.is_err(), begun.elapsed())
+    };
+    let within_budget = failures.look_up_place(super::client(3));
+    let (crowd, neighbour, within_budget) = tokio::join!(biased; crowd, neighbour, within_budget);
+    assert!(crowd.iter().all(|(is_denied, _)| *is_denied));
+    let waited = crowd.iter().filter(|(_, time)| *time == WAIT_MAX).count();
+    let at_once = crowd.iter().filter(|(_, time)| time.is_zero()).count();
+    assert_eq!((waited, at_once), (WAITING_MAX / 4 * 3, 2 * WAITING_MAX - WAITING_MAX / 4 * 3), "its share");
+    assert_eq!(neighbour, (true, WAIT_MAX), "another network has room in the line");
+    assert!(matches!(within_budget, Ok(None)), "and one within its budget does not stand there");
+
+    scene.store.is_far.store(true, Ordering::SeqCst);
+    assert_eq!(scene.verdict(&key).await, "429", "its look-up has no place in time");
+    let (verdict, ()) = tokio::join!(biased; scene.verdict(&key), async { drop(held.pop()) });
+    assert_eq!(verdict, "admitted");
 }
 
 #[tokio::test]
