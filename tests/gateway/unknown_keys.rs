@@ -1,7 +1,7 @@
 //! Floods of credentials that nobody has: they leave no trace in memory, cost good agents nothing, and end at a budget for
 //! each client.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use alloy::primitives::U256;
 use http::Method;
@@ -110,15 +110,21 @@ fn bad_keys_of_a_neighbour_refuse_no_good_key(stage: &Stage) {
     let site = limited(stage);
     let agents: Vec<Agent> = (0..NEIGHBOURS).map(|_| stage.world().agent(4)).collect();
     let keys: Vec<String> = agents.iter().map(|agent| agent.generate(&site.gateway.service)).collect();
-    let refused = AtomicU64::new(0);
+    let (refused, is_mining) = (AtomicU64::new(0), AtomicBool::new(false));
     let flood = |running: &Running| {
+        // The chain goes on meanwhile, with blocks that concern none of them.
+        if !is_mining.swap(true, Ordering::SeqCst) {
+            while running.is_on() {
+                stage.world().agent(0);
+            }
+        }
         let mut wire = site.gateway.connect();
         while running.is_on() {
             let answer = stranger(refused.fetch_add(1, Ordering::SeqCst)).ask_on(&mut wire);
             assert!(matches!(answer.status, 401 | 429), "{}", answer.text());
         }
     };
-    beside(AT_ONCE, flood, |running| {
+    beside(AT_ONCE + 1, flood, |running| {
         let over_budget = || (refused.load(Ordering::SeqCst) > 10 * u64::from(BUDGET)).then_some(());
         until("the budget is used up", SOON, || if running.is_on() { over_budget() } else { Some(()) });
         for round in 0..3 {

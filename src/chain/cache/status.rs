@@ -74,7 +74,8 @@ impl Status {
     }
 
     /// The entry for a read of this block, if it may be kept: no log since is missing in it, and it is not older than what
-    /// is there. Where the follower began anew meanwhile, it stays known that the block was shown.
+    /// is there. Where the follower went on or began anew meanwhile, it stays known that the agent exists, whose it was, and
+    /// that the block was shown.
     pub(in crate::chain) fn keep<P>(
         &self,
         &Ticket { pinned, epoch, .. }: &Ticket,
@@ -84,13 +85,16 @@ impl Status {
     ) -> Option<Entry<P>> {
         let is_pinned = pinned.is_some();
         let known = entry.and_then(|entry| self.block_of(entry)).unwrap_or(self.followed_number());
+        let shown = Entry::Dropped { owner, floor: block.max(known), epoch: self.epoch };
         if epoch != self.epoch {
-            let shown = Entry::Dropped { owner, floor: block.max(known), epoch: self.epoch };
             return (!is_pinned).then_some(shown);
         }
         let of_organizations = if has_organizations { self.organizations_floor } else { 0 };
         let floor = known.max(of_organizations).max(self.everybody_floor);
-        (block >= floor).then_some(Entry::Read { profile, block, is_pinned, epoch, began_micros })
+        if block < floor {
+            return entry.is_none().then_some(shown);
+        }
+        Some(Entry::Read { profile, block, is_pinned, epoch, began_micros })
     }
 
     /// What is left of an entry when a log of block `at` names the agent, if it changes.

@@ -1,5 +1,6 @@
 //! Bounds and faults of the cache.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256, U256};
@@ -10,6 +11,7 @@ use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
 use crate::chain::registries::logs::{Cause, Drops};
 use crate::domain::agent_id::AgentId;
+use crate::domain::profile::{Reputation, Texts, TrustProfile, Validation};
 use crate::ports::chain::ChainFault;
 
 fn cache() -> ProfileCache {
@@ -72,6 +74,36 @@ fn a_fault_is_remembered_for_an_interval_or_until_a_log_concerns_the_agent() {
         cache.restart(None);
         assert!(cache.fault(id(1), 0).is_none(), "what is known is of another beginning");
     }
+}
+
+/// A profile with this owner.
+fn profile(owner: Address) -> Arc<TrustProfile> {
+    Arc::new(TrustProfile {
+        owner,
+        stake: U256::ZERO,
+        reputation: Reputation::default(),
+        validation: Validation::default(),
+        metadata_uri: String::new(),
+        organizations: Vec::new(),
+        texts: Texts::default(),
+    })
+}
+
+#[test]
+fn an_agent_whose_read_is_overtaken_by_a_block_is_known_by_its_owner_and_not_served() {
+    let (cache, owner) = (cache(), Address::repeat_byte(7));
+    cache.restart(Some(block(10)));
+    cache.confirm(0);
+    let ticket = cache.begin(id(1), 0);
+    cache.advance(block(11), &Drops::default());
+    cache.keep(id(1), &ticket, (&profile(owner), 10), 0);
+    assert_eq!(cache.last_owner(id(1)), Some(owner));
+    assert!(cache.get(id(1), 0).is_none(), "a log of block 11 may be missing in it");
+    // Nor does an older read take the place of what is known.
+    cache.keep(id(1), &ticket, (&profile(Address::ZERO), 10), 0);
+    assert_eq!(cache.last_owner(id(1)), Some(owner));
+    cache.keep(id(1), &cache.begin(id(1), 0), (&profile(owner), 11), 0);
+    assert!(cache.get(id(1), 0).is_some());
 }
 
 #[test]
