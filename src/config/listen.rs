@@ -70,6 +70,11 @@ impl Listen {
                     "is spoken by listen.trusted_proxies alone, and there are none; write both or neither";
                 reader.report(&["listen.proxy_protocol", "listen.trusted_proxies"], phrase);
             }
+            if max_connections_per_network == Some(1) {
+                let phrase =
+                    "is 1: a client that opens its next connection while its last one is being closed is turned away; write more";
+                reader.warn(&["listen.max_connections_per_network"], phrase);
+            }
             refuse_overlaps(reader, api, gateway.as_deref().unwrap_or_default(), admin);
         })
     }

@@ -7,6 +7,9 @@ use crate::domain::path::{self, Reading};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::tier::Tier;
 
+/// Methods that no tenant gets. CONNECT opens tunnels, and TRACE shows what only upstreams may see.
+pub const NEVER_FORWARDED: [&str; 2] = ["CONNECT", "TRACE"];
+
 /// What a request must satisfy, and where it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {

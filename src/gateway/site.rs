@@ -162,11 +162,11 @@ pub(crate) fn access(tenant: &Tenant, quotas: PerTier<Quota>, min_tier: Tier) ->
     }
 }
 
-/// Refuses methods that no tenant gets. CONNECT opens tunnels, and TRACE shows what only upstreams may see. A method in
-/// small letters is the same method for some servers and another one for our rules.
+/// Refuses methods that no tenant gets. A method in small letters is the same method for some servers and another one for
+/// our rules.
 pub(crate) fn check_method(method: &str) -> Result<(), ErrorCause> {
     let is_capital = !method.bytes().any(|byte| byte.is_ascii_lowercase());
-    if matches!(method, "CONNECT" | "TRACE") || !is_capital {
+    if routing::NEVER_FORWARDED.contains(&method) || !is_capital {
         return Err(ErrorCause::MethodNotAllowed { allow: ALLOWED });
     }
     Ok(())

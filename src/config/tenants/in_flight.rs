@@ -16,13 +16,26 @@ const QUEUE_TIME: DurationBounds = DurationBounds {
     allowed: "from 1ms to 10s",
 };
 
+const PUBLIC: &str = "limits.max_in_flight_public";
+
 pub(super) fn read(reader: &mut Reader) -> Option<InFlight> {
     read_all!(InFlight {
         all: reader.integer("limits.max_in_flight", 1_024, &COUNT),
-        public: reader.integer("limits.max_in_flight_public", 512, &COUNT),
+        public: reader.integer(PUBLIC, 512, &COUNT),
         per_agent: reader.integer("limits.max_in_flight_per_agent", 128, &COUNT),
         streams_per_agent: reader.integer("limits.max_streams_per_agent", 16, &COUNT),
         queue_max: reader.integer("limits.max_queued", 128, &(0..=10_000)),
         queue_time: reader.duration("limits.queue_timeout", "500ms", &QUEUE_TIME),
     })
+}
+
+/// Warns where strangers on public routes may hold every place of the tenant's agents.
+pub(super) fn check_strangers(reader: &mut Reader, &InFlight { all, public, .. }: &InFlight) {
+    // Of one place nobody can be left a part.
+    if public >= all && all > 1 {
+        let phrase = format!(
+            "is {public} and limits.max_in_flight {all}: strangers on public routes may hold every place; write less"
+        );
+        reader.warn(&[PUBLIC], phrase);
+    }
 }

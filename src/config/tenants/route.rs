@@ -10,6 +10,7 @@ use crate::config::tiers::REQUESTS_PER_MINUTE;
 use crate::config::written::quoted;
 use crate::domain::path::PathPattern;
 use crate::domain::quota::Quota;
+use crate::domain::routing::NEVER_FORWARDED;
 use crate::domain::tenant::{Route, RouteAccess};
 
 /// How many methods a route may name.
@@ -32,7 +33,7 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
     let access = reader.text("access", "agents", choice(&ACCESS));
     let min_tier = reader.optional_integer("min_tier", &TIERS).and_then(tier);
     let methods = reader
-        .texts("methods", &[], &(0..=METHODS_MAX), method)
+        .optional_texts("methods", METHODS_MAX, method)
         .and_then(|methods| distinct(reader, "methods", methods));
     let requests_per_minute = reader.optional_integer(LIMIT, &REQUESTS_PER_MINUTE).map(Quota::per_minute);
     let upstreams = upstreams(reader, neighbours, false);
@@ -132,8 +133,11 @@ fn path(text: &str) -> Result<(String, PathPattern), String> {
 }
 
 /// A token of RFC 9110, section 5.6.2, without lower-case letters: methods are compared byte by byte, and those in use
-/// are upper case.
+/// are upper case. One that is never forwarded would be a rule for nothing.
 pub(super) fn method(text: &str) -> Result<Box<str>, String> {
+    if NEVER_FORWARDED.contains(&text) {
+        return Err(format!("is {}, which is never forwarded; remove it", quoted(text)));
+    }
     let plain =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if (1..=METHOD_BYTES_MAX).contains(&text.len()) && text.bytes().all(plain) {

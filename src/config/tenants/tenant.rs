@@ -14,7 +14,7 @@ use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
 use crate::domain::quota::Quota;
-use crate::domain::tenant::{AcceptedCredentials, OnMismatch, Tenant};
+use crate::domain::tenant::{AcceptedCredentials, OnMismatch, Route, RouteAccess, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier};
 
 /// How many hosts a tenant may have.
@@ -48,6 +48,10 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     let tls = key_pair(reader, "tls.cert", "tls.key");
     let mut taken = Taken::default();
     let routes = reader.tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, neighbours));
+    let is_public = |route: &Route| route.access == RouteAccess::Public;
+    if routes.as_ref().is_some_and(|routes| routes.iter().any(is_public)) {
+        in_flight.iter().for_each(|limits| in_flight::check_strangers(reader, limits));
+    }
 
     if let Some(id) = &id {
         neighbours.check_id(reader, id);

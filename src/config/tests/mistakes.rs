@@ -224,6 +224,10 @@ fn a_key_of_a_tenant_in_the_main_table_is_told_where_it_belongs() {
 #[test]
 fn what_works_and_is_probably_not_meant_is_a_warning() {
     let same = [("chain.contracts.stake_vault", "\"0x5FbDB2315678afecb367f032d93F642f64180aa3\"")];
+    let one = [("listen.max_connections_per_network", "1")];
+    let reached = [&TENANT[..], &[("listen.gateway", "[\"127.0.0.1:8000\"]")]].concat();
+    let public = [("tenants[1].routes[1].path", "\"/a\""), ("tenants[1].routes[1].access", "\"public\"")];
+    let crowded = [&reached[..], &public, &[("tenants[1].limits.max_in_flight", "512")]].concat();
     for (file, expected) in [
         (
             minimal_with(&TENANT),
@@ -233,6 +237,14 @@ fn what_works_and_is_probably_not_meant_is_a_warning() {
             minimal_with(&same),
             "chain.contracts.stake_vault: is the address of chain.contracts.identity; registries are contracts of their own",
         ),
+        (
+            minimal_with(&one),
+            "listen.max_connections_per_network: is 1: a client that opens its next connection while its last one is being closed is turned away; write more",
+        ),
+        (
+            minimal_with(&crowded),
+            "tenants[1].limits.max_in_flight_public: is 512 and limits.max_in_flight 512: strangers on public routes may hold every place; write less",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
@@ -241,6 +253,25 @@ fn what_works_and_is_probably_not_meant_is_a_warning() {
         let [warning] = survey.problems.as_slice() else { panic!("{}", survey.problems) };
         assert_eq!((warning.to_string().as_str(), warning.is_warning()), (expected, true));
         assert!(survey.settings.is_some());
+    }
+}
+
+#[test]
+fn agents_have_places_that_no_stranger_takes_without_a_warning() {
+    let reached = [&TENANT[..], &[("listen.gateway", "[\"127.0.0.1:8000\"]")]].concat();
+    let public = [("tenants[1].routes[1].path", "\"/a\""), ("tenants[1].routes[1].access", "\"public\"")];
+    let all = |most| ("tenants[1].limits.max_in_flight", most);
+    for keys in [
+        [&reached[..], &[all("2")]].concat(),
+        [&reached[..], &public, &[all("513")]].concat(),
+        [&reached[..], &public, &[all("1")]].concat(),
+        vec![("listen.max_connections_per_network", "2")],
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tiergate.toml");
+        std::fs::write(&path, minimal_with(&keys)).unwrap();
+        let survey = Survey::of(&path, std::iter::empty(), Wanted::Settings);
+        assert!(survey.problems.as_slice().is_empty(), "{}", survey.problems);
     }
 }
 

@@ -148,13 +148,16 @@ fn a_server_name_is_one_host() {
 }
 
 #[test]
-fn methods_are_up_to_32_tokens_in_upper_case_and_each_once() {
+fn methods_are_1_to_32_tokens_in_upper_case_that_are_forwarded_and_each_once() {
     let many = |count: usize| list(count, |number| format!("X{number}"));
     let (longest, too_long) = ("X".repeat(32), "X".repeat(33));
     check(
         "tenants[1].routes[1].methods",
-        &format!("[], {}, ['{longest}'], ['GET', 'VERSION-CONTROL']", many(32)),
-        &format!("{}, ['{too_long}'], 'GET', ['get'], [''], ['GET POST'], ['GET', 'PUT', 'GET']", many(33)),
+        &format!("{}, ['{longest}'], ['GET', 'VERSION-CONTROL']", many(32)),
+        &format!(
+            "[], {}, ['{too_long}'], 'GET', ['get'], [''], ['GET POST'], ['GET', 'PUT', 'GET'], ['CONNECT'], ['GET', 'TRACE']",
+            many(33)
+        ),
     );
 }
 
