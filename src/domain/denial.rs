@@ -25,8 +25,15 @@ pub enum Denial {
         /// The domain that it had to be made for.
         domain: Arc<Eip712Domain>,
     },
-    /// The nonce was used before, or the timestamp lies outside the acceptable window.
+    /// The nonce was used before.
     ReplayDetected {
+        /// The agent that was named.
+        agent: AgentId,
+        /// The nonce that was sent.
+        nonce: Nonce,
+    },
+    /// The timestamp lies outside the acceptable window.
+    TimestampRefused {
         /// The agent that was named.
         agent: AgentId,
         /// The nonce that was sent, where the message has one.
@@ -109,6 +116,7 @@ impl Denial {
             Self::InvalidApiKey { agent } => of(*agent, None, None),
             Self::SignatureInvalid { agent, .. }
             | Self::ReplayDetected { agent, .. }
+            | Self::TimestampRefused { agent, .. }
             | Self::NonceForgotten { agent, .. }
             | Self::AgentNotFound { agent }
             | Self::KeyAlreadyExists { agent }

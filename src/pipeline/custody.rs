@@ -156,7 +156,7 @@ impl Pipeline {
         match self.ports.store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
-            KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce: Some(nonce) }.into()),
+            KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce }.into()),
             KeyChanged::NonceForgotten { accepted_from, retry_after } => {
                 Err(Denial::NonceForgotten { agent, nonce, accepted_from, retry_after }.into())
             }

@@ -164,6 +164,7 @@ const fn is_refused_credential(denial: &Denial) -> bool {
     match denial {
         Denial::SignatureInvalid { .. }
         | Denial::ReplayDetected { .. }
+        | Denial::TimestampRefused { .. }
         | Denial::AgentNotFound { .. }
         | Denial::InvalidApiKey { .. } => true,
         Denial::KeyAlreadyExists { .. }

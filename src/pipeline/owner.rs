@@ -93,7 +93,7 @@ impl OwnerCheck {
     pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<OwnerProof, Refusal> {
         let Signed { agent, nonce, signed_at, digest, signature } = *signed;
         if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
-            return Err(Denial::ReplayDetected { agent, nonce }.into());
+            return Err(Denial::TimestampRefused { agent, nonce }.into());
         }
         if agent.is_reserved() {
             return Err(Denial::AgentNotFound { agent }.into());

@@ -74,11 +74,10 @@ impl Pipeline {
             Admission::KeyRevoked => {
                 Err(Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into())
             }
-            Admission::NonceUsed => Err(nonce_refused(&ask.credential, |nonce| Denial::ReplayDetected {
-                agent,
-                nonce: Some(nonce),
-            })
-            .into()),
+            Admission::NonceUsed => {
+                let denial = |nonce| Denial::ReplayDetected { agent, nonce };
+                Err(nonce_refused(&ask.credential, denial).into())
+            }
             Admission::NonceForgotten { accepted_from, retry_after } => {
                 let denial = |nonce| Denial::NonceForgotten { agent, nonce, accepted_from, retry_after };
                 Err(nonce_refused(&ask.credential, denial).into())

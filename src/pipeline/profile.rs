@@ -70,8 +70,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// The refusals of any signed request. [`Denial::ReplayDetected`](crate::domain::denial::Denial::ReplayDetected) is
-    /// about the timestamp alone: there is no nonce.
+    /// The refusals of any signed request, but for those of nonces: there is none.
     pub async fn owner_profile(
         &self,
         client: ClientNet,

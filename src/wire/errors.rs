@@ -284,10 +284,18 @@ impl Row {
             Denial::ReplayDetected { agent, nonce } => Self::new(
                 StatusCode::BAD_REQUEST,
                 "REPLAY_DETECTED",
-                "The nonce was used before, or the timestamp is outside the acceptable window",
+                "The nonce was used before",
+                json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
+            ),
+            Denial::TimestampRefused { agent, nonce } => Self::new(
+                StatusCode::BAD_REQUEST,
+                "REPLAY_DETECTED",
+                "The timestamp is too old, or too far ahead of the service's clock",
                 match nonce {
-                    Some(nonce) => json!({ "agentId": agent.to_string(), "nonce": nonce.to_string() }),
-                    None => json!({ "agentId": agent.to_string() }),
+                    Some(nonce) => json!({
+                        "agentId": agent.to_string(), "nonce": nonce.to_string(), "field": "timestamp",
+                    }),
+                    None => json!({ "agentId": agent.to_string(), "field": "timestamp" }),
                 },
             ),
             Denial::NonceForgotten { agent, nonce, accepted_from, retry_after } => Self::new(

@@ -243,7 +243,8 @@ fn rule_2_a_timestamp_outside_the_window_is_a_replay_everywhere(world: &World) {
     for endpoint in SIGNED_ENDPOINTS {
         for timestamp in [unix_seconds() - HOUR_SECS, unix_seconds() + HOUR_SECS] {
             let draft = agent.draft().timestamp(timestamp);
-            let details = json!({ "agentId": agent.text(), "nonce": draft.nonce.to_string() });
+            let details =
+                json!({ "agentId": agent.text(), "nonce": draft.nonce.to_string(), "field": "timestamp" });
             service.signed(endpoint, &draft.body()).is_error(400, "REPLAY_DETECTED", details);
         }
     }

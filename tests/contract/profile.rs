@@ -178,7 +178,7 @@ fn timestamps_outside_the_window_are_a_replay_without_a_nonce(world: &World) {
     for inside in [now - 120, now + 50] {
         read(service, &agent.draft().timestamp(inside).profile_body()).success(200);
     }
-    let details = json!({ "agentId": agent.text() });
+    let details = json!({ "agentId": agent.text(), "field": "timestamp" });
     for outside in [0, now - 3_600, now + 3_600, now * 1_000, u64::MAX] {
         let body = agent.draft().timestamp(outside).profile_body();
         read(service, &body).is_error(400, "REPLAY_DETECTED", details.clone());

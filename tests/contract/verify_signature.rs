@@ -90,7 +90,8 @@ fn is_the_window(world: &World, inside: u64, outside: u64) {
     let (service, agent) = (world.service(), world.agent(4));
     service.verify_signature(&agent.draft().timestamp(inside).body()).success(200);
     let refused = agent.draft().timestamp(outside);
-    let details = json!({ "agentId": agent.text(), "nonce": refused.nonce.to_string() });
+    let details =
+        json!({ "agentId": agent.text(), "nonce": refused.nonce.to_string(), "field": "timestamp" });
     service.verify_signature(&refused.body()).is_error(400, "REPLAY_DETECTED", details);
     service.verify_signature(&agent.draft().nonce(refused.nonce).body()).success(200);
 }

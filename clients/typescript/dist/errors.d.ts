@@ -5,7 +5,10 @@ type None = Record<string, never>;
 /** The `details` of each `errorType`. An answer without `details` has `{}`. */
 export interface ErrorDetails {
     VALIDATION_ERROR: Schemas["ValidationError"]["details"];
-    REPLAY_DETECTED: Schemas["TimestampRefused"]["details"] & Partial<Schemas["ReplayDetected"]["details"]>;
+    /** `field` is there only if the timestamp was refused, and not the nonce. */
+    REPLAY_DETECTED: Partial<Schemas["ReplayDetected"]["details"]> & {
+        agentId: string;
+    };
     INVALID_API_KEY: Schemas["InvalidApiKey"]["details"];
     SIGNATURE_INVALID: Schemas["SignatureInvalid"]["details"];
     /** `requiredStake` is missing where a server behind the gateway refused: it does not know the stakes. */

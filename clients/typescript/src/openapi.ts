@@ -517,7 +517,7 @@ export interface components {
             /** @description In milliseconds since the Unix epoch. */
             timestamp: number;
         };
-        /** @description The nonce was used before or may have been, or the timestamp is outside the acceptable window. */
+        /** @description The nonce was used before or may have been. With details.field it is the timestamp alone that is outside the acceptable window. */
         ReplayDetected: {
             /** @description A message for people. */
             error: string;
@@ -526,6 +526,11 @@ export interface components {
             details: {
                 agentId: components["schemas"]["AgentId"];
                 nonce: components["schemas"]["Nonce"];
+                /**
+                 * @description There only if the timestamp was refused.
+                 * @enum {string}
+                 */
+                field?: "timestamp";
             };
             /** @description In milliseconds since the Unix epoch. */
             timestamp: number;
@@ -538,6 +543,8 @@ export interface components {
             errorType: "REPLAY_DETECTED";
             details: {
                 agentId: components["schemas"]["AgentId"];
+                /** @enum {string} */
+                field: "timestamp";
             };
             /** @description In milliseconds since the Unix epoch. */
             timestamp: number;

@@ -79,7 +79,8 @@ describe("of the API", { concurrency: true, timeout: 60_000 }, () => {
     const typed = await tiergate.typedData(agent(), "verify");
     typed.message.timestamp -= 10_000;
     const signature = await owner.signTypedData(typed as never);
-    await sees(tiergate.send("verify", typed, signature), "REPLAY_DETECTED", 400);
+    const { details } = await sees(tiergate.send("verify", typed, signature), "REPLAY_DETECTED", 400);
+    assert.equal(details.field, "timestamp");
   });
 
   test("INVALID_API_KEY", async () => {

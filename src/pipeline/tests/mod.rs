@@ -247,7 +247,7 @@ fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
         Err(Refusal::Entropy(_)) => "500 entropy",
         Err(Refusal::Denied(denial)) => match denial {
             Denial::SignatureInvalid { .. } => "401 signature",
-            Denial::ReplayDetected { .. } => "400 replay",
+            Denial::ReplayDetected { .. } | Denial::TimestampRefused { .. } => "400 replay",
             Denial::NonceForgotten { .. } => "400 forgotten",
             Denial::AgentNotFound { .. } => "404",
             Denial::InvalidApiKey { .. } => "401 key",

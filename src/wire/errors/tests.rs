@@ -133,10 +133,22 @@ fn each_cause_of_the_contract_has_its_row() {
         signed_by(Some(signer)),
         signed_by(None),
         (
-            denied(Denial::ReplayDetected { agent, nonce: Some(Nonce::new(U256::from(9))) }),
+            denied(Denial::ReplayDetected { agent, nonce: Nonce::new(U256::from(9)) }),
             400,
             "REPLAY_DETECTED",
             json!({ "agentId": "7", "nonce": "9" }),
+        ),
+        (
+            denied(Denial::TimestampRefused { agent, nonce: Some(Nonce::new(U256::from(9))) }),
+            400,
+            "REPLAY_DETECTED",
+            json!({ "agentId": "7", "nonce": "9", "field": "timestamp" }),
+        ),
+        (
+            denied(Denial::TimestampRefused { agent, nonce: None }),
+            400,
+            "REPLAY_DETECTED",
+            json!({ "agentId": "7", "field": "timestamp" }),
         ),
         (denied(forgotten(1_795_348_805)), 400, "REPLAY_DETECTED", json!({ "agentId": "7", "nonce": "9" })),
         (denied(Denial::AgentNotFound { agent }), 404, "AGENT_NOT_FOUND", json!({ "agentId": "7" })),
