@@ -46,13 +46,14 @@ export interface TypedData {
     primaryType: PrimaryType;
     message: Message;
 }
-/** An account or wallet client of viem. */
+/** An account, smart account or wallet client of viem; a wallet provider of AgentKit. */
 export interface ViemSigner {
     signTypedData(typedData: any): Promise<string>;
 }
 /** A signer of ethers 6. */
 export interface EthersSigner {
-    getAddress(): Promise<string>;
+    /** Its signers alone have this. `getAddress` is in other libraries too, and `signTypedData` takes one argument there. */
+    resolveName(name: string): Promise<string | null>;
     signTypedData(domain: any, types: any, message: any): Promise<string>;
 }
 /** Signs as the agent's owner: an account of viem, a signer of ethers, or any function. */
@@ -70,6 +71,6 @@ export declare function walletSigner(provider: Eip1193Provider, address: string)
 export declare function sign(signer: Signer, typedData: TypedData): Promise<string>;
 /** Returns a random nonce: a uint256 in decimal. */
 export declare function nonce(): string;
-/** Returns a message of now, ready to be signed. */
-export declare function typedDataOf(domain: Domain, agentId: string, primaryType: PrimaryType): TypedData;
+/** Returns a message of this time (Unix milliseconds), ready to be signed. */
+export declare function typedDataOf(domain: Domain, agentId: string, primaryType: PrimaryType, now: number): TypedData;
 export {};

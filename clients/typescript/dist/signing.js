@@ -24,7 +24,7 @@ export function walletSigner(provider, address) {
 export function sign(signer, typedData) {
     if (typeof signer === "function")
         return signer(typedData);
-    if (!("getAddress" in signer))
+    if (!("resolveName" in signer))
         return signer.signTypedData(typedData);
     // ethers adds the domain's type by itself.
     const { EIP712Domain: _, ...own } = typedData.types;

@@ -41,7 +41,7 @@ export interface TypedData {
   message: Message;
 }
 
-/** An account or wallet client of viem. */
+/** An account, smart account or wallet client of viem; a wallet provider of AgentKit. */
 export interface ViemSigner {
   // Parameters of viem and ethers depend on what is signed.
   signTypedData(typedData: any): Promise<string>;
@@ -49,7 +49,8 @@ export interface ViemSigner {
 
 /** A signer of ethers 6. */
 export interface EthersSigner {
-  getAddress(): Promise<string>;
+  /** Its signers alone have this. `getAddress` is in other libraries too, and `signTypedData` takes one argument there. */
+  resolveName(name: string): Promise<string | null>;
   signTypedData(domain: any, types: any, message: any): Promise<string>;
 }
 
@@ -70,7 +71,7 @@ export function walletSigner(provider: Eip1193Provider, address: string): Signer
 /** Signs typed data. */
 export function sign(signer: Signer, typedData: TypedData): Promise<string> {
   if (typeof signer === "function") return signer(typedData);
-  if (!("getAddress" in signer)) return signer.signTypedData(typedData);
+  if (!("resolveName" in signer)) return signer.signTypedData(typedData);
   // ethers adds the domain's type by itself.
   const { EIP712Domain: _, ...own } = typedData.types;
   return signer.signTypedData(typedData.domain, own, typedData.message);

@@ -3,9 +3,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { Wallet } from "ethers";
+import { NonceManager, Wallet } from "ethers";
 import { Tiergate, walletSigner, type Domain, type Message, type Signer, type TypedData } from "tiergate";
-import { createWalletClient, hashTypedData, http } from "viem";
+import { createPublicClient, createWalletClient, custom, hashTypedData, http, recoverTypedDataAddress } from "viem";
+import { entryPoint07Abi, entryPoint07Address, toSmartAccount } from "viem/account-abstraction";
 import { privateKeyToAccount } from "viem/accounts";
 import { RIGHT, service } from "./service.js";
 
@@ -49,7 +50,7 @@ async function signedBy(signer: Signer, vector: Vector): Promise<unknown> {
 
 function run(signer: Signer, typedData: TypedData): Promise<string> {
   if (typeof signer === "function") return signer(typedData);
-  if (!("getAddress" in signer)) return signer.signTypedData(typedData);
+  if (!("resolveName" in signer)) return signer.signTypedData(typedData);
   const { EIP712Domain: _, ...types } = typedData.types;
   return signer.signTypedData(typedData.domain, types, typedData.message);
 }
@@ -76,12 +77,65 @@ for (const vector of vectors.signatures) {
   });
 }
 
-test("a signer of viem or ethers is used as it is", async () => {
-  const { client, sent } = clientOf(vectors.signatures[0]!.domain);
-  const key = vectors.signatures[0]!.privateKey;
-  for (const signer of [privateKeyToAccount(key), new Wallet(key)]) await client.verifySignature("4", signer);
-  assert.equal(sent.length, 2);
-  for (const { signature } of sent) assert.match(String(signature), /^0x[0-9a-f]{130}$/);
+/** A wallet provider of AgentKit: `getAddress` as in ethers, `signTypedData` as in viem. */
+class AgentKitProvider {
+  constructor(private readonly account: ReturnType<typeof privateKeyToAccount>) {}
+  getAddress(): string {
+    return this.account.address;
+  }
+  getName(): string {
+    return "viem_wallet_provider";
+  }
+  signTypedData({ domain, types, primaryType, message }: any): Promise<`0x${string}`> {
+    return this.account.signTypedData({ domain, types, primaryType, message });
+  }
+}
+
+/** A smart account of viem, whose wallet is signed for by this account, with the digests that it signed. */
+async function smartAccount(account: ReturnType<typeof privateKeyToAccount>) {
+  const digests: string[] = [];
+  const unused = () => assert.fail("only typed data is signed");
+  const smart = await toSmartAccount({
+    // It asks if the wallet is deployed.
+    client: createPublicClient({ transport: custom({ request: async () => "0x01" }) }),
+    entryPoint: { abi: entryPoint07Abi, address: entryPoint07Address, version: "0.7" },
+    getAddress: async () => "0xA1393CB409E2fE5573C0840189622aA0e33947b2",
+    getFactoryArgs: async () => ({ factory: undefined, factoryData: undefined }),
+    signTypedData: async (typedData) => {
+      digests.push(hashTypedData(typedData as never));
+      return account.signTypedData(typedData as never);
+    },
+    encodeCalls: unused,
+    getStubSignature: unused,
+    signMessage: unused,
+    signUserOperation: unused,
+  });
+  return { smart, digests };
+}
+
+test("every kind of signer signs the whole request, and its owner is recovered from what is sent", async () => {
+  const { domain, privateKey } = vectors.signatures[0]!;
+  const { client, sent } = clientOf(domain);
+  const account = privateKeyToAccount(privateKey);
+  const { smart, digests } = await smartAccount(account);
+  const wallet = new Wallet(privateKey);
+  const signers: Signer[] = [
+    account,
+    createWalletClient({ account, transport: http("http://127.0.0.1:1") }),
+    wallet,
+    new NonceManager(wallet),
+    new AgentKitProvider(account),
+    smart,
+  ];
+  for (const signer of signers) await client.verifySignature("4", signer);
+  const { types, primaryType } = await client.typedData("4", "verify");
+  for (const body of sent) {
+    const { signature, ...message } = body;
+    const signed = { domain, types, primaryType, message } as never;
+    assert.equal(await recoverTypedDataAddress({ ...(signed as object), signature } as never), account.address);
+    if (body === sent.at(-1)) assert.deepEqual(digests, [hashTypedData(signed)]);
+  }
+  assert.equal(sent.length, signers.length);
 });
 
 test("a service can't have other types signed, and no other domain than the one that is known", async () => {
