@@ -108,7 +108,7 @@ async function renew() {
 }
 function showRequest(current, typedData) {
     const { domain, message } = typedData;
-    const until = message.timestamp + (state.signing?.timestampMaxAge ?? 0);
+    const until = message.timestamp + (state.signing?.timestampMaxAge ?? 0) + (Date.now() - service.now()) / 1_000;
     describe("sign-facts", [
         ["Agent", current.agent],
         ["Purpose", TEXTS[current.operation](current.agent).purpose],
@@ -137,7 +137,7 @@ async function signWithWallet() {
     problem("");
     busy(true, `Waiting for ${connection.wallet.name}. Confirm there, or cancel here.`);
     try {
-        const goodFor = current.typedData.message.timestamp + (state.signing?.timestampMaxAge ?? 0) - Date.now() / 1_000;
+        const goodFor = current.typedData.message.timestamp + (state.signing?.timestampMaxAge ?? 0) - service.now() / 1_000;
         if (goodFor < SECONDS_TO_CONFIRM)
             await renew();
         const { account } = connection;

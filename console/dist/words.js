@@ -34,10 +34,11 @@ const WORDS = {
             return "This is no API key. Paste the whole key, from its first letter to its last.";
         return `The service did not understand the request: ${message}. Load the page again and try once more.`;
     },
-    REPLAY_DETECTED: ({ timestamp = Date.now(), retryAfter }) => {
+    REPLAY_DETECTED: ({ details, timestamp = Date.now(), retryAfter }) => {
         const off = Math.round((Date.now() - timestamp) / 1_000);
-        if (Math.abs(off) * 1_000 > CLOCK_OFF_MS) {
-            return `The clock of this computer is ${duration(Math.abs(off))} ${off > 0 ? "ahead" : "behind"}, so the service refuses what you sign. Set the clock right and sign again.`;
+        if (details.field === "timestamp" && Math.abs(off) * 1_000 > CLOCK_OFF_MS) {
+            const clock = `The clock of this computer is ${duration(Math.abs(off))} ${off > 0 ? "ahead" : "behind"}`;
+            return `${clock}, so the service refused what you signed. The request was made anew by the service's clock: sign it. If that is refused too, set the clock right.`;
         }
         if (retryAfter)
             return "The service was restarted and can't tell used signatures from new ones yet. Sign again when the time is over.";

@@ -150,7 +150,8 @@ async function renew(): Promise<void> {
 
 function showRequest(current: Open, typedData: TypedData): void {
   const { domain, message } = typedData;
-  const until = message.timestamp + (state.signing?.timestampMaxAge ?? 0);
+  // By this computer's clock.
+  const until = message.timestamp + (state.signing?.timestampMaxAge ?? 0) + (Date.now() - service.now()) / 1_000;
   describe("sign-facts", [
     ["Agent", current.agent],
     ["Purpose", TEXTS[current.operation](current.agent).purpose],
@@ -178,7 +179,7 @@ async function signWithWallet(): Promise<void> {
   problem("");
   busy(true, `Waiting for ${connection.wallet.name}. Confirm there, or cancel here.`);
   try {
-    const goodFor = current.typedData.message.timestamp + (state.signing?.timestampMaxAge ?? 0) - Date.now() / 1_000;
+    const goodFor = current.typedData.message.timestamp + (state.signing?.timestampMaxAge ?? 0) - service.now() / 1_000;
     if (goodFor < SECONDS_TO_CONFIRM) await renew();
     // It may be another one when the wallet answers.
     const { account } = connection;

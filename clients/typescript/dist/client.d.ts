@@ -54,6 +54,7 @@ export declare class Tiergate {
     private readonly options;
     private readonly base;
     private kept;
+    private clockAheadMs;
     /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
     constructor(url: string | URL, options?: TiergateOptions);
     /** Returns what owners sign and the tiers. Kept for five minutes. */
@@ -81,9 +82,17 @@ export declare class Tiergate {
     };
     /** Returns what an operation's signer signs, for signers elsewhere: give the signature to {@link send}. */
     typedData(agentId: AgentId, operation: keyof Operations, options?: CallOptions): Promise<TypedData>;
-    /** Sends an operation with the signature that was made of its typed data. */
-    send<O extends keyof Operations>(operation: O, typedData: TypedData, signature: string, { declaredEndpoint, ...options }?: KeyOptions): Promise<Answer<Operations[O]>>;
+    /** Sends an operation with the signature that was made of its typed data. Once it is refused for its timestamp, {@link typedData} has the service's time. */
+    send<O extends keyof Operations>(operation: O, typedData: TypedData, signature: string, options?: KeyOptions): Promise<Answer<Operations[O]>>;
+    /** The service's time in Unix milliseconds: this computer's, unless {@link correctClock} has set it. */
+    now(): number;
+    /**
+     * Takes the service's time from an error that refuses a timestamp. True if it was another one: signing again may
+     * succeed. Clocks that are more than a day apart stay so.
+     */
+    correctClock(error: unknown): boolean;
     private signed;
+    private sent;
     /** Repeats only what the service refused before it did anything: no key is made, and no verification charged, twice. */
     private request;
     private once;

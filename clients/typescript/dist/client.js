@@ -18,6 +18,10 @@ const OPERATIONS = {
 };
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
+/** A service must not get signatures of next year. */
+const CLOCKS_APART_MAX_MS = 24 * 3_600_000;
+/** Clocks that are closer are no reason to sign again: answers take time. */
+const CLOCKS_APART_MIN_MS = 1_000;
 /**
  * A service. Its calls fail with a {@link TiergateError}; an aborted one with the signal's reason, one whose signer fails
  * with the signer's error.
@@ -26,6 +30,7 @@ export class Tiergate {
     options;
     base;
     kept;
+    clockAheadMs = 0;
     /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
     constructor(url, options = {}) {
         this.options = options;
@@ -72,22 +77,59 @@ export class Tiergate {
     async typedData(agentId, operation, options = {}) {
         const { domain } = await this.signing(options);
         const primaryType = operation === "profile" ? "ProfileRead" : "Verification";
-        return typedDataOf({ ...domain, ...this.options.domain }, String(agentId), primaryType);
+        return typedDataOf({ ...domain, ...this.options.domain }, String(agentId), primaryType, this.now());
     }
-    /** Sends an operation with the signature that was made of its typed data. */
-    send(operation, typedData, signature, { declaredEndpoint, ...options } = {}) {
-        const [method, path, shape] = OPERATIONS[operation];
-        const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
-        return this.request(method, path, shape, { ...typedData.message, signature, ...endpoint }, options);
+    /** Sends an operation with the signature that was made of its typed data. Once it is refused for its timestamp, {@link typedData} has the service's time. */
+    async send(operation, typedData, signature, options = {}) {
+        try {
+            return await this.sent(operation, typedData, signature, options, new Patience(this.options));
+        }
+        catch (error) {
+            this.correctClock(error);
+            throw error;
+        }
+    }
+    /** The service's time in Unix milliseconds: this computer's, unless {@link correctClock} has set it. */
+    now() {
+        return Date.now() + this.clockAheadMs;
+    }
+    /**
+     * Takes the service's time from an error that refuses a timestamp. True if it was another one: signing again may
+     * succeed. Clocks that are more than a day apart stay so.
+     */
+    correctClock(error) {
+        if (!(error instanceof TiergateError && error.is("REPLAY_DETECTED") && error.details.field === "timestamp"))
+            return false;
+        const ahead = (error.timestamp ?? NaN) - Date.now();
+        const isOther = Math.abs(ahead - this.clockAheadMs) >= CLOCKS_APART_MIN_MS;
+        if (!isOther || !(Math.abs(ahead) <= CLOCKS_APART_MAX_MS))
+            return false;
+        this.clockAheadMs = ahead;
+        return true;
     }
     async signed(operation, agentId, signer, options) {
-        const typedData = await this.typedData(agentId, operation, options);
-        options.signal?.throwIfAborted();
-        return this.send(operation, typedData, await sign(signer, typedData), options);
+        const patience = new Patience(this.options);
+        const once = async () => {
+            const typedData = await this.typedData(agentId, operation, options);
+            options.signal?.throwIfAborted();
+            return this.sent(operation, typedData, await sign(signer, typedData), options, patience);
+        };
+        try {
+            return await once();
+        }
+        catch (error) {
+            if (!this.correctClock(error))
+                throw error;
+            return once();
+        }
+    }
+    sent(operation, { message }, signature, { declaredEndpoint, ...options }, patience) {
+        const [method, path, shape] = OPERATIONS[operation];
+        const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
+        return this.request(method, path, shape, { ...message, signature, ...endpoint }, options, patience);
     }
     /** Repeats only what the service refused before it did anything: no key is made, and no verification charged, twice. */
-    async request(method, path, shape, body, { signal }) {
-        const patience = new Patience(this.options);
+    async request(method, path, shape, body, { signal }, patience = new Patience(this.options)) {
         for (;;) {
             try {
                 return await this.once(method, path, shape, body, signal);

@@ -1,19 +1,21 @@
 // A `fetch` for APIs behind the gateway.
-import { REDIRECTS, addressOf, retryAfter } from "./errors.js";
-import { Patience } from "./retry.js";
+import { REDIRECTS, addressOf, errorOf, retryAfter } from "./errors.js";
+import { Patience, isRefusedForNow } from "./retry.js";
 import { sign } from "./signing.js";
 const REDIRECTS_MAX = 20;
 /** Headers of the caller that are for one origin only. */
-const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization"];
+const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization", "x-api-key"];
 /**
  * Returns a `fetch` that shows the agent's credential to the gateway, and to no other origin. Relative URLs are the
- * gateway's. Waits and repeats requests that got 429 with `Retry-After`, unless their body is a stream. Follows redirects
- * of GET and HEAD only, without the credential once they have left the gateway. Throws a `TypeError` if the gateway's
- * address or the key is malformed.
+ * gateway's. Unless their body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway
+ * refused before it forwarded them: after a wait for 503 (`OVERLOADED`, `RPC_ERROR`), and once for a timestamp, signed by
+ * the service's clock. Follows redirects of GET and HEAD only, without the credential once they have left the gateway.
+ * Throws a `TypeError` if the gateway's address or the key is malformed; the `fetch` does if the request has the header
+ * that the key is shown in.
  */
 export function agentFetch(gateway, credential, options = {}) {
     const base = addressOf(gateway);
-    const shown = "apiKey" in credential ? { apiKey: headerValue(credential.apiKey, "API key") } : credential;
+    const shown = "apiKey" in credential ? { ...credential, apiKey: headerValue(credential.apiKey, "API key") } : credential;
     return async (input, init = {}) => {
         const request = input instanceof Request ? input : undefined;
         const { method = "GET", headers: given, redirect = "follow", signal } = { ...pick(request), ...init };
@@ -24,6 +26,11 @@ export function agentFetch(gateway, credential, options = {}) {
         let url = new URL(request ? request.url : input, base);
         // Another origin must not choose a request that the agent is charged for, so it does not return with a redirect.
         let isShown = url.origin === base.origin;
+        let isCorrected = false;
+        if (isShown && "apiKey" in shown && own.has(nameOf(shown))) {
+            const other = shown.bearer ? "without bearer" : "with bearer";
+            throw new TypeError(`The request has an ${nameOf(shown)} of its own: show the agent's key ${other}`);
+        }
         for (let redirects = 0;;) {
             const headers = new Headers(own);
             const further = isShown ? await headersOf(shown, signal ?? undefined) : {};
@@ -49,19 +56,37 @@ export function agentFetch(gateway, credential, options = {}) {
                 url = next;
             }
             else {
-                const seconds = retryAfter(response.headers);
-                const mayRepeat = response.status === 429 && seconds !== undefined && isRepeatable;
-                if (!mayRepeat || !(await patience.wait(seconds, signal)))
+                if (!isRepeatable)
                     return response;
+                const error = isShown ? await refusalOf(response) : null;
+                if (!isCorrected && "service" in shown && shown.service.correctClock(error)) {
+                    isCorrected = true;
+                }
+                else {
+                    const seconds = retryAfter(response.headers);
+                    const mayRepeat = response.status === 429 ? seconds !== undefined : isRefusedForNow(error);
+                    if (!mayRepeat || !(await patience.wait(seconds, signal)))
+                        return response;
+                }
             }
             await response.body?.cancel();
         }
     };
 }
+/** The header that the key is shown in. */
+function nameOf({ bearer = false }) {
+    return bearer ? "Authorization" : "X-API-Key";
+}
+/** The gateway's refusal in an answer that may be one. Other answers are not read. */
+async function refusalOf(response) {
+    const isJson = /^application\/json\b/.test(response.headers.get("content-type") ?? "");
+    return isJson && [400, 503].includes(response.status) ? errorOf(response) : null;
+}
 /** Headers of one request. A signature is good for one. */
 async function headersOf(credential, signal) {
-    if ("apiKey" in credential)
-        return { "X-API-Key": credential.apiKey };
+    if ("apiKey" in credential) {
+        return { [nameOf(credential)]: credential.bearer ? `Bearer ${credential.apiKey}` : credential.apiKey };
+    }
     const typedData = await credential.service.typedData(credential.agentId, "verify", signal ? { signal } : {});
     signal?.throwIfAborted();
     const { agentId, nonce, timestamp } = typedData.message;

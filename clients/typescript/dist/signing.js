@@ -35,9 +35,9 @@ export function nonce() {
     const words = crypto.getRandomValues(new BigUint64Array(4));
     return words.reduce((number, word) => (number << 64n) | word, 0n).toString();
 }
-/** Returns a message of now, ready to be signed. */
-export function typedDataOf(domain, agentId, primaryType) {
-    const timestamp = Math.floor(Date.now() / 1000);
+/** Returns a message of this time (Unix milliseconds), ready to be signed. */
+export function typedDataOf(domain, agentId, primaryType, now) {
+    const timestamp = Math.floor(now / 1000);
     const message = primaryType === "Verification" ? { agentId, nonce: nonce(), timestamp } : { agentId, timestamp };
     return { domain, types: types[primaryType], primaryType, message };
 }

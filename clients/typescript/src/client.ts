@@ -72,6 +72,11 @@ export interface KeyOptions extends CallOptions {
 /** The service may change its domain: it allows five minutes. */
 const SIGNING_KEPT_MS = 300_000;
 
+/** A service must not get signatures of next year. */
+const CLOCKS_APART_MAX_MS = 24 * 3_600_000;
+/** Clocks that are closer are no reason to sign again: answers take time. */
+const CLOCKS_APART_MIN_MS = 1_000;
+
 /**
  * A service. Its calls fail with a {@link TiergateError}; an aborted one with the signal's reason, one whose signer fails
  * with the signer's error.
@@ -79,6 +84,7 @@ const SIGNING_KEPT_MS = 300_000;
 export class Tiergate {
   private readonly base: string;
   private kept: { signing: Signing; until: number } | undefined;
+  private clockAheadMs = 0;
 
   /** `url` is the address of the API; it may have a path. Throws a `TypeError` if it is no URL of http, or has a login. */
   constructor(
@@ -139,19 +145,40 @@ export class Tiergate {
   async typedData(agentId: AgentId, operation: keyof Operations, options: CallOptions = {}): Promise<TypedData> {
     const { domain } = await this.signing(options);
     const primaryType: PrimaryType = operation === "profile" ? "ProfileRead" : "Verification";
-    return typedDataOf({ ...(domain as Domain), ...this.options.domain }, String(agentId), primaryType);
+    return typedDataOf({ ...(domain as Domain), ...this.options.domain }, String(agentId), primaryType, this.now());
   }
 
-  /** Sends an operation with the signature that was made of its typed data. */
-  send<O extends keyof Operations>(
+  /** Sends an operation with the signature that was made of its typed data. Once it is refused for its timestamp, {@link typedData} has the service's time. */
+  async send<O extends keyof Operations>(
     operation: O,
     typedData: TypedData,
     signature: string,
-    { declaredEndpoint, ...options }: KeyOptions = {},
+    options: KeyOptions = {},
   ): Promise<Answer<Operations[O]>> {
-    const [method, path, shape] = OPERATIONS[operation];
-    const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
-    return this.request(method, path, shape, { ...typedData.message, signature, ...endpoint }, options);
+    try {
+      return await this.sent(operation, typedData, signature, options, new Patience(this.options));
+    } catch (error) {
+      this.correctClock(error);
+      throw error;
+    }
+  }
+
+  /** The service's time in Unix milliseconds: this computer's, unless {@link correctClock} has set it. */
+  now(): number {
+    return Date.now() + this.clockAheadMs;
+  }
+
+  /**
+   * Takes the service's time from an error that refuses a timestamp. True if it was another one: signing again may
+   * succeed. Clocks that are more than a day apart stay so.
+   */
+  correctClock(error: unknown): boolean {
+    if (!(error instanceof TiergateError && error.is("REPLAY_DETECTED") && error.details.field === "timestamp")) return false;
+    const ahead = (error.timestamp ?? NaN) - Date.now();
+    const isOther = Math.abs(ahead - this.clockAheadMs) >= CLOCKS_APART_MIN_MS;
+    if (!isOther || !(Math.abs(ahead) <= CLOCKS_APART_MAX_MS)) return false;
+    this.clockAheadMs = ahead;
+    return true;
   }
 
   private async signed<O extends keyof Operations>(
@@ -160,9 +187,30 @@ export class Tiergate {
     signer: Signer,
     options: KeyOptions,
   ): Promise<Answer<Operations[O]>> {
-    const typedData = await this.typedData(agentId, operation, options);
-    options.signal?.throwIfAborted();
-    return this.send(operation, typedData, await sign(signer, typedData), options);
+    const patience = new Patience(this.options);
+    const once = async () => {
+      const typedData = await this.typedData(agentId, operation, options);
+      options.signal?.throwIfAborted();
+      return this.sent(operation, typedData, await sign(signer, typedData), options, patience);
+    };
+    try {
+      return await once();
+    } catch (error) {
+      if (!this.correctClock(error)) throw error;
+      return once();
+    }
+  }
+
+  private sent<O extends keyof Operations>(
+    operation: O,
+    { message }: TypedData,
+    signature: string,
+    { declaredEndpoint, ...options }: KeyOptions,
+    patience: Patience,
+  ): Promise<Answer<Operations[O]>> {
+    const [method, path, shape] = OPERATIONS[operation];
+    const endpoint = declaredEndpoint === undefined ? {} : { declaredEndpoint };
+    return this.request(method, path, shape, { ...message, signature, ...endpoint }, options, patience);
   }
 
   /** Repeats only what the service refused before it did anything: no key is made, and no verification charged, twice. */
@@ -172,8 +220,8 @@ export class Tiergate {
     shape: Shape,
     body: object | undefined,
     { signal }: CallOptions,
+    patience = new Patience(this.options),
   ): Promise<Answer<T>> {
-    const patience = new Patience(this.options);
     for (;;) {
       try {
         return await this.once(method, path, shape, body, signal);

@@ -1,12 +1,17 @@
 // A `fetch` for APIs behind the gateway.
 
 import type { AgentId, Tiergate } from "./client.js";
-import { REDIRECTS, addressOf, retryAfter } from "./errors.js";
-import { Patience, type RetryOptions } from "./retry.js";
+import { REDIRECTS, addressOf, errorOf, retryAfter, type TiergateError } from "./errors.js";
+import { Patience, isRefusedForNow, type RetryOptions } from "./retry.js";
 import { sign, type Signer } from "./signing.js";
 
-/** An agent's key; or its owner's signer and the service that tells what is signed. */
-export type Credential = { apiKey: string } | { agentId: AgentId; signer: Signer; service: Tiergate };
+/**
+ * An agent's key; or its owner's signer and the service that tells what is signed. The key is shown as `X-API-Key`, with
+ * `bearer` as `Authorization: Bearer`, for APIs with an `X-API-Key` of their own.
+ */
+export type Credential =
+  | { apiKey: string; bearer?: boolean }
+  | { agentId: AgentId; signer: Signer; service: Tiergate };
 
 /** Options of {@link agentFetch}. */
 export interface AgentFetchOptions extends RetryOptions {
@@ -17,13 +22,15 @@ export interface AgentFetchOptions extends RetryOptions {
 const REDIRECTS_MAX = 20;
 
 /** Headers of the caller that are for one origin only. */
-const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization"];
+const OF_ONE_ORIGIN = ["authorization", "cookie", "host", "proxy-authorization", "x-api-key"];
 
 /**
  * Returns a `fetch` that shows the agent's credential to the gateway, and to no other origin. Relative URLs are the
- * gateway's. Waits and repeats requests that got 429 with `Retry-After`, unless their body is a stream. Follows redirects
- * of GET and HEAD only, without the credential once they have left the gateway. Throws a `TypeError` if the gateway's
- * address or the key is malformed.
+ * gateway's. Unless their body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway
+ * refused before it forwarded them: after a wait for 503 (`OVERLOADED`, `RPC_ERROR`), and once for a timestamp, signed by
+ * the service's clock. Follows redirects of GET and HEAD only, without the credential once they have left the gateway.
+ * Throws a `TypeError` if the gateway's address or the key is malformed; the `fetch` does if the request has the header
+ * that the key is shown in.
  */
 export function agentFetch(
   gateway: string | URL,
@@ -31,7 +38,8 @@ export function agentFetch(
   options: AgentFetchOptions = {},
 ): typeof fetch {
   const base = addressOf(gateway);
-  const shown: Credential = "apiKey" in credential ? { apiKey: headerValue(credential.apiKey, "API key") } : credential;
+  const shown: Credential =
+    "apiKey" in credential ? { ...credential, apiKey: headerValue(credential.apiKey, "API key") } : credential;
   return async (input, init = {}) => {
     const request = input instanceof Request ? input : undefined;
     const { method = "GET", headers: given, redirect = "follow", signal } = { ...pick(request), ...init };
@@ -42,6 +50,11 @@ export function agentFetch(
     let url = new URL(request ? request.url : (input as string | URL), base);
     // Another origin must not choose a request that the agent is charged for, so it does not return with a redirect.
     let isShown = url.origin === base.origin;
+    let isCorrected = false;
+    if (isShown && "apiKey" in shown && own.has(nameOf(shown))) {
+      const other = shown.bearer ? "without bearer" : "with bearer";
+      throw new TypeError(`The request has an ${nameOf(shown)} of its own: show the agent's key ${other}`);
+    }
     for (let redirects = 0; ; ) {
       const headers = new Headers(own);
       const further = isShown ? await headersOf(shown, signal ?? undefined) : {};
@@ -63,18 +76,37 @@ export function agentFetch(
         }
         url = next;
       } else {
-        const seconds = retryAfter(response.headers);
-        const mayRepeat = response.status === 429 && seconds !== undefined && isRepeatable;
-        if (!mayRepeat || !(await patience.wait(seconds, signal))) return response;
+        if (!isRepeatable) return response;
+        const error = isShown ? await refusalOf(response) : null;
+        if (!isCorrected && "service" in shown && shown.service.correctClock(error)) {
+          isCorrected = true;
+        } else {
+          const seconds = retryAfter(response.headers);
+          const mayRepeat = response.status === 429 ? seconds !== undefined : isRefusedForNow(error);
+          if (!mayRepeat || !(await patience.wait(seconds, signal))) return response;
+        }
       }
       await response.body?.cancel();
     }
   };
 }
 
+/** The header that the key is shown in. */
+function nameOf({ bearer = false }: { bearer?: boolean }): string {
+  return bearer ? "Authorization" : "X-API-Key";
+}
+
+/** The gateway's refusal in an answer that may be one. Other answers are not read. */
+async function refusalOf(response: Response): Promise<TiergateError | null> {
+  const isJson = /^application\/json\b/.test(response.headers.get("content-type") ?? "");
+  return isJson && [400, 503].includes(response.status) ? errorOf(response) : null;
+}
+
 /** Headers of one request. A signature is good for one. */
 async function headersOf(credential: Credential, signal: AbortSignal | undefined): Promise<Record<string, string>> {
-  if ("apiKey" in credential) return { "X-API-Key": credential.apiKey };
+  if ("apiKey" in credential) {
+    return { [nameOf(credential)]: credential.bearer ? `Bearer ${credential.apiKey}` : credential.apiKey };
+  }
   const typedData = await credential.service.typedData(credential.agentId, "verify", signal ? { signal } : {});
   signal?.throwIfAborted();
   const { agentId, nonce, timestamp } = typedData.message;

@@ -19,12 +19,12 @@ before(async () => {
   app.use(express.text());
   app.get("/one/diamond", expressAgent({ minTier: 4 }), (_request, response) => void response.json({ passed: true }));
   app.use(expressAgent());
-  app.all("/one/agent", (request, response) => void response.json({ ...response.locals["agent"], body: request.body }));
+  app.all("/one/agent", (request, response) => void response.json({ ...response.locals["agent"], body: request.body, key: request.get("x-api-key") }));
 
   const hono = new Hono<{ Variables: { agent: Agent } }>();
   hono.get("/two/diamond", honoAgent({ minTier: 4 }), (c) => c.json({ passed: true }));
   hono.use(honoAgent());
-  hono.all("/two/agent", async (c) => c.json({ ...c.var.agent, body: await c.req.text() }));
+  hono.all("/two/agent", async (c) => c.json({ ...c.var.agent, body: await c.req.text(), key: c.req.header("x-api-key") }));
 
   const listen = (server: Server, address: string) => {
     const [host, port] = address.split(":");
@@ -58,6 +58,10 @@ describe("through the gateway", { concurrency: true, timeout: 60_000 }, () => {
           assert.equal(response.headers.get("x-ratelimit-limit"), "2700");
         }
       }
+      const bearer = agentFetch(service.gateway, { apiKey, bearer: true });
+      const beside = await bearer(`/${folder}/agent`, { headers: { "x-api-key": "the upstream's" } });
+      const told = (await beside.json()) as Agent & { key: string };
+      assert.deepEqual([beside.status, told.agentId, told.key], [200, id, "the upstream's"]);
       const origin = { origin: "https://other.example" };
       const mismatched = await agentFetch(service.gateway, { apiKey })(`/${folder}/agent`, { headers: origin });
       assert.equal(((await mismatched.json()) as Agent).endpointMismatch, true);
@@ -98,7 +102,8 @@ describe("through the gateway", { concurrency: true, timeout: 60_000 }, () => {
       "x-agent-timestamp": String(timestamp),
     };
     assert.ok((await errorOf(await fetch(`${service.gateway}/one/agent`, { headers })))?.is("REPLAY_DETECTED"));
-    await refused(tiergate.send("verify", typed, signature), "REPLAY_DETECTED");
+    const { details } = await refused(tiergate.send("verify", typed, signature), "REPLAY_DETECTED");
+    assert.equal(details.field, undefined);
   });
 });
 

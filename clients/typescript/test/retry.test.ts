@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import { Tiergate, agentFetch, type Signer } from "tiergate";
+import { Tiergate, agentFetch, errorOf, type Signer } from "tiergate";
 import { RIGHT, Scripted, answer, owner, refused } from "./service.js";
 
 type Step = (response: ServerResponse) => void;
@@ -150,6 +150,87 @@ describe("the client", { concurrency: true, timeout: 60_000 }, () => {
   });
 });
 
+describe("a clock that is wrong", { concurrency: true, timeout: 60_000 }, () => {
+  /** A service whose clock is so many seconds ahead, refuses timestamps that are 60 seconds off, and then does the steps. */
+  const serviceAt = async (ahead: number, ...steps: Step[]) => {
+    const signed: number[] = [];
+    let at = 0;
+    const server = await Scripted.start((request, response, body) => {
+      if (request.url === "/.well-known/tiergate") return succeeds(response);
+      const timestamp = Number(request.headers["x-agent-timestamp"] ?? JSON.parse(body || "{}").timestamp);
+      signed.push(timestamp);
+      const now = Date.now() + ahead * 1_000;
+      if (at < steps.length) return steps[at++]!(response);
+      if (Math.abs(timestamp - now / 1_000) < 60) return succeeds(response);
+      const details = { agentId: "4", nonce: "1", field: "timestamp" };
+      return answer(response, 400, { error: "Too old", errorType: "REPLAY_DETECTED", details, timestamp: now });
+    });
+    return { server, signed };
+  };
+  type Call = (client: Tiergate, url: string) => Promise<unknown>;
+  const ways: [string, Call][] = [
+    ["the client", (client) => client.keys.generate("4", owner)],
+    ["agentFetch", async (service, url) => {
+      const response = await agentFetch(url, { agentId: "4", signer: owner, service })("/", { method: "POST", body: "{}" });
+      if (!response.ok) throw await errorOf(response);
+    }],
+  ];
+  for (const [name, call] of ways) {
+    for (const ahead of [-7_200, 7_200]) {
+      test(`is corrected once by ${name} from the service's, ${ahead} s away`, async () => {
+        const { server, signed } = await serviceAt(ahead);
+        const client = new Tiergate(server.url);
+        await call(client, server.url);
+        assert.equal(signed.length, 2);
+        await call(client, server.url);
+        assert.equal(signed.length, 3, "the client has learnt the time");
+        assert.ok(Math.abs(client.now() - Date.now() - ahead * 1_000) < 10_000);
+        server.stop();
+      });
+    }
+
+    test(`is not followed by ${name} for more than a day, nor more than once`, async () => {
+      const far = await serviceAt(25 * 3_600);
+      const client = new Tiergate(far.server.url);
+      const error = await refused(call(client, far.server.url), "REPLAY_DETECTED");
+      assert.deepEqual([error.details.field, far.signed.length], ["timestamp", 1]);
+      far.server.stop();
+
+      // It tells another time with each refusal.
+      let told = 0;
+      const stale: Step = (response) => {
+        const details = { agentId: "4", field: "timestamp" };
+        const timestamp = Date.now() + ++told * 600_000;
+        answer(response, 400, { error: "Too old", errorType: "REPLAY_DETECTED", details, timestamp });
+      };
+      const fickle = await serviceAt(0, stale, stale, stale);
+      await refused(call(new Tiergate(fickle.server.url), fickle.server.url), "REPLAY_DETECTED");
+      assert.equal(fickle.signed.length, 2);
+      fickle.server.stop();
+    });
+
+    test(`is not what a refused nonce is about: ${name} signs no second time`, async () => {
+      const { server, signed } = await serviceAt(0, refusal("REPLAY_DETECTED", 400), refusal("REPLAY_DETECTED", 400));
+      await refused(call(new Tiergate(server.url), server.url), "REPLAY_DETECTED");
+      assert.equal(signed.length, 1);
+      server.stop();
+    });
+  }
+
+  test("is corrected for the next request after a signature from elsewhere was refused", async () => {
+    const { server, signed } = await serviceAt(7_200);
+    const client = new Tiergate(server.url);
+    const send = async () => {
+      const typed = await client.typedData("4", "verify");
+      return client.send("verify", typed, await owner.signTypedData(typed as never));
+    };
+    await refused(send(), "REPLAY_DETECTED");
+    await send();
+    assert.equal(signed.length, 2);
+    server.stop();
+  });
+});
+
 describe("agentFetch", { concurrency: true, timeout: 60_000 }, () => {
   const apiKey = "svc_live_v1_x";
 
@@ -176,6 +257,54 @@ describe("agentFetch", { concurrency: true, timeout: 60_000 }, () => {
     assert.equal(await statusOf(agentFetch(dateless.url, { apiKey })), 429);
     assert.equal(tries(dateless).length, 1);
     dateless.stop();
+  });
+
+  const own = { "x-api-key": "the upstream's", authorization: "Bearer the upstream's" };
+  for (const [name, bearer] of [["x-api-key", false], ["authorization", true]] as const) {
+    test(`shows the key as ${name}, and leaves the other header to the upstream`, async () => {
+      const server = await scripted(succeeds);
+      const ask = agentFetch(server.url, { apiKey, bearer });
+      const other = bearer ? "x-api-key" : "authorization";
+      await ask("/", { headers: { [other]: own[other] } });
+      const { headers } = tries(server)[0]!;
+      assert.deepEqual([headers[name], headers[other]], [bearer ? `Bearer ${apiKey}` : apiKey, own[other]]);
+      await assert.rejects(ask("/", { headers: own }), { name: "TypeError", message: /of its own: .* bearer$/ });
+      assert.equal(tries(server).length, 1);
+      server.stop();
+    });
+  }
+
+  test("repeats what the gateway refused with 503 before it forwarded it", async () => {
+    const steps = [refusal("OVERLOADED", 503, "0"), refusal("RPC_ERROR", 503, "0")];
+    const server = await scripted(...steps, succeeds);
+    const response = await agentFetch(server.url, { apiKey })("/orders", { method: "POST", body: "one" });
+    assert.deepEqual([response.status, tries(server).map(({ body }) => body)], [200, ["one", "one", "one"]]);
+    server.stop();
+  });
+
+  test("hands over a 503 that it may not or can not repeat", async () => {
+    const upstreams: Step[] = [
+      (response) => response.writeHead(503, { "retry-after": "0" }).end("busy"),
+      (response) => answer(response, 503, { error: "busy" }, { "retry-after": "0" }),
+      refusal("UPSTREAM_ERROR", 503, "0"),
+      refusal("OVERLOADED", 500, "0"),
+    ];
+    for (const step of upstreams) {
+      const server = await scripted(step);
+      const response = await agentFetch(server.url, { apiKey })("/");
+      assert.ok((await response.text()).length > 0, "the body is there to read");
+      assert.equal(tries(server).length, 1);
+      server.stop();
+    }
+    const server = await scripted(refusal("OVERLOADED", 503, "0"));
+    const stream = { method: "POST", body: new Blob(["one"]).stream(), duplex: "half" } as RequestInit;
+    assert.equal((await agentFetch(server.url, { apiKey })("/", stream)).status, 503);
+    // Another origin is none of the gateway.
+    assert.equal((await agentFetch("http://gateway.example", { apiKey })(`${server.url}/`)).status, 503);
+    assert.equal(tries(server).length, 2);
+    assert.equal((await agentFetch(server.url, { apiKey }, { retries: 1 })("/")).status, 503);
+    assert.equal(tries(server).length, 4);
+    server.stop();
   });
 
   test("signs every try anew", async () => {
