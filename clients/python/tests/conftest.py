@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import anyio
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
@@ -43,6 +44,19 @@ def service() -> Iterator[Tiergate]:
 def fresh() -> Callable[[str], Owned]:
     """Gives an agent that nobody has used: unstaked, bronze or diamond."""
     return lambda kind: Owned(int(FACTS[kind].pop()), Account.from_key(FACTS["owner"]))
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits, which take no time."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    return waits
 
 
 @dataclass

@@ -115,7 +115,7 @@ def full(vector: dict[str, Any]) -> dict[str, Any]:
         "chain_id": vector["domain"]["chainId"],
         "verifying_contract": vector["domain"]["verifyingContract"],
     }
-    typed = signing.typed_data(Domain(**fields), vector["message"]["agentId"], vector["primaryType"])
+    typed = signing.typed_data(Domain(**fields), vector["message"]["agentId"], vector["primaryType"], 0)
     assert typed["message"].keys() == vector["message"].keys()
     return {**typed, "message": vector["message"]}
 
@@ -205,7 +205,7 @@ def test_each_refused_vector_is_refused_by_the_real_service(service: Tiergate, f
 
 def test_messages_are_of_now_and_nonces_differ() -> None:
     domain = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
-    first, second = (signing.typed_data(domain, "007")["message"] for _ in range(2))
+    first, second = (signing.typed_data(domain, "007", "Verification", 1.9)["message"] for _ in range(2))
     assert first["agentId"] == "7" and first["nonce"] != second["nonce"]
-    assert second["timestamp"] - first["timestamp"] in (0, 1)
-    assert json.loads(json.dumps(signing.typed_data(domain, 2**256 - 1)))["message"]["agentId"] == str(2**256 - 1)
+    assert first["timestamp"] == second["timestamp"] == 1
+    assert json.loads(json.dumps(signing.typed_data(domain, 2**256 - 1, "Verification", 0)))["message"]["agentId"] == str(2**256 - 1)

@@ -9,13 +9,25 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
+import httpx2
 import pytest
 import requests
-from conftest import FACTS, GATEWAY, Owned, Script
+from conftest import API, FACTS, GATEWAY, Owned, Script
 from eth_account import Account
 from fastapi import Depends, FastAPI, WebSocket
 
-from tiergate import Agent, Domain, GatewayAuth, Tiergate, agent_of, by_key, by_signature, errors, raise_for_error
+from tiergate import (
+    Agent,
+    AsyncTiergate,
+    Domain,
+    GatewayAuth,
+    Tiergate,
+    agent_of,
+    by_key,
+    by_signature,
+    errors,
+    raise_for_error,
+)
 from tiergate.fastapi import AgentRefused, agent_refused, require_agent
 from tiergate.gateway import Credential
 from tiergate.requests import GatewayAuth as RequestsAuth
@@ -38,20 +50,28 @@ def test_the_gateway_admits_a_key_and_fresh_signatures(service: Tiergate, fresh:
     agent = fresh("diamond")
     key = service.keys.generate(agent.id, agent.owner).api_key
     upstream.answers = [OK]
-    for credential in (by_key(key), by_signature(agent.id, agent.owner, service.signing().domain)):
+    for credential in (
+        by_key(key),
+        by_key(key, bearer=True),
+        by_signature(agent.id, agent.owner, service),
+        by_signature(agent.id, agent.owner, service.signing().domain),
+    ):
         with httpx.Client(auth=GatewayAuth(GATEWAY, credential)) as http:
-            answers: list[httpx.Response | requests.Response] = [http.get(GATEWAY), http.post(GATEWAY, content=b"a body")]
+            answers: list[Any] = [http.get(GATEWAY), http.post(GATEWAY, content=b"a body")]
+        with httpx2.Client(auth=GatewayAuth(GATEWAY, credential)) as http2:
+            answers += [http2.get(GATEWAY), http2.post(GATEWAY, content=b"a body")]
         with requests.Session() as session:
             session.auth, session.trust_env = RequestsAuth(GATEWAY, credential), False
             answers += [session.get(GATEWAY), session.post(GATEWAY, data=b"a body")]
-        assert [answer.status_code for answer in answers] == [200] * 4
+        assert [answer.status_code for answer in answers] == [200] * 6
 
-    async def run() -> int:
-        auth = GatewayAuth(GATEWAY, by_signature(agent.id, agent.owner, service.signing().domain))
-        async with httpx.AsyncClient(auth=auth) as http:
-            return (await http.get(GATEWAY)).status_code
+    async def run() -> list[int]:
+        async with AsyncTiergate(API) as same:
+            auth = GatewayAuth(GATEWAY, by_signature(agent.id, agent.owner, same))
+            async with httpx.AsyncClient(auth=auth) as http, httpx2.AsyncClient(auth=auth) as http2:
+                return [(await http.get(GATEWAY)).status_code, (await http2.get(GATEWAY)).status_code]
 
-    assert asyncio.run(run()) == 200
+    assert asyncio.run(run()) == [200] * 2
     seen = Agent(
         agent_id=agent.id,
         owner=agent.owner.address,
@@ -59,8 +79,31 @@ def test_the_gateway_admits_a_key_and_fresh_signatures(service: Tiergate, fresh:
         staked_amount=500_000 * 10**18,
         endpoint_mismatch=False,
     )
-    assert [agent_of(headers) for _, _, headers, _ in upstream.seen] == [seen] * 9
+    assert [agent_of(headers) for _, _, headers, _ in upstream.seen] == [seen] * 26
     assert ask(server(), "/gold", upstream.seen[0][2]).json() == 4
+
+
+def test_a_key_as_bearer_leaves_x_api_key_to_the_upstream(service: Tiergate, fresh: Fresh, upstream: Script) -> None:
+    agent = fresh("diamond")
+    key = service.keys.generate(agent.id, agent.owner).api_key
+    upstream.answers = [OK]
+    own = {"X-API-Key": "the upstream's"}
+    httpx.get(GATEWAY, auth=GatewayAuth(GATEWAY, by_key(key, bearer=True)), headers=own)
+    requests.get(GATEWAY, auth=RequestsAuth(GATEWAY, by_key(key, bearer=True)), headers=own)
+    own = {"Authorization": "Bearer the upstream's"}
+    httpx.get(GATEWAY, auth=GatewayAuth(GATEWAY, by_key(key)), headers=own)
+    shown = [{headers.get("x-api-key"), headers.get("authorization")} for _, _, headers, _ in upstream.seen]
+    assert shown == [{"the upstream's", None}] * 2 + [{"Bearer the upstream's", None}]
+
+
+@pytest.mark.parametrize(("name", "bearer"), [("X-API-Key", False), ("Authorization", True)])
+def test_a_header_of_the_request_is_not_overwritten_by_the_key(script: Script, name: str, bearer: bool) -> None:
+    credential = by_key("svc_live_v1_" + "a" * 64, bearer=bearer)
+    with pytest.raises(ValueError, match=f"{name} of its own.*bearer"):
+        httpx.get(script.url, auth=GatewayAuth(script.url, credential), headers={name: "own"})
+    with pytest.raises(ValueError, match=f"{name} of its own.*bearer"):
+        requests.get(script.url, auth=RequestsAuth(script.url, credential), headers={name: "own"})
+    assert script.seen == []
 
 
 def test_the_gateways_refusals_are_typed(service: Tiergate, fresh: Fresh, upstream: Script) -> None:
@@ -69,8 +112,8 @@ def test_the_gateways_refusals_are_typed(service: Tiergate, fresh: Fresh, upstre
     auth = GatewayAuth(GATEWAY, by_key(issued.api_key))
     domain = service.signing().domain
 
-    def narrow(owned: Owned) -> httpx.Response:
-        auth = GatewayAuth(FACTS["narrow"], by_signature(owned.id, owned.owner, domain))
+    def narrow(owned: Owned, retries: int = 2) -> httpx.Response:
+        auth = GatewayAuth(FACTS["narrow"], by_signature(owned.id, owned.owner, domain), retries=retries)
         return httpx.get(FACTS["narrow"], auth=auth)
 
     upstream.answers = [OK]
@@ -79,13 +122,16 @@ def test_the_gateways_refusals_are_typed(service: Tiergate, fresh: Fresh, upstre
         first = pool.submit(narrow, agent)
         assert upstream.arrived.wait(30)
         with pytest.raises(errors.RateLimited):
-            raise_for_error(narrow(agent))
+            raise_for_error(narrow(agent, retries=0))
         with pytest.raises(errors.Overloaded):
-            raise_for_error(narrow(other))
+            raise_for_error(narrow(other, retries=0))
         with pytest.raises(errors.UpstreamTimeout):
             raise_for_error(httpx.get(GATEWAY, auth=auth))
+        # The gateway has room again while this one waits.
+        patient = pool.submit(narrow, other)
         upstream.go.set()
         raise_for_error(first.result())
+        raise_for_error(patient.result())
 
     of_narrow = GatewayAuth(FACTS["narrow"], by_key(issued.api_key))
     of_unstaked = GatewayAuth(GATEWAY, by_signature(unstaked.id, unstaked.owner, domain))
@@ -114,16 +160,31 @@ def test_the_upstreams_own_answers_pass(script: Script) -> None:
 
 def credentials() -> list[Credential]:
     domain = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
-    return [by_key("svc_live_v1_" + "a" * 64), by_signature(4, Account.create(), domain)]
+    key = "svc_live_v1_" + "a" * 64
+    return [by_key(key), by_signature(4, Account.create(), domain), by_key(key, bearer=True)]
 
 
 def shown(headers: dict[str, str]) -> set[str]:
-    return {name for name in headers if name == "x-api-key" or name.startswith("x-agent-")}
+    keys = {name for name in ("x-api-key", "authorization") if "svc_live" in headers.get(name, "")}
+    return keys | {name for name in headers if name.startswith("x-agent-")}
 
 
 def by_httpx(gateway: str, url: str, credential: Credential) -> int:
     with httpx.Client(auth=GatewayAuth(gateway, credential), follow_redirects=True) as http:
-        return http.post(url, content=b"body", headers={"Authorization": "Bearer other"}).status_code
+        return http.post(url, content=b"body").status_code
+
+
+def by_httpx2(gateway: str, url: str, credential: Credential) -> int:
+    with httpx2.Client(auth=GatewayAuth(gateway, credential), follow_redirects=True) as http:
+        return http.post(url, content=b"body").status_code
+
+
+def by_async_httpx2(gateway: str, url: str, credential: Credential) -> int:
+    async def run() -> int:
+        async with httpx2.AsyncClient(auth=GatewayAuth(gateway, credential), follow_redirects=True) as http:
+            return (await http.post(url, content=b"body")).status_code
+
+    return asyncio.run(run())
 
 
 def by_async_httpx(gateway: str, url: str, credential: Credential) -> int:
@@ -148,21 +209,24 @@ def by_requests(gateway: str, url: str, credential: Credential) -> int:
         return session.post(url, data=b"body").status_code
 
 
+SENDERS = [by_httpx, by_async_httpx, by_httpx2, by_async_httpx2, by_requests]
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("credential", credentials(), ids=["key", "signature"])
-@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_next_request, by_requests])
+@pytest.mark.parametrize("credential", credentials(), ids=["key", "signature", "bearer"])
+@pytest.mark.parametrize("send", [*SENDERS, by_next_request])
 def test_no_redirect_takes_a_credential_to_another_origin(
     script: Script, elsewhere: Script, send: Callable[[str, str, Credential], int], credential: Credential, status: int
 ) -> None:
     script.answers = [(status, {"Location": elsewhere.url + "/b"}, b"")]
     elsewhere.answers = [(401, {}, b"")]
     assert send(script.url, script.url + "/a", credential) == 401
-    assert shown(script.seen[0][2]) == {name.lower() for name in credential()}
+    assert shown(script.seen[0][2]) == {name.lower() for name in credential.headers()}
     assert [shown(headers) for _, _, headers, _ in elsewhere.seen] == [set()]
 
 
-@pytest.mark.parametrize("credential", credentials(), ids=["key", "signature"])
-@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
+@pytest.mark.parametrize("credential", credentials(), ids=["key", "signature", "bearer"])
+@pytest.mark.parametrize("send", SENDERS)
 def test_a_redirect_within_the_gateway_gets_a_credential_of_its_own(
     script: Script, send: Callable[[str, str, Credential], int], credential: Credential
 ) -> None:
@@ -175,7 +239,7 @@ def test_a_redirect_within_the_gateway_gets_a_credential_of_its_own(
     assert len(set(nonces)) == 3
 
 
-@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
+@pytest.mark.parametrize("send", SENDERS)
 def test_no_redirect_after_such_a_redirect_takes_it_elsewhere(
     script: Script, elsewhere: Script, send: Callable[[str, str, Credential], int]
 ) -> None:
@@ -185,7 +249,7 @@ def test_no_redirect_after_such_a_redirect_takes_it_elsewhere(
     assert [len(shown(headers)) for _, _, headers, _ in [*script.seen, *elsewhere.seen]] == [1, 0, 1, 0]
 
 
-@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
+@pytest.mark.parametrize("send", SENDERS)
 def test_a_refused_credential_is_not_shown_again(script: Script, send: Callable[[str, str, Credential], int]) -> None:
     script.answers = [(401, {}, b"")]
     assert send(script.url, script.url + "/a", credentials()[0]) == 401
@@ -193,7 +257,7 @@ def test_a_refused_credential_is_not_shown_again(script: Script, send: Callable[
 
 
 @pytest.mark.parametrize("status", [302, 307])
-@pytest.mark.parametrize("send", [by_httpx, by_async_httpx, by_requests])
+@pytest.mark.parametrize("send", SENDERS)
 def test_another_origin_cannot_spend_the_credential_at_the_gateway(
     script: Script, elsewhere: Script, send: Callable[[str, str, Credential], int], status: int
 ) -> None:
@@ -250,7 +314,7 @@ def test_blanks_around_a_key_or_a_signature_are_not_sent(script: Script) -> None
 def test_a_signature_that_no_header_can_have_is_refused_without_being_quoted() -> None:
     domain = Domain(name="n", version="1", chain_id=1, verifying_contract="0x" + "0" * 40)
     with pytest.raises(ValueError, match="signature") as refused:
-        by_signature(4, lambda _: "0xsecret\nX-Other: 1", domain)()
+        by_signature(4, lambda _: "0xsecret\nX-Other: 1", domain).headers()
     assert "secret" not in repr(refused.value) and refused.value.__context__ is None
 
 

@@ -30,6 +30,14 @@ def test_the_package_installs_from_its_folder_with_its_types(tmp_path: Path) -> 
     assert told.stdout.split() == [str(tmp_path / "tiergate/__init__.py"), "False", "False"]
 
 
+def test_httpx2_may_be_missing_or_stand_for_httpx() -> None:
+    missing = "import sys; sys.modules['httpx2'] = None"
+    for before in (missing, "import httpx2; httpx2.alias_httpx()"):
+        program = f"{before}; import httpx, tiergate; print(issubclass(tiergate.GatewayAuth, httpx.Auth))"
+        told = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
+        assert told.stdout.split() == ["True"]
+
+
 def test_the_examples_of_the_readme_run(
     fresh: Callable[[str], Owned], upstream: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import anyio
 import httpx
+import httpx2
 import pytest
 from conftest import Script
 
@@ -27,19 +27,6 @@ ISSUED: Answer = (201, {}, json.dumps({"apiKey": KEY, "agentId": "4", "message":
 def refusal(status: int, error_type: str, retry_after: int | None = None) -> Answer:
     body = {"error": "for people", "errorType": error_type, "details": {"agentId": "4"}, "timestamp": 1}
     return status, {} if retry_after is None else {"Retry-After": str(retry_after)}, json.dumps(body).encode()
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits, which take no time."""
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    monkeypatch.setattr("tiergate.client.time.sleep", waits.append)
-    monkeypatch.setattr(anyio, "sleep", sleep)
-    return waits
 
 
 def signer(_: TypedData) -> str:
@@ -333,6 +320,26 @@ def test_a_redirect_is_not_followed_even_by_a_client_that_follows(script: Script
     with httpx.Client(follow_redirects=True) as http, pytest.raises(errors.NotTiergate):
         Tiergate(script.url, http=http).verify(KEY)
     assert elsewhere.seen == []
+
+
+def test_clients_of_httpx2_are_used_too(script: Script, slept: list[float]) -> None:
+    async def run() -> None:
+        async with httpx2.AsyncClient() as http:
+            client = AsyncTiergate(script.url, http=http, domain=DOMAIN)
+            await client.keys.generate(4, signer)
+            await client.keys.generate(4, signer)
+
+    script.answers = [refusal(429, "RATE_LIMITED", 3), ISSUED, None]
+    with pytest.raises(errors.OutcomeUnknown):
+        asyncio.run(run())
+    script.answers = [STATUS, None]
+    with httpx2.Client() as http:
+        assert Tiergate(script.url, http=http).keys.status(4).has_key
+        with pytest.raises(errors.Unreachable):
+            Tiergate(script.url, http=http).keys.status(4)
+        with pytest.raises(errors.Unreachable) as failed:
+            Tiergate("http://127.0.0.1:1", http=http, domain=DOMAIN).keys.generate(4, signer)
+    assert type(failed.value) is errors.Unreachable and slept == [3]
 
 
 def test_the_url_may_have_a_path(script: Script) -> None:

@@ -7,7 +7,6 @@ ends them.
 from __future__ import annotations
 
 import functools
-import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
@@ -17,9 +16,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import anyio
 import httpx
 
-from . import errors, signing
+from . import errors, libraries, signing
 from .answers import Domain, IssuedKey, KeyStatus, Profile, RateLimit, RevokedKey, Signing, Verification, read
-from .signing import AgentId, Signed, Signer, TypedData, decimal
+from .retry import REFUSED_FOR_NOW, Patience
+from .signing import AgentId, Clock, Signed, Signer, TypedData, decimal
 from .urls import parse
 
 P = ParamSpec("P")
@@ -31,9 +31,6 @@ _SIGNING_KEPT = 300.0
 _ANSWER_BYTES_MAX = 8 * 1024 * 1024
 _KEY_OPERATIONS = {"/keys/generate", "/keys/rotate", "/keys"}
 _CHARGED = {"/verify", "/verify/signature"}
-#: The service refused before it did anything.
-_REFUSED_FOR_NOW = (errors.RateLimited, errors.RpcError, errors.Overloaded)
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 class _Service(ABC):
@@ -46,6 +43,7 @@ class _Service(ABC):
         self._retries = retries
         self._max_wait = max_wait
         self._timeout = timeout
+        self._clock = Clock()
         self._kept: tuple[float, Signing] | None = None
 
     @abstractmethod
@@ -53,6 +51,9 @@ class _Service(ABC):
 
     @abstractmethod
     async def _sleep(self, seconds: float) -> None: ...
+
+    @abstractmethod
+    async def _sign(self, signer: Signer, data: TypedData) -> Signed: ...
 
     async def signing(self) -> Signing:
         """Returns the domain that owners sign, and the tiers. Kept for five minutes."""
@@ -81,7 +82,7 @@ class _Service(ABC):
     async def typed_data(self, agent_id: AgentId, *, profile: bool = False) -> TypedData:
         """Returns what an owner signs for one request (`profile`: for `profile`), for signers elsewhere: see `Signed`."""
         domain = self._domain or (await self.signing()).domain
-        return signing.typed_data(domain, agent_id, "ProfileRead" if profile else "Verification")
+        return signing.typed_data(domain, agent_id, "ProfileRead" if profile else "Verification", self._clock.now())
 
     async def _signed(
         self,
@@ -102,7 +103,7 @@ class _Service(ABC):
 
         async def sign() -> dict[str, Any]:
             data = await self.typed_data(agent_id, profile=primary_type == "ProfileRead")
-            return signing.sign(signer, data).body() | further
+            return (await self._sign(signer, data)).body() | further
 
         return await self._call(kind, method, path, sign)
 
@@ -113,33 +114,36 @@ class _Service(ABC):
         path: str,
         body: dict[str, Any] | Callable[[], Coroutine[Any, Any, dict[str, Any]]] | None = None,
     ) -> T:
-        """Repeats only what the service refused for now. A repetition is signed anew."""
-        retries, left = self._retries, self._max_wait
+        """Repeats only what the service refused for now, or once for its timestamp. A repetition is signed anew."""
+        patience, is_corrected = Patience(self._retries, self._max_wait), False
         while True:
             # Errors of signing are not those of sending.
             content = await body() if callable(body) else body
             try:
                 return _read(kind, await self._send(method, self._url + path, content))
-            except _REFUSED_FOR_NOW as error:
-                wait = error.retry_after or 2.0 ** (self._retries - retries) * random.uniform(0.5, 1)
-                if retries == 0 or wait > left:
+            except errors.ReplayDetected as error:
+                if not self._clock.correct(error) or is_corrected or not callable(body):
                     raise
+                is_corrected = True
+            except REFUSED_FOR_NOW as error:
+                wait = patience.wait(error.retry_after)
+                if wait is None:
+                    raise
+                await self._sleep(wait)
             except errors.NotTiergate as error:
                 if path in _KEY_OPERATIONS and error.status not in range(300, 500):
                     raise errors.OutcomeUnknown(str(error), status=error.status) from None
                 raise
-            except httpx.RequestError as error:
-                unknown = path in _KEY_OPERATIONS | _CHARGED and not isinstance(error, _NOT_SENT)
+            except libraries.REQUEST_ERRORS as error:
+                unknown = path in _KEY_OPERATIONS | _CHARGED and not isinstance(error, libraries.NOT_SENT)
                 problem = errors.OutcomeUnknown if unknown else errors.Unreachable
                 raise problem(f"no answer to {method} {path}: {type(error).__name__}") from error
-            retries, left = retries - 1, left - wait
-            await self._sleep(wait)
 
 
 class _Answer:
     """A response that is read up to a limit."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: libraries.Response) -> None:
         self.status_code = response.status_code
         self.headers = response.headers
         self.content = b""
@@ -213,16 +217,16 @@ def _request(method: str, url: str, body: dict[str, Any] | None) -> dict[str, An
 class AsyncTiergate(_Service):
     """A service, for asyncio and trio. Refused and failed requests raise a `TiergateError`, wrong arguments a `ValueError`.
 
-    `http` is used instead of a client of its own. `domain` is signed instead of the one that the service names.
-    `retries` and `max_wait` (seconds, in all) bound the repetitions of one call, `timeout` (seconds) each request with
-    its answer.
+    `http`, a client of httpx or httpx2, is used instead of one of its own. `domain` is signed instead of the one that the
+    service names. `retries` and `max_wait` (seconds, in all) bound the repetitions of one call, `timeout` (seconds) each
+    request with its answer. Signers that block are asked in a thread.
     """
 
     def __init__(
         self,
         url: str,
         *,
-        http: httpx.AsyncClient | None = None,
+        http: libraries.AsyncClient | None = None,
         domain: Domain | None = None,
         retries: int = 2,
         max_wait: float = 60.0,
@@ -246,6 +250,9 @@ class AsyncTiergate(_Service):
     async def _sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
 
+    async def _sign(self, signer: Signer, data: TypedData) -> Signed:
+        return await signing.sign_async(signer, data)
+
     async def aclose(self) -> None:
         """Closes the connections, unless they are of a client that was passed."""
         if self._owned:
@@ -259,7 +266,7 @@ class AsyncTiergate(_Service):
 
 
 class _Blocking(_Service):
-    http: httpx.Client
+    http: libraries.Client
 
     async def _send(self, method: str, url: str, body: dict[str, Any] | None) -> _Answer:
         end = time.monotonic() + self._timeout
@@ -273,6 +280,9 @@ class _Blocking(_Service):
 
     async def _sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    async def _sign(self, signer: Signer, data: TypedData) -> Signed:
+        return signing.sign(signer, data)
 
 
 def _blocking(
@@ -307,16 +317,16 @@ class Keys:
 class Tiergate:
     """A service. Refused and failed requests raise a `TiergateError`, wrong arguments a `ValueError`.
 
-    `http` is used instead of a client of its own. `domain` is signed instead of the one that the service names.
-    `retries` and `max_wait` (seconds, in all) bound the repetitions of one call. `timeout` (seconds) bounds each wait for
-    the network, unless `http` has its own; an answer whose pieces arrive for longer is given up.
+    `http`, a client of httpx or httpx2, is used instead of one of its own. `domain` is signed instead of the one that the
+    service names. `retries` and `max_wait` (seconds, in all) bound the repetitions of one call. `timeout` (seconds) bounds
+    each wait for the network, unless `http` has its own; an answer whose pieces arrive for longer is given up.
     """
 
     def __init__(
         self,
         url: str,
         *,
-        http: httpx.Client | None = None,
+        http: libraries.Client | None = None,
         domain: Domain | None = None,
         retries: int = 2,
         max_wait: float = 60.0,
@@ -325,6 +335,7 @@ class Tiergate:
         self._calls = _Blocking(url, domain=domain, retries=retries, max_wait=max_wait, timeout=timeout)
         self._calls.http = http or httpx.Client(timeout=timeout)
         self._owned = http is None
+        self._clock = self._calls._clock
         self.keys = Keys(self._calls.keys)
 
     signing = _blocking(_Service.signing)

@@ -20,12 +20,15 @@ class TiergateError(Exception):
         status: int | None = None,
         details: Mapping[str, Any] | None = None,
         retry_after: int | None = None,
+        timestamp: int | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.details = details or {}
         #: Seconds to wait, where the service says so.
         self.retry_after = retry_after
+        #: The service's clock in Unix milliseconds, in answers of the service.
+        self.timestamp = timestamp
 
 
 class Unreachable(TiergateError):
@@ -61,9 +64,9 @@ class ValidationError(Refused):
 
 
 class ReplayDetected(Refused):
-    """The nonce was used before, or the timestamp is too old or ahead: sign again, after `retry_after`.
+    """The nonce was used before: sign again, after `retry_after`. It may answer a request of yours that was carried out.
 
-    Never repeated for you: it may answer a request of yours that was carried out.
+    With `details["field"]` it is the timestamp that is too old or ahead. Clients correct their clock by that, once.
     """
 
 
@@ -175,6 +178,12 @@ def parse_json(content: bytes) -> Any:
     return json.loads(text)
 
 
+def retry_after_of(headers: Mapping[str, str]) -> int | None:
+    """Returns the seconds of `Retry-After`. Tiergate never sends a date."""
+    text = headers.get("retry-after", "")
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
+
+
 def error_of(response: Response) -> Refused | None:
     """Reads an error in the contract's form; `None` if the response is something else."""
     if response.status_code < 400:
@@ -182,16 +191,17 @@ def error_of(response: Response) -> Refused | None:
     try:
         body = parse_json(response.content)
         message, error_type = body["error"], body["errorType"]
-        details, retry_after = body.get("details"), response.headers.get("retry-after", "")
+        details, timestamp = body.get("details"), body["timestamp"]
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    if not isinstance(message, str) or not isinstance(error_type, str) or "timestamp" not in body:
+    if not isinstance(message, str) or not isinstance(error_type, str) or type(timestamp) is not int:
         return None
     error = Refused.known.get(error_type, Refused)(
         message,
         status=response.status_code,
         details=details if isinstance(details, dict) else None,
-        retry_after=int(retry_after) if re.fullmatch("[0-9]{1,9}", retry_after) else None,
+        retry_after=retry_after_of(response.headers),
+        timestamp=timestamp,
     )
     error.error_type = error_type
     return error

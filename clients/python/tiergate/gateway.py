@@ -3,34 +3,95 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import anyio
 import httpx
 
-from . import signing
+from . import errors, libraries, signing
 from .answers import Domain
-from .signing import AgentId, Signer
+from .client import AsyncTiergate, Tiergate
+from .retry import REFUSED_FOR_NOW, Patience
+from .signing import AgentId, Clock, Signed, Signer, TypedData
 from .urls import origin_of, parse
 
-Credential = Callable[[], Mapping[str, str]]
-"""Returns the headers of one request."""
+
+class Credential(ABC):
+    """Shows an agent in the headers of requests. Each request gets its own."""
+
+    #: True if the gateway judges the time of what is shown.
+    is_timed = False
+
+    @abstractmethod
+    def headers(self) -> Mapping[str, str]:
+        """Returns the headers of one request. May block."""
+
+    async def headers_async(self) -> Mapping[str, str]:
+        """The same without blocking the event loop."""
+        return self.headers()
+
+    def correct_clock(self, error: errors.TiergateError | None) -> bool:
+        """Takes the gateway's time from a refusal. True if another request may succeed for that."""
+        return False
 
 
-def by_key(api_key: str) -> Credential:
-    """Shows the agent's API key. Blanks around it are removed: files end in one."""
-    headers = {"X-API-Key": _sendable("key", api_key)}
-    return lambda: headers
+class _Key(Credential):
+    def __init__(self, name: str, value: str) -> None:
+        self._headers = {name: value}
+
+    def headers(self) -> Mapping[str, str]:
+        return self._headers
 
 
-def by_signature(agent_id: AgentId, signer: Signer, domain: Domain) -> Credential:
-    """Signs each request as the agent's owner. `Tiergate.signing` gives the domain."""
+class _Signature(Credential):
+    is_timed = True
 
-    def credential() -> Mapping[str, str]:
-        headers = signing.sign(signer, signing.typed_data(domain, agent_id)).headers()
-        return {name: _sendable("signature", value) for name, value in headers.items()}
+    def __init__(self, agent_id: AgentId, signer: Signer, service: Tiergate | AsyncTiergate | Domain) -> None:
+        self._agent_id, self._signer, self._service = agent_id, signer, service
+        # A service knows its clock better.
+        self._clock = Clock() if isinstance(service, Domain) else service._clock
 
-    return credential
+    def headers(self) -> Mapping[str, str]:
+        if isinstance(self._service, AsyncTiergate):
+            raise ValueError("an asynchronous service needs an asynchronous client")
+        return self._sendable(signing.sign(self._signer, self._data(self._service)))
+
+    async def headers_async(self) -> Mapping[str, str]:
+        if isinstance(self._service, AsyncTiergate):
+            data = await self._service.typed_data(self._agent_id)
+        else:
+            data = await signing.in_thread(self._data, self._service)
+        return self._sendable(await signing.sign_async(self._signer, data))
+
+    def correct_clock(self, error: errors.TiergateError | None) -> bool:
+        return self._clock.correct(error)
+
+    def _data(self, service: Tiergate | Domain) -> TypedData:
+        if isinstance(service, Domain):
+            return signing.typed_data(service, self._agent_id, "Verification", self._clock.now())
+        return service.typed_data(self._agent_id)
+
+    @staticmethod
+    def _sendable(signed: Signed) -> Mapping[str, str]:
+        return {name: _sendable("signature", value) for name, value in signed.headers().items()}
+
+
+def by_key(api_key: str, *, bearer: bool = False) -> Credential:
+    """Shows the agent's API key. Blanks around it are removed: files end in one.
+
+    As `X-API-Key`; with `bearer` as `Authorization: Bearer`, for APIs with an `X-API-Key` of their own.
+    """
+    key = _sendable("key", api_key)
+    return _Key("Authorization", f"Bearer {key}") if bearer else _Key("X-API-Key", key)
+
+
+def by_signature(agent_id: AgentId, signer: Signer, service: Tiergate | AsyncTiergate | Domain) -> Credential:
+    """Signs each request as the agent's owner, for the domain that the service names, or for this one."""
+    return _Signature(agent_id, signer, service)
 
 
 def _sendable(name: str, value: str) -> str:
@@ -40,41 +101,148 @@ def _sendable(name: str, value: str) -> str:
     return value.strip()
 
 
-class _Sent(httpx.Headers):
-    """Headers with a part that is sent, but not copied: httpx copies headers into redirects to other origins."""
-
-    def __init__(self, headers: httpx.Headers, sent: Mapping[str, str]) -> None:
-        self._sent = httpx.Headers(sent)
-        super().__init__([(name, value) for name, value in headers.multi_items() if name not in self._sent])
-
-    @property
-    def raw(self) -> list[tuple[bytes, bytes]]:
-        return super().raw + self._sent.raw
+def refuse_conflict(headers: Mapping[str, Any], shown: Mapping[str, str]) -> None:
+    """Raises ValueError if a request has the header that the key is to be shown in."""
+    for name, other in [("X-API-Key", "with bearer=True"), ("Authorization", "without bearer")]:
+        if name in shown and name in headers:
+            raise ValueError(f"the request has an {name} of its own: show the agent's key {other}")
 
 
-class GatewayAuth(httpx.Auth):
-    """Shows an agent's credential to the gateway of this URL, and to no other origin: `httpx.Client(auth=...)`.
+class Repeating:
+    """Decides which requests are sent again: those that the gateway refused before it forwarded them."""
+
+    def __init__(self, credential: Credential, retries: int, max_wait: float) -> None:
+        self._credential = credential
+        self._patience = Patience(retries, max_wait)
+        self._is_corrected = False
+
+    def reads(self, status: int, headers: Mapping[str, str]) -> bool:
+        """True if the body of this answer is needed."""
+        is_json = headers.get("content-type", "").startswith("application/json")
+        return is_json and (status == 503 or status == 400 and self._credential.is_timed)
+
+    def wait(self, status: int, headers: Mapping[str, str], error: errors.TiergateError | None) -> float | None:
+        """Returns the seconds after which the request is sent again, or `None`."""
+        if not self._is_corrected and self._credential.correct_clock(error):
+            self._is_corrected = True
+            return 0.0
+        retry_after = errors.retry_after_of(headers)
+        if status == 429 and retry_after is not None or isinstance(error, REFUSED_FOR_NOW):
+            return self._patience.wait(retry_after)
+        return None
+
+
+def _sending(kind: Any) -> Any:
+    class Sent(kind):  # type: ignore[misc]
+        """Headers with a part that is sent, but not copied: httpx copies headers into redirects to other origins."""
+
+        def __init__(self, headers: Any, sent: Mapping[str, str]) -> None:
+            self._sent = kind(sent)
+            super().__init__([(name, value) for name, value in headers.multi_items() if name not in self._sent])
+
+        @property
+        def raw(self) -> list[tuple[bytes, bytes]]:
+            return list(super().raw + self._sent.raw)
+
+    return Sent
+
+
+_SENT = {kind: _sending(kind) for kind in (httpx.Headers, libraries.httpx2.Headers)}
+
+
+class _Blocking:
+    """What a flow waits for. These coroutines never suspend."""
+
+    async def headers(self, credential: Credential) -> Mapping[str, str]:
+        return credential.headers()
+
+    async def read(self, response: Any) -> None:
+        response.read()
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class _Async(_Blocking):
+    async def headers(self, credential: Credential) -> Mapping[str, str]:
+        return await credential.headers_async()
+
+    async def read(self, response: Any) -> None:
+        await response.aread()
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+
+class GatewayAuth(libraries.Auth):
+    """Shows an agent's credential to the gateway of this URL, and to no other origin: `httpx.Client(auth=...)`, or httpx2.
 
     Of the request's headers only `raw`, which is sent, has the credential: hooks and logs don't see it. Transports that
     copy headers in another way send none.
+
+    Unless the body is a stream, requests are repeated that got 429 with `Retry-After`, or that the gateway refused before
+    it forwarded them: after a wait for 503, and once for a timestamp, signed by the gateway's clock. `retries` and
+    `max_wait` (seconds, in all) bound that.
     """
 
-    def __init__(self, gateway: str, credential: Credential) -> None:
+    def __init__(self, gateway: str, credential: Credential, *, retries: int = 2, max_wait: float = 60.0) -> None:
         self._origin = origin_of(parse(gateway))
         self._credential = credential
+        self._bounds = retries, max_wait
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        response = yield self._with_credential(request)
-        # A redirect within the gateway has come without the credential. Another origin must not choose what it is for.
-        while response.status_code == 401 and response.request is not request:
-            request = response.request
-            if any(origin_of(each.request.url) != self._origin for each in [*response.history, response]):
+    def auth_flow(self, request: Any) -> Generator[Any, Any, None]:
+        return self.sync_auth_flow(request)
+
+    def sync_auth_flow(self, request: Any) -> Generator[Any, Any, None]:
+        flow, response = self._flow(request, _Blocking()), None
+        while True:
+            # One step ends it: it never suspends.
+            try:
+                flow.asend(response).send(None)
+            except StopAsyncIteration:
                 return
-            response = yield self._with_credential(request)
+            except StopIteration as sent:
+                response = yield sent.value
 
-    def _with_credential(self, request: httpx.Request) -> httpx.Request:
+    def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
+        return self._flow(request, _Async())
+
+    async def _flow(self, request: Any, io: _Blocking) -> AsyncGenerator[Any, Any]:
+        repeating = Repeating(self._credential, *self._bounds)
+        response = yield await self._with_credential(request, io)
+        # Another origin must not choose what the credential is for.
+        while all(origin_of(each.request.url) == self._origin for each in [*response.history, response]):
+            # A redirect within the gateway has come without the credential.
+            is_bare = response.request is not request
+            request = response.request
+            if not (is_bare and response.status_code == 401) and not await self._waits(repeating, response, io):
+                return
+            response = yield await self._with_credential(request, io)
+
+    @staticmethod
+    async def _waits(repeating: Repeating, response: Any, io: _Blocking) -> bool:
+        status, headers = response.status_code, response.headers
+        error = None
+        try:
+            response.request.content
+        except RuntimeError:
+            # A stream that is sent.
+            return False
+        if repeating.reads(status, headers):
+            await io.read(response)
+            error = errors.error_of(response)
+        wait = repeating.wait(status, headers, error)
+        if wait is None:
+            return False
+        await io.sleep(wait)
+        return True
+
+    async def _with_credential(self, request: Any, io: _Blocking) -> Any:
         if origin_of(request.url) == self._origin:
-            request.headers = _Sent(request.headers, self._credential())
+            shown = await io.headers(self._credential)
+            refuse_conflict(request.headers, shown)
+            kind = next(kind for kind in _SENT if isinstance(request.headers, kind))
+            request.headers = _SENT[kind](request.headers, shown)
         return request
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import requests
@@ -9,46 +10,69 @@ from requests.auth import AuthBase
 from requests.exceptions import UnrewindableBodyError
 from requests.utils import rewind_body
 
-from .gateway import Credential
+from . import errors
+from .gateway import Credential, Repeating, refuse_conflict
 from .urls import origin_of, parse
 
 
 class GatewayAuth(AuthBase):
-    """Shows an agent's credential to the gateway of this URL, and to no other origin: `session.auth = ...`."""
+    """Shows an agent's credential to the gateway of this URL, and to no other origin: `session.auth = ...`.
 
-    def __init__(self, gateway: str, credential: Credential) -> None:
+    Repeats what that of httpx repeats.
+    """
+
+    def __init__(self, gateway: str, credential: Credential, *, retries: int = 2, max_wait: float = 60.0) -> None:
         self._origin = origin_of(parse(gateway))
         self._credential = credential
+        self._bounds = retries, max_wait
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         if origin_of(request.url or "") != self._origin:
             return request
-        credential = self._credential()
-        request.headers.update(credential)
+        shown = self._credential.headers()
+        refuse_conflict(request.headers, shown)
+        request.headers.update(shown)
+        repeating = Repeating(self._credential, *self._bounds)
         has_strayed = False
 
         def answered(response: requests.Response, **options: Any) -> requests.Response:
             # Session copies the headers of the first request into redirects, also to another origin.
-            for name in credential:
+            for name in shown:
                 request.headers.pop(name, None)
             nonlocal has_strayed
             sent = response.request
-            has_strayed = sent is not request and (has_strayed or origin_of(sent.url or "") != self._origin)
-            # Another origin must not choose what the credential is for.
-            if response.status_code != 401 or sent is request or has_strayed:
-                return response
             # A redirect within the gateway has come without the credential.
-            again = sent.copy()
-            if not isinstance(again.body, (str, bytes, type(None))):
-                try:
-                    rewind_body(again)
-                except UnrewindableBodyError:
-                    return response
-            response.content  # Frees the connection.
-            again.headers.update(self._credential())
-            result: requests.Response = response.connection.send(again, **options)
-            result.history = [*response.history, response]
-            return result
+            is_bare = sent is not request
+            has_strayed = is_bare and (has_strayed or origin_of(sent.url or "") != self._origin)
+            # Another origin must not choose what the credential is for.
+            while not has_strayed:
+                wait = 0.0 if is_bare and response.status_code == 401 else _wait(repeating, response)
+                again = sent.copy()
+                if wait is None or not _rewinds(again):
+                    break
+                response.content  # Frees the connection.
+                time.sleep(wait)
+                again.headers.update(self._credential.headers())
+                result: requests.Response = response.connection.send(again, **options)
+                result.history = [*response.history, response]
+                response, is_bare = result, False
+            return response
 
         request.register_hook("response", answered)  # type: ignore[no-untyped-call]
         return request
+
+
+def _wait(repeating: Repeating, response: requests.Response) -> float | None:
+    status, headers = response.status_code, response.headers
+    error = errors.error_of(response) if repeating.reads(status, headers) else None
+    return repeating.wait(status, headers, error)
+
+
+def _rewinds(request: requests.PreparedRequest) -> bool:
+    """Makes the body ready to be sent again. False if it is a stream that is sent."""
+    try:
+        if not isinstance(request.body, (str, bytes, type(None))):
+            rewind_body(request)
+    except UnrewindableBodyError:
+        return False
+    return True

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, Union
+from typing import Any, Protocol, TypedDict, TypeVar, Union
 
+from anyio import to_thread
+
+from . import errors
 from .answers import Domain
+
+T = TypeVar("T")
 
 AgentId = Union[int, str]
 """An agent's number; as text in decimal."""
@@ -36,8 +42,37 @@ class Account(Protocol):
     def sign_typed_data(self, *, full_message: dict[str, Any]) -> _SignedMessage: ...
 
 
-Signer = Union[Account, Callable[[TypedData], str]]
-"""An account of eth-account, or a callable that returns the signature in hex."""
+Signer = Union[Account, Callable[[TypedData], Union[str, Awaitable[str]]]]
+"""An account of eth-account, or a callable, asynchronous if need be, that returns the signature in hex."""
+
+#: Seconds. A service must not get signatures of next year.
+_CLOCKS_APART_MAX = 86_400.0
+#: Seconds. Closer clocks are no reason to sign again: answers take time.
+_CLOCKS_APART_MIN = 1.0
+
+
+class Clock:
+    """The service's clock: this computer's, until a refused timestamp tells another time."""
+
+    _ahead = 0.0
+
+    def now(self) -> float:
+        """Returns Unix time in seconds."""
+        return time.time() + self._ahead
+
+    def correct(self, error: errors.TiergateError | None) -> bool:
+        """Takes the time from an error that refuses a timestamp. True if it is another one: signing again may succeed.
+
+        Clocks that are more than a day apart stay so.
+        """
+        is_timestamp = isinstance(error, errors.ReplayDetected) and error.details.get("field") == "timestamp"
+        if error is None or error.timestamp is None or not is_timestamp:
+            return False
+        ahead = error.timestamp / 1_000 - time.time()
+        if abs(ahead) > _CLOCKS_APART_MAX or abs(ahead - self._ahead) < _CLOCKS_APART_MIN:
+            return False
+        self._ahead = ahead
+        return True
 
 
 def _fields(text: str) -> list[dict[str, str]]:
@@ -60,12 +95,12 @@ def decimal(number: AgentId) -> str:
     return str(value)
 
 
-def typed_data(domain: Domain, agent_id: AgentId, primary_type: str = "Verification") -> TypedData:
-    """Returns fresh typed data: of this second, with a random nonce where the type has one."""
+def typed_data(domain: Domain, agent_id: AgentId, primary_type: str, now: float) -> TypedData:
+    """Returns fresh typed data: of this time (Unix seconds), with a random nonce where the type has one."""
     message: dict[str, Any] = {"agentId": decimal(agent_id)}
     if primary_type == "Verification":
         message["nonce"] = str(secrets.randbits(256))
-    message["timestamp"] = int(time.time())
+    message["timestamp"] = int(now)
     return {
         "types": {**DOMAIN, primary_type: TYPES[primary_type]},
         "primaryType": primary_type,
@@ -96,8 +131,31 @@ class Signed:
 
 
 def sign(signer: Signer, data: TypedData) -> Signed:
-    """Has typed data signed."""
+    """Has typed data signed. Blocks."""
+    signature = _ask(signer, data)
+    if isinstance(signature, str):
+        return Signed(data, signature)
+    if inspect.iscoroutine(signature):
+        signature.close()
+    raise ValueError("an asynchronous signer needs an asynchronous client")
+
+
+async def sign_async(signer: Signer, data: TypedData) -> Signed:
+    """Has typed data signed. A signer that blocks does so in a thread."""
+    if inspect.iscoroutinefunction(signer) or inspect.iscoroutinefunction(getattr(signer, "__call__", None)):
+        signature = _ask(signer, data)
+    else:
+        signature = await in_thread(_ask, signer, data)
+    return Signed(data, signature if isinstance(signature, str) else await signature)
+
+
+async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
+    """Makes a blocking call without blocking the event loop. One that is cancelled is not waited for."""
+    return await to_thread.run_sync(call, *arguments, abandon_on_cancel=True)
+
+
+def _ask(signer: Signer, data: TypedData) -> str | Awaitable[str]:
     if callable(signer):
-        return Signed(data, signer(data))
+        return signer(data)
     signature = signer.sign_typed_data(full_message=dict(data)).signature
-    return Signed(data, "0x" + bytes(signature).hex())
+    return "0x" + bytes(signature).hex()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import httpx
 
+from .libraries import URL
+
 
 def parse(url: str) -> httpx.URL:
     """Parses a service's or gateway's URL. The error does not quote it: it may hold a password."""
@@ -17,7 +19,7 @@ def parse(url: str) -> httpx.URL:
     return parsed
 
 
-def origin_of(url: httpx.URL | str) -> tuple[str, str, int | None]:
+def origin_of(url: URL | str) -> tuple[str, str, int | None]:
     """Returns scheme, host and port."""
-    parsed = httpx.URL(url)
+    parsed = httpx.URL(url) if isinstance(url, str) else url
     return parsed.scheme, parsed.host, parsed.port
