@@ -55,6 +55,9 @@ fn code_in(artifact: &str) -> Bytes {
     artifact.get("bytecode").and_then(|code| code.as_str()?.parse().ok()).unwrap_or_default()
 }
 
+/// How far the time of a block may be ahead of ours, in seconds. Only once ours has come so far are others believed again.
+const AHEAD_SECS_MAX: u64 = 30;
+
 /// The block that an answer is about. In order of time, and of number where the time is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Date {
@@ -115,7 +118,7 @@ pub(super) struct Floor {
     met_micros: u64,
     /// For how long no answer need meet it before it is void: the chain must have gone back then.
     void_after_micros: u64,
-    /// How far a block's time may be from ours, in seconds, if that is judged.
+    /// How far a block's time may be behind ours, in seconds, if that is judged.
     age_max_secs: Option<u64>,
 }
 
@@ -127,7 +130,9 @@ impl Floor {
     /// Why an answer about this block does not count, if it does not.
     pub(super) fn accepts(&self, date: Date, now_micros: u64, unix_secs: u64) -> Result<(), ReadError> {
         let Date { timestamp, number } = date;
-        if self.age_max_secs.is_some_and(|max| unix_secs.abs_diff(timestamp) > max) {
+        let is_off =
+            |max| timestamp.saturating_add(max) < unix_secs || timestamp > unix_secs + AHEAD_SECS_MAX;
+        if self.age_max_secs.is_some_and(is_off) {
             let age_secs = unix_secs.wrapping_sub(timestamp).cast_signed();
             return Err(ReadError::HeadTime { number, age_secs });
         }
@@ -218,7 +223,7 @@ mod tests {
     fn a_block_that_is_too_old_or_ahead_of_our_clock_does_not_count() {
         let floor = Floor::new(u64::MAX, Some(600));
         for (timestamp, counts) in
-            [(NOW - 601, false), (NOW - 600, true), (NOW + 600, true), (NOW + 601, false)]
+            [(NOW - 601, false), (NOW - 600, true), (NOW + 30, true), (NOW + 31, false)]
         {
             let accepted = floor.accepts(date(timestamp, 1), 1, NOW);
             assert_eq!(accepted.is_ok(), counts, "{timestamp}");

@@ -54,7 +54,7 @@ pub(super) enum ReadError {
     /// The block's own time is too far from our clock: its node or chain stands still, or one of the clocks is wrong.
     /// The age is negative in the future.
     #[error(
-        "the time of the node's latest block {number} is {age_secs} s ago, more than chain.max_head_age admits"
+        "the time of the node's latest block {number} is {age_secs} s ago: more than chain.max_head_age, or too far ahead"
     )]
     HeadTime { number: u64, age_secs: i64 },
 }

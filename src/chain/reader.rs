@@ -45,7 +45,7 @@ pub struct ReaderSettings {
     pub multicall: Address,
     /// The most gas that one `eth_call` may burn.
     pub gas_cap: u64,
-    /// How old a block may be by its own time, or how far in the future, if that is judged.
+    /// How old a block may be by its own time, if that is judged.
     pub max_head_age: Option<Duration>,
     /// For how long profiles serve.
     pub lifetimes: Lifetimes,

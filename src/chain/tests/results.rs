@@ -40,7 +40,15 @@ pub(in crate::chain) fn dated(number: u64, results: &[Result3]) -> Vec<u8> {
 
 /// The same on a chain.
 pub(in crate::chain) fn aggregate_of(chain: u64, number: u64, results: &[Result3]) -> Vec<u8> {
-    let dates = [chain, number, 1_700_000_000].map(|date| returned(word(date)));
+    aggregate_at((chain, number, 1_700_000_000), results)
+}
+
+/// The same at a time.
+pub(in crate::chain) fn aggregate_at(
+    (chain, number, timestamp): (u64, u64, u64),
+    results: &[Result3],
+) -> Vec<u8> {
+    let dates = [chain, number, timestamp].map(|date| returned(word(date)));
     let all: Vec<Result3> =
         dates.into_iter().chain(results.iter().cloned()).chain([returned(Vec::new())]).collect();
     aggregate3Call::abi_encode_returns(&all)

@@ -11,13 +11,13 @@ use tokio::sync::Semaphore;
 
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
-    ALL, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
+    ALL, CHAIN_ID, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::registries::standard::{Error, tokenURICall};
 use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
-    aggregate, aggregate_of, dated, hex, not_minted, results, returned, reverted,
+    aggregate, aggregate_at, aggregate_of, dated, hex, not_minted, results, returned, reverted,
 };
 use crate::ports::chain::{Asker, Chain};
 
@@ -150,6 +150,23 @@ async fn an_answer_of_another_chain_or_of_an_older_block_is_asked_again() {
         assert_eq!(bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(), Some(OWNER));
         assert_eq!(node.calls("eth_call"), calls, "read {read}");
     }
+}
+
+#[tokio::test]
+async fn a_node_that_lies_once_about_the_time_leaves_nobody_behind() {
+    let has_lied = AtomicBool::new(false);
+    let ahead = hex(aggregate_at((CHAIN_ID, HEAD + 1, 1_700_000_000 + 300), &results()));
+    let liar = TestNode::answering(move |_| match has_lied.swap(true, Ordering::SeqCst) {
+        false => Reply::Result(ahead.clone()),
+        true => good(HEAD),
+    })
+    .await;
+    let honest = TestNode::always(good(HEAD)).await;
+    let bench = bench_judging(&[liar.url(), honest.url()], Duration::from_secs(600));
+    for read in 1..=3 {
+        assert_eq!(bench.reader.owner(agent(1), Asker::Stranger).await.unwrap(), Some(OWNER), "{read}");
+    }
+    assert_eq!((liar.calls("eth_call"), honest.calls("eth_call")), (4, 0));
 }
 
 #[tokio::test]
