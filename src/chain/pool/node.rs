@@ -38,7 +38,7 @@ pub(in crate::chain) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const LOGS_BYTES_MAX: usize = 8 * ANSWER_BYTES_MAX;
 
 /// JSON-RPC error codes by which nodes limit rates: HTTP's own, "limit exceeded" of EIP-1474, and those of providers.
-const RATE_LIMIT_CODES: [i64; 5] = [429, LIMIT_EXCEEDED_CODE, -32_007, -32_016, -32_029];
+const RATE_LIMIT_CODES: [i64; 7] = [429, LIMIT_EXCEEDED_CODE, -32_007, -32_012, -32_016, -32_029, -32_055];
 
 const LIMIT_EXCEEDED_CODE: i64 = -32_005;
 

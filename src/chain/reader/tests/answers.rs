@@ -78,6 +78,8 @@ fn no_answers() -> Vec<(&'static str, Reply)> {
         ("node_error", error(3, "execution reverted: paused", Some(hex(&paused)))),
         ("node_error", error(3, "execution reverted", Some(hex(not_minted())))),
         ("rate_limited", error(-32_005, "limit exceeded", None)),
+        ("rate_limited", error(-32_012, "credits quota exceeded", None)),
+        ("rate_limited", error(-32_055, "too many requests", None)),
         // No answer at all.
         ("connection", Reply::CloseMidway),
     ]
