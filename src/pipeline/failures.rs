@@ -87,15 +87,19 @@ impl FailureBudget {
         }
     }
 
-    /// Takes a deposit, if there is a limit. Denies a client that has as many under way as its budget has left.
+    /// Takes a deposit, if there is a limit. Denies a client that has as many under way as its budget has left: looked up
+    /// and taken in one step, so that none is counted in between.
     pub(super) fn deposit(
         self: &Arc<Self>,
         client: ClientNet,
         agent: AgentId,
     ) -> Result<Option<Box<Deposit>>, Denial> {
         let Some(quota) = self.limit else { return Ok(None) };
-        let left = self.left(client, Some(agent), quota)?;
-        let place = self.deposits.take(client, left).ok_or_else(|| limited(Some(agent), quota, 0))?;
+        let mut spent = None;
+        let left =
+            || self.left(client, Some(agent), quota).map_err(|denial| spent = Some(denial)).unwrap_or(0);
+        let place = self.deposits.take_below(client, left);
+        let place = place.ok_or_else(|| spent.unwrap_or_else(|| limited(Some(agent), quota, 0)))?;
         let budget = Arc::clone(self);
         Ok(Some(Box::new(Deposit { budget, client, quota, is_given_back: false, _place: place })))
     }

@@ -35,8 +35,15 @@ impl<K: Hash + Eq + Copy> Counts<K> {
     /// One more for `key`, unless it holds `max` of them.
     #[must_use]
     pub fn take(self: &Arc<Self>, key: K, max: u32) -> Option<Counted<K>> {
+        self.take_below(key, || max)
+    }
+
+    /// The same, with a maximum that is looked up while nobody takes one of this key or gives one back.
+    #[must_use]
+    pub fn take_below(self: &Arc<Self>, key: K, max: impl FnOnce() -> u32) -> Option<Counted<K>> {
         let key = self.shards.hashed(key);
         let mut shard = self.shards.of(&key).lock();
+        let max = max();
         match shard.get_mut(&key) {
             Some(held) if *held < max => *held += 1,
             None if max > 0 => drop(shard.insert(key, 1)),

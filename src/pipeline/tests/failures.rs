@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -14,8 +15,9 @@ use crate::domain::denial::Denial;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::failures::{LOOK_UPS_MAX, WAIT_MAX, WAITING_MAX};
+use crate::pipeline::failures::{FailureBudget, LOOK_UPS_MAX, WAIT_MAX, WAITING_MAX};
 use crate::pipeline::refusal::Refusal;
+use crate::ports::simulated::SimulatedClock;
 
 const BUDGET: u32 = 300;
 
@@ -271,5 +273,20 @@ async fn a_contracts_good_signatures_spend_nothing_of_the_budget() {
     for _ in 0..=BUDGET {
         assert_eq!(scene.verdict(&Credential::Signature(scene.signed())).await, "admitted");
         scene.clock.advance_secs(61);
+    }
+}
+
+/// Each deposit that is not given back counts as one refused credential.
+#[test]
+fn deposits_that_are_taken_and_counted_at_once_never_exceed_the_budget() {
+    for round in 0..2_000 {
+        let clock = Arc::new(SimulatedClock::new(super::START_SECS));
+        let budget = Arc::new(FailureBudget::new(Some(Quota::per_minute(8)), clock));
+        let counted: usize = thread::scope(|scope| {
+            let deposit = || (0..8).filter(|_| budget.deposit(super::client(1), agent(7)).is_ok()).count();
+            let racers: Vec<_> = (0..3).map(|_| scope.spawn(deposit)).collect();
+            racers.into_iter().map(|racer| racer.join().unwrap()).sum()
+        });
+        assert!(counted <= 8, "{counted} in round {round}");
     }
 }
