@@ -1,7 +1,7 @@
 //! Proves that a message is signed by the agent's current owner (contract, "Authentication", rule 1). Verification by
 //! signature, key management and the owner's read of the profile need it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use alloy::primitives::{Address, B256};
 
@@ -25,7 +25,7 @@ pub(super) struct OwnerCheck {
 }
 
 /// A message that claims to be signed by the agent's owner.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Signed<'a> {
     pub(super) agent: AgentId,
     /// The nonce, where the message has one.
@@ -33,6 +33,8 @@ pub(super) struct Signed<'a> {
     pub(super) signed_at: UnixSeconds,
     pub(super) digest: B256,
     pub(super) signature: &'a SignatureBytes,
+    /// Recovered when it is first asked for: the dearest step of all.
+    signer: OnceLock<Option<Address>>,
 }
 
 /// The message was signed by the agent's owner at the latest block. Its nonce is not claimed yet.
@@ -45,7 +47,7 @@ pub(super) struct OwnerProof {
 impl Signed<'_> {
     /// The address that signed; `None` if none can be recovered.
     fn signer(&self) -> Option<Address> {
-        self.signature.recover(&self.digest)
+        *self.signer.get_or_init(|| self.signature.recover(&self.digest))
     }
 }
 
@@ -72,14 +74,14 @@ impl OwnerCheck {
     pub(super) fn verification<'a>(&self, request: &'a SignedRequest) -> Signed<'a> {
         let SignedRequest { agent, nonce, signed_at, ref signature } = *request;
         let digest = self.domain.digest(agent, nonce, signed_at);
-        Signed { agent, nonce: Some(nonce), signed_at, digest, signature }
+        Signed { agent, nonce: Some(nonce), signed_at, digest, signature, signer: OnceLock::new() }
     }
 
     /// The message of a read of the profile.
     pub(super) fn profile_read<'a>(&self, read: &'a ProfileRead) -> Signed<'a> {
         let ProfileRead { agent, signed_at, ref signature } = *read;
         let digest = self.domain.profile_digest(agent, signed_at);
-        Signed { agent, nonce: None, signed_at, digest, signature }
+        Signed { agent, nonce: None, signed_at, digest, signature, signer: OnceLock::new() }
     }
 
     /// True if the message may be accepted by its age and was signed by an address that has been seen as the agent's
@@ -91,7 +93,7 @@ impl OwnerCheck {
 
     /// Timestamp, then owner, then signer: the cheap check first, and nothing is used up by any of them.
     pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<OwnerProof, Refusal> {
-        let Signed { agent, nonce, signed_at, digest, signature } = *signed;
+        let Signed { agent, nonce, signed_at, digest, signature, .. } = *signed;
         if !self.freshness.accepts(signed_at, UnixSeconds(ports.clock.unix_seconds())) {
             return Err(Denial::TimestampRefused { agent, nonce }.into());
         }

@@ -134,8 +134,8 @@ impl Registries {
         agent: AgentId,
         results: &mut impl Iterator<Item = Result3>,
     ) -> Result<Option<TrustProfile>, ReadError> {
-        let results: Vec<_> = results.take(self.profile_calls(agent).len()).collect();
-        let mut results = results.into_iter();
+        // The identity registry is asked twice.
+        let mut results = results.take(self.contracts().count() + 1).collect::<Vec<_>>().into_iter();
         let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
         let results = &mut results;
         Ok(Some(TrustProfile {
