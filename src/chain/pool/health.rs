@@ -147,9 +147,11 @@ impl Health {
         Next::Ask(node)
     }
 
-    /// The node answered. True when it was unhealthy.
+    /// The node answered. True when it was unhealthy. A pause that it asked for goes on.
     pub(super) fn succeeded(&mut self, node: usize) -> bool {
-        self.breakers.get_mut(node).is_some_and(|breaker| std::mem::take(breaker).open.is_some())
+        let Some(breaker) = self.breakers.get_mut(node) else { return false };
+        breaker.failures = 0;
+        breaker.open.take().is_some()
     }
 
     /// The node failed. True when it is unhealthy from now on.

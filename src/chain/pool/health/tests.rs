@@ -135,3 +135,11 @@ fn errors_of_calls_count_against_a_node_only_where_another_one_answered() {
         assert_eq!(tries.suspects(0).count(), 0);
     }
 }
+
+#[test]
+fn an_answer_that_was_under_way_ends_no_pause_that_a_node_asked_for() {
+    let mut health = Health::new(1);
+    health.limited(0, Some(Duration::from_secs(2)), 0);
+    health.succeeded(0);
+    assert_eq!(health.next(&Tries::new(1, 0), 1), Next::Wait(2_000_000));
+}
