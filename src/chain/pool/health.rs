@@ -102,7 +102,8 @@ impl Tries {
     pub(super) fn failed(&mut self, node: usize, error: &ReadError, now_micros: u64) {
         let Some(tried) = self.nodes.get_mut(node) else { return };
         let pause = (BACKOFF_MICROS << tried.tries.min(16)).min(BACKOFF_MICROS_MAX);
-        tried.tries += 1;
+        // A node that hangs has had its turn.
+        tried.tries += if matches!(error, ReadError::Timeout(_)) { 2 } else { 1 };
         tried.not_before_micros = now_micros.saturating_add(spread(pause, self.grain ^ now_micros));
         let is_passing = matches!(error, ReadError::Behind { .. } | ReadError::RateLimited(_));
         // These cost the node or us more than others.
@@ -126,17 +127,10 @@ impl Health {
 
     /// The node to ask next: the same one again after a short pause, then the next.
     pub(super) fn next(&mut self, tries: &Tries, now_micros: u64) -> Next {
-        let worth = self.breakers.iter().zip(&tries.nodes).enumerate().filter(|(_, (breaker, tried))| {
-            let is_due = breaker.open.as_ref().is_none_or(|(until_micros, _)| now_micros >= *until_micros);
-            is_due && tried.failed_tries < FAILED_TRIES_MAX
+        let choice = self.worth(tries, now_micros).min_by_key(|(node, until_micros, tried)| {
+            (if is_far(*until_micros, now_micros) { *until_micros } else { 0 }, tried.tries / 2, *node)
         });
-        let choice = worth.min_by_key(|(node, (breaker, tried))| {
-            let at = breaker.not_before_micros.max(tried.not_before_micros);
-            let is_far = at.saturating_sub(now_micros) > PATIENCE_MICROS;
-            (if is_far { at } else { 0 }, tried.tries / 2, *node)
-        });
-        let Some((node, (breaker, tried))) = choice else { return Next::GiveUp(self.worst()) };
-        let until_micros = breaker.not_before_micros.max(tried.not_before_micros);
+        let Some((node, until_micros, _)) = choice else { return Next::GiveUp(self.worst()) };
         if until_micros > now_micros {
             return Next::Wait(until_micros);
         }
@@ -145,6 +139,28 @@ impl Health {
             *until_micros = now_micros.saturating_add(PROBE_MICROS);
         }
         Next::Ask(node)
+    }
+
+    /// How many nodes a read has yet to ask besides this one. Each is left its share of the read's time.
+    pub(super) fn untried(&self, tries: &Tries, node: usize, now_micros: u64) -> u32 {
+        let is_waiting = |(other, until_micros, tried): &(usize, u64, &Tried)| {
+            *other != node && tried.tries == 0 && !is_far(*until_micros, now_micros)
+        };
+        self.worth(tries, now_micros).filter(is_waiting).count() as u32
+    }
+
+    /// The nodes that a read may ask, with the time from which on.
+    fn worth<'a>(
+        &'a self,
+        tries: &'a Tries,
+        now_micros: u64,
+    ) -> impl Iterator<Item = (usize, u64, &'a Tried)> {
+        let nodes = self.breakers.iter().zip(&tries.nodes).enumerate();
+        nodes.filter_map(move |(node, (breaker, tried))| {
+            let is_due = breaker.open.as_ref().is_none_or(|(until_micros, _)| now_micros >= *until_micros);
+            let until_micros = breaker.not_before_micros.max(tried.not_before_micros);
+            (is_due && tried.failed_tries < FAILED_TRIES_MAX).then_some((node, until_micros, tried))
+        })
     }
 
     /// The node answered. True when it was unhealthy. A pause that it asked for goes on.
@@ -180,6 +196,11 @@ impl Health {
         let mut breakers = self.breakers.iter().enumerate();
         breakers.find_map(|(node, breaker)| Some((node, Arc::clone(&breaker.open.as_ref()?.1))))
     }
+}
+
+/// True when a read asks another node rather than waiting until then.
+const fn is_far(until_micros: u64, now_micros: u64) -> bool {
+    until_micros.saturating_sub(now_micros) > PATIENCE_MICROS
 }
 
 #[cfg(test)]

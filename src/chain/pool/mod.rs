@@ -38,7 +38,7 @@ pub struct PoolSettings<'a> {
     pub urls: &'a [RpcUrl],
     /// Headers for the nodes of an origin.
     pub headers: &'a [RpcHeader<Secret>],
-    /// How long one try may take.
+    /// How long one try may take at most.
     pub request_timeout: Duration,
     /// How many calls a second each node gets at most.
     pub calls_per_second: Option<NonZeroU32>,
@@ -101,7 +101,8 @@ impl Pool {
     }
 
     /// Sends these calls as one request until `read` makes something of the answers: to the same node again after a short
-    /// pause, then to the next one, until the deadline. `read` also judges whether the answer counts.
+    /// pause, then to the next one, until the deadline. `read` also judges whether the answer counts. A node that hangs is
+    /// waited for no longer than leaves those that were not asked yet as much.
     pub(super) async fn ask<T>(
         &self,
         terms: &Terms,
@@ -144,7 +145,8 @@ impl Pool {
                 }
             };
             let asked = self.nodes.get(node).ok_or(BUSY)?;
-            let limit = self.request_timeout.min(self.left(terms));
+            let others = self.health.lock().untried(&tries, node, self.now());
+            let limit = self.request_timeout.min(self.left(terms) / (others + 1));
             let answers = asked.send(limit, calls, last.is_some()).await;
             match answers.and_then(|mut answers| read(&mut answers)) {
                 Ok(value) => {

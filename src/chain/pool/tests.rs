@@ -77,6 +77,34 @@ async fn the_next_node_answers_when_the_first_does_not_and_the_first_is_asked_fi
 }
 
 #[tokio::test]
+async fn nodes_that_hang_leave_the_last_one_its_share_of_the_time() {
+    let hanging = [node(vec![Reply::Hang; 9]).await, node(vec![Reply::Hang; 9]).await];
+    let last = node(Vec::new()).await;
+    let (pool, clock) = pool_of(&[&hanging[0], &hanging[1], &last]);
+    let begun = clock.monotonic_micros();
+    assert_eq!(ask(&pool, 1).await.unwrap(), [json!(7)]);
+    assert!(clock.monotonic_micros() - begun < 5_000_000, "a third each");
+    assert_eq!(hanging.each_ref().map(|node| node.calls("test")), [1, 1]);
+}
+
+#[tokio::test]
+async fn the_probe_of_a_node_that_hangs_leaves_the_next_one_its_share_of_the_time() {
+    let mut replies = vec![Reply::Http(502, String::new()); 6];
+    replies.extend(vec![Reply::Hang; 9]);
+    let (first, second) = (node(replies).await, node(Vec::new()).await);
+    let (pool, clock) = pool_of(&[&first, &second]);
+    for _ in 0..3 {
+        ask(&pool, 1).await.unwrap();
+    }
+    assert_eq!(first.calls("test"), 5, "it is unhealthy");
+    for probes in 1..=3 {
+        clock.advance(Duration::from_secs(3));
+        assert_eq!(ask(&pool, 1).await.unwrap(), [json!(7)], "{probes}");
+        assert_eq!(first.calls("test"), 5 + probes);
+    }
+}
+
+#[tokio::test]
 async fn a_node_that_refuses_connections_is_unhealthy_at_once_and_costs_nothing_then() {
     let dead = TestNode::refusing();
     let (pool, _) = pool_of(&[&dead]);

@@ -49,7 +49,36 @@ fn a_node_that_is_behind_is_asked_again_then_the_next_until_the_deadline() {
 fn a_node_that_fails_is_asked_a_few_times_and_one_that_is_slow_fewer() {
     assert_eq!(nodes(&asked(&mut Health::new(1), 1, &BROKEN, u64::MAX)), [0; 6]);
     assert_eq!(nodes(&asked(&mut Health::new(1), 1, &SLOW, u64::MAX)), [0; 3]);
-    assert_eq!(nodes(&asked(&mut Health::new(2), 2, &SLOW, u64::MAX)), [0, 0, 1, 1, 0, 1]);
+}
+
+#[test]
+fn a_node_that_does_not_answer_in_time_is_not_asked_again_before_the_next_had_its_turn() {
+    for nodes_count in [2, 3] {
+        let asked = nodes(&asked(&mut Health::new(nodes_count), nodes_count, &SLOW, u64::MAX));
+        let rounds: Vec<usize> = (0..3).flat_map(|_| 0..nodes_count).collect();
+        assert_eq!(asked, rounds);
+    }
+}
+
+#[test]
+fn nodes_that_a_read_has_yet_to_ask_share_its_time_unless_they_are_unhealthy_or_paused() {
+    let mut health = Health::new(4);
+    let mut tries = Tries::new(4, 0);
+    assert_eq!(health.untried(&tries, 0, 0), 3);
+    open(&mut health, 1, 0);
+    health.limited(2, Some(Duration::from_secs(60)), 0);
+    assert_eq!(health.untried(&tries, 0, 1), 1);
+    tries.failed(0, &SLOW, 1);
+    assert_eq!(health.untried(&tries, 3, 1), 0);
+    assert_eq!(health.untried(&tries, 0, 1_000_000), 2, "a probe is due");
+}
+
+#[test]
+fn an_answer_that_was_under_way_ends_no_pause_that_a_node_asked_for() {
+    let mut health = Health::new(1);
+    health.limited(0, Some(Duration::from_secs(2)), 0);
+    health.succeeded(0);
+    assert_eq!(health.next(&Tries::new(1, 0), 1), Next::Wait(2_000_000));
 }
 
 #[test]
@@ -134,12 +163,4 @@ fn errors_of_calls_count_against_a_node_only_where_another_one_answered() {
         assert_eq!(tries.suspects(1).count() == 1, is_suspect, "{error}");
         assert_eq!(tries.suspects(0).count(), 0);
     }
-}
-
-#[test]
-fn an_answer_that_was_under_way_ends_no_pause_that_a_node_asked_for() {
-    let mut health = Health::new(1);
-    health.limited(0, Some(Duration::from_secs(2)), 0);
-    health.succeeded(0);
-    assert_eq!(health.next(&Tries::new(1, 0), 1), Next::Wait(2_000_000));
 }
