@@ -159,7 +159,6 @@ impl TestNode {
     }
 
     /// The last `eth_call`.
-    #[cfg(feature = "dev-chain")]
     pub(super) fn last_call(&self) -> Value {
         let seen = self.seen.lock();
         seen.iter().rfind(|request| request["method"] == "eth_call").unwrap().clone()

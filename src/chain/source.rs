@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use alloy::primitives::{Address, Bytes};
+use alloy::sol_types::SolCall;
 use serde_json::{Value, json};
 
-use crate::chain::answer::{Call3, Date, Result3, SharedFloor, dated_call, read_dated};
+use crate::chain::answer::{Call3, Date, Result3, SharedFloor, dated_call, getChainIdCall, read_dated};
 use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::{Answers, Call, Pool, Terms};
@@ -26,11 +27,14 @@ pub(super) struct Source {
     pub(super) pool: Arc<Pool>,
     pub(super) floor: Arc<SharedFloor>,
     pub(super) multicall: Address,
-    /// There is no Multicall3 at its address.
+    /// There was no Multicall3 at its address, by the last answer of a creation.
     pub(super) lacks_multicall: AtomicBool,
     /// The most gas that one call may burn.
     pub(super) gas_cap: u64,
 }
+
+/// The address of Multicall3, by its key.
+const MULTICALL: ReadError = ReadError::NoCode("chain.multicall");
 
 /// The node that gave an answer, its block and its results.
 type Answer = (Arc<str>, Date, Vec<Result3>);
@@ -47,22 +51,23 @@ impl Source {
     ) -> Result<(Date, T), ChainFault> {
         let chain = self.pool.chain_id().await?;
         let terms = self.pool.terms(asker);
-        let mut answer = None;
         if !self.lacks_multicall.load(Ordering::Relaxed) {
             let to = Some(self.multicall);
-            answer = self.ask(&terms, at, (&dated_call(calls.to_vec(), to), to), chain).await?;
-        }
-        let answer = match answer {
-            Some(answer) => answer,
-            None => {
-                let answer = self.ask(&terms, at, (&dated_call(calls.to_vec(), None), None), chain).await?;
-                if !self.lacks_multicall.swap(true, Ordering::Relaxed) {
-                    tracing::info!("there is no contract at chain.multicall: profiles are read without it");
-                }
-                answer.ok_or_else(|| self.pool.out_of_time())?
+            match self.ask(&terms, at, (&dated_call(calls.to_vec(), to), to), chain).await {
+                Err(fault) if fault.cause.downcast_ref() == Some(&MULTICALL) => {}
+                answered => return self.conclude(at, answered?, decode),
             }
-        };
-        self.conclude(at, answer, decode)
+        }
+        // No proof: a node of another chain, or one that syncs, says the same. The creation's answer is dated, and looks too.
+        let look = getChainIdCall {}.abi_encode().into();
+        let look = Call3 { target: self.multicall, allowFailure: true, callData: look };
+        let data = dated_call(calls.iter().cloned().chain([look]).collect(), None);
+        let (endpoint, date, mut results) = self.ask(&terms, at, (&data, None), chain).await?;
+        let is_absent = results.pop().is_some_and(|look| look.success && look.returnData.is_empty());
+        if !self.lacks_multicall.swap(is_absent, Ordering::Relaxed) && is_absent {
+            tracing::info!("there is no contract at chain.multicall: profiles are read without it");
+        }
+        self.conclude(at, (endpoint, date, results), decode)
     }
 
     /// The results of the init code of a creation that is never sent, at the latest block, for a stranger. It dates its
@@ -74,7 +79,6 @@ impl Source {
     ) -> Result<T, ChainFault> {
         let chain = self.pool.chain_id().await?;
         let answer = self.ask(&self.pool.terms(Asker::Stranger), At::Latest, (code, None), chain).await?;
-        let answer = answer.ok_or_else(|| self.pool.out_of_time())?;
         self.conclude(At::Latest, answer, decode).map(|(_, value)| value)
     }
 
@@ -91,20 +95,20 @@ impl Source {
         Ok((date, value))
     }
 
-    /// The answer that counts. `None` where there is no Multicall3.
+    /// The answer that counts.
     async fn ask(
         &self,
         terms: &Terms,
         at: At,
         (data, multicall): (&Bytes, Option<Address>),
         chain: u64,
-    ) -> Result<Option<Answer>, ChainFault> {
+    ) -> Result<Answer, ChainFault> {
         let request = [self.request(at, data, multicall)];
         let floor = self.floor.now();
         let read = |answers: &mut Answers<'_>| {
             let data = returned(answers, multicall.is_none())?;
             if data.is_empty() && multicall.is_some() {
-                return Ok(None);
+                return Err(MULTICALL);
             }
             let (reported, date, results) = read_dated(&data)?;
             if reported != chain {
@@ -118,7 +122,7 @@ impl Source {
                 }
                 At::Block(_) => {}
             }
-            Ok(Some((answers.endpoint(), date, results)))
+            Ok((answers.endpoint(), date, results))
         };
         self.pool.ask(terms, &request, read).await
     }

@@ -113,7 +113,7 @@ impl Pool {
         let tries = self.try_nodes(terms, calls, read, &mut last);
         let (node, error) = match tokio::time::timeout(limit, tries).await {
             Ok(Ok(value)) => return Ok(value),
-            Ok(Err(failed)) => last.unwrap_or(failed),
+            Ok(Err(failed)) => failed,
             Err(_) => last.unwrap_or((0, ReadError::Timeout(limit.as_millis()))),
         };
         Err(self.fault(node, method_of(calls), error))
@@ -134,14 +134,15 @@ impl Pool {
             let node = match next {
                 Next::Ask(node) => node,
                 Next::Wait(until_micros) if until_micros > terms.until_micros => {
-                    return Err((0, ReadError::RateLimited(None)));
+                    return Err(last.take().unwrap_or((0, ReadError::RateLimited(None))));
                 }
                 Next::Wait(until_micros) => {
                     tokio::time::sleep(Duration::from_micros(until_micros.saturating_sub(self.now()))).await;
                     continue;
                 }
                 Next::GiveUp(unhealthy) => {
-                    return Err(unhealthy.map_or(BUSY, |(node, cause)| (node, ReadError::Unhealthy(cause))));
+                    let unhealthy = || unhealthy.map(|(node, cause)| (node, ReadError::Unhealthy(cause)));
+                    return Err(last.take().or_else(unhealthy).unwrap_or(BUSY));
                 }
             };
             let asked = self.nodes.get(node).ok_or(BUSY)?;
@@ -153,6 +154,8 @@ impl Pool {
                     self.succeeded(node, &tries, last.as_ref());
                     return Ok(value);
                 }
+                // Whoever asks has another way to. It is no fault of the node, and no proof that the node is well.
+                Err(error @ ReadError::NoCode(_)) => return Err((node, error)),
                 Err(error) => {
                     self.failed(node, &error, method_of(calls));
                     tries.failed(node, &error, self.now());

@@ -3,5 +3,6 @@
 mod answers;
 #[cfg(feature = "dev-chain")]
 mod development;
+mod multicall;
 mod secrets;
 mod wallets;
