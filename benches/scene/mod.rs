@@ -82,7 +82,9 @@ impl Scene {
             max_head_age: None,
             lifetimes: Lifetimes { poll_interval: day, max_staleness: day, reread_after: Some(day) },
         };
-        let reader = ChainReader::new(Arc::new(rpc), settings, clock.clone(), &metrics);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let reader = ChainReader::new(Arc::new(rpc), settings, clock.clone(), &metrics, runtime.handle());
         let chain: Arc<dyn Chain> = Arc::new(reader);
         let folder = tempfile::tempdir().expect("a folder");
         let options =
@@ -90,8 +92,6 @@ impl Scene {
         let store = EmbeddedStore::open(options, clock.clone()).expect("an empty store");
         let store = MeteredStore::new(Arc::new(store), clock.clone(), &metrics);
         let ports = Ports { chain: chain.clone(), store: Arc::new(store), clock, entropy: os.clone() };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.expect("a runtime");
         let signer: PrivateKeySigner = OWNER_KEY.parse().expect("it is a key");
         let scene = Self {
             pipeline: Pipeline::new(ports, rules()),

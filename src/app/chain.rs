@@ -1,7 +1,10 @@
-//! The reader of agents, put together.
+//! The reader of agents, put together, and the threads that it lives in.
 
 use std::sync::Arc;
 
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::app::descriptors::processors;
 use crate::app::error::StartError;
 use crate::app::nodes;
 use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
@@ -10,11 +13,43 @@ use crate::config::Settings;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
-/// Reads the configured registries through the configured nodes.
+/// The threads that reads of the chain, its follower and connections to nodes live in. They work for every runtime of
+/// the process and outlive all of them: no worker that stands still or ends takes another one's reads along.
+pub(crate) struct ChainThreads {
+    /// `None` only while it is being dropped.
+    runtime: Option<Runtime>,
+    handle: Handle,
+}
+
+impl ChainThreads {
+    /// One for each two processors: workers have the other half of a signature's work.
+    pub(crate) fn start() -> Result<Self, StartError> {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(processors().div_ceil(2)).thread_name("chain").enable_all();
+        let runtime = runtime.build().map_err(StartError::ChainThreads)?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+
+    pub(crate) const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Drop for ChainThreads {
+    /// Waits for nothing: a name may still be looked up, for longer than anybody waits.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Reads the configured registries through the configured nodes, on this runtime.
 pub(crate) fn reader(
     settings: &Settings,
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
+    runtime: &Handle,
 ) -> Result<ChainReader, StartError> {
     let (chain, nodes) = (&settings.chain, nodes::pool(settings, clock, metrics)?);
     let registries = Registries {
@@ -36,5 +71,5 @@ pub(crate) fn reader(
         max_head_age: chain.max_head_age,
         lifetimes,
     };
-    Ok(ChainReader::new(Arc::new(nodes), settings, Arc::clone(clock), metrics))
+    Ok(ChainReader::new(Arc::new(nodes), settings, Arc::clone(clock), metrics, runtime))
 }

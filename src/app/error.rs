@@ -28,6 +28,9 @@ pub(crate) enum StartError {
     /// No HTTP client for the chain.
     #[error("cannot make an HTTP client for the chain: {0}")]
     Http(#[from] reqwest::Error),
+    /// No threads for the chain.
+    #[error("cannot start threads for the chain: {0}")]
+    ChainThreads(std::io::Error),
     /// Headers for nodes that can't be read from their files, each with its file.
     #[error("headers for RPC nodes can't be used:\n  {}", .0.join("\n  "))]
     Headers(Vec<String>),

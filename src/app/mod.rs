@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use tracing_appender::non_blocking::WorkerGuard;
 
+use crate::app::chain::ChainThreads;
 use crate::app::descriptors::Descriptors;
 use crate::app::error::StartError;
 use crate::app::handover::Handover;
@@ -48,6 +49,7 @@ use crate::pipeline::{Pipeline, Ports, Rules};
 use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
+use crate::supervision::keep_going;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::dropped_lines;
 use crate::telemetry::metered_store::MeteredStore;
@@ -65,6 +67,7 @@ pub(crate) struct App {
     tenants: Arc<Tenants>,
     descriptors: Descriptors,
     follower: Arc<Follower>,
+    chain_threads: ChainThreads,
     shutdown: ShutdownSettings,
     tracer: Option<Arc<Tracer>>,
     audit: Option<Arc<Audit>>,
@@ -93,7 +96,8 @@ impl App {
         });
         let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
         let tenants = Arc::new(tenants);
-        let reader = Arc::new(chain::reader(settings, &clock, &metrics)?);
+        let chain_threads = ChainThreads::start()?;
+        let reader = Arc::new(chain::reader(settings, &clock, &metrics, chain_threads.handle())?);
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
         let chain: Arc<dyn Chain> = reader;
@@ -130,6 +134,7 @@ impl App {
             tenants,
             descriptors,
             follower,
+            chain_threads,
             shutdown,
             tracer,
             audit,
@@ -150,18 +155,19 @@ impl App {
     }
 
     /// The same; the chain is followed when its node is there.
-    fn run_after<F>(mut self, node: impl Fn() -> F + Send + Sync + 'static)
+    fn run_after<F>(self, node: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let follower = Arc::clone(&self.follower);
-        self.process.supervise("follower", move || {
+        let (follower, metrics) = (Arc::clone(&self.follower), self.process.metrics.clone());
+        let follow = move || {
             let (node, follower) = (node(), Arc::clone(&follower));
             async move {
                 node.await;
                 follower.follow().await;
             }
-        });
+        };
+        self.chain_threads.handle().spawn(async move { keep_going("follower", &metrics, follow).await });
         self.process.run(self.shutdown, Some(self.readiness));
         if let Some(tracer) = self.tracer {
             tracer.finish();

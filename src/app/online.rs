@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use alloy::primitives::{B256, U256};
 use futures_util::future::join_all;
+use tokio::runtime::Handle;
 
 use crate::app::error::StartError;
 use crate::app::source::Source;
@@ -40,7 +41,7 @@ pub(crate) async fn ask(settings: &Settings, source: Source) -> Result<Vec<Findi
     for url in &settings.chain.rpc_urls {
         let mut alone = settings.clone();
         alone.chain.rpc_urls = vec![url.clone()];
-        readers.push(chain::reader(&alone, &clock, &metrics)?);
+        readers.push(chain::reader(&alone, &clock, &metrics, &Handle::current())?);
     }
     let asks_contracts = settings.signature.format.has_contracts();
     let look = async |reader: &ChainReader| {

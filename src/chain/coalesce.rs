@@ -1,143 +1,242 @@
-//! One read per agent at a time, however many wait for it.
+//! One read of a key at a time, however many wait for it, and a bounded number of calls for all keys.
 //!
-//! Whoever asks is answered only by a read that began after it asked: an older one may have missed what the asker
-//! already knows. So at most two reads follow each other for any crowd, and none is older than its asker.
+//! Whoever asks is answered only by a read that begins after it asked: an older one may have missed what the asker
+//! already knows. So a key has at most one read under way, which nobody joins any more, and one that has not begun,
+//! which all join.
+//!
+//! Calls are tasks with a time limit of their own, and don't end with who asked. A read that has not begun is forgotten
+//! when all who wait for it have left.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// The bounds of calls.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// How many are under way at once.
+    pub(super) calls: usize,
+    /// So many of these begin with however few keys. More begin only when they are full.
+    pub(super) calls_unfilled: usize,
+    /// How many keys go with one call.
+    pub(super) keys: usize,
+    /// How long a call may take.
+    pub(super) time: Duration,
+}
 
 /// Reads of one kind, by key.
-pub(super) struct Coalesced<K, V> {
-    under_way: Mutex<HashMap<K, Arc<Turn<V>>>>,
-    tickets: AtomicU64,
+pub(super) struct Coalesced<K, V>(Arc<Reads<K, V>>);
+
+struct Reads<K, V> {
+    bounds: Bounds,
+    runtime: Handle,
+    /// Has a value for each key, in order.
+    read: Box<dyn Fn(Vec<K>) -> BoxFuture<'static, Vec<V>> + Send + Sync>,
+    state: Mutex<State<K, V>>,
 }
 
-/// One key's place: whoever holds the lock reads, the others wait.
-struct Turn<V> {
-    /// The last read's result and the ticket it was begun with.
-    last: tokio::sync::Mutex<Option<(u64, V)>>,
+struct State<K, V> {
+    keys: HashMap<K, OfKey<V>>,
+    /// Keys whose next read may begin, in the order in which these were asked for.
+    ready: BTreeMap<u64, K>,
+    asked: u64,
+    calls: usize,
 }
 
-impl<K: Hash + Eq + Copy, V: Clone> Coalesced<K, V> {
-    pub(super) fn new() -> Self {
-        Self { under_way: Mutex::new(HashMap::new()), tickets: AtomicU64::new(0) }
+struct OfKey<V> {
+    is_under_way: bool,
+    next: Option<Next<V>>,
+}
+
+/// A read that has not begun.
+struct Next<V> {
+    number: u64,
+    result: oneshot::Sender<V>,
+    /// Those who wait hold it.
+    waiting: Option<WeakShared<oneshot::Receiver<V>>>,
+}
+
+impl<V> Next<V> {
+    fn is_abandoned(&self) -> bool {
+        self.result.is_closed()
+    }
+}
+
+impl<K, V> Coalesced<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// Reads of several keys in one call, on this runtime.
+    pub(super) fn new(
+        runtime: Handle,
+        bounds: Bounds,
+        read: impl Fn(Vec<K>) -> BoxFuture<'static, Vec<V>> + Send + Sync + 'static,
+    ) -> Self {
+        let state = State { keys: HashMap::new(), ready: BTreeMap::new(), asked: 0, calls: 0 };
+        Self(Arc::new(Reads { bounds, runtime, read: Box::new(read), state: Mutex::new(state) }))
     }
 
-    /// The result of a read of `key` that began after this call: somebody else's, or `read`'s own.
-    pub(super) async fn get<F>(&self, key: K, read: impl FnOnce() -> F) -> V
+    /// Reads of one key each, at most so many at once.
+    pub(super) fn one_by_one<F>(
+        runtime: Handle,
+        (calls, time): (usize, Duration),
+        read: impl Fn(K) -> F + Send + Sync + 'static,
+    ) -> Self
     where
-        F: Future<Output = V>,
+        F: Future<Output = V> + Send + 'static,
     {
-        let asked = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let turn = self.join(key);
-        let place = Leaving { all: self, key, turn: &turn };
-        let mut last = place.turn.last.lock().await;
-        if let Some((begun, value)) = last.as_ref()
-            && *begun > asked
-        {
-            return value.clone();
+        let bounds = Bounds { calls, calls_unfilled: calls, keys: 1, time };
+        Self::new(runtime, bounds, move |mut keys| match keys.pop().map(&read) {
+            Some(read) => Box::pin(read.map(|value| vec![value])),
+            None => Box::pin(async { Vec::new() }),
+        })
+    }
+
+    /// The result of a read of `key` that began after this call. `None` when its time was over, or it panicked.
+    pub(super) async fn get(&self, key: K) -> Option<V> {
+        let (read, begins) = self.0.state.lock().join(&key, &self.0.bounds);
+        if begins {
+            self.0.runtime.spawn(Arc::clone(&self.0).call());
         }
-        let begun = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let value = read().await;
-        *last = Some((begun, value.clone()));
-        value
-    }
-
-    fn join(&self, key: K) -> Arc<Turn<V>> {
-        let mut under_way = self.under_way.lock();
-        let turn =
-            under_way.entry(key).or_insert_with(|| Arc::new(Turn { last: tokio::sync::Mutex::new(None) }));
-        Arc::clone(turn)
+        let mut waiting = Waiting { reads: &self.0, key, read: Some(read) };
+        let value = waiting.read.as_mut()?.await;
+        // It has begun, so there is nothing to forget.
+        waiting.read = None;
+        value.ok()
     }
 }
 
-/// Takes the key's place away when the last one leaves, also when a caller gives up half-way.
-struct Leaving<'a, K: Hash + Eq + Copy, V> {
-    all: &'a Coalesced<K, V>,
+#[cfg(test)]
+impl<K: Hash + Eq, V> Coalesced<K, V> {
+    /// How many keys are waited for or read.
+    pub(super) fn len(&self) -> usize {
+        self.0.state.lock().keys.len()
+    }
+
+    /// How many wait for the read of this key that has not begun.
+    fn waiting(&self, key: K) -> usize {
+        let state = self.0.state.lock();
+        let next = state.keys.get(&key).and_then(|of_key| of_key.next.as_ref());
+        // This look holds one itself.
+        next.and_then(|next| next.waiting.as_ref()?.upgrade()?.strong_count()).map_or(0, |count| count - 1)
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Reads<K, V> {
+    /// A call, and the next one, for as long as keys are ready.
+    async fn call(self: Arc<Self>) {
+        let mut ended = Vec::new();
+        loop {
+            let begun = self.state.lock().next_call(ended, &self.bounds);
+            if begun.is_empty() {
+                return;
+            }
+            let (keys, results): (Vec<K>, Vec<_>) = begun.into_iter().unzip();
+            let read = async { (self.read)(keys.clone()).await };
+            // The log has a panic already. Those who wait notice that nothing comes.
+            let read = timeout(self.bounds.time, AssertUnwindSafe(read).catch_unwind()).await;
+            for (result, value) in results.into_iter().zip(read.ok().and_then(Result::ok).unwrap_or_default())
+            {
+                // Those who waited may have left.
+                let _ = result.send(value);
+            }
+            ended = keys;
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> State<K, V> {
+    /// Joins the read of this key that has not begun; true if a call has to begin for it.
+    fn join(&mut self, key: &K, bounds: &Bounds) -> (Shared<oneshot::Receiver<V>>, bool) {
+        let of_key = self.keys.entry(key.clone()).or_insert(OfKey { is_under_way: false, next: None });
+        if let Some(read) = of_key.next.as_ref().and_then(|next| next.waiting.as_ref()?.upgrade()) {
+            return (read, false);
+        }
+        let (result, receiver) = oneshot::channel();
+        let read = receiver.shared();
+        // The read of those who are just leaving keeps its place in the order.
+        let before = of_key.next.take();
+        let number = before.as_ref().map_or(self.asked, |next| next.number);
+        of_key.next = Some(Next { number, result, waiting: read.downgrade() });
+        if before.is_some() {
+            return (read, false);
+        }
+        self.asked += 1;
+        if of_key.is_under_way {
+            return (read, false);
+        }
+        self.ready.insert(number, key.clone());
+        let begins = self.calls < bounds.calls
+            && (self.calls < bounds.calls_unfilled || self.ready.len() >= bounds.keys);
+        self.calls += usize::from(begins);
+        (read, begins)
+    }
+
+    /// Forgets the read of this key if it has not begun and nobody waits for it.
+    fn leave(&mut self, key: &K) {
+        let Some(of_key) = self.keys.get_mut(key) else { return };
+        let Some(next) = of_key.next.take_if(|next| next.is_abandoned()) else { return };
+        self.ready.remove(&next.number);
+        if !of_key.is_under_way {
+            self.keys.remove(key);
+        }
+    }
+
+    /// A call has ended with these keys. The keys that begin now, each with where its result goes; with none the call's
+    /// task is to end.
+    fn next_call(&mut self, ended: Vec<K>, bounds: &Bounds) -> Vec<(K, oneshot::Sender<V>)> {
+        for key in ended {
+            let Some(of_key) = self.keys.get_mut(&key) else { continue };
+            of_key.is_under_way = false;
+            match &of_key.next {
+                Some(next) => _ = self.ready.insert(next.number, key),
+                None => _ = self.keys.remove(&key),
+            }
+        }
+        let mut begun = Vec::new();
+        let has_enough = self.calls <= bounds.calls_unfilled || self.ready.len() >= bounds.keys;
+        while has_enough && begun.len() < bounds.keys {
+            let Some((_, key)) = self.ready.pop_first() else { break };
+            let Some(of_key) = self.keys.get_mut(&key) else { continue };
+            match of_key.next.take() {
+                Some(next) if !next.is_abandoned() => {
+                    of_key.is_under_way = true;
+                    begun.push((key, next.result));
+                }
+                Some(_) | None => _ = self.keys.remove(&key),
+            }
+        }
+        self.calls -= usize::from(begun.is_empty());
+        begun
+    }
+}
+
+/// One who waits for a read.
+struct Waiting<'a, K: Hash + Eq + Clone, V: Clone> {
+    reads: &'a Reads<K, V>,
     key: K,
-    turn: &'a Arc<Turn<V>>,
+    /// `None` once it has ended.
+    read: Option<Shared<oneshot::Receiver<V>>>,
 }
 
-impl<K: Hash + Eq + Copy, V> Drop for Leaving<'_, K, V> {
+impl<K: Hash + Eq + Clone, V: Clone> Drop for Waiting<'_, K, V> {
     fn drop(&mut self) {
-        let mut under_way = self.all.under_way.lock();
-        // Two hold it when nobody else does: the map and this caller. Joining needs the lock that is held here.
-        if Arc::strong_count(self.turn) == 2 {
-            under_way.remove(&self.key);
+        if self.read.take().is_some() {
+            // Whoever looks last sees that all have left: each leaves before it looks.
+            self.reads.state.lock().leave(&self.key);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use tokio::sync::Notify;
-
-    use super::Coalesced;
-    use crate::chain::tests::clock::until;
-
-    #[tokio::test]
-    async fn a_crowd_is_served_by_two_reads_and_nobody_by_one_that_began_before_it_asked() {
-        let reads = Arc::new(Coalesced::<u8, u32>::new());
-        let (count, gate, begun) =
-            (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()), Arc::new(Notify::new()));
-
-        let first = tokio::spawn({
-            let (reads, count, gate, begun) = (reads.clone(), count.clone(), gate.clone(), begun.clone());
-            async move {
-                reads
-                    .get(1, || async move {
-                        let value = count.fetch_add(1, Ordering::SeqCst);
-                        begun.notify_one();
-                        gate.notified().await;
-                        value
-                    })
-                    .await
-            }
-        });
-        begun.notified().await;
-
-        let crowd: Vec<_> = (0..1_000)
-            .map(|_| {
-                let (reads, count) = (reads.clone(), count.clone());
-                tokio::spawn(async move {
-                    reads.get(1, || async move { count.fetch_add(1, Ordering::SeqCst) }).await
-                })
-            })
-            .collect();
-        until(|| Arc::strong_count(reads.under_way.lock().get(&1).unwrap()) == 1_002).await;
-        gate.notify_one();
-
-        assert_eq!(first.await.unwrap(), 0);
-        for member in crowd {
-            assert_eq!(member.await.unwrap(), 1, "served by the second read, which began after it asked");
-        }
-        assert_eq!(count.load(Ordering::SeqCst), 2);
-        assert!(reads.under_way.lock().is_empty(), "nothing is kept once everybody has left");
-    }
-
-    #[tokio::test]
-    async fn a_caller_that_gives_up_leaves_the_others_a_read_and_nothing_behind() {
-        let reads = Arc::new(Coalesced::<u8, u32>::new());
-        let hung = tokio::spawn({
-            let reads = reads.clone();
-            async move { reads.get(1, std::future::pending).await }
-        });
-        until(|| !reads.under_way.lock().is_empty()).await;
-        let waiting = tokio::spawn({
-            let reads = reads.clone();
-            async move { reads.get(1, || async { 7 }).await }
-        });
-        until(|| Arc::strong_count(reads.under_way.lock().get(&1).unwrap()) == 3).await;
-        hung.abort();
-        assert_eq!(waiting.await.unwrap(), 7);
-        assert!(hung.await.is_err());
-        assert!(reads.under_way.lock().is_empty());
-    }
-}
+mod tests;

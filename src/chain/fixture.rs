@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::chain::fault::ReadError;
@@ -62,6 +63,8 @@ pub(super) enum Reply {
     Hang,
     /// HTTP status 429, to be left alone for so many seconds.
     RetryAfter(u64),
+    /// Another reply, so much later.
+    Late(Duration, Box<Reply>),
     /// Another reply, once there is a permit for it.
     Gated(Arc<Semaphore>, Box<Reply>),
     /// An answer that has no end.
@@ -97,8 +100,8 @@ impl TestNode {
                 tokio::spawn(async move {
                     let mut stream = stream;
                     let request = read_request(&mut stream).await?;
-                    let working = work.begin();
-                    let reply = if let Value::Array(calls) = &request {
+                    let mut working = work.begin();
+                    let mut reply = if let Value::Array(calls) = &request {
                         noted.lock().extend(calls.iter().cloned());
                         batch(calls, |call| script(call))
                     } else {
@@ -108,6 +111,12 @@ impl TestNode {
                     if matches!(reply, Reply::Hang) {
                         drop(working);
                         return std::future::pending().await;
+                    }
+                    if let Reply::Late(latency, then) = reply {
+                        drop(working);
+                        tokio::time::sleep(latency).await;
+                        working = work.begin();
+                        reply = *then;
                     }
                     let written = write_reply(&mut stream, &request["id"], reply, &counted).await;
                     drop(working);
@@ -179,6 +188,7 @@ fn batch(calls: &[Value], script: impl Fn(&Value) -> Reply) -> Reply {
             | Reply::CloseMidway
             | Reply::Hang
             | Reply::RetryAfter(_)
+            | Reply::Late(..)
             | Reply::Gated(..)
             | Reply::Endless) => return other,
         });
@@ -243,7 +253,7 @@ async fn write_reply(
             let head = format!("HTTP/1.1 429 Status\r\nretry-after: {secs}\r\ncontent-length: 0\r\n\r\n");
             return stream.write_all(head.as_bytes()).await;
         }
-        Reply::Hang | Reply::Gated(..) => return Ok(()),
+        Reply::Hang | Reply::Late(..) | Reply::Gated(..) => return Ok(()),
         Reply::Endless => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"result\":\"0x").await?;
             loop {
@@ -319,7 +329,7 @@ fn bench_of(
     let lifetimes =
         Lifetimes { poll_interval: LIFETIME, max_staleness: STALENESS, reread_after: Some(REREAD) };
     let settings = ReaderSettings { registries, multicall, gas_cap: 50_000_000, max_head_age, lifetimes };
-    let reader = ChainReader::new(pool, settings, clock.clone(), &metrics);
+    let reader = ChainReader::new(pool, settings, clock.clone(), &metrics, &Handle::current());
     Bench { reader: Arc::new(reader), clock, metrics }
 }
 

@@ -1,29 +1,30 @@
 //! The chain port: cached profiles, coalesced reads, owners at the latest block.
 
 use std::future::ready;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, U256};
+use alloy::primitives::{Address, B256, Bytes, U256};
 use async_trait::async_trait;
 use futures_util::future::Either;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
-use crate::chain::answer::{Floor, SharedFloor, owner_signature_call};
-use crate::chain::batch::Batches;
-use crate::chain::block::Block;
+use crate::chain::agents::{Agents, Pinned, Question, Read};
+use crate::chain::answer::{Floor, SharedFloor};
 pub use crate::chain::cache::Lifetimes;
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::micros;
-use crate::chain::coalesce::Coalesced;
+use crate::chain::coalesce::{Bounds, Coalesced};
 use crate::chain::contract_check::ContractCheck;
-use crate::chain::fault::ReadError;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
-use crate::chain::pool::{Pool, READ_TIME_MAX};
+use crate::chain::pool::places::{PLACES_MAX, STRANGERS_MAX};
+use crate::chain::pool::{Pool, WAIT_TIME_MAX};
 use crate::chain::registries::Registries;
-use crate::chain::registries::standard::{read_asked_owner, read_owner};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
@@ -31,10 +32,12 @@ use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Reading};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
-type Read<T> = Result<Option<T>, ChainFault>;
+/// How many profiles are being read or wait for a call at once. Only of agents that proved who they are.
+const PROFILES_MAX: usize = 4_096;
 
-/// A profile, with the number of the block that it was read at.
-type ReadAt = Result<(u64, Option<Arc<TrustProfile>>), ChainFault>;
+/// Calls for profiles at followed blocks. After a reorganization all active agents are read anew: thousands within the
+/// time of those who wait, though a node takes 100 ms and more. Without Multicall3 a call holds no more agents.
+pub(super) const PINNED: Bounds = Bounds { calls: 32, calls_unfilled: 4, keys: 32, time: WAIT_TIME_MAX };
 
 /// How the registries are read.
 #[derive(Debug, Clone, Copy)]
@@ -53,17 +56,16 @@ pub struct ReaderSettings {
 
 /// Reads agents from the registries.
 pub struct ChainReader {
-    settings: ReaderSettings,
-    source: Arc<Source>,
+    lifetimes: Lifetimes,
+    agents: Arc<Agents>,
     contracts: Arc<ContractCheck>,
-    cache: Arc<ProfileCache>,
     status: Arc<FollowerStatus>,
-    batches: Batches<(AgentId, Block), ReadAt>,
     profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
     latest_profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
-    /// Strangers apart: nobody who is vouched for waits for a read that waits among strangers.
-    owners: Coalesced<(AgentId, Asker), Read<Address>>,
-    clock: Arc<dyn Clock>,
+    owners: Coalesced<AgentId, Read<Address>>,
+    /// Apart: nobody who is vouched for waits for a read that waits among strangers.
+    strangers: Coalesced<Question, Read<AskedOwner>>,
+    probes: Coalesced<(), Result<(), ChainFault>>,
     hits: prometheus::IntCounter,
     misses: prometheus::IntCounter,
 }
@@ -81,10 +83,16 @@ pub(crate) struct Sight {
 }
 
 impl ChainReader {
-    /// Reads these registries through these nodes. Until a [`Follower`] of it follows the chain, every profile serves for
-    /// one poll interval.
+    /// Reads these registries through these nodes, with all calls on this runtime: it outlives those who ask, and so do
+    /// connections to nodes. Until a [`Follower`] of it follows the chain, every profile serves for one poll interval.
     #[must_use]
-    pub fn new(pool: Arc<Pool>, settings: ReaderSettings, clock: Arc<dyn Clock>, metrics: &Metrics) -> Self {
+    pub fn new(
+        pool: Arc<Pool>,
+        settings: ReaderSettings,
+        clock: Arc<dyn Clock>,
+        metrics: &Metrics,
+        runtime: &Handle,
+    ) -> Self {
         let ReaderSettings { registries, multicall, gas_cap, max_head_age, lifetimes } = settings;
         let void_after = lifetimes.max_staleness.max(max_head_age.unwrap_or_default());
         let floor = Floor::new(micros(void_after), max_head_age.map(|age| age.as_secs()));
@@ -93,207 +101,162 @@ impl ChainReader {
         let source = Arc::new(source);
         let (are_found, reported) = (AtomicBool::new(false), Mutex::default());
         let contracts = ContractCheck { source: Arc::clone(&source), registries, are_found, reported };
+        let contracts = Arc::new(contracts);
+        let status = Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics));
+        let cache = Arc::new(ProfileCache::new(lifetimes));
+        let agents = Arc::new(Agents { registries, source, cache, clock });
+
+        let of = Arc::clone(&agents);
+        let pinned: Pinned = Coalesced::new(runtime.clone(), PINNED, move |wanted| {
+            let agents = Arc::clone(&of);
+            Box::pin(async move { agents.pinned(wanted).await })
+        });
+        let pinned = Arc::new(pinned);
+        let profiles = one_by_one(runtime, PROFILES_MAX, &agents, move |agents, agent| {
+            let pinned = Arc::clone(&pinned);
+            async move { agents.profile(agent, &pinned).await }
+        });
+        let latest_profiles = one_by_one(runtime, PLACES_MAX, &agents, |agents, agent| async move {
+            agents.latest_profile(agent).await
+        });
+        let owners = one_by_one(runtime, PLACES_MAX, &agents, |agents, agent| async move {
+            agents.owner(agent, Asker::Vouched).await
+        });
+        let strangers = one_by_one(runtime, STRANGERS_MAX, &agents, |agents, question| async move {
+            agents.answer(question).await
+        });
+        let of = (Arc::clone(&contracts), Arc::clone(&status));
+        let probes = one_by_one(runtime, 1, &agents, move |agents, ()| {
+            let (contracts, status) = of.clone();
+            async move { probe(&agents, &contracts, &status).await }
+        });
         Self {
-            settings,
-            contracts: Arc::new(contracts),
-            source,
-            cache: Arc::new(ProfileCache::new(lifetimes)),
-            status: Arc::new(FollowerStatus::new(lifetimes.max_staleness, metrics)),
-            batches: Batches::new(),
-            profiles: Coalesced::new(),
-            latest_profiles: Coalesced::new(),
-            owners: Coalesced::new(),
-            clock,
+            lifetimes,
+            agents,
+            contracts,
+            status,
+            profiles,
+            latest_profiles,
+            owners,
+            strangers,
+            probes,
             hits: metrics.profile_cache.with_label_values(&["hit"]),
             misses: metrics.profile_cache.with_label_values(&["miss"]),
         }
     }
 
-    /// The task that keeps this reader's cache in step with the chain. There should be one.
+    /// The task that keeps this reader's cache in step with the chain. There should be one, on the reader's runtime.
     #[must_use]
     pub fn follower(&self) -> Follower {
         Follower {
-            source: Arc::clone(&self.source),
-            cache: Arc::clone(&self.cache),
+            source: Arc::clone(&self.agents.source),
+            cache: Arc::clone(&self.agents.cache),
             status: Arc::clone(&self.status),
             contracts: Arc::clone(&self.contracts),
-            registries: self.settings.registries,
-            lifetimes: self.settings.lifetimes,
-            clock: Arc::clone(&self.clock),
+            registries: self.agents.registries,
+            lifetimes: self.lifetimes,
+            clock: Arc::clone(&self.agents.clock),
         }
     }
 
     /// How many agents are cached.
     #[must_use]
     pub fn cached_agents(&self) -> usize {
-        self.cache.len()
+        self.agents.cache.len()
     }
 
     /// Looks at the latest block.
     pub(crate) async fn look(&self) -> Result<Sight, ChainFault> {
-        let registries = self.settings.registries;
+        let Agents { registries, source, .. } = &*self.agents;
         let calls = registries.profile_calls(AgentId::new(U256::ONE));
         let decode = |results: Vec<_>| Ok(registries.found(&results).collect());
-        let (date, contracts) = self.source.read(Asker::Vouched, At::Latest, &calls, decode).await?;
-        let chain = self.source.pool.chain_id().await?;
+        let (date, contracts) = source.read(Asker::Vouched, At::Latest, &calls, decode).await?;
+        let chain = source.pool.chain_id().await?;
         Ok(Sight { chain, block: date.number, timestamp: date.timestamp, contracts })
     }
 
-    fn now(&self) -> u64 {
-        self.clock.monotonic_micros()
-    }
-
-    /// A profile at the followed block if that may be, and else at the latest.
-    async fn read_due(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        let began = self.now();
-        let ticket = self.cache.begin(agent, began);
-        let Some(block) = ticket.pinned else { return self.read_latest(agent).await };
-        match self.batches.get((agent, block), |wanted| self.read_pinned(wanted)).await {
-            Some(Ok((_, Some(profile)))) => {
-                self.cache.keep(agent, &ticket, (&profile, block.number), began);
-                Ok(Some(profile))
-            }
-            Some(Err(fault)) if lies_in_the_agent(&fault) => {
-                self.cache.keep_fault(agent, &ticket, &fault, self.now());
-                Err(fault)
-            }
-            // "Not minted" is never older than the question; and nodes may not read the state of a block by its hash.
-            Some(Ok((_, None)) | Err(_)) | None => self.read_latest(agent).await,
-        }
-    }
-
-    /// Profiles at followed blocks: those of one block in one call. Where one of them can't be read each is read by itself.
-    async fn read_pinned(&self, wanted: Vec<(AgentId, Block)>) -> Vec<ReadAt> {
-        let mut read = Vec::new();
-        for group in wanted.chunk_by(|(_, one), (_, other)| one == other) {
-            let agents: Vec<AgentId> = group.iter().map(|(agent, _)| *agent).collect();
-            let Some((_, block)) = group.first() else { continue };
-            match self.read(&agents, At::Block(*block)).await {
-                Ok((number, profiles)) => read.extend(profiles.into_iter().map(|one| Ok((number, one)))),
-                Err(fault) if agents.len() > 1 && lies_in_the_agent(&fault) => {
-                    for agent in agents {
-                        read.push(self.read_one(agent, At::Block(*block)).await);
-                    }
-                }
-                Err(fault) => read.resize(read.len() + agents.len(), Err(fault)),
-            }
-        }
-        read
-    }
-
-    async fn read_one(&self, agent: AgentId, at: At) -> ReadAt {
-        let (number, mut profiles) = self.read(&[agent], at).await?;
-        Ok((number, profiles.pop().flatten()))
-    }
-
-    /// The profiles of these agents in one call, with the number of the block.
-    async fn read(
-        &self,
-        agents: &[AgentId],
-        at: At,
-    ) -> Result<(u64, Vec<Option<Arc<TrustProfile>>>), ChainFault> {
-        let registries = self.settings.registries;
-        let calls: Vec<_> = agents.iter().flat_map(|agent| registries.profile_calls(*agent)).collect();
-        let decode = |results: Vec<_>| {
-            let mut results = results.into_iter();
-            let profiles = agents.iter().map(|agent| registries.read_profile(*agent, &mut results));
-            profiles.map(|profile| Ok(profile?.map(Arc::new))).collect()
-        };
-        let (date, profiles) = self.source.read(Asker::Vouched, at, &calls, decode).await?;
-        Ok((date.number, profiles))
-    }
-
-    /// A profile at the latest block. A cached one that says the same and serves for longer stays.
-    async fn read_latest(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        let began = self.now();
-        let ticket = self.cache.begin_latest();
-        let read = self.read_one(agent, At::Latest).await;
-        match &read {
-            Ok((number, Some(profile))) => {
-                if self.cache.get(agent, self.now()).is_none_or(|cached| cached != *profile) {
-                    self.cache.keep(agent, &ticket, (profile, *number), began);
-                }
-            }
-            Ok((_, None)) => self.cache.forget(agent),
-            Err(fault) if lies_in_the_agent(fault) => {
-                self.cache.keep_fault(agent, &ticket, fault, self.now())
-            }
-            Err(_) => {}
-        }
-        read.map(|(_, profile)| profile)
+    /// The result of a read that somebody waited for.
+    fn ended<T>(&self, read: Option<Result<T, ChainFault>>) -> Result<T, ChainFault> {
+        read.unwrap_or_else(|| Err(self.out_of_time()))
     }
 }
 
-/// True when what the chain holds of the agent can't be read. Nobody else shall pay for that with calls.
-fn lies_in_the_agent(fault: &ChainFault) -> bool {
-    fault.cause.downcast_ref().is_some_and(ReadError::lies_in_the_agent)
+/// Reads of agents, one by one, at most so many at once.
+fn one_by_one<K, V, F>(
+    runtime: &Handle,
+    calls: usize,
+    agents: &Arc<Agents>,
+    read: impl Fn(Arc<Agents>, K) -> F + Send + Sync + 'static,
+) -> Coalesced<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    F: Future<Output = V> + Send + 'static,
+{
+    let agents = Arc::clone(agents);
+    Coalesced::one_by_one(runtime.clone(), (calls, WAIT_TIME_MAX), move |key| read(Arc::clone(&agents), key))
+}
+
+/// Costs no call while the follower is answered.
+async fn probe(
+    agents: &Agents,
+    contracts: &ContractCheck,
+    status: &FollowerStatus,
+) -> Result<(), ChainFault> {
+    contracts.look().await?;
+    if status.is_answered(agents.now()) {
+        return Ok(());
+    }
+    if let Some(behind) = status.behind() {
+        return Err(behind);
+    }
+    agents.source.read(Asker::Vouched, At::Latest, &[], |_| Ok(())).await.map(drop)
 }
 
 #[async_trait]
 impl Chain for ChainReader {
     fn profile(&self, agent: AgentId) -> Reading<'_, Option<Arc<TrustProfile>>> {
-        if let Some(profile) = self.cache.get(agent, self.now()) {
+        if let Some(profile) = self.agents.cache.get(agent, self.agents.now()) {
             self.hits.inc();
             return Either::Left(ready(Ok(Some(profile))));
         }
         self.misses.inc();
-        // Whoever waited for another's read finds its result in the cache.
-        let read = move || async move {
-            match (self.cache.get(agent, self.now()), self.cache.fault(agent, self.now())) {
-                (Some(profile), _) => Ok(Some(profile)),
-                (None, Some(fault)) => Err(fault),
-                (None, None) => self.read_due(agent).await,
-            }
-        };
-        Either::Right(Box::pin(self.profiles.get(agent, read)))
+        Either::Right(Box::pin(async move { self.ended(self.profiles.get(agent).await) }))
     }
 
     async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        let read = || async {
-            match self.cache.fault(agent, self.now()) {
-                Some(fault) => Err(fault),
-                None => self.read_latest(agent).await,
-            }
-        };
-        self.latest_profiles.get(agent, read).await
+        self.ended(self.latest_profiles.get(agent).await)
     }
 
     async fn owner(&self, agent: AgentId, asker: Asker) -> Read<Address> {
-        let read = || async move {
-            let calls = self.settings.registries.owner_calls(agent);
-            let decode = |results: Vec<_>| read_owner(agent, &mut results.into_iter());
-            let read = self.source.read(asker, At::Latest, &calls, decode).await;
-            read.map(|(_, owner)| owner)
+        let read = async {
+            match asker {
+                Asker::Vouched => self.ended(self.owners.get(agent).await),
+                Asker::Stranger => {
+                    let owner = self.ended(self.strangers.get((agent, None)).await)?;
+                    Ok(owner.map(|owner| owner.address))
+                }
+            }
         };
         // Whoever waits for another's read has no more time for that.
-        let owner = self.owners.get((agent, asker), read);
-        tokio::time::timeout(READ_TIME_MAX, owner).await.unwrap_or_else(|_| Err(self.out_of_time()))
+        timeout(WAIT_TIME_MAX, read).await.unwrap_or_else(|_| Err(self.out_of_time()))
     }
 
     async fn ask_owner(&self, agent: AgentId, digest: B256, signature: &[u8]) -> Read<AskedOwner> {
-        let identity = self.settings.registries.identity;
-        let code = owner_signature_call(identity, agent.token_id(), digest, signature);
-        self.source.create(&code, |results| read_asked_owner(agent, results)).await
+        let signed = (digest, Bytes::copy_from_slice(signature));
+        self.ended(self.strangers.get((agent, Some(signed))).await)
     }
 
     fn was_owned_by(&self, agent: AgentId, address: Address) -> bool {
-        self.cache.last_owner(agent) == Some(address)
+        self.agents.cache.last_owner(agent) == Some(address)
     }
 
     fn out_of_time(&self) -> ChainFault {
-        self.source.pool.out_of_time()
+        self.agents.source.pool.out_of_time()
     }
 
-    /// Costs no call while the follower is answered.
     async fn probe(&self) -> Result<(), ChainFault> {
-        self.contracts.look().await?;
-        if self.status.is_answered(self.now()) {
-            return Ok(());
-        }
-        if let Some(behind) = self.status.behind() {
-            return Err(behind);
-        }
-        self.source.read(Asker::Vouched, At::Latest, &[], |_| Ok(())).await.map(drop)
+        self.ended(self.probes.get(()).await)
     }
 
     fn lacks_logs(&self) -> bool {

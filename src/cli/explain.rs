@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
+use crate::app::chain::ChainThreads;
 use crate::app::source::Source;
 use crate::app::{chain, store};
 use crate::cli::check::load;
@@ -86,7 +87,8 @@ impl Explain {
         let (Loaded { settings, .. }, _) = &load(&Source::at(&self.file.config))?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
-        let chain = &chain::reader(settings, &clock, &metrics)?;
+        let threads = ChainThreads::start()?;
+        let chain = &chain::reader(settings, &clock, &metrics, threads.handle())?;
         let is_shared = self.api_key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
         let store = is_shared.then(|| store::open(settings, &clock, &metrics)).transpose()?;
         let store = store.as_deref();

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use alloy::primitives::U64;
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::sync::Mutex as TurnMutex;
 use tokio::task::JoinSet;
 
-use crate::chain::coalesce::Coalesced;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::{Call, Pool};
 use crate::ports::chain::ChainFault;
@@ -17,7 +17,8 @@ use crate::ports::chain::ChainFault;
 pub(super) struct ChainId {
     known: OnceLock<u64>,
     signature_chain: u64,
-    asked: Coalesced<(), Result<u64, ChainFault>>,
+    /// One asks at a time.
+    asking: TurnMutex<()>,
     /// The last answer of each node. A node that is silent now still belongs to its chain, so that one lost answer does
     /// not leave the choice to a node of another chain.
     reported: Mutex<BTreeMap<usize, u64>>,
@@ -26,7 +27,7 @@ pub(super) struct ChainId {
 impl ChainId {
     pub(super) fn new(configured: Option<u64>, signature_chain: u64) -> Self {
         let known = configured.map_or_else(OnceLock::new, OnceLock::from);
-        Self { known, signature_chain, asked: Coalesced::new(), reported: Mutex::default() }
+        Self { known, signature_chain, asking: TurnMutex::new(()), reported: Mutex::default() }
     }
 }
 
@@ -36,7 +37,11 @@ impl Pool {
         if let Some(id) = self.chain_id.known.get() {
             return Ok(*id);
         }
-        let found = self.chain_id.asked.get((), || self.find_chain_id()).await;
+        let _turn = self.chain_id.asking.lock().await;
+        if let Some(id) = self.chain_id.known.get() {
+            return Ok(*id);
+        }
+        let found = self.find_chain_id().await;
         found.map(|id| *self.chain_id.known.get_or_init(|| id))
     }
 

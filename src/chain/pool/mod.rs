@@ -27,9 +27,11 @@ use crate::ports::chain::{Asker, ChainFault};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
-/// How long one read may take, however many nodes are tried and whoever else it waits for. The pipeline holds the reads
-/// of one request together to the same.
-pub(super) const READ_TIME_MAX: Duration = Duration::from_secs(6);
+/// How long somebody waits for a read. The pipeline holds the reads of one request together to the same.
+pub(super) const WAIT_TIME_MAX: Duration = Duration::from_secs(6);
+
+/// How long one read may take, however many nodes are tried. A little less: whoever began it hears why it failed.
+const READ_TIME_MAX: Duration = Duration::from_millis(5_900);
 
 /// How a pool is configured.
 #[derive(Debug)]
@@ -207,7 +209,7 @@ impl Pool {
 
     /// The fault of a read that was given up from without.
     pub(super) fn out_of_time(&self) -> ChainFault {
-        self.fault(0, "eth_call", ReadError::Timeout(READ_TIME_MAX.as_millis()))
+        self.fault(0, "eth_call", ReadError::Timeout(WAIT_TIME_MAX.as_millis()))
     }
 
     fn fault(&self, node: usize, method: &'static str, error: ReadError) -> ChainFault {

@@ -11,7 +11,7 @@ pub(crate) const PLACES_MAX: usize = 128;
 pub(crate) const IDLE_MAX: usize = 32;
 
 /// How many of these strangers may hold. The rest is never theirs.
-pub(super) const STRANGERS_MAX: usize = PLACES_MAX / 4;
+pub(in crate::chain) const STRANGERS_MAX: usize = PLACES_MAX / 4;
 
 /// The places.
 pub(super) struct Places {

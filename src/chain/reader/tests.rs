@@ -4,5 +4,6 @@ mod answers;
 #[cfg(feature = "dev-chain")]
 mod development;
 mod multicall;
+mod outages;
 mod secrets;
 mod wallets;

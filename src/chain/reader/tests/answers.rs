@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256};
+use alloy::primitives::{Address, B256, Bytes};
 use alloy::sol_types::{SolCall, SolError};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use crate::chain::answer::{Call3, aggregate3Call, dated_call};
+use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, CHAIN_ID, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
 };
 use crate::chain::pool::ANSWER_BYTES_MAX;
+use crate::chain::reader::PINNED;
 use crate::chain::registries::standard::{Error, tokenURICall};
 use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
@@ -95,7 +98,7 @@ async fn whatever_is_no_answer_is_a_fault_and_never_a_missing_agent() {
         assert_eq!((cause(&owner).kind(), owner.method), (kind, "eth_call"), "{shown}");
         bench.reader.profile(agent(1)).await.unwrap_err();
         bench.reader.latest_profile(agent(1)).await.unwrap_err();
-        assert_eq!(bench.reader.cache.len(), 0, "{shown}");
+        assert_eq!(bench.reader.agents.cache.len(), 0, "{shown}");
     }
 }
 
@@ -243,6 +246,43 @@ async fn the_errors_of_nodes_are_never_remembered_as_an_agents_fault() {
     bench.reader.profile(agent(1)).await.unwrap_err();
     is_mended.store(true, Ordering::SeqCst);
     bench.reader.profile(agent(1)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_absurd_agent_costs_those_who_are_read_with_it_few_calls() {
+    let is_absurd = |call: &Call3| call.callData.ends_with(&word(7)) && call.target == ALL.stake_vault;
+    let node = TestNode::answering(move |request| {
+        let input: Bytes = serde_json::from_value(request["params"][0]["input"].clone()).unwrap();
+        let asked = aggregate3Call::abi_decode(&input).unwrap().calls;
+        let asked = &asked[3..asked.len() - 1];
+        let mut answers: Vec<_> = results().into_iter().cycle().take(asked.len()).collect();
+        if let Some(index) = asked.iter().position(is_absurd) {
+            answers[index] = reverted(Vec::new());
+        }
+        Reply::Result(hex(dated(HEAD, &answers)))
+    })
+    .await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    let block = Block { number: HEAD, hash: B256::ZERO, parent: B256::ZERO, timestamp: 1_700_000_000 };
+    let wanted = (0..PINNED.keys as u64).map(|id| (agent(id), block)).collect();
+    let read = bench.reader.agents.pinned(wanted).await;
+    assert_eq!(read.len(), PINNED.keys);
+    for (id, read) in read.iter().enumerate() {
+        match read {
+            Ok((HEAD, Some(profile))) => assert!(profile.owner == OWNER && id != 7),
+            Ok(_) => panic!("another block, or nobody"),
+            Err(fault) => assert_eq!((id, cause(fault).kind()), (7, "reverted")),
+        }
+    }
+    // The whole, and two halves for each halving.
+    assert_eq!(node.calls("eth_call"), 1 + 2 * PINNED.keys.ilog2() as usize);
+}
+
+/// The code of a creation may be no longer than in EIP-3860.
+#[test]
+fn as_many_agents_as_go_with_one_call_go_with_a_creation() {
+    let calls = (0..PINNED.keys as u64).flat_map(|id| ALL.profile_calls(agent(id))).collect();
+    assert!(dated_call(calls, None).len() <= 2 * 24_576);
 }
 
 /// How many places strangers have.

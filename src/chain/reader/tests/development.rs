@@ -117,16 +117,16 @@ async fn strangers_are_not_cached_and_leave_nothing() {
     for id in 100..150 {
         assert_eq!(profile(&bench, id).await, None);
     }
-    assert_eq!(bench.reader.cache.len(), 0);
+    assert_eq!(bench.reader.agents.cache.len(), 0);
     profile(&bench, 100).await;
     assert_eq!(scene.node.all_calls(), 51, "a token that is minted now is found now");
 
     profile(&bench, 1).await.unwrap();
-    assert_eq!(bench.reader.cache.len(), 1);
+    assert_eq!(bench.reader.agents.cache.len(), 1);
     scene.call_as(1, &Identity::burnCall { id: U256::from(1) });
     bench.clock.advance(LIFETIME);
     assert_eq!(profile(&bench, 1).await, None);
-    assert_eq!(bench.reader.cache.len(), 0, "who is gone is forgotten");
+    assert_eq!(bench.reader.agents.cache.len(), 0, "who is gone is forgotten");
 }
 
 #[tokio::test]

@@ -1,0 +1,170 @@
+//! Reads of agents from the registries, and what the cache keeps of them. Who waits for them is `reader`'s business.
+
+use std::sync::Arc;
+
+use alloy::primitives::{Address, B256, Bytes};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join};
+
+use crate::chain::answer::owner_signature_call;
+use crate::chain::block::Block;
+use crate::chain::cache::ProfileCache;
+use crate::chain::coalesce::Coalesced;
+use crate::chain::fault::ReadError;
+use crate::chain::registries::Registries;
+use crate::chain::registries::standard::{read_asked_owner, read_owner};
+use crate::chain::source::{At, Source};
+use crate::domain::agent_id::AgentId;
+use crate::domain::profile::TrustProfile;
+use crate::ports::chain::{AskedOwner, Asker, ChainFault};
+use crate::ports::clock::Clock;
+
+pub(super) type Read<T> = Result<Option<T>, ChainFault>;
+
+/// A profile, with the number of the block that it was read at.
+pub(super) type ReadAt = Result<(u64, Option<Arc<TrustProfile>>), ChainFault>;
+
+/// Reads of profiles at followed blocks, several in one call.
+pub(super) type Pinned = Coalesced<(AgentId, Block), ReadAt>;
+
+/// A question of a stranger: who owns the agent; and with a digest and a signature, whether the owner accepts it.
+pub(super) type Question = (AgentId, Option<(B256, Bytes)>);
+
+/// The agents of the registries.
+pub(super) struct Agents {
+    pub(super) registries: Registries,
+    pub(super) source: Arc<Source>,
+    pub(super) cache: Arc<ProfileCache>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Agents {
+    pub(super) fn now(&self) -> u64 {
+        self.clock.monotonic_micros()
+    }
+
+    /// The profile, from the cache if a read since has put it there.
+    pub(super) async fn profile(&self, agent: AgentId, pinned: &Pinned) -> Read<Arc<TrustProfile>> {
+        let began = self.now();
+        if let Some(profile) = self.cache.get(agent, began) {
+            return Ok(Some(profile));
+        }
+        if let Some(fault) = self.cache.fault(agent, began) {
+            return Err(fault);
+        }
+        let ticket = self.cache.begin(agent, began);
+        let Some(block) = ticket.pinned else { return self.read_latest(agent).await };
+        match pinned.get((agent, block)).await {
+            Some(Ok((_, Some(profile)))) => {
+                self.cache.keep(agent, &ticket, (&profile, block.number), began);
+                Ok(Some(profile))
+            }
+            Some(Err(fault)) if lies_in_the_agent(&fault) => {
+                self.cache.keep_fault(agent, &ticket, &fault, self.now());
+                Err(fault)
+            }
+            // "Not minted" is never older than the question; and nodes may not read the state of a block by its hash.
+            Some(Ok((_, None)) | Err(_)) | None => self.read_latest(agent).await,
+        }
+    }
+
+    /// The profile at the latest block, unless it could not be read just before.
+    pub(super) async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
+        match self.cache.fault(agent, self.now()) {
+            Some(fault) => Err(fault),
+            None => self.read_latest(agent).await,
+        }
+    }
+
+    /// Profiles at followed blocks: those of one block in one call.
+    pub(super) async fn pinned(&self, wanted: Vec<(AgentId, Block)>) -> Vec<ReadAt> {
+        let mut read = Vec::new();
+        for group in wanted.chunk_by(|(_, one), (_, other)| one == other) {
+            let agents: Vec<AgentId> = group.iter().map(|(agent, _)| *agent).collect();
+            if let Some((_, block)) = group.first() {
+                read.extend(self.all(&agents, *block).await);
+            }
+        }
+        read
+    }
+
+    /// The profiles of all these agents in one call; where one of them can't be read, each half of them in a call.
+    fn all<'a>(&'a self, agents: &'a [AgentId], block: Block) -> BoxFuture<'a, Vec<ReadAt>> {
+        async move {
+            match self.read(agents, At::Block(block)).await {
+                Ok((number, profiles)) => profiles.into_iter().map(|profile| Ok((number, profile))).collect(),
+                Err(fault) if agents.len() > 1 && lies_in_the_agent(&fault) => {
+                    let (some, others) = agents.split_at(agents.len() / 2);
+                    let (some, others) = join(self.all(some, block), self.all(others, block)).await;
+                    [some, others].concat()
+                }
+                Err(fault) => vec![Err(fault); agents.len()],
+            }
+        }
+        .boxed()
+    }
+
+    /// The profiles of these agents in one call, with the number of the block.
+    async fn read(
+        &self,
+        agents: &[AgentId],
+        at: At,
+    ) -> Result<(u64, Vec<Option<Arc<TrustProfile>>>), ChainFault> {
+        let registries = self.registries;
+        let calls: Vec<_> = agents.iter().flat_map(|agent| registries.profile_calls(*agent)).collect();
+        let decode = |results: Vec<_>| {
+            let mut results = results.into_iter();
+            let profiles = agents.iter().map(|agent| registries.read_profile(*agent, &mut results));
+            profiles.map(|profile| Ok(profile?.map(Arc::new))).collect()
+        };
+        let (date, profiles) = self.source.read(Asker::Vouched, at, &calls, decode).await?;
+        Ok((date.number, profiles))
+    }
+
+    /// A profile at the latest block. A cached one that says the same and serves for longer stays.
+    async fn read_latest(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
+        let began = self.now();
+        let ticket = self.cache.begin_latest();
+        let (number, profile) = match self.read(&[agent], At::Latest).await {
+            Ok((number, mut profiles)) => (number, profiles.pop().flatten()),
+            Err(fault) => {
+                if lies_in_the_agent(&fault) {
+                    self.cache.keep_fault(agent, &ticket, &fault, self.now());
+                }
+                return Err(fault);
+            }
+        };
+        match &profile {
+            Some(profile) => {
+                if self.cache.get(agent, self.now()).is_none_or(|cached| cached != *profile) {
+                    self.cache.keep(agent, &ticket, (profile, number), began);
+                }
+            }
+            None => self.cache.forget(agent),
+        }
+        Ok(profile)
+    }
+
+    /// The owner at the latest block.
+    pub(super) async fn owner(&self, agent: AgentId, asker: Asker) -> Read<Address> {
+        let calls = self.registries.owner_calls(agent);
+        let decode = |results: Vec<_>| read_owner(agent, &mut results.into_iter());
+        let read = self.source.read(asker, At::Latest, &calls, decode).await;
+        read.map(|(_, owner)| owner)
+    }
+
+    /// The answer to a stranger.
+    pub(super) async fn answer(&self, (agent, signed): Question) -> Read<AskedOwner> {
+        let Some((digest, signature)) = signed else {
+            let owner = self.owner(agent, Asker::Stranger).await?;
+            return Ok(owner.map(|address| AskedOwner { address, accepts: false }));
+        };
+        let code = owner_signature_call(self.registries.identity, agent.token_id(), digest, &signature);
+        self.source.create(&code, |results| read_asked_owner(agent, results)).await
+    }
+}
+
+/// True when what the chain holds of the agent can't be read. Nobody else shall pay for that with calls.
+fn lies_in_the_agent(fault: &ChainFault) -> bool {
+    fault.cause.downcast_ref().is_some_and(ReadError::lies_in_the_agent)
+}
