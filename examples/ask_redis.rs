@@ -1,4 +1,5 @@
-//! Asks a Redis as the product does, for measuring; the store's own code. The Redis must be nobody else's.
+//! Asks a Redis as the product does, for measuring; the store's own code. The Redis must be nobody else's, and is for the
+//! chain 8004 and the first contract of an account that development nodes unlock.
 //!
 //! `ask_redis URL keys AGENTS`, `ask_redis URL fill AGENTS LIMIT`, `ask_redis URL rate AGENTS SECONDS IN_FLIGHT`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
@@ -8,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::U256;
+use alloy::primitives::{U256, address};
 use sha2::{Digest, Sha256};
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::KeyDigest;
+use tiergate::domain::binding::Binding;
 use tiergate::domain::freshness::UnixSeconds;
 use tiergate::domain::nonce::{Nonce, NonceClaim};
 use tiergate::domain::quota::Quota;
@@ -63,7 +65,10 @@ async fn run(arguments: Vec<String>) -> Result<(), Failure> {
 }
 
 async fn open(url: &str) -> Result<Arc<RunningRedisStore>, Failure> {
+    let identity = address!("0x5FbDB2315678afecb367f032d93F642f64180aa3");
     let options = Options {
+        binding: Binding::new(8004, identity, false),
+        prefix: String::new(),
         url: RedisUrl::parse(url).map_err(|_| "not such a URL")?,
         password: None,
         sentinel: SentinelLogin::default(),

@@ -1,15 +1,17 @@
-//! Fills an embedded store with agents that have keys, for measuring: `fill FOLDER AGENTS`. The key of agent 26 is
-//! `svc_live_v1_` and 26 in 64 hexadecimal digits, `…01a`.
+//! Fills an embedded store with agents that have keys, for measuring: `fill FOLDER AGENTS [CHAIN_ID]`, for the chain 8004
+//! and the first contract of an account that development nodes unlock. The key of agent 26 is `svc_live_v1_` and 26 in 64
+//! hexadecimal digits, `…01a`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use alloy::primitives::U256;
+use alloy::primitives::{U256, address};
 use sha2::{Digest, Sha256};
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::KeyDigest;
+use tiergate::domain::binding::Binding;
 use tiergate::domain::endpoint::Endpoint;
 use tiergate::domain::freshness::UnixSeconds;
 use tiergate::domain::nonce::{Nonce, NonceClaim};
@@ -25,13 +27,22 @@ const UNDER_WAY: u64 = 2_000;
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (Some(folder), Some(Ok(agents))) = (args.next(), args.next().map(|count| count.parse::<u64>()))
-    else {
-        eprintln!("usage: fill FOLDER AGENTS");
+    let (Some(folder), Some(Ok(agents)), Ok(chain_id)) = (
+        args.next(),
+        args.next().map(|count| count.parse::<u64>()),
+        args.next().as_deref().unwrap_or("8004").parse::<u64>(),
+    ) else {
+        eprintln!("usage: fill FOLDER AGENTS [CHAIN_ID]");
         return ExitCode::FAILURE;
     };
     let os = Os::new();
-    let options = Options { path: PathBuf::from(folder), nonce_retention_secs: 86_400, max_ahead_secs: 60 };
+    let identity = address!("0x5FbDB2315678afecb367f032d93F642f64180aa3");
+    let options = Options {
+        path: PathBuf::from(folder),
+        binding: Binding::new(chain_id, identity, false),
+        nonce_retention_secs: 86_400,
+        max_ahead_secs: 60,
+    };
     let store = match EmbeddedStore::open(options, Arc::new(os)) {
         Ok(store) => Arc::new(store),
         Err(error) => {

@@ -221,7 +221,7 @@ fn check_finds_certificates_that_are_late_or_of_another_host_and_strict_refuses_
     params.not_after = rcgen::date_time_ymd(2020, 1, 1);
     std::fs::write(folder.path().join("old.crt"), params.self_signed(&expired).unwrap().pem()).unwrap();
     std::fs::write(folder.path().join("old.key"), expired.serialize_pem()).unwrap();
-    let text = "[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
+    let text = "chain.chain_id = 8004\n[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
                 stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n\
                 [listen]\ngateway = [\"127.0.0.1:8443\"]\n[listen.tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\n\
                 [[tenants]]\nid = \"a\"\nhosts = [\"acme.example\"]\nupstreams = [\"127.0.0.1:1\"]\n\
@@ -231,15 +231,15 @@ fn check_finds_certificates_that_are_late_or_of_another_host_and_strict_refuses_
     let check = |option: &str| command(&["check", option]).current_dir(folder.path()).output().unwrap();
     let said = failure(&check("--strict"), 2);
     for expected in [
-        "warning: tenants[1].tls.cert: old.crt: the certificate has expired\n  --> tiergate.toml:14:8\n",
-        "warning: tenants[2].hosts: tls.crt: the certificate is not for the host other.example\n  --> tiergate.toml:18:9\n",
+        "warning: tenants[1].tls.cert: old.crt: the certificate has expired\n  --> tiergate.toml:15:8\n",
+        "warning: tenants[2].hosts: tls.crt: the certificate is not for the host other.example\n  --> tiergate.toml:19:9\n",
     ] {
         assert!(said.contains(expected), "{said}");
     }
     let output = check("-ojson");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(output.status.success() && found.as_array().unwrap().len() == 2, "{found}");
-    assert_eq!((&found[0]["severity"], &found[0]["line"]), (&"warning".into(), &14.into()));
+    assert_eq!((&found[0]["severity"], &found[0]["line"]), (&"warning".into(), &15.into()));
     assert_eq!(found[0]["place"], "tenants[1].tls.cert");
 }
 
@@ -273,7 +273,7 @@ fn check_store(files: &[(&str, &str)], store: &str, rest: &str) -> Output {
     for (name, text) in files {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
-    let contracts = "[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
+    let contracts = "chain.chain_id = 8004\n[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
                      stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n";
     let text = format!("{contracts}\n[store]\nkind = \"redis\"\n[store.redis]\n{store}\n{rest}");
     std::fs::write(folder.path().join("tiergate.toml"), text).unwrap();
@@ -364,7 +364,7 @@ fn health_asks_where_the_process_listens_whatever_has_become_of_its_configuratio
     let file = folder.path().join("tiergate.toml");
     let config = |listen: &str| {
         format!(
-            "[listen]\nadmin = \"{}\"\n{listen}\n[chain]\nrpc_urls = [\"http://127.0.0.1:1\"]\n[chain.contracts]\n\
+            "[listen]\nadmin = \"{}\"\n{listen}\n[chain]\nrpc_urls = [\"http://127.0.0.1:1\"]\nchain_id = 8004\n[chain.contracts]\n\
              identity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
              stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n",
             free_address()

@@ -17,6 +17,7 @@ use tiergate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
 use tiergate::chain::registries::Registries;
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::{ApiKey, ApiKeyFormat};
+use tiergate::domain::binding::Binding;
 use tiergate::domain::client::ClientNet;
 use tiergate::domain::eip712::{Eip712Domain, SigningDomain};
 use tiergate::domain::freshness::{Freshness, UnixSeconds};
@@ -69,8 +70,7 @@ impl Scene {
             request_timeout: Duration::from_secs(2),
             calls_per_second: None,
             proxy: None,
-            chain_id: None,
-            signature_chain_id: 8004,
+            chain_id: 8004,
         };
         let rpc = Pool::new(&settings, clock.clone(), metrics.clone()).expect("an HTTP client");
         // A lifetime beyond any benchmark: the cached path is what is measured.
@@ -87,8 +87,12 @@ impl Scene {
         let reader = ChainReader::new(Arc::new(rpc), settings, clock.clone(), &metrics, runtime.handle());
         let chain: Arc<dyn Chain> = Arc::new(reader);
         let folder = tempfile::tempdir().expect("a folder");
-        let options =
-            Options { path: folder.path().join("data"), nonce_retention_secs: 86_400, max_ahead_secs: 60 };
+        let options = Options {
+            path: folder.path().join("data"),
+            binding: Binding::new(8004, IDENTITY, false),
+            nonce_retention_secs: 86_400,
+            max_ahead_secs: 60,
+        };
         let store = EmbeddedStore::open(options, clock.clone()).expect("an empty store");
         let store = MeteredStore::new(Arc::new(store), clock.clone(), &metrics);
         let ports = Ports { chain: chain.clone(), store: Arc::new(store), clock, entropy: os.clone() };

@@ -210,6 +210,7 @@ max_connections = {rig.many // 2}
 {certificate}
 [chain]
 rpc_urls = ["{facts['rpcUrl']}"]
+chain_id = {facts['chainId']}
 multicall = "{facts['multicall']}"
 max_head_age = "0s"
 [chain.contracts]

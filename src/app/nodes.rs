@@ -25,7 +25,6 @@ pub(super) fn pool(
         calls_per_second: settings.chain.calls_per_second,
         proxy: settings.chain.http_proxy.as_ref(),
         chain_id: settings.chain.chain_id,
-        signature_chain_id: settings.signature.chain_id,
     };
     Ok(Pool::new(&pool, Arc::clone(clock), metrics.clone())?)
 }

@@ -2,7 +2,6 @@
 //!
 //! Writes nothing.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,11 +76,6 @@ fn of_chain(settings: &Settings, nodes: &[Result<Sight, String>], now: u64) -> V
             format!("chain {chain}, block {block}, {} s old", now.saturating_sub(*timestamp))
         });
         findings.push((format!("node {}", url.origin()), state));
-    }
-    let chains: BTreeSet<u64> = nodes.iter().flatten().map(|seen| seen.chain).collect();
-    if chains.len() > 1 {
-        let differ = format!("is not set, and the nodes are on different chains: {chains:?}");
-        findings.push(("chain.chain_id".to_owned(), Err(differ)));
     }
     for (key, address, has_code) in nodes.iter().flatten().take(1).flat_map(|seen| &seen.contracts) {
         let state = if *has_code { Ok("there is code") } else { Err("there is no contract") };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::config::store::redis_keys::RedisSettings;
+use crate::domain::binding::OtherChain;
 use crate::domain::secret::SecretSource;
 use crate::files;
 use crate::ports::clock::Clock;
@@ -23,12 +24,20 @@ pub(crate) enum StoreError {
     /// What Redis needs.
     #[error(transparent)]
     Redis(#[from] redis::OpenError),
+    /// Its keys are those of another chain's agents.
+    #[error("the store {url} {cause}")]
+    OtherChain {
+        /// Scheme and hosts.
+        url: String,
+        /// Both chains.
+        cause: OtherChain,
+    },
     /// A file with a password.
     #[error("the password of the store can't be read: {0}")]
     Secret(String),
 }
 
-/// Opens the store. One that is on other machines need not answer yet.
+/// Opens the store. One that is on other machines need not answer yet. Blocks for as long as connecting to it may take.
 pub(crate) fn open(
     settings: &Settings,
     clock: &Arc<dyn Clock>,
@@ -39,6 +48,7 @@ pub(crate) fn open(
         StoreSettings::Embedded { path } => {
             let options = embedded::Options {
                 path: path.clone(),
+                binding: settings.binding(),
                 nonce_retention_secs: settings.signature.nonce_retention.as_secs(),
                 max_ahead_secs: settings.signature.freshness.max_ahead_secs,
             };
@@ -54,6 +64,9 @@ pub(crate) fn open(
         }
         StoreSettings::Redis(redis) => {
             let options = redis_options(settings, redis)?;
+            if let Some(cause) = redis::other_chain(options.clone(), Arc::clone(&clock), metrics.clone())? {
+                return Err(StoreError::OtherChain { url: redis.url.to_string(), cause });
+            }
             let store = Arc::new(RunningRedisStore::open(options, clock, metrics.clone())?);
             metrics.count_entries("known_keys", &store, RunningRedisStore::known_keys);
             metrics.count_entries("key_managers", &store, RunningRedisStore::key_managers);
@@ -78,7 +91,7 @@ pub(super) async fn look(
 ) -> Result<String, String> {
     match &settings.store {
         StoreSettings::Embedded { path } if path.is_dir() => {
-            Ok("there is a folder; only the service itself opens the store in it".to_owned())
+            embedded::file::look(path, &settings.binding()).map_err(|other| other.to_string())
         }
         StoreSettings::Embedded { path } if path.exists() => Err("is not a folder".to_owned()),
         StoreSettings::Embedded { .. } => Ok("is not there yet; the service makes it".to_owned()),
@@ -96,6 +109,8 @@ fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, 
     };
     let identity = redis.identity.as_ref().map(|pair| (pair.cert.clone(), pair.key.clone()));
     Ok(Options {
+        binding: settings.binding(),
+        prefix: redis.prefix.clone(),
         url: redis.url.clone(),
         password: secret(&redis.password)?,
         sentinel: SentinelLogin {

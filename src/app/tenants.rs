@@ -122,6 +122,7 @@ impl Tenants {
 
     fn replace(&self, loaded: Loaded) -> Result<Applied, Vec<String>> {
         let (settings, former) = (&loaded.settings, self.table.load_full());
+        self.refuse_other_chain(settings)?;
         self.refuse_emptiness(settings, former.tenants().count())?;
         let workshop = Workshop { quotas: self.at_start.tiers.requests_per_minute, metrics: &self.metrics };
         let built = build(settings, self.now(), &workshop, &former)?;
@@ -136,6 +137,15 @@ impl Tenants {
         let tenants = changes(&former, &self.table.load());
         let sections_that_wait = self.at_start.sections_that_differ(settings);
         Ok(Applied { tenants, sections_that_wait, loaded })
+    }
+
+    /// Refuses a chain that the next start would refuse. Another one counts from the next start on.
+    fn refuse_other_chain(&self, settings: &Settings) -> Result<(), Vec<String>> {
+        if !self.at_start.store.is_same(&settings.store) {
+            return Ok(());
+        }
+        let checked = settings.binding().check(self.at_start.binding().as_str(), "another place in [store]");
+        checked.map_err(|other| vec![format!("chain: the store {other}")])
     }
 
     /// Refuses to lose all tenants, or all those of `tenants.d`, unless that is meant: a volume that is not mounted looks like

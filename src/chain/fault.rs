@@ -43,9 +43,6 @@ pub(super) enum ReadError {
     Unhealthy(Arc<ReadError>),
     #[error("the node is on chain {reported}, not on chain {chain}")]
     WrongChain { reported: u64, chain: u64 },
-    /// The nodes are on several chains, and none is configured.
-    #[error("the nodes are on different chains ({0}), and chain.chain_id does not say which one is read")]
-    ChainsDiffer(String),
     /// The answer is older than the newest block that was accounted for or shown.
     #[error("the node is behind: it answered at block {number}, and block {newest} is known")]
     Behind { number: u64, newest: u64 },

@@ -292,8 +292,7 @@ pub(super) fn pool(
         request_timeout,
         calls_per_second: None,
         proxy: None,
-        chain_id: None,
-        signature_chain_id: CHAIN_ID,
+        chain_id: CHAIN_ID,
     };
     Pool::new(&settings, clock, metrics.clone()).unwrap()
 }

@@ -171,7 +171,7 @@ impl ChainReader {
         let calls = registries.profile_calls(AgentId::new(U256::ONE));
         let decode = |results: Vec<_>| Ok(registries.found(&results).collect());
         let (date, contracts) = source.read(Asker::Vouched, At::Latest, &calls, decode).await?;
-        let chain = source.pool.chain_id().await?;
+        let chain = source.pool.chain_id;
         Ok(Sight { chain, block: date.number, timestamp: date.timestamp, contracts })
     }
 

@@ -49,7 +49,7 @@ impl Source {
         calls: &[Call3],
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<(Date, T), ChainFault> {
-        let chain = self.pool.chain_id().await?;
+        let chain = self.pool.chain_id;
         let terms = self.pool.terms(asker);
         if !self.lacks_multicall.load(Ordering::Relaxed) {
             let to = Some(self.multicall);
@@ -77,7 +77,7 @@ impl Source {
         code: &Bytes,
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
-        let chain = self.pool.chain_id().await?;
+        let chain = self.pool.chain_id;
         let answer = self.ask(&self.pool.terms(Asker::Stranger), At::Latest, (code, None), chain).await?;
         self.conclude(At::Latest, answer, decode).map(|(_, value)| value)
     }

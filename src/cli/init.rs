@@ -15,6 +15,9 @@ pub(super) struct Init {
     /// The file. One that exists is left alone.
     #[arg(default_value = "tiergate.toml")]
     file: PathBuf,
+    /// The id of the chain [default: to be filled in].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=i64::MAX.cast_unsigned()))]
+    chain_id: Option<u64>,
     /// The address of the identity registry [default: to be filled in].
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     identity: Option<String>,
@@ -31,6 +34,9 @@ impl Init {
     /// Writes the file.
     pub(super) fn run(&self) -> Result<(), Failure> {
         let mut text = include_str!("init.toml").to_owned();
+        if let Some(chain_id) = self.chain_id {
+            text = text.replace("# chain_id = ...", &format!("chain_id = {chain_id}"));
+        }
         for (key, address) in [("identity", &self.identity), ("stake_vault", &self.stake_vault)] {
             if let Some(address) = address {
                 text = text.replace(&format!("# {key} = \"0x...\""), &format!("{key} = \"{address}\""));

@@ -56,9 +56,10 @@ const REREAD: DurationBounds = DurationBounds {
 pub struct ChainSettings {
     /// Where JSON-RPC is answered, in order of preference; at least one.
     pub rpc_urls: Vec<RpcUrl>,
-    /// The id of the chain that the nodes must be on, at least 1. Without it they must agree, or one must be on the chain
-    /// that signatures are for.
-    pub chain_id: Option<u64>,
+    /// The id of the chain that the nodes must be on, at least 1.
+    pub chain_id: u64,
+    /// True for a chain to try things on, whose owners' keys are public.
+    pub development: bool,
     /// For how long a profile that was read may be used; at least 50 ms, at most 60 s.
     pub poll_interval: Duration,
     /// For how long the chain may be silent before nothing that was read is used any more; at least twice `poll_interval`,
@@ -110,7 +111,12 @@ impl ChainSettings {
                 &(1..=RPC_URLS_MAX),
                 rpc_url
             ),
-            chain_id: Some(reader.optional_integer("chain.chain_id", &(1..=i64::MAX))),
+            chain_id: reader.required_integer(
+                "chain.chain_id",
+                &(1..=i64::MAX),
+                "write the id of the chain that rpc_urls are on, as eth_chainId says it",
+            ),
+            development: reader.boolean("chain.development", false),
             rpc_headers: rpc_headers::read(reader, rpc_urls.as_deref()),
             poll_interval: reader.duration("chain.poll_interval", "1s", &UP_TO_A_MINUTE),
             max_staleness: reader.duration("chain.max_staleness", "5s", &UP_TO_TEN_MINUTES),

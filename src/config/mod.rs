@@ -65,6 +65,7 @@ use crate::config::signature::SignatureSettings;
 use crate::config::store::StoreSettings;
 use crate::config::tiers::TierSettings;
 use crate::config::traces::TraceSettings;
+use crate::domain::binding::Binding;
 use crate::domain::tenant::Tenant;
 
 /// The whole configuration, checked.
@@ -207,6 +208,13 @@ impl Settings {
         let document = Document::new(path, &syntax::read_file(path).ok()?);
         let table = syntax::table(&document).ok()?;
         Listen::read(&mut Reader::new(document, table, environment, Wanted::Settings))
+    }
+
+    /// The chain that the store is for.
+    #[must_use]
+    pub fn binding(&self) -> Binding {
+        let ChainSettings { chain_id, contracts, development, .. } = &self.chain;
+        Binding::new(*chain_id, contracts.identity, *development)
     }
 
     /// The sections that count at the start alone and are others here. Of `[listen]` certificates are read again, of

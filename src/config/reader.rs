@@ -131,6 +131,19 @@ impl Reader {
         self.check(path, written.integer(allowed))
     }
 
+    /// A whole number within its bounds that has no default; `advice` says what to write.
+    pub(super) fn required_integer<T: TryFrom<i64>>(
+        &mut self,
+        path: &'static str,
+        allowed: &RangeInclusive<i64>,
+        advice: &str,
+    ) -> Option<T> {
+        if !self.is_given(path) {
+            self.report(&[path], format!("is required; {advice}"));
+        }
+        self.optional_integer(path, allowed)
+    }
+
     /// A whole number within its bounds, which may be left out.
     pub(super) fn optional_integer<T: TryFrom<i64>>(
         &mut self,

@@ -54,6 +54,20 @@ impl StoreSettings {
     }
 }
 
+impl StoreSettings {
+    /// True for a store whose content is that of the other.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Embedded { path }, Self::Embedded { path: others }) => path == others,
+            (Self::Redis(redis), Self::Redis(others)) => {
+                (&redis.url, &redis.prefix) == (&others.url, &others.prefix)
+            }
+            (Self::Embedded { .. }, Self::Redis(_)) | (Self::Redis(_), Self::Embedded { .. }) => false,
+        }
+    }
+}
+
 /// Those of these keys that have a value, right or wrong; to be asked before they are read.
 fn given(reader: &Reader, keys: &[&'static str]) -> Vec<&'static str> {
     keys.iter().copied().filter(|path| reader.is_given(path)).collect()

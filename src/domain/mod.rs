@@ -4,6 +4,7 @@
 
 pub mod agent_id;
 pub mod api_key;
+pub mod binding;
 pub mod client;
 pub mod cors;
 pub mod denial;

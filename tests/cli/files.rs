@@ -128,21 +128,24 @@ fn a_first_configuration_names_a_service_as_no_other_is_named() {
 }
 
 #[test]
-fn a_first_configuration_passes_the_check_once_the_contracts_are_named_and_is_never_overwritten() {
+fn a_first_configuration_passes_the_check_once_chain_and_contracts_are_named_and_is_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tiergate.toml");
     let run = |args: &[&str]| command(args).current_dir(folder.path()).output().unwrap();
     assert!(run(&["init", "--name", "API \"one\""]).status.success());
     let written = fs::read_to_string(&file).unwrap();
     let said = failure(&run(&["check"]), 2);
-    assert!(said.contains("used: 2 problems\n"), "the contracts alone are missing: {said}");
+    assert!(said.contains("used: 3 problems\n"), "chain and contracts alone are missing: {said}");
+    assert!(said.contains("chain.chain_id: is required; write the id of the chain"), "{said}");
     assert!(said.contains("contracts.identity") && said.contains("contracts.stake_vault"), "{said}");
     assert!(written.contains("domain_name = 'API \"one\"'"), "{written}");
-    let flags = ["--identity", REGISTRY, "--stake-vault", VAULT, "--name", "API \"one\""];
+    let named = ["--name", "API \"one\"", "--chain-id", "8453"];
+    let flags = [&named[..], &["--identity", REGISTRY, "--stake-vault", VAULT]].concat();
     assert!(failure(&run(&[&["init"], &flags[..]].concat()), 1).contains("cannot create tiergate.toml"));
     assert_eq!(fs::read_to_string(&file).unwrap(), written);
 
-    let by_hand = written.replace("# identity = \"0x...\"", &format!("identity = \"{REGISTRY}\""));
+    let by_hand = written.replace("# chain_id = ...", "chain_id = 8453");
+    let by_hand = by_hand.replace("# identity = \"0x...\"", &format!("identity = \"{REGISTRY}\""));
     let by_hand = by_hand.replace("# stake_vault = \"0x...\"", &format!("stake_vault = \"{VAULT}\""));
     fs::write(&file, &by_hand).unwrap();
     let checked = run(&["check", "--strict"]);

@@ -15,8 +15,11 @@ use crate::support::stop::Stop;
 use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
-pub(crate) const CASES: &[Case<World>] =
-    cases![whatever_was_answered_before_a_kill_is_true_after_it, keys_and_nonces_outlive_a_restart,];
+pub(crate) const CASES: &[Case<World>] = cases![
+    whatever_was_answered_before_a_kill_is_true_after_it,
+    keys_and_nonces_outlive_a_restart,
+    a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start,
+];
 
 /// About the embedded store's file.
 pub(crate) const ON_A_DISK: &[Case<World>] = cases![
@@ -171,6 +174,38 @@ fn keys_and_nonces_outlive_a_restart(world: &World) {
     service.generate(&revoked.signed()).success(201);
 }
 
+fn a_store_of_another_chain_is_refused_by_a_reload_a_check_and_at_the_start(world: &World) {
+    let mut service = Service::start(world.settings());
+    let agent = world.agent(4);
+    let key = agent.generate(&service);
+    let file = service.folder.path().join("tiergate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (contracts, other) = (world.chain().contracts, "chain_id = 5\n");
+    let chain = |id: i64| format!("chain {id} with identity registry {}", contracts.identity);
+    let sentence = format!(
+        "is for {}, and the configuration is for {}; write another ",
+        chain(contracts.chain_id),
+        chain(5)
+    );
+    std::fs::write(&file, text.replace(&format!("chain_id = {}\n", contracts.chain_id), other)).unwrap();
+    let refused = format!("the configuration is not applied: chain: the store {sentence}");
+    until("the reload is refused", SOON, || service.log().contains(&refused).then_some(()));
+    service.verify(&key).success(200);
+    for (verb, further) in [("check", &["--online"][..]), ("run", &[])] {
+        if verb == "run" {
+            service.kill();
+        }
+        let output = service.command(verb, further);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{verb}: {said}");
+        assert!(said.contains(&sentence), "{verb}: {said}");
+    }
+    std::fs::write(&file, text).unwrap();
+    service.start_again("");
+    service.await_ready();
+    service.verify(&key).success(200);
+}
+
 fn a_second_process_on_the_same_folder_is_refused(world: &World) {
     let service = Service::start(world.settings());
     let output = service.run_second();
@@ -193,6 +228,8 @@ fn a_data_folder_of_the_previous_release_opens(world: &World) {
     std::fs::write(service.data().join("tiergate.redb"), FILE).unwrap();
     service.start_again("");
     service.await_ready();
+    let bound = format!("from now on it is for chain {} with ", world.chain().contracts.chain_id);
+    assert!(service.log().contains(&bound), "{}", service.log());
     let [agent, revoked] = [900_000_001_u64, 900_000_002].map(|id| {
         let id = id.try_into().unwrap();
         world.chain().mint_with_id(ALICE, id);

@@ -121,7 +121,6 @@ const TOPICS: &[Topic<Stage>] = &[
     ("explain", STORES, explain::CASES),
     ("explain", ONCE, explain::IN_WORDS),
     ("online", ONCE, online::CASES),
-    ("online", &[Kind::Anvil], online::OF_TWO_CHAINS),
     #[cfg(feature = "traces")]
     ("traces", ONCE, traces::CASES),
     #[cfg(feature = "traces")]

@@ -10,7 +10,6 @@ use crate::rig::stage::Stage;
 use crate::rig::tenants::Tenant;
 use crate::rig::tunnels::Terminator;
 use crate::rig::upstream::{Exchange, Then, Upstream};
-use crate::support::chain::Chain;
 use crate::support::process::{free_port, own_ip};
 use crate::support::redis::Redis;
 use crate::support::relay::{Behaviour, Relay};
@@ -23,8 +22,6 @@ pub(crate) const CASES: &[Case] = cases![
     every_part_that_is_wrong_is_named,
     nodes_that_refuse_creations_are_wrong_where_contracts_are_asked
 ];
-
-pub(crate) const OF_TWO_CHAINS: &[Case] = cases![nodes_of_different_chains_are_wrong_without_a_chain_id];
 
 /// A service that was never started.
 fn prepared(settings: Settings, tenants: &[Tenant]) -> Service {
@@ -78,10 +75,8 @@ fn every_part_that_answers_is_named_and_nothing_is_written(stage: &Stage) {
     }
     let locked = check(&stage.site().gateway.service, &[]);
     assert!(locked.status.success(), "{locked:?}");
-    holds(
-        &locked.stdout,
-        &["data: there is a folder; only the service itself opens the store in it".to_owned()],
-    );
+    let registry = stage.world().chain().contracts.identity;
+    holds(&locked.stdout, &[format!("data: is for chain 8004 with identity registry {registry}")]);
     assert_eq!(redis.dump(0), Vec::<Vec<u8>>::new());
     assert_eq!(upstream.count(|seen| seen.target == "/healthz"), 2, "once for each run");
     assert_eq!(upstream.seen().len(), 2, "no other request was sent");
@@ -158,14 +153,4 @@ fn every_part_that_is_wrong_is_named(stage: &Stage) {
     // A configuration that can't be used names no parts.
     let unusable = check(&prepared(settings.set("surprise", 1), &[]), &[]);
     assert_eq!(unusable.status.code(), Some(2), "{unusable:?}");
-}
-
-fn nodes_of_different_chains_are_wrong_without_a_chain_id(stage: &Stage) {
-    let other = Chain::dev();
-    let nodes = [stage.world().chain().node, other.node].map(|node| format!("http://{node}"));
-    let settings = stage.settings().set("chain.rpc_urls", nodes.to_vec());
-    let output = check(&prepared(settings, &[]), &[]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let differ = "chain.chain_id: is not set, and the nodes are on different chains: {8004, 31337}";
-    holds(&output.stderr, &[differ.to_owned()]);
 }

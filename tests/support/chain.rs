@@ -61,6 +61,7 @@ pub(crate) struct Contracts {
     pub(crate) validation: Address,
     pub(crate) organization: Address,
     pub(crate) multicall: Address,
+    pub(crate) chain_id: i64,
 }
 
 /// A node with the registries on it.
@@ -92,6 +93,7 @@ impl Chain {
             validation: at("validation"),
             organization: at("organization"),
             multicall: at("multicall"),
+            chain_id: facts["chainId"].as_i64().unwrap(),
         };
         wait_for_node(node);
         Self { node, contracts, turn: Mutex::new(()), _process: process, _folder: folder }
@@ -114,6 +116,7 @@ impl Chain {
             validation: create("ValidationRegistry"),
             organization: create("OrganizationRegistry"),
             multicall: MULTICALL,
+            chain_id: 31_337,
         };
         Self { node, contracts, turn: Mutex::new(()), _process: process, _folder: folder }
     }

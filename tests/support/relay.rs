@@ -27,8 +27,6 @@ pub(crate) enum Behaviour {
     Refuse(&'static str, i64),
     /// Refuses calls without `to` with this JSON-RPC error code, and answers all others as the real node does.
     RefuseCreations(i64),
-    /// Answers this method with this result, and all others as the real node does.
-    Tell(&'static str, Value),
     /// Answers with these members in place of `result`, with the call's own id.
     Members(Value),
     /// Stands for several back ends, of which some lag.
@@ -200,13 +198,6 @@ fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &Atomic
                     return Ok(json!({ "error": { "code": code, "message": "no recipient" } }));
                 }
                 ask(node, asked)
-            })?,
-            Behaviour::Tell(method, result) => each(&call, |asked| {
-                if asked["method"] == json!(method) {
-                    Ok(json!({ "result": result }))
-                } else {
-                    ask(node, asked)
-                }
             })?,
             Behaviour::Members(members) => each(&call, |_| Ok(members.clone()))?,
             Behaviour::Balanced(balance) => {

@@ -18,6 +18,7 @@ impl Settings {
     pub(crate) fn new(node: SocketAddr, contracts: &Contracts) -> Self {
         Self(Table::new())
             .set("chain.rpc_urls", vec![format!("http://{node}")])
+            .set("chain.chain_id", contracts.chain_id)
             .set("chain.poll_interval", "100ms")
             // The machine may be busy.
             .set("chain.request_timeout", "5s")

@@ -155,7 +155,7 @@ impl Following<'_> {
 
     /// The head up to which everything is accounted for, and how; `None`: nodes answer, and logs were not asked for.
     async fn try_poll(&mut self, asked_micros: u64) -> Result<Option<(Block, &'static str)>, ChainFault> {
-        let chain = self.of.source.pool.chain_id().await?;
+        let chain = self.of.source.pool.chain_id;
         let terms = self.of.source.pool.terms(Asker::Vouched);
         let head = self.head(&terms).await?;
         *self.saw_another.get_mut() = false;

@@ -46,8 +46,8 @@ pub(super) const fn is_the_nodes(error: &ReadError) -> bool {
 
 /// True when an error speaks against the node if another one answers the same read: absurd agents make every node fail.
 const fn is_suspicious(error: &ReadError) -> bool {
-    use ReadError::{Busy, ChainsDiffer, RateLimited, Unhealthy};
-    !is_the_nodes(error) && !matches!(error, Busy | RateLimited(_) | Unhealthy(_) | ChainsDiffer(_))
+    use ReadError::{Busy, RateLimited, Unhealthy};
+    !is_the_nodes(error) && !matches!(error, Busy | RateLimited(_) | Unhealthy(_))
 }
 
 /// What is known of one node.

@@ -1,9 +1,8 @@
 //! The nodes: which one is asked, how often, until when, and how many calls are in flight.
 //!
-//! Knows JSON-RPC and no contract. `health` decides which node is asked next, `places` who may call now, `chain_id` which
-//! chain is read; `node` is one request to one node.
+//! Knows JSON-RPC and no contract. `health` decides which node is asked next, `places` who may call now; `node` is one
+//! request to one node.
 
-mod chain_id;
 mod health;
 mod node;
 pub(crate) mod places;
@@ -14,7 +13,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::chain_id::ChainId;
 use self::health::{Health, Next, Tries, is_the_nodes};
 use self::node::Node;
 pub(super) use self::node::{ANSWER_BYTES_MAX, Answers, Call};
@@ -46,10 +44,8 @@ pub struct PoolSettings<'a> {
     pub calls_per_second: Option<NonZeroU32>,
     /// The HTTP proxy through which nodes are reached.
     pub proxy: Option<&'a RpcUrl>,
-    /// The chain that is read, if that is configured.
-    pub chain_id: Option<u64>,
-    /// The chain that signatures are for.
-    pub signature_chain_id: u64,
+    /// The chain that is read. Answers of another one do not count.
+    pub chain_id: u64,
 }
 
 /// How a read is made.
@@ -64,7 +60,7 @@ pub(super) struct Terms {
 pub struct Pool {
     nodes: Vec<Arc<Node>>,
     health: Mutex<Health>,
-    chain_id: ChainId,
+    pub(super) chain_id: u64,
     places: Places,
     request_timeout: Duration,
     clock: Arc<dyn Clock>,
@@ -88,7 +84,7 @@ impl Pool {
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             health: Mutex::new(Health::new(nodes.len())),
-            chain_id: ChainId::new(settings.chain_id, settings.signature_chain_id),
+            chain_id: settings.chain_id,
             places: Places::new(),
             request_timeout: settings.request_timeout,
             nodes,
@@ -185,7 +181,7 @@ impl Pool {
             self.health.lock().limited(node, *pause, self.now());
         }
         // Reads of an agent may be slow because of the agent. Reads of the head can't.
-        let is_of_head = matches!(method, "eth_getBlockByNumber" | "eth_chainId");
+        let is_of_head = method == "eth_getBlockByNumber";
         if is_the_nodes(error) || is_of_head && matches!(error, ReadError::Timeout(_)) {
             self.count_failure(node, error);
         }

@@ -137,8 +137,7 @@ fn pool_at_rate(node: &TestNode, rate: u32, request_timeout: Duration) -> (Pool,
         request_timeout,
         calls_per_second: NonZeroU32::new(rate),
         proxy: None,
-        chain_id: None,
-        signature_chain_id: CHAIN_ID,
+        chain_id: CHAIN_ID,
     };
     (Pool::new(&settings, clock.clone(), metrics).unwrap(), clock)
 }
@@ -180,8 +179,7 @@ async fn nodes_are_reached_through_a_proxy_where_one_is_configured() {
         request_timeout: PATIENT,
         calls_per_second: None,
         proxy: Some(&proxy_url),
-        chain_id: None,
-        signature_chain_id: CHAIN_ID,
+        chain_id: CHAIN_ID,
     };
     let pool = Pool::new(&settings, clock, metrics).unwrap();
     assert_eq!(ask(&pool, 1).await.unwrap(), [json!(7)]);
@@ -200,17 +198,4 @@ async fn whoever_finds_no_place_in_time_gets_a_fault_and_no_node_is_asked() {
     let fault = pool.ask(&terms, &calls(1), |_| Ok(())).await.unwrap_err();
     assert!(matches!(cause(&fault), ReadError::Timeout(_)));
     assert_eq!(node.calls("test"), 0);
-}
-
-#[tokio::test]
-async fn a_node_that_falls_silent_does_not_leave_the_choice_of_chain_to_the_other() {
-    let one = TestNode::start(|_| Reply::Result(json!("0x1"))).await;
-    let other =
-        node(vec![Reply::Result(json!("0x2")), Reply::CloseMidway, Reply::Result(json!("0x1"))]).await;
-    let (pool, _) = pool_of(&[&one, &other]);
-    for _ in 0..2 {
-        let refused = pool.chain_id().await.unwrap_err();
-        assert!(matches!(cause(&refused), ReadError::ChainsDiffer(shown) if shown == "1, 2"));
-    }
-    assert_eq!(pool.chain_id().await.unwrap(), 1, "the node moved to the other's chain");
 }

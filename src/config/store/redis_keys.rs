@@ -8,14 +8,16 @@ use crate::config::duration::DurationBounds;
 use crate::config::files::{key_pair, noted_file, secret_or_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
+use crate::config::written::quoted;
 use crate::domain::redis_url::{NotARedisUrl, RedisLayout, RedisUrl};
 use crate::domain::rpc_url::public_part;
 use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::KeyPair;
 
 /// Every key of the table.
-pub(super) const KEYS: [&str; 12] = [
+pub(super) const KEYS: [&str; 13] = [
     URL,
+    "store.redis.prefix",
     "store.redis.password",
     "store.redis.password_file",
     SENTINEL_USER,
@@ -32,6 +34,9 @@ pub(super) const KEYS: [&str; 12] = [
 const URL: &str = "store.redis.url";
 const SENTINEL_USER: &str = "store.redis.sentinel_username";
 
+/// So short that names stay short.
+const PREFIX_BYTES_MAX: usize = 64;
+
 /// How long one request to Redis may take, and its replicas to acknowledge a write.
 const UP_TO_FIVE_SECONDS: DurationBounds = DurationBounds {
     min: Duration::from_millis(1),
@@ -44,6 +49,8 @@ const UP_TO_FIVE_SECONDS: DurationBounds = DurationBounds {
 pub struct RedisSettings {
     /// Where it is; may hold a user and a password.
     pub url: RedisUrl,
+    /// What every name in it begins with; at most 64 bytes.
+    pub prefix: String,
     /// The password that is not in the URL.
     pub password: Option<SecretSource>,
     /// As whom to log in at Sentinels; nothing: as their default user.
@@ -69,6 +76,7 @@ impl RedisSettings {
         reader.mask(Shown::Right, &[SENTINEL_USER]);
         read_all!(Self {
             url: reader.text(URL, "redis://127.0.0.1:6379", redis_url),
+            prefix: reader.text("store.redis.prefix", "", prefix),
             password: Some(secret_or_file(
                 reader,
                 "store.redis.password",
@@ -126,6 +134,18 @@ fn check(reader: &mut Reader, url: &RedisUrl, given: &[&'static str]) {
         );
         reader.report(&[URL], phrase);
     }
+}
+
+/// Braces would choose the slot of a cluster, and other signs mean something in patterns of rights.
+fn prefix(text: &str) -> Result<String, String> {
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+    if text.len() > PREFIX_BYTES_MAX || !text.bytes().all(is_sign) {
+        return Err(format!(
+            "is {}; write up to {PREFIX_BYTES_MAX} characters of A-Z, a-z, 0-9, _, -, . and :",
+            quoted(text)
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 /// What is wrong shows scheme and host at most.

@@ -12,6 +12,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("chain.contracts.reputation", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.stake_vault", ADDRESS, QUOTED_ADDRESS, "0x12"),
     ("chain.contracts.validation", ADDRESS, QUOTED_ADDRESS, ""),
+    ("chain.development", "true", "true", "yes"),
     ("chain.gas_cap", "2000000", "2000000", "5"),
     ("chain.http_proxy", "http://proxy.example:3128", "\"http://proxy.example:3128\"", "proxy.example"),
     ("chain.max_head_age", "1h", "\"1h\"", "9s"),
@@ -69,6 +70,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("store.redis.key", "b.pem", "\"b.pem\"", ""),
     ("store.redis.password", "word", "\"word\"", ""),
     ("store.redis.password_file", "word.txt", "\"word.txt\"", ""),
+    ("store.redis.prefix", "blue:", "\"blue:\"", "a{b}"),
     ("store.redis.sentinel_password", "word", "\"word\"", ""),
     ("store.redis.sentinel_password_file", "word.txt", "\"word.txt\"", ""),
     ("store.redis.sentinel_username", "tiergate", "\"tiergate\"", ""),
@@ -155,11 +157,12 @@ fn a_wrong_override_is_named_by_its_variable_and_a_right_one_mends_the_file() {
 
 #[test]
 fn the_environment_alone_is_enough() {
-    let contracts = [
+    let required = [
+        ("TIERGATE__CHAIN__CHAIN_ID", "8004"),
         ("TIERGATE__CHAIN__CONTRACTS__IDENTITY", "0x5FbDB2315678afecb367f032d93F642f64180aa3"),
         ("TIERGATE__CHAIN__CONTRACTS__STAKE_VAULT", "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"),
     ];
-    assert_eq!(parse("", &contracts), parse(MINIMAL, &[]));
+    assert_eq!(parse("", &required), parse(MINIMAL, &[]));
 }
 
 #[test]

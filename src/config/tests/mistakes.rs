@@ -40,6 +40,7 @@ failures_per_minit = 5
             "listen.admin: is an integer; write a string in quotes",
             "chain.rpc_urls: item 1 is ws://node.example; write an absolute http:// or https:// URL without blanks, backslashes and #",
             "chain.rpc_urls: item 3 is not a URL; write an absolute http:// or https:// URL without blanks, backslashes and #",
+            "chain.chain_id: is required; write the id of the chain that rpc_urls are on, as eth_chainId says it",
             "chain.poll_interval: is 1, a number without a unit; write one, such as \"300s\", \"24h\" or \"1m 30s\"",
             "chain.contracts.identity: is required",
             "chain.contracts.stake_vault: is \"0x12\"; write a contract's address, 0x and 40 hex digits",
@@ -56,10 +57,14 @@ failures_per_minit = 5
 }
 
 #[test]
-fn nothing_but_the_required_contracts_is_required() {
+fn nothing_but_the_chain_and_the_required_contracts_is_required() {
     assert_eq!(
         problems("", &[]),
-        ["chain.contracts.identity: is required", "chain.contracts.stake_vault: is required"]
+        [
+            "chain.chain_id: is required; write the id of the chain that rpc_urls are on, as eth_chainId says it",
+            "chain.contracts.identity: is required",
+            "chain.contracts.stake_vault: is required"
+        ]
     );
 }
 
@@ -144,6 +149,7 @@ rpc_urls = [
   "https://node.example",
   "node",
 ]
+chain_id = 8004
 poll_interval = 1
 [chain.contracts]
 stake_vault = "0x12"
@@ -181,24 +187,24 @@ upstreams = ["b:80"]
         "3:7 listen.api: is \"localhost:80\"; write an IP",
         "4:9 listen.admin: is an integer",
         "9:3 chain.rpc_urls: item 2 is not a URL",
-        "11:17 chain.poll_interval: is 1, a number without a unit",
-        "12:8 chain.contracts.identity: is required",
-        "13:15 chain.contracts.stake_vault: is \"0x12\"",
-        "15:18 tiers.token_decimals: is 37",
-        "16:20 tiers.stake: item 3 is \"three\"",
-        "17:23 tiers.requests_per_minute: has 3 items",
-        "19:11 signature.max_age: is 1s 500ms",
-        "21:10 keys.prefix: is \"a b\"",
-        "23:8 store.kind: is \"memory\"",
-        "30:42 tenants[1].hosts: item 3 is \"a b\"",
-        "31:13 tenants[1].upstreams: is a string",
-        "36:12 tenants[1].routes[2].min_tier: is 5",
-        "34:1 tenants[1].routes[2]: is never reached; routes[1] before it",
-        "38:1 tenants[1].timeouts.reed: is not a known key; did you mean timeouts.read?",
-        "40:6 tenants[2].id: is \"acme\", the id of tenants[1]",
-        "25:1 abuse.failures_per_minit: is not a known key; did you mean abuse.failures_per_minute?",
+        "12:17 chain.poll_interval: is 1, a number without a unit",
+        "13:8 chain.contracts.identity: is required",
+        "14:15 chain.contracts.stake_vault: is \"0x12\"",
+        "16:18 tiers.token_decimals: is 37",
+        "17:20 tiers.stake: item 3 is \"three\"",
+        "18:23 tiers.requests_per_minute: has 3 items",
+        "20:11 signature.max_age: is 1s 500ms",
+        "22:10 keys.prefix: is \"a b\"",
+        "24:8 store.kind: is \"memory\"",
+        "31:42 tenants[1].hosts: item 3 is \"a b\"",
+        "32:13 tenants[1].upstreams: is a string",
+        "37:12 tenants[1].routes[2].min_tier: is 5",
+        "35:1 tenants[1].routes[2]: is never reached; routes[1] before it",
+        "39:1 tenants[1].timeouts.reed: is not a known key; did you mean timeouts.read?",
+        "41:6 tenants[2].id: is \"acme\", the id of tenants[1]",
+        "26:1 abuse.failures_per_minit: is not a known key; did you mean abuse.failures_per_minute?",
         "5:1 listen.gatewy: is not a known key; did you mean listen.gateway?",
-        "26:3 routes: is not a known key; write [[tenants.routes]] below the [[tenants]] that it is of",
+        "27:3 routes: is not a known key; write [[tenants.routes]] below the [[tenants]] that it is of",
         "1:1 surprise: is not a known key",
     ];
     let found = places(text);

@@ -16,6 +16,8 @@ use crate::config::problem::Problems;
 
 /// The shortest file that is accepted: what has no default.
 const MINIMAL: &str = r#"
+[chain]
+chain_id = 8004
 [chain.contracts]
 identity = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 stake_vault = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"

@@ -9,7 +9,8 @@ use crate::domain::secret::SecretSource;
 const NODES: &str = r#"["https://node.example/v3/key", "http://u:p@other.example:8545"]"#;
 
 fn file(headers: &str) -> String {
-    format!("[chain]\nrpc_urls = {NODES}\n{headers}{MINIMAL}")
+    let nodes = format!("[chain]\nrpc_urls = {NODES}\n");
+    MINIMAL.replace("[chain]\n", &nodes).replace("[chain.contracts]", &format!("{headers}[chain.contracts]"))
 }
 
 fn header(url: &str, name: &str, rest: &str) -> String {

@@ -55,7 +55,7 @@ fn the_defaults_are_what_is_documented() {
     assert!(settings.listen.trusted_proxies.is_empty());
     let urls: Vec<_> = settings.chain.rpc_urls.iter().map(|url| url.reveal().as_str()).collect();
     assert_eq!(urls, ["http://127.0.0.1:8545/"]);
-    assert_eq!(settings.chain.chain_id, None);
+    assert_eq!(settings.chain.chain_id, 8004);
     assert_eq!(settings.chain.poll_interval, Duration::from_secs(1));
     assert_eq!(settings.chain.request_timeout, Duration::from_secs(2));
     assert_eq!(settings.chain.max_staleness, Duration::from_secs(5));

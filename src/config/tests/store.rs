@@ -35,6 +35,13 @@ fn requests_to_redis_take_a_millisecond_to_five_seconds() {
 }
 
 #[test]
+fn a_prefix_of_names_has_no_sign_that_chooses_a_slot_or_widens_a_pattern() {
+    let (most, more) = ("x".repeat(64), "x".repeat(65));
+    let wrong = format!("'{more}', 'a{{b}}', 'a*', 'a?', 'a[b]', 'a b', 'ä', 1");
+    check_with(&[REDIS], "store.redis.prefix", &format!("'', 'blue:', 'a-b_c.D9', '{most}'"), &wrong);
+}
+
+#[test]
 fn what_belongs_to_redis_goes_together() {
     for keys in [
         &[REDIS][..],
@@ -144,7 +151,7 @@ fn the_shipped_file_shows_the_default_of_every_key_that_has_one() {
             tried += 1;
         }
     }
-    assert_eq!(tried, 6);
+    assert_eq!(tried, 7);
 }
 
 /// Earlier versions had all keys in `[store]`.
@@ -164,5 +171,5 @@ fn a_key_that_stands_in_store_itself_is_an_error_that_says_where_it_belongs() {
         assert_eq!(found, [format!("{old}: is not a known variable; did you mean {new}?")]);
         tried += 1;
     }
-    assert_eq!(tried, 13);
+    assert_eq!(tried, 14);
 }

@@ -23,6 +23,7 @@ use tempfile::TempDir;
 use self::scripted::{Counting, ScriptedChain, TamperedStore, Word};
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
+use crate::domain::binding::Binding;
 use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
@@ -82,8 +83,12 @@ impl Scene {
     fn with(signature_format: SignatureFormat, failures: Option<Quota>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(SimulatedClock::new(START_SECS));
-        let options =
-            Options { path: folder.path().to_owned(), nonce_retention_secs: 86_400, max_ahead_secs: 60 };
+        let options = Options {
+            path: folder.path().to_owned(),
+            binding: Binding::new(8004, Address::repeat_byte(1), false),
+            nonce_retention_secs: 86_400,
+            max_ahead_secs: 60,
+        };
         let inner = EmbeddedStore::open(options, clock.clone()).unwrap();
         let store = Arc::new(TamperedStore {
             inner,

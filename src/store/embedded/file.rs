@@ -1,14 +1,15 @@
 //! The file of the embedded store and its folder: created whole, locked, and verified before use.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt, FileExt as _, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{self, Path, PathBuf};
 
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 
+use crate::domain::binding::{Binding, OtherChain};
 use crate::store::embedded::tables::{self, LAYOUT, Loaded};
 
 /// How many bytes of the file redb may keep in memory. After the start only nonces are read.
@@ -16,7 +17,14 @@ const CACHE_BYTES: usize = 8 << 20;
 
 const FILE_NAME: &str = "tiergate.redb";
 const UNFINISHED_NAME: &str = "tiergate.redb.new";
+/// Locked by the process that has the store. Its text is a copy of the store's binding, for [`look`].
 const LOCK_NAME: &str = "tiergate.lock";
+
+/// How much of the lock file is read.
+const BINDING_BYTES_MAX: u64 = 1_024;
+
+/// What to write for a store of another chain.
+const INSTEAD: &str = "another store.embedded.path";
 
 /// Why the store can't be opened.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +51,14 @@ pub enum OpenError {
         /// The layout that the file names.
         found: u64,
     },
+    /// Its keys are those of another chain's agents.
+    #[error("the store {} {cause}", file.display())]
+    OtherChain {
+        /// The store's file.
+        file: PathBuf,
+        /// Both chains.
+        cause: OtherChain,
+    },
     /// The folder or the file can't be made, read or written, or there is no thread for the writer.
     #[error("the store {} can't be used: {cause}", path.display())]
     Unusable {
@@ -55,8 +71,8 @@ pub enum OpenError {
 
 /// The place of the database: the file, or in tests a disk that fails on command.
 pub(super) trait Disk: Send {
-    /// Opens the database and verifies all of it. Fails if there is none.
-    fn open(&self) -> Result<(Database, Loaded), OpenError>;
+    /// Opens the database and verifies all of it. Fails if there is none, or it is for another chain.
+    fn open(&self, binding: &Binding) -> Result<(Database, Loaded), OpenError>;
 
     /// How large it is, in bytes.
     fn size(&self) -> Option<u64>;
@@ -67,42 +83,66 @@ pub(super) trait Disk: Send {
 pub(super) struct Folder {
     path: PathBuf,
     file: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Folder {
     /// Makes the folder if it is missing, locks it, and makes an empty store if there is none.
-    pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
+    pub(super) fn take(path: &Path, binding: &Binding) -> Result<Self, OpenError> {
         let failed = |cause| OpenError::Unusable { path: path.to_owned(), cause };
         make_folder(path).map_err(failed)?;
-        let lock = create(&path.join(LOCK_NAME)).map_err(failed)?;
+        let lock = private().truncate(false).open(path.join(LOCK_NAME)).map_err(failed)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => OpenError::InUse(path.to_owned()),
             TryLockError::Error(cause) => failed(cause),
         })?;
-        let folder = Self { path: path.to_owned(), file: path.join(FILE_NAME), _lock: lock };
+        let folder = Self { path: path.to_owned(), file: path.join(FILE_NAME), lock };
         // An error of any other kind comes again when the file is opened.
         if fs::symlink_metadata(&folder.file).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
-            folder.make().map_err(|error| refusal(error, &folder.file))?;
+            folder.make(binding).map_err(|error| refusal(error, &folder.file))?;
         }
         Ok(folder)
     }
 
     /// The file gets its name after the commit, so that a file with that name is always a whole store.
-    fn make(&self) -> Result<(), redb::Error> {
+    fn make(&self, binding: &Binding) -> Result<(), redb::Error> {
         let unfinished = self.path.join(UNFINISHED_NAME);
-        let backend = FileBackend::new(create(&unfinished)?)?;
-        tables::lay_out(&Builder::new().create_with_backend(backend)?)?;
+        let backend = FileBackend::new(private().truncate(true).open(&unfinished)?)?;
+        tables::lay_out(&Builder::new().create_with_backend(backend)?, binding)?;
         fs::rename(&unfinished, &self.file)?;
         Ok(sync_folder(&self.path)?)
     }
+
+    fn copy_binding(&self, binding: &Binding) -> io::Result<()> {
+        self.lock.set_len(0)?;
+        self.lock.write_all_at(binding.as_str().as_bytes(), 0)
+    }
+}
+
+/// Looks from outside at what a folder's store is for, as the process said that opened it last.
+///
+/// # Errors
+///
+/// [`OtherChain`] for another than this.
+pub fn look(folder: &Path, binding: &Binding) -> Result<String, OtherChain> {
+    let mut known = String::new();
+    let read = File::open(folder.join(LOCK_NAME))
+        .and_then(|file| file.take(BINDING_BYTES_MAX).read_to_string(&mut known));
+    if read.is_err() || known.is_empty() {
+        return Ok("there is a folder; only the service itself opens the store in it".to_owned());
+    }
+    binding.check(&known, INSTEAD).map(|()| format!("is for {known}"))
 }
 
 impl Disk for Folder {
-    fn open(&self) -> Result<(Database, Loaded), OpenError> {
+    fn open(&self, binding: &Binding) -> Result<(Database, Loaded), OpenError> {
         let file = OpenOptions::new().read(true).write(true).open(&self.file);
         let backend = file.map_err(DatabaseError::from).and_then(FileBackend::new);
-        verified(backend.map_err(|error| refusal(error.into(), &self.file))?, &self.file)
+        let backend = backend.map_err(|error| refusal(error.into(), &self.file))?;
+        let opened = verified(backend, &self.file, binding)?;
+        // Without the copy `look` says less.
+        let _ = self.copy_binding(binding);
+        Ok(opened)
     }
 
     fn size(&self) -> Option<u64> {
@@ -113,7 +153,12 @@ impl Disk for Folder {
 /// Opens a database and verifies the checksum of every page in use, and every row that is loaded.
 ///
 /// redb checks what it reads, but a page of garbage may still trip one of its assertions: that is damage too.
-pub(super) fn verified(backend: impl StorageBackend, file: &Path) -> Result<(Database, Loaded), OpenError> {
+/// A file of release 0.1 is bound here.
+pub(super) fn verified(
+    backend: impl StorageBackend,
+    file: &Path,
+    binding: &Binding,
+) -> Result<(Database, Loaded), OpenError> {
     let corrupted = |what: &str| Err(redb::Error::Corrupted(what.to_owned()));
     let opened = catch_unwind(AssertUnwindSafe(|| {
         // redb would make a new database of an empty file.
@@ -124,10 +169,20 @@ pub(super) fn verified(backend: impl StorageBackend, file: &Path) -> Result<(Dat
         if !database.check_integrity()? {
             return corrupted("its parts contradict each other");
         }
-        match tables::layout(&database)? {
-            LAYOUT => tables::load(&database).map(|loaded| Ok((database, loaded))),
-            found => Ok(Err(OpenError::UnknownLayout { file: file.to_owned(), found })),
+        let found = tables::layout(&database)?;
+        if found != LAYOUT {
+            return Ok(Err(OpenError::UnknownLayout { file: file.to_owned(), found }));
         }
+        let known = tables::binding(&database)?;
+        if let Some(Err(cause)) = known.as_ref().map(|known| binding.check(known, INSTEAD)) {
+            return Ok(Err(OpenError::OtherChain { file: file.to_owned(), cause }));
+        }
+        let loaded = tables::load(&database)?;
+        if known.is_none() {
+            tables::bind(&database, binding)?;
+            tracing::warn!("the store named no chain: from now on it is for {binding}");
+        }
+        Ok(Ok((database, loaded)))
     }));
     let opened = opened.unwrap_or_else(|_| corrupted("reading it fails"));
     opened.unwrap_or_else(|error| Err(refusal(error, file)))
@@ -160,7 +215,9 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// An empty file for the owner alone.
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)
+/// Opens a file for the owner alone, which is made where it is missing.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).mode(0o600);
+    options
 }

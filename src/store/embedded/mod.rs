@@ -1,5 +1,7 @@
 //! The embedded store: authoritative in memory, durable in one file, no server needed.
 //!
+//! A store is for one chain: its file names it from the first transaction on, and is opened for no other.
+//!
 //! Keys and nonces are in the file before they are answered; windows and meters live in memory and begin anew with
 //! the process. A key check touches memory alone. One thread reads and writes the file (`writer.rs`).
 //!
@@ -27,6 +29,7 @@ use tokio::sync::Semaphore;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
+use crate::domain::binding::Binding;
 use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
@@ -61,6 +64,8 @@ const METERS_MAX: usize = 262_144;
 pub struct Options {
     /// The folder of the store's file; made when it is missing.
     pub path: PathBuf,
+    /// The chain that it is for.
+    pub binding: Binding,
     /// For how many seconds a used nonce is remembered. At least as long as a signature is accepted.
     pub nonce_retention_secs: u64,
     /// How many seconds a signature's timestamp may lie ahead of its use.
@@ -83,7 +88,7 @@ impl EmbeddedStore {
     ///
     /// [`OpenError`] says in one sentence why not. A damaged file is refused and never repaired by leaving data out.
     pub fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        Self::on(Box::new(Folder::take(&options.path)?), options, clock)
+        Self::on(Box::new(Folder::take(&options.path, &options.binding)?), options, clock)
     }
 
     /// How many agents have a key or a window.
@@ -111,7 +116,7 @@ impl EmbeddedStore {
     }
 
     fn on(disk: Box<dyn Disk>, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let opened = disk.open()?;
+        let opened = disk.open(&options.binding)?;
         let shared = Arc::new(Shared::new(clock, METERS_MAX));
         let (queue, steps) = mpsc::channel();
         let path = options.path.clone();

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use redb::{
     Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table,
-    TableDefinition, WriteTransaction,
+    TableDefinition, TableError, WriteTransaction,
 };
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
+use crate::domain::binding::Binding;
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::nonce::NonceClaim;
 use crate::ports::store::NewKey;
@@ -20,6 +21,10 @@ pub(super) const LAYOUT: u64 = 1;
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const META_LAYOUT: &str = "layout";
 const META_FORGOTTEN_BEFORE: &str = "forgotten_before";
+
+/// What the store is for.
+const BINDING: TableDefinition<'_, &str, &str> = TableDefinition::new("binding");
+const BINDING_CHAIN: &str = "chain";
 
 /// Agent → digest of its key and the endpoint that was declared with it.
 const KEYS: TableDefinition<'_, [u8; 32], ([u8; 32], Option<&str>)> = TableDefinition::new("keys");
@@ -43,13 +48,35 @@ pub(super) struct Loaded {
 }
 
 /// Makes the tables in a new database.
-pub(super) fn lay_out(database: &Database) -> Result<(), redb::Error> {
+pub(super) fn lay_out(database: &Database, binding: &Binding) -> Result<(), redb::Error> {
     let transaction = begin(database)?;
     let mut tables = Tables::open(&transaction)?;
     tables.meta.insert(META_LAYOUT, LAYOUT)?;
     tables.set_forgotten_before(0)?;
     drop(tables);
+    write_binding(&transaction, binding)?;
     Ok(transaction.commit()?)
+}
+
+/// The chain that the file is for, as its text; `None` in a file of release 0.1.
+pub(super) fn binding(database: &Database) -> Result<Option<String>, redb::Error> {
+    match database.begin_read()?.open_table(BINDING) {
+        Ok(table) => Ok(table.get(BINDING_CHAIN)?.map(|text| text.value().to_owned())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Binds a file of release 0.1.
+pub(super) fn bind(database: &Database, binding: &Binding) -> Result<(), redb::Error> {
+    let transaction = begin(database)?;
+    write_binding(&transaction, binding)?;
+    Ok(transaction.commit()?)
+}
+
+fn write_binding(transaction: &WriteTransaction, binding: &Binding) -> Result<(), redb::Error> {
+    transaction.open_table(BINDING)?.insert(BINDING_CHAIN, binding.as_str())?;
+    Ok(())
 }
 
 /// The layout that the file names.

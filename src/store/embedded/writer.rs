@@ -205,7 +205,7 @@ impl Writer {
             return false;
         }
         self.next_reopening_micros = now_micros.saturating_add(TICK_MICROS);
-        match self.disk.open() {
+        match self.disk.open(&self.options.binding) {
             Ok((database, loaded)) => {
                 // Several changes in the failed commit may be of one agent.
                 for agent in self.doubtful.drain(..) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, ServerErrorKind};
 
+use crate::domain::binding::OtherChain;
 use crate::domain::redis_url::RedisHost;
 
 /// One request failed, or no connection can be made.
@@ -23,6 +24,9 @@ pub(super) enum RedisError {
     /// The server must not be used as it is.
     #[error("{0}")]
     Unusable(&'static str),
+    /// Its keys are those of another chain's agents.
+    #[error("it {0}")]
+    OtherChain(OtherChain),
     /// Another node of the cluster has the slot. Nothing was done.
     #[error("the slot is at {0}")]
     Moved(RedisHost),
@@ -79,4 +83,15 @@ pub(super) fn text_of(error: &redis::RedisError) -> String {
         (Some(code), None) => code.to_owned(),
         (None, _) => error.to_string(),
     }
+}
+
+pub(super) fn is(error: &redis::RedisError, kind: ServerErrorKind) -> bool {
+    error.kind() == ErrorKind::Server(kind)
+}
+
+/// The server answers, but not as a master.
+pub(super) fn is_no_master(error: &redis::RedisError) -> bool {
+    [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown, ServerErrorKind::BusyLoading]
+        .into_iter()
+        .any(|kind| is(error, kind))
 }

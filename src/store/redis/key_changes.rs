@@ -33,7 +33,6 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::answers::{bytes, key_change, texts};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{self, Shard};
-use crate::store::redis::scripts::Request;
 
 /// How long an announced entry lives, in seconds: far longer than a change takes.
 const ANNOUNCED_SECS: u64 = 900;
@@ -67,7 +66,7 @@ impl RedisStore {
         let (changed, replaced) = self.swap(agent, &claim, change).await?;
         if changed != KeyChanged::Done {
             if let Some(new) = new {
-                let delete = Request::command("DEL").arg(names::entry(&new.digest));
+                let delete = self.shared.command("DEL", names::entry(&new.digest));
                 let _ = self.servers.ask(Shard::of_digest(&new.digest), delete).await;
             }
             let _ = self.strike(&note).await;
@@ -91,7 +90,7 @@ impl RedisStore {
     }
 
     pub(super) async fn announce(&self, agent: AgentId, new: &NewKey) -> Result<(), RedisError> {
-        let set = Request::command("SET").arg(names::entry(&new.digest)).arg(entry_of(agent, new));
+        let set = self.shared.command("SET", names::entry(&new.digest)).arg(entry_of(agent, new));
         let set = set.arg("EX").arg(ANNOUNCED_SECS);
         self.servers.ask_acknowledged(Shard::of_digest(&new.digest), set, always).await.map(drop)
     }
@@ -102,7 +101,7 @@ impl RedisStore {
             return Ok(());
         }
         let shard = Shard::of_agent(agent);
-        let set = Request::command("SET").arg(names::probe(shard)).arg("").arg("EX").arg(PROBE_SECS);
+        let set = self.shared.command("SET", names::probe(shard)).arg("").arg("EX").arg(PROBE_SECS);
         self.servers.ask_acknowledged(shard, set, always).await.map(drop)
     }
 
@@ -135,12 +134,12 @@ impl RedisStore {
     /// Takes the expiry off the entry, by writing it once more if it is there. When it is gone, the key may have been
     /// replaced since; otherwise it could never be used, and must not be shown.
     pub(super) async fn confirm(&self, agent: AgentId, new: &NewKey) -> Result<(), RedisError> {
-        let set = Request::command("SET").arg(names::entry(&new.digest)).arg(entry_of(agent, new)).arg("XX");
+        let set = self.shared.command("SET", names::entry(&new.digest)).arg(entry_of(agent, new)).arg("XX");
         let shard = Shard::of_digest(&new.digest);
         if self.servers.ask_acknowledged(shard, set, always).await? == Value::Okay {
             return Ok(());
         }
-        let get = Request::command("GET").arg(names::record(agent));
+        let get = self.shared.command("GET", names::record(agent));
         let record = self.servers.ask(Shard::of_agent(agent), get).await?;
         if record != Value::BulkString(new.digest.to_bytes().to_vec()) {
             return Ok(());
@@ -154,17 +153,17 @@ impl RedisStore {
             if let Ok(bytes) = <[u8; 32]>::try_from(bytes.as_slice()) {
                 let digest = KeyDigest::from_bytes(bytes);
                 self.known.remove(&digest);
-                let delete = Request::command("DEL").arg(names::entry(&digest));
+                let delete = self.shared.command("DEL", names::entry(&digest));
                 self.servers.ask(Shard::of_digest(&digest), delete).await?;
             }
-            let forget = Request::command("SREM").arg(names::replaced(agent)).arg(bytes);
+            let forget = self.shared.command("SREM", names::replaced(agent)).arg(bytes);
             self.servers.ask(Shard::of_agent(agent), forget).await?;
         }
         Ok(())
     }
 
     async fn strike(&self, note: &[u8]) -> Result<(), RedisError> {
-        let strike = Request::command("ZREM").arg(names::journal()).arg(note);
+        let strike = self.shared.command("ZREM", names::journal()).arg(note);
         self.servers.ask(Shard::of_journal(), strike).await.map(drop)
     }
 
@@ -196,7 +195,7 @@ impl RedisStore {
 
     async fn tidy_note(&self, note: &[u8]) -> Result<(), RedisError> {
         if let Some(agent) = agent_of(&String::from_utf8_lossy(note)) {
-            let members = Request::command("SMEMBERS").arg(names::replaced(agent));
+            let members = self.shared.command("SMEMBERS", names::replaced(agent));
             let replaced = self.servers.ask(Shard::of_agent(agent), members).await?;
             self.tidy(agent, &texts(&replaced)?).await?;
         }

@@ -3,18 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle};
 
+use crate::domain::binding::OtherChain;
 use crate::domain::redis_url::RedisLayout;
 use crate::ports::clock::Clock;
+use crate::store::redis::binding;
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::error::RedisError;
 use crate::store::redis::findings::{self, Finding};
 use crate::store::redis::info::Info;
-use crate::store::redis::options::Options;
+use crate::store::redis::options::{Options, Shared};
 use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::server::in_time;
-use crate::store::redis::shared;
+use crate::store::redis::{OpenError, shared};
 use crate::telemetry::metrics::Metrics;
 
 /// Connects to every master that a store of these options would use. Returns what an operator should know of them.
@@ -27,26 +30,50 @@ pub async fn look(
     clock: Arc<dyn Clock>,
     metrics: Metrics,
 ) -> Result<BTreeSet<Finding>, String> {
-    let shared = Arc::new(shared(options, clock, metrics).map_err(|error| error.to_string())?);
+    let shared = shared(options, clock, metrics).map_err(|error| error.to_string())?;
+    see(&Arc::new(shared)).await.map_err(|error| error.to_string())
+}
+
+/// The chain that Redis is for, if that is another than the store's. A Redis that does not answer is waited for, and judged
+/// when it does. Blocks; must not be called from a runtime.
+///
+/// # Errors
+///
+/// As opening the store.
+pub fn other_chain(
+    options: Options,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+) -> Result<Option<OtherChain>, OpenError> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(OpenError::NoThread)?;
+    let shared = Arc::new(shared(options, clock, metrics)?);
+    match runtime.block_on(see(&shared)) {
+        Err(RedisError::OtherChain(other)) => Ok(Some(other)),
+        Ok(_) | Err(_) => Ok(None),
+    }
+}
+
+async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
     let options = &shared.options;
     let looked = in_time(options.connect_timeout(), async {
         let hosts = match options.url.layout().clone() {
             RedisLayout::Single(host) => vec![host],
             RedisLayout::Sentinel { sentinels, service } => {
-                vec![Sentinels::new(sentinels, service).master(&shared).await?]
+                vec![Sentinels::new(sentinels, service).master(shared).await?]
             }
             RedisLayout::Cluster { seeds } => {
-                Cluster::new(Arc::clone(&shared), seeds, Handle::current()).masters().await?
+                Cluster::new(Arc::clone(shared), seeds, Handle::current()).masters().await?
             }
         };
         let mut found = BTreeSet::new();
         for host in hosts {
-            let mut connection = connect(&shared, &host, Login::Server).await?;
+            let mut connection = connect(shared, &host, Login::Server).await?;
             let info = Info::of(&mut connection).await?;
             info.check_usable()?;
+            binding::look(shared, &mut connection).await?;
             found.extend(findings::of(&mut connection, &info, options.wait_replicas).await);
         }
         Ok(found)
     });
-    looked.await.map_err(|error| error.to_string())
+    looked.await
 }

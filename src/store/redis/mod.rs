@@ -37,7 +37,7 @@ use crate::sharded::meters::Meters;
 use crate::store::redis::answers::{admission, bytes};
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::error::RedisError;
-pub use crate::store::redis::look::look;
+pub use crate::store::redis::look::{look, other_chain};
 use crate::store::redis::meters::METERS_MAX;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, Shared, TlsFiles};
@@ -50,6 +50,7 @@ use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
+mod binding;
 mod breaker;
 mod cluster;
 mod connect;
@@ -196,7 +197,7 @@ impl RedisStore {
     }
 
     async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, RedisError> {
-        let get = Request::command("GET").arg(names::entry(digest));
+        let get = self.shared.command("GET", names::entry(digest));
         let entry = self.servers.ask(Shard::of_digest(digest), get).await?;
         if entry == Value::Nil {
             return Ok(None);
@@ -246,7 +247,7 @@ impl Store for RunningRedisStore {
     }
 
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
-        let get = Request::command("GET").arg(names::record(agent));
+        let get = self.store.shared.command("GET", names::record(agent));
         let record = self.store.servers.ask(Shard::of_agent(agent), get).await;
         let record = record.map_err(fault("look at a key"))?;
         Ok(bytes(&record).is_ok_and(|current| *current == digest.to_bytes()))
@@ -282,7 +283,7 @@ impl Store for RunningRedisStore {
     }
 
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        let exists = Request::command("EXISTS").arg(names::record(agent));
+        let exists = self.store.shared.command("EXISTS", names::record(agent));
         let value = self.store.servers.ask(Shard::of_agent(agent), exists).await;
         value.map(|value| value == Value::Int(1)).map_err(fault("look for a key"))
     }
@@ -337,10 +338,10 @@ fn with_quota(request: Request<'_>, quota: Quota) -> Request<'_> {
 fn shared(options: Options, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<Shared, OpenError> {
     Ok(Shared {
         certificates: certificates(&options.tls)?,
+        scripts: Scripts::new(&options.prefix),
         options,
         clock,
         metrics,
-        scripts: Scripts::new(),
         #[cfg(test)]
         simulated_from_micros: None,
     })

@@ -1,5 +1,7 @@
 //! The name of every key in Redis. A later release that keeps anything otherwise begins its names with another version.
 //!
+//! In front of each stands `store.redis.prefix`, so that several deployments can share a Redis.
+//!
 //! Names carry a shard between braces, which is what a cluster chooses the slot by. All keys of one agent carry the
 //! agent's shard, so that a script finds them in one slot; so does the shard's epoch. A name is written straight into
 //! the command that it is for.
@@ -121,9 +123,12 @@ impl Name<'_> {
     }
 }
 
-impl ToRedisArgs for Name<'_> {
+/// A name as it is sent: behind the deployment's prefix.
+pub(super) struct Prefixed<'a>(pub(super) &'a str, pub(super) Name<'a>);
+
+impl ToRedisArgs for Prefixed<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        out.write_arg_fmt(self);
+        out.write_arg_fmt(format_args!("{}{}", self.0, self.1));
     }
 }
 
@@ -167,6 +172,11 @@ pub(super) const fn epoch(shard: Shard) -> Name<'static> {
     Name { shard, kind: 'e', of: Of::Shard }
 }
 
+/// A hash: what the shard is for.
+pub(super) const fn binding(shard: Shard) -> Name<'static> {
+    Name { shard, kind: 'b', of: Of::Shard }
+}
+
 /// A string: whose key a digest is, and what was declared with it.
 pub(super) fn entry(digest: &KeyDigest) -> Name<'static> {
     let of = Of::Digest(B256::from(digest.to_bytes()));
@@ -202,12 +212,24 @@ mod tests {
 
     use alloy::primitives::U256;
 
-    use super::{Shard, crc16, entry, epoch, journal, meter, nonce, probe, record, replaced, visits, window};
+    use redis::{RedisWrite, ToRedisArgs};
+
+    use super::{
+        Name, Prefixed, Shard, binding, crc16, entry, epoch, journal, meter, nonce, probe, record, replaced,
+        visits, window,
+    };
     use crate::domain::agent_id::AgentId;
     use crate::domain::api_key::KeyDigest;
     use crate::domain::client::ClientNet;
     use crate::domain::nonce::Nonce;
     use crate::ports::store::{RouteScope, Scope};
+
+    /// Without a prefix. No other code can forget it.
+    impl ToRedisArgs for Name<'_> {
+        fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+            Prefixed("", *self).write_redis_args(out);
+        }
+    }
 
     /// A change here makes everything unfindable that an earlier release has written.
     #[test]
@@ -224,6 +246,7 @@ mod tests {
             meter(client, agent),
             nonce(agent, Nonce::new(U256::from(255))),
             epoch(Shard::of_agent(agent)),
+            binding(Shard::of_agent(agent)),
             probe(Shard::of_agent(agent)),
             journal(),
             entry(&digest),
@@ -238,6 +261,7 @@ mod tests {
             "tg2:{26f}m:12345:192.0.2.1",
             "tg2:{26f}n:12345:ff",
             "tg2:{26f}e",
+            "tg2:{26f}b",
             "tg2:{26f}p",
             "tg2:{0}j",
             &format!("tg2:{{3ab}}d:{}", "ab".repeat(32)),
@@ -245,6 +269,9 @@ mod tests {
         ];
         assert_eq!(names, expected);
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        let mut sent = redis::Cmd::new();
+        sent.arg(Prefixed("blue:", record(agent)));
+        assert!(sent.get_packed_command().ends_with(b"\r\nblue:tg2:{26f}k:12345\r\n"));
     }
 
     #[test]

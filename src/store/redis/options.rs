@@ -6,16 +6,21 @@ use std::time::Duration;
 
 use redis::TlsCertificates;
 
+use crate::domain::binding::Binding;
 use crate::domain::redis_url::RedisUrl;
 use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::names::{self, Name, Prefixed, Shard};
 use crate::store::redis::scripts::{Request, Scripts};
 use crate::telemetry::metrics::Metrics;
 
 /// Options of the store.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// The chain that it is for.
+    pub binding: Binding,
+    /// What every name begins with. No other deployment on the same Redis has the same.
+    pub prefix: String,
     /// The URL of Redis, of its Sentinels, or of nodes of a cluster.
     pub url: RedisUrl,
     /// The password; `None`: that of the URL, if it has one.
@@ -77,6 +82,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// A command on one key.
+    pub(super) fn command(&self, command: &str, name: Name<'_>) -> Request<'static> {
+        Request::command(command).arg(Prefixed(&self.options.prefix, name))
+    }
+
     /// The first three arguments of scripts that look at an epoch: the time here, and for how long nonces matter.
     pub(super) fn with_nonce_limits<'a>(&self, request: Request<'a>) -> Request<'a> {
         let Options { max_ahead_secs, nonce_retention_secs, .. } = self.options;

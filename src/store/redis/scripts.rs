@@ -1,8 +1,10 @@
 //! The scripts that Redis runs, one for each verb. What several of them need stands in front of each.
 
+use std::sync::Arc;
+
 use redis::{Cmd, ToRedisArgs};
 
-use crate::store::redis::names::Name;
+use crate::store::redis::names::{Name, Prefixed};
 
 const ANSWERS: &str = include_str!("scripts/answers.lua");
 const CLOCK: &str = include_str!("scripts/clock.lua");
@@ -20,19 +22,21 @@ const COMMAND_BYTES: usize = 512;
 pub(super) struct Script {
     code: String,
     hash: String,
+    prefix: Arc<str>,
 }
 
 impl Script {
-    fn new(clock: &str, parts: &[&str]) -> Self {
+    fn new((clock, prefix): (&str, &Arc<str>), parts: &[&str]) -> Self {
         let code = [&[ANSWERS, clock], parts].concat().concat();
         let hash = redis::Script::new(&code).get_hash().to_owned();
-        Self { code, hash }
+        Self { code, hash, prefix: Arc::clone(prefix) }
     }
 
     /// A call of it on these keys; arguments follow.
     pub(super) fn on(&self, keys: &[Name<'_>]) -> Request<'_> {
         let request = Request { script: Some(self), ..Request::command("EVALSHA") };
-        request.arg(&self.hash).arg(keys.len()).arg(keys)
+        let request = request.arg(&self.hash).arg(keys.len());
+        keys.iter().fold(request, |request, name| request.arg(Prefixed(&self.prefix, *name)))
     }
 
     /// Makes it known to a server.
@@ -83,16 +87,18 @@ pub(super) struct Scripts {
     pub(super) epoch: Script,
     pub(super) note: Script,
     pub(super) overdue: Script,
+    pub(super) bind: Script,
 }
 
 impl Scripts {
-    /// They take the time from Redis.
-    pub(super) fn new() -> Self {
-        Self::with_clock(CLOCK)
+    /// They take the time from Redis. Their keys' names begin with the prefix.
+    pub(super) fn new(prefix: &str) -> Self {
+        Self::with_clock(CLOCK, prefix)
     }
 
-    fn with_clock(clock: &str) -> Self {
-        let script = |parts: &[&str]| Script::new(clock, parts);
+    fn with_clock(clock: &str, prefix: &str) -> Self {
+        let prefix = Arc::from(prefix);
+        let script = |parts: &[&str]| Script::new((clock, &prefix), parts);
         Self {
             admit_by_key: script(&[WINDOW, include_str!("scripts/admit_by_key.lua")]),
             admit_by_nonce: script(&[WINDOW, NONCES, include_str!("scripts/admit_by_nonce.lua")]),
@@ -102,6 +108,7 @@ impl Scripts {
             epoch: script(&[NONCES, include_str!("scripts/epoch.lua")]),
             note: script(&[include_str!("scripts/note.lua")]),
             overdue: script(&[include_str!("scripts/overdue.lua")]),
+            bind: script(&[include_str!("scripts/bind.lua")]),
         }
     }
 }
@@ -112,14 +119,15 @@ mod tests {
 
     impl Scripts {
         /// They take the time from the caller, as the last argument of each call.
-        pub(in crate::store::redis) fn simulated() -> Self {
-            Self::with_clock(include_str!("scripts/clock_simulated.lua"))
+        pub(in crate::store::redis) fn simulated(prefix: &str) -> Self {
+            Self::with_clock(include_str!("scripts/clock_simulated.lua"), prefix)
         }
 
         /// The code of all of them.
         pub(in crate::store::redis) fn code(&self) -> String {
-            let Self { admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue } = self;
-            [admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue]
+            let Self { admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue, bind } =
+                self;
+            [admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue, bind]
                 .map(|script| script.code.as_str())
                 .concat()
         }

@@ -18,7 +18,7 @@ use crate::domain::redis_url::{RedisHost, RedisLayout};
 use crate::store::redis::answers::number;
 use crate::store::redis::breaker::{Breaker, OPEN};
 use crate::store::redis::connect::{Login, connect};
-use crate::store::redis::error::{RedisError, text_of};
+use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
 use crate::store::redis::findings::{self, Finding};
 use crate::store::redis::info::Info;
 use crate::store::redis::names::Shard;
@@ -55,7 +55,7 @@ pub(super) struct Server {
     session_ended: Notify,
     /// Why there is no session.
     why: Mutex<String>,
-    shards: Mutex<Shards>,
+    pub(super) shards: Mutex<Shards>,
     /// The findings that were logged last, and of which host.
     reported: Mutex<(Option<RedisHost>, Vec<Finding>)>,
     /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
@@ -63,10 +63,10 @@ pub(super) struct Server {
 }
 
 /// The shards of a server.
-struct Shards {
-    all: Vec<Shard>,
+pub(super) struct Shards {
+    pub(super) all: Vec<Shard>,
     /// The timestamp from which on signatures are taken in the first one, in Unix seconds, when all were asked last.
-    first_epoch_secs: Option<u64>,
+    pub(super) first_epoch_secs: Option<u64>,
 }
 
 impl Server {
@@ -122,7 +122,7 @@ impl Server {
         Ok(value)
     }
 
-    async fn ask_on(
+    pub(super) async fn ask_on(
         &self,
         session: &Arc<Session>,
         connection: &Arc<Connection>,
@@ -199,6 +199,7 @@ impl Server {
         let mut connection = connect(shared, &host, Login::Server).await?;
         let info = Info::of(&mut connection).await?;
         info.check_usable()?;
+        self.bind(&mut connection).await?;
         self.begin_epochs(&mut connection).await?;
         let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
         let mut reported = self.reported.lock();
@@ -372,17 +373,6 @@ pub(super) async fn in_time<T>(
     future: impl Future<Output = Result<T, RedisError>>,
 ) -> Result<T, RedisError> {
     timeout(time_max, future).await.unwrap_or(Err(RedisError::Timeout(time_max)))
-}
-
-fn is(error: &redis::RedisError, kind: ServerErrorKind) -> bool {
-    error.kind() == ErrorKind::Server(kind)
-}
-
-/// The server answers, but not as a master.
-fn is_no_master(error: &redis::RedisError) -> bool {
-    [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown, ServerErrorKind::BusyLoading]
-        .into_iter()
-        .any(|kind| is(error, kind))
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Servers {
     /// Writes to every server, to see whether it can be. A node whose slot is on its way is one that answers.
     pub(super) async fn probe(&self) -> Result<(), RedisError> {
         for server in self.all()? {
-            let probe = Request::command("SET").arg(names::probe(server.first_shard())).arg("");
+            let probe = self.shared.command("SET", names::probe(server.first_shard())).arg("");
             match (&self.layout, server.ask(&probe.arg("EX").arg(60), None).await) {
                 (Layout::Cluster(_), Err(error)) if error.is_elsewhere() => {}
                 (Layout::One(_) | Layout::Cluster(_), written) => drop(written?),

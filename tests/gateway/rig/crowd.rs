@@ -8,6 +8,7 @@ use alloy::primitives::{Bytes, U256};
 use alloy::sol;
 use alloy::sol_types::SolCall;
 use sha2::{Digest, Sha256};
+use tiergate::config::Settings;
 use tiergate::domain::agent_id::AgentId;
 use tiergate::domain::api_key::KeyDigest;
 use tiergate::domain::freshness::UnixSeconds;
@@ -100,10 +101,13 @@ pub(crate) fn fill(service: &Service) {
 fn store_of(service: &Service) -> Arc<dyn Store> {
     let clock = Arc::new(Os::new());
     let settings = std::fs::read_to_string(service.folder.path().join("tiergate.toml")).unwrap();
+    let binding = Settings::parse(&settings, std::iter::empty()).unwrap().binding();
     let settings: toml::Table = settings.parse().unwrap();
     let text = |kind: &str, key: &str| settings["store"].get(kind)?.get(key)?.as_str();
     if let Some(url) = text("redis", "url") {
         let options = Options {
+            binding,
+            prefix: String::new(),
             url: RedisUrl::parse(url).unwrap(),
             password: None,
             sentinel: SentinelLogin::default(),
@@ -117,8 +121,12 @@ fn store_of(service: &Service) -> Arc<dyn Store> {
         return Arc::new(RunningRedisStore::open(options, clock, Metrics::new().unwrap()).unwrap());
     }
     let path = PathBuf::from(text("embedded", "path").unwrap());
-    let options =
-        embedded::Options { path, nonce_retention_secs: NONCE_RETENTION_SECS, max_ahead_secs: AHEAD_SECS };
+    let options = embedded::Options {
+        path,
+        binding,
+        nonce_retention_secs: NONCE_RETENTION_SECS,
+        max_ahead_secs: AHEAD_SECS,
+    };
     Arc::new(EmbeddedStore::open(options, clock).unwrap())
 }
 

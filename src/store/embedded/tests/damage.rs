@@ -6,7 +6,7 @@ use std::fs;
 use crate::domain::endpoint::Endpoint;
 use crate::ports::store::{KeyChange, NewKey, Store};
 use crate::store::contract::{agent, claim, digest};
-use crate::store::embedded::file::{Disk, OpenError};
+use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_nonce, clock, on, open, used_nonces};
 

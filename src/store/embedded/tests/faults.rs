@@ -14,7 +14,6 @@ use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key};
 use crate::store::embedded::EmbeddedStore;
-use crate::store::embedded::file::Disk;
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{
     DAY_SECS, START_SECS, by_key, by_nonce, clock, on, options, rotate, used_nonces,

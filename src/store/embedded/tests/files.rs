@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use redb::{Database, TableDefinition};
 
 use crate::store::contract::until;
-use crate::store::embedded::file::{Disk, OpenError};
+use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{clock, open, reopen};
 

@@ -11,7 +11,6 @@ use crate::domain::quota::RetryAfter;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, key, until};
-use crate::store::embedded::file::Disk;
 use crate::store::embedded::tables::{self, Tables};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{DAY_SECS, START_SECS, clock, on, options, used_nonces};

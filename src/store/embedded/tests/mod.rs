@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use alloy::primitives::U256;
+use alloy::primitives::{Address, U256};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::domain::agent_id::AgentId;
+use crate::domain::binding::Binding;
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::nonce::Nonce;
 use crate::ports::simulated::SimulatedClock;
@@ -17,6 +18,7 @@ use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::{EmbeddedStore, Options};
 
+mod bound;
 mod damage;
 mod faults;
 mod files;
@@ -29,8 +31,12 @@ mod sharing;
 const START_SECS: u64 = 1_700_000_000;
 const DAY_SECS: u64 = 86_400;
 
+fn binding() -> Binding {
+    Binding::new(8004, Address::repeat_byte(1), false)
+}
+
 fn options(path: &Path) -> Options {
-    Options { path: path.to_owned(), nonce_retention_secs: DAY_SECS, max_ahead_secs: 60 }
+    Options { path: path.to_owned(), binding: binding(), nonce_retention_secs: DAY_SECS, max_ahead_secs: 60 }
 }
 
 fn open(path: &Path, clock: &Arc<SimulatedClock>) -> Result<EmbeddedStore, OpenError> {

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 use redb::{Database, StorageBackend};
 
+use crate::domain::binding::Binding;
 use crate::store::contract::PATIENCE;
 use crate::store::embedded::file::{Disk, OpenError, verified};
 use crate::store::embedded::tables::{self, Loaded};
+use crate::store::embedded::tests::binding;
 
 /// A shared handle to the disk; a store opens it again and again.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +74,7 @@ impl Platter {
     pub(super) fn with_store() -> Self {
         let platter = Self::default();
         let database = Database::builder().create_with_backend(platter.clone()).unwrap();
-        tables::lay_out(&database).unwrap();
+        tables::lay_out(&database, &binding()).unwrap();
         platter
     }
 
@@ -82,6 +84,11 @@ impl Platter {
         platter.0.state.lock().synced.clone_from(&bytes);
         platter.0.state.lock().bytes = bytes;
         platter
+    }
+
+    /// Opens what is on it, as a store of the tests does.
+    pub(super) fn open(&self) -> Result<(Database, Loaded), OpenError> {
+        Disk::open(self, &binding())
     }
 
     pub(super) fn bytes(&self) -> Vec<u8> {
@@ -223,9 +230,9 @@ impl StorageBackend for Platter {
 }
 
 impl Disk for Platter {
-    fn open(&self) -> Result<(Database, Loaded), OpenError> {
+    fn open(&self, binding: &Binding) -> Result<(Database, Loaded), OpenError> {
         self.0.state.lock().opens += 1;
-        verified(self.clone(), Path::new("platter"))
+        verified(self.clone(), Path::new("platter"), binding)
     }
 
     fn size(&self) -> Option<u64> {

@@ -9,7 +9,7 @@ use crate::domain::quota::Quota;
 use crate::ports::store::{KeyChange, Metered, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::embedded::{EmbeddedStore, Options};
-use crate::store::redis::tests::{AHEAD_SECS, DAY_SECS, SIGNED_SECS, opened, options, served};
+use crate::store::redis::tests::{AHEAD_SECS, DAY_SECS, SIGNED_SECS, binding, opened, options, served};
 
 /// Says how many questions are asked, where it is not this many.
 const QUESTIONS_VARIABLE: &str = "TG_QUESTIONS";
@@ -148,7 +148,8 @@ async fn thousands_of_questions_are_answered_alike_by_both_stores() {
     let Some((server, redis, clock)) = served(&[]).await else { return };
     let folder = folder();
     let path = folder.path().to_owned();
-    let embedded = Options { path, nonce_retention_secs: DAY_SECS, max_ahead_secs: AHEAD_SECS };
+    let embedded =
+        Options { path, binding: binding(), nonce_retention_secs: DAY_SECS, max_ahead_secs: AHEAD_SECS };
     let embedded = EmbeddedStore::open(embedded, Arc::clone(&clock) as _).unwrap();
     // A second replica, which takes every other admission. It counts requests that prove nothing by itself.
     let other = opened(options(&server.url()), &clock).await;

@@ -4,6 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use alloy::primitives::Address;
+
+use crate::domain::binding::Binding;
 use crate::domain::redis_url::RedisUrl;
 use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
@@ -18,6 +21,7 @@ use crate::store::redis::{RunningRedisStore, certificates};
 use crate::telemetry::metrics::Metrics;
 
 mod acknowledged;
+mod bound;
 mod cluster;
 mod cluster_faults;
 mod crashes;
@@ -55,9 +59,15 @@ const AHEAD_SECS: u64 = 60;
 /// Signatures from here on can't have been used before the first epoch.
 const SIGNED_SECS: u64 = START_SECS + AHEAD_SECS + 1;
 
+fn binding() -> Binding {
+    Binding::new(8004, Address::repeat_byte(1), false)
+}
+
 /// With limits that a busy machine keeps. A store that meets a fault may have shorter ones.
 fn options(url: &str) -> Options {
     Options {
+        binding: binding(),
+        prefix: String::new(),
         url: RedisUrl::parse(url).unwrap(),
         password: None,
         sentinel: SentinelLogin::default(),
@@ -78,10 +88,10 @@ fn clock() -> Arc<SimulatedClock> {
 fn open(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
     let shared = Shared {
         certificates: certificates(&options.tls).unwrap(),
+        scripts: Scripts::simulated(&options.prefix),
         options,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         metrics: Metrics::new().unwrap(),
-        scripts: Scripts::simulated(),
         simulated_from_micros: Some(START_SECS * 1_000_000),
     };
     RunningRedisStore::on(shared).unwrap()

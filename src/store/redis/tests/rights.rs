@@ -24,13 +24,13 @@ fn quoted<'a>(text: &'a str, before: &'a str, quote: char) -> impl Iterator<Item
 
 #[test]
 fn the_documented_rights_are_those_of_the_scripts_and_of_what_is_sent_beside_them() {
-    let code = Scripts::new().code();
+    let code = Scripts::new("").code();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis");
     let sources = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let sources = sources.filter(|path| path.is_file()).map(|path| fs::read_to_string(path).unwrap());
     let sources = sources.collect::<String>();
     let commands = quoted(&code, "redis.call('", '\'')
-        .chain(quoted(&sources, "Request::command(\"", '"'))
+        .chain(quoted(&sources, "command(\"", '"'))
         .chain(quoted(&sources, "redis::cmd(\"", '"'))
         .chain(LOGIN.map(str::to_owned))
         .filter(|command| !["cluster", "sentinel"].contains(&command.as_str()));

@@ -17,7 +17,7 @@ use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store}
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::embedded::{EmbeddedStore, Options};
 use crate::store::redis::tests::differential::folder;
-use crate::store::redis::tests::{AHEAD_SECS, DAY_SECS, SIGNED_SECS, opened, options, served};
+use crate::store::redis::tests::{AHEAD_SECS, DAY_SECS, SIGNED_SECS, binding, opened, options, served};
 
 /// How many requests there are in a sequence.
 const LENGTH: usize = 3;
@@ -161,7 +161,8 @@ async fn both_stores_answer_every_short_sequence_as_the_rules_say() {
     let Some((server, one, clock)) = served(&[]).await else { return };
     let folder = folder();
     let path = folder.path().to_owned();
-    let embedded = Options { path, nonce_retention_secs: DAY_SECS, max_ahead_secs: AHEAD_SECS };
+    let embedded =
+        Options { path, binding: binding(), nonce_retention_secs: DAY_SECS, max_ahead_secs: AHEAD_SECS };
     let embedded: Arc<dyn Store> = Arc::new(EmbeddedStore::open(embedded, Arc::clone(&clock) as _).unwrap());
     // Sequences go from one replica to the other.
     let replicas: [Arc<dyn Store>; 2] =

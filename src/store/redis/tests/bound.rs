@@ -1,0 +1,207 @@
+//! A Redis is for one chain, and several deployments share one by their prefixes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use alloy::primitives::Address;
+use redis::Value;
+use tokio::task::spawn_blocking;
+
+use crate::domain::binding::{Binding, OtherChain};
+use crate::domain::client::ClientNet;
+use crate::os::Os;
+use crate::ports::store::{Admission, KeyChange, KeyChanged, RouteScope, Store};
+use crate::store::contract::{MANY, agent, claim, digest, key, until};
+use crate::store::redis::names::{Shard, binding as name_of};
+use crate::store::redis::options::Options;
+use crate::store::redis::tests::cluster::TestCluster;
+use crate::store::redis::tests::server::{RedisServer, say};
+use crate::store::redis::tests::{
+    SIGNED_SECS, binding, by_key, by_nonce, clock, connects, is_admitted, open, opened, options, ready,
+    refused,
+};
+use crate::store::redis::{RunningRedisStore, look, other_chain};
+use crate::telemetry::metrics::Metrics;
+
+/// Development's chain, with the same numbers.
+fn other() -> Binding {
+    Binding::new(8004, Address::repeat_byte(1), true)
+}
+
+fn for_other(options: Options) -> Options {
+    Options { binding: other(), ..options }
+}
+
+async fn issue(store: &RunningRedisStore, number: u64) {
+    let changed = store.change_key(agent(1), claim(number, SIGNED_SECS), KeyChange::Issue(key(number)));
+    assert_eq!(changed.await.unwrap(), KeyChanged::Done);
+}
+
+/// Every name in a database.
+async fn names(server: &RedisServer) -> BTreeSet<String> {
+    let said = say(&mut server.connected().await, &["KEYS", "*"]).await.unwrap();
+    redis::from_redis_value_ref(&said).unwrap()
+}
+
+#[tokio::test]
+async fn a_redis_that_is_another_chains_is_refused_and_its_keys_open_nothing() {
+    let Some(server) = RedisServer::start(&[]).await else { return };
+    let own = opened(options(&server.url()), &clock()).await;
+    issue(&own, 1).await;
+    let options = for_other(options(&server.url()));
+    let before = names(&server).await;
+
+    let stranger = open(options.clone(), &clock());
+    refused(&stranger).await;
+    let said = stranger.find(&digest(1)).await.unwrap_err().to_string();
+    let expected = format!(
+        "it is for {}, and the configuration is for {}; write another store.redis.prefix or database, or the chain \
+         that it is for",
+        binding(),
+        other()
+    );
+    assert!(said.ends_with(&expected), "{said}");
+    assert_eq!(by_key(&stranger, 1).await, None);
+    assert!(stranger.probe().await.is_err());
+    assert_eq!(connects(&stranger, "connected"), 0);
+    assert!(is_admitted(by_key(&own, 1).await));
+
+    // From outside: before a start, and by `check`.
+    let seen = async |options: Options| -> Option<OtherChain> {
+        let looked = move || other_chain(options, Arc::new(Os::new()), Metrics::new().unwrap()).unwrap();
+        spawn_blocking(looked).await.unwrap()
+    };
+    assert!(expected.ends_with(&seen(options.clone()).await.unwrap().to_string()));
+    let own_options = Options { binding: binding(), ..options.clone() };
+    assert_eq!(seen(own_options.clone()).await, None);
+    let nobody = Options {
+        url: crate::domain::redis_url::RedisUrl::parse("redis://127.0.0.1:1").unwrap(),
+        ..options.clone()
+    };
+    assert_eq!(seen(nobody).await, None, "a Redis that is absent is waited for");
+    let looked = async |options| look(options, Arc::new(Os::new()), Metrics::new().unwrap()).await;
+    assert_eq!(looked(options).await.unwrap_err(), expected);
+    looked(own_options).await.unwrap();
+    let now: BTreeSet<String> = names(&server).await;
+    assert!(now.difference(&before).all(|name| name.contains("}w:") || name.contains("}p")), "{now:?}");
+}
+
+#[tokio::test]
+async fn of_two_deployments_that_begin_at_once_on_one_redis_one_wins() {
+    let Some(server) = RedisServer::start(&[]).await else { return };
+    let mut winners = BTreeSet::new();
+    for round in 0..12 {
+        say(&mut server.connected().await, &["FLUSHALL"]).await.unwrap();
+        let (first, second) = (options(&server.url()), for_other(options(&server.url())));
+        let mut pair = [first, second];
+        if round % 2 == 1 {
+            pair.reverse();
+        }
+        let stores = pair.map(|options| open(options, &clock()));
+        until("each has begun or failed", async || {
+            let has = |store| connects(store, "connected") + connects(store, "failed") > 0;
+            stores.iter().all(has).then_some(())
+        })
+        .await;
+        let connected = stores.each_ref().map(|store| connects(store, "connected") > 0);
+        assert_eq!(connected.iter().filter(|won| **won).count(), 1, "{connected:?}");
+        winners.insert(connected);
+    }
+    assert!(!winners.is_empty());
+}
+
+#[tokio::test]
+async fn a_redis_that_has_lost_what_it_is_for_is_bound_again() {
+    let Some(server) = RedisServer::start(&[]).await else { return };
+    let store = opened(options(&server.url()), &clock()).await;
+    let mut administrator = server.connected().await;
+    say(&mut administrator, &["FLUSHALL"]).await.unwrap();
+    let last = Shard::all().last().unwrap();
+    let names = [Shard::all().next().unwrap(), last].map(|shard| name_of(shard).to_string());
+    until("it is bound again", async || {
+        let mut bound = 0;
+        for name in &names {
+            let known = say(&mut administrator, &["HGET", name, "chain"]).await.unwrap();
+            bound += u32::from(known == Value::BulkString(binding().as_str().into()));
+        }
+        (bound == 2).then_some(())
+    })
+    .await;
+    ready(&store).await;
+}
+
+#[tokio::test]
+async fn whoever_loses_a_redis_to_another_chain_while_it_runs_stops_using_it() {
+    let Some(server) = RedisServer::start(&[]).await else { return };
+    let store = opened(options(&server.url()), &clock()).await;
+    let text = other().as_str().to_owned();
+    let taken = [
+        "EVAL",
+        "redis.call('FLUSHALL') for shard = 0, 1023 do \
+         redis.call('HSET', string.format('tg2:{%x}b', shard), 'chain', ARGV[1]) end",
+        "0",
+        &text,
+    ];
+    say(&mut server.connected().await, &taken).await.unwrap();
+    refused(&store).await;
+    assert!(store.find(&digest(1)).await.unwrap_err().to_string().contains(&text));
+}
+
+/// All verbs, so that no name is left without the prefix.
+async fn use_everything(store: &RunningRedisStore) {
+    let (client, route) = (ClientNet::of([192, 0, 2, 1].into()), RouteScope("acme/docs GET".into()));
+    issue(store, 1).await;
+    let rotated = store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(2))).await;
+    assert_eq!(rotated.unwrap(), KeyChanged::Done);
+    assert!(is_admitted(by_key(store, 2).await) && is_admitted(by_nonce(store, 3, SIGNED_SECS).await));
+    assert!(store.is_current(agent(1), &digest(2)).await.unwrap() && store.has_key(agent(1)).await.unwrap());
+    store.pass(client, &route, MANY).await.unwrap();
+    store.hit(client, agent(1), MANY).await.unwrap();
+    store.charge(client, agent(1), MANY).await.unwrap();
+    store.left(client, agent(1), MANY).await.unwrap();
+    store.store.tidy_overdue().await.unwrap();
+    store.probe().await.unwrap();
+}
+
+#[tokio::test]
+async fn deployments_with_prefixes_of_their_own_share_a_redis_and_nothing_in_it() {
+    let Some(server) = RedisServer::start(&[]).await else { return };
+    let with = |prefix: &str| Options { prefix: prefix.to_owned(), ..options(&server.url()) };
+    let blue = opened(with("blue:"), &clock()).await;
+    use_everything(&blue).await;
+    let of_blue = names(&server).await;
+    assert!(
+        of_blue.len() > 2_048 && of_blue.iter().all(|name| name.starts_with("blue:tg2:{")),
+        "{of_blue:?}"
+    );
+
+    let green = opened(for_other(with("green:")), &clock()).await;
+    assert_eq!(green.find(&digest(2)).await.unwrap(), None);
+    assert_eq!(by_key(&green, 2).await, Some(Admission::KeyRevoked));
+    use_everything(&green).await;
+    let plain = opened(with(""), &clock()).await;
+    use_everything(&plain).await;
+    for (prefix, store) in [("blue:", &blue), ("green:", &green), ("", &plain)] {
+        let starts = |name: &&String| name.starts_with(&format!("{prefix}tg2:{{"));
+        assert!(names(&server).await.iter().filter(starts).count() >= of_blue.len(), "{prefix:?}");
+        let revoked = store.change_key(agent(1), claim(9, SIGNED_SECS), KeyChange::Revoke).await;
+        assert_eq!(revoked.unwrap(), KeyChanged::Done);
+        assert_eq!(by_key(store, 2).await, Some(Admission::KeyRevoked));
+    }
+}
+
+#[tokio::test]
+async fn in_a_cluster_every_node_refuses_another_chain_and_a_prefix_moves_no_slot() {
+    let Some(cluster) = TestCluster::form().await else { return };
+    let own = opened(options(&cluster.url()), &clock()).await;
+    issue(&own, 1).await;
+    let stranger = open(for_other(options(&cluster.url())), &clock());
+    until("each node has refused it", async || (connects(&stranger, "failed") >= 3).then_some(())).await;
+    assert_eq!(connects(&stranger, "connected"), 0);
+    for number in 0..50 {
+        assert!(stranger.has_key(agent(number)).await.is_err());
+    }
+    let prefixed = for_other(Options { prefix: "blue:".to_owned(), ..options(&cluster.url()) });
+    use_everything(&opened(prefixed, &clock()).await).await;
+    assert!(is_admitted(by_key(&own, 1).await));
+}
