@@ -89,12 +89,21 @@ fn a_worker_that_stands_still_stops_no_read_and_nobody_else_who_waits() {
     let worker = || Builder::new_current_thread().enable_time().build().unwrap();
     let mut threads = Builder::new_multi_thread();
     let threads = threads.worker_threads(1).thread_name("reads").enable_time().build().unwrap();
-    let read = |_| async { std::thread::current().name().map(str::to_owned) };
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let read = move |_| {
+        let gate = Arc::clone(&held);
+        async move {
+            gate.acquire().await.unwrap().forget();
+            std::thread::current().name().map(str::to_owned)
+        }
+    };
     let reads = Coalesced::<u32, Option<String>>::one_by_one(threads.handle().clone(), (1, TIME), read);
     let (still, busy) = (worker(), worker());
     // Asks, and is never polled again.
     let mut asked = Box::pin(reads.get(1));
-    still.block_on(poll_fn(|context| Poll::Ready(drop(asked.as_mut().poll(context)))));
+    assert!(still.block_on(poll_fn(|context| Poll::Ready(asked.as_mut().poll(context).is_pending()))));
+    gate.add_permits(10);
     for _ in 0..3 {
         assert_eq!(busy.block_on(reads.get(1)).unwrap().as_deref(), Some("reads"));
     }
@@ -145,8 +154,11 @@ async fn a_read_that_panics_or_has_no_end_is_over_and_the_next_one_begins() {
     }
 }
 
-/// Reads of several keys in calls of this latency, the most that were under way at once, and how many there were.
-fn batches(bounds: Bounds, latency: Duration) -> (Arc<Coalesced<u32, u32>>, Arc<Mutex<[usize; 3]>>) {
+/// How many calls are under way, the most that were at once, and all.
+type Counts = Arc<Mutex<[usize; 3]>>;
+
+/// Reads of several keys in calls of this latency.
+fn batches(bounds: Bounds, latency: Duration) -> (Arc<Coalesced<u32, u32>>, Counts) {
     let counts = Arc::new(Mutex::new([0; 3]));
     let counted = Arc::clone(&counts);
     let read = move |keys: Vec<u32>| {
