@@ -187,6 +187,10 @@ impl Store for YesStore {
         Either::Left(future::ready(Ok(Metered::Counted { remaining: 0 })))
     }
 
+    fn fits(&self, _: AgentId, _: &KeyDigest) -> bool {
+        true
+    }
+
     async fn change_key(&self, _: AgentId, _: NonceClaim, _: KeyChange) -> Result<KeyChanged, StoreFault> {
         Ok(KeyChanged::Done)
     }

@@ -20,7 +20,12 @@ use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::owner::Signed;
 use crate::pipeline::refusal::Refusal;
+use crate::ports::clock::NoEntropy;
 use crate::ports::store::{KeyChange, KeyChanged, NewKey};
+
+/// How many keys are made until one fits into the store. A store takes one in a thousand or more: that none of so many fits
+/// happens once in 10^27 times, or where the randomness is none.
+const MINTS_MAX: u32 = 65_536;
 
 /// A signed request to change an agent's key.
 #[derive(Debug, Clone)]
@@ -117,12 +122,23 @@ impl Pipeline {
         change: impl FnOnce(NewKey) -> KeyChange + Send,
     ) -> Result<IssuedKey, Refusal> {
         let mint = || {
-            let key = self.key_format.mint(self.ports.entropy.key_bytes()?);
+            let key = self.mint_for(order.signed.agent)?;
             let change = change(NewKey { digest: key.digest(), declared_endpoint });
             Ok((key, change))
         };
         let (key, allowance) = self.change_key(&order, mint).await?;
         Ok(IssuedKey { key, agent: order.signed.agent, allowance })
+    }
+
+    /// Makes a key that the store can keep for the agent.
+    fn mint_for(&self, agent: AgentId) -> Result<ApiKey, NoEntropy> {
+        for _ in 0..MINTS_MAX {
+            let key = self.key_format.mint(self.ports.entropy.key_bytes()?);
+            if self.ports.store.fits(agent, &key.digest()) {
+                return Ok(key);
+            }
+        }
+        Err(NoEntropy)
     }
 
     /// Changes the agent's key as `change` says; it is asked only once the request is known to be the owner's.

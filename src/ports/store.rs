@@ -181,6 +181,10 @@ pub trait Store: Send + Sync {
     /// store. Before this returns, or when the reply is awaited.
     fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered>;
 
+    /// True if the store can keep this key for the agent; otherwise another one is to be made. A store that is spread over
+    /// servers keeps a key where its agent is.
+    fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool;
+
     /// Uses up the nonce and changes the agent's key. A replaced key is refused everywhere once this has answered.
     async fn change_key(
         &self,

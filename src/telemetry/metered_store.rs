@@ -154,6 +154,10 @@ impl Store for MeteredStore {
         self.replied(&self.verbs.pass, self.inner.pass(client, route, quota))
     }
 
+    fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool {
+        self.inner.fits(agent, digest)
+    }
+
     async fn change_key(
         &self,
         agent: AgentId,

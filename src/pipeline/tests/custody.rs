@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::{START_SECS, Scene, Word, agent, client, retry_after, signer, verdict};
 use crate::pipeline::credential::{Credential, SignedRequest};
+use crate::ports::store::Store;
 
 async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
     verdict(&scene.pipeline.generate_key(scene.order(signed.clone()), None).await)
@@ -90,6 +91,17 @@ async fn a_refused_order_keeps_its_nonce() {
         "one space of nonces"
     );
     assert_eq!(verdict(&scene.pipeline.revoke_key(scene.order(exists)).await), "400 replay");
+}
+
+#[tokio::test]
+async fn keys_are_made_until_one_fits_the_store() {
+    let scene = Scene::new();
+    let before = scene.entropy.next.load(Ordering::SeqCst);
+    for _ in 0..10 {
+        let issued = scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+        assert!(scene.store.fits(issued.agent, &issued.key.digest()));
+    }
+    assert!(scene.entropy.next.load(Ordering::SeqCst) > before + 10, "one in two fits");
 }
 
 #[tokio::test]

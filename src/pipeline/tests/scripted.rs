@@ -214,6 +214,10 @@ impl Store for TamperedStore {
         self.inner.pass(client, route, quota)
     }
 
+    fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool {
+        digest.to_bytes()[0] % 2 == 0 && self.inner.fits(agent, digest)
+    }
+
     async fn change_key(
         &self,
         agent: AgentId,

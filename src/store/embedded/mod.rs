@@ -179,6 +179,10 @@ impl Store for EmbeddedStore {
         })))
     }
 
+    fn fits(&self, _agent: AgentId, _digest: &KeyDigest) -> bool {
+        true
+    }
+
     async fn change_key(
         &self,
         agent: AgentId,

@@ -3,6 +3,7 @@
 
 use redis::Value;
 
+use crate::domain::api_key::KeyDigest;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::RetryAfter;
 use crate::domain::window::Verdict;
@@ -32,13 +33,14 @@ pub(super) fn admission(value: &Value) -> Result<Admission, RedisError> {
     }
 }
 
-/// Reads the answer of `change_key.lua`: what became of the change, and after [`KeyChanged::Done`] the replaced digests
-/// whose entries are still there.
-pub(super) fn key_change(value: &Value) -> Result<(KeyChanged, Vec<Vec<u8>>), RedisError> {
-    let refused = match parts(value)? {
-        // A script answers an empty list by leaving it out.
-        (DONE, []) => return Ok((KeyChanged::Done, Vec::new())),
-        (DONE, [replaced]) => return Ok((KeyChanged::Done, texts(replaced)?)),
+/// Reads the answer of `change_key.lua`: what became of the change, and the digest that was replaced.
+pub(super) fn key_change(value: &Value) -> Result<(KeyChanged, Option<KeyDigest>), RedisError> {
+    let changed = match parts(value)? {
+        (DONE, []) => KeyChanged::Done,
+        (DONE, [replaced]) => {
+            let replaced = bytes(replaced)?.try_into().map_err(|_| RedisError::Unreadable)?;
+            return Ok((KeyChanged::Done, Some(KeyDigest::from_bytes(replaced))));
+        }
         (KEY_EXISTS, []) => KeyChanged::KeyExists,
         (NONCE_USED, []) => KeyChanged::NonceUsed,
         (NONCE_FORGOTTEN, [from, micros]) => KeyChanged::NonceForgotten {
@@ -47,7 +49,7 @@ pub(super) fn key_change(value: &Value) -> Result<(KeyChanged, Vec<Vec<u8>>), Re
         },
         _ => return Err(RedisError::Unreadable),
     };
-    Ok((refused, Vec::new()))
+    Ok((changed, None))
 }
 
 /// Reads the answer of `hit.lua` and `left.lua`.
@@ -73,11 +75,6 @@ pub(super) fn bytes(value: &Value) -> Result<&[u8], RedisError> {
 /// Values in a row, in any order.
 pub(super) fn array(value: &Value) -> Result<&[Value], RedisError> {
     if let Value::Array(items) | Value::Set(items) = value { Ok(items) } else { Err(RedisError::Unreadable) }
-}
-
-/// Texts in a row.
-pub(super) fn texts(value: &Value) -> Result<Vec<Vec<u8>>, RedisError> {
-    array(value)?.iter().map(|item| bytes(item).map(<[u8]>::to_vec)).collect()
 }
 
 fn parts(value: &Value) -> Result<(u64, &[Value]), RedisError> {
@@ -135,7 +132,7 @@ mod tests {
             (&[5], KeyChanged::Done),
             (&[6], KeyChanged::KeyExists),
         ] {
-            assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, Vec::new()));
+            assert_eq!(key_change(&ints(numbers)).unwrap(), (expected, None));
         }
         assert_eq!(verdict(&ints(&[0, 7])).unwrap(), Verdict::Admitted { remaining: 7 });
         assert_eq!(verdict(&ints(&[1, 9])).unwrap(), Verdict::Limited { retry_after_micros: 9 });
@@ -165,7 +162,7 @@ mod tests {
             ints(&[7]),
             ints(&[-1]),
             Value::Array(vec![Value::Int(5), Value::Int(1)]),
-            Value::Array(vec![Value::Int(5), Value::Array(vec![Value::Nil])]),
+            Value::Array(vec![Value::Int(5), Value::BulkString(vec![0; 31])]),
         ] {
             assert!(admission(&value).is_err(), "{value:?}");
             assert!(key_change(&value).is_err(), "{value:?}");

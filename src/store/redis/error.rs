@@ -39,8 +39,6 @@ pub(super) enum RedisError {
     /// Holds the answer of each Sentinel.
     #[error("no majority of the Sentinels names one master: {0}")]
     NoMajority(String),
-    #[error("the entry of a key expired before it was confirmed")]
-    Unconfirmed,
     #[error("Redis gave an answer that can't be understood")]
     Unreadable,
     /// Written, but too few replicas acknowledged it.

@@ -73,7 +73,7 @@ mod watch;
 /// How many keys' owners are remembered.
 const KNOWN_KEYS_MAX: usize = 131_072;
 
-/// How often unfinished changes of keys are looked for.
+/// How often idle counts are dropped.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 
 /// Why the store can't be used at all. That no server answers is no reason.
@@ -190,9 +190,6 @@ impl RedisStore {
         loop {
             tokio::time::sleep(TIDY_EVERY).await;
             self.meters.sweep(HOUR_MICROS, self.shared.clock.monotonic_micros());
-            if let Err(error) = self.tidy_overdue().await {
-                tracing::debug!(%error, "cannot look for unfinished changes of keys");
-            }
         }
     }
 
@@ -271,6 +268,10 @@ impl Store for RunningRedisStore {
                 self.store.count_visit(client, route, quota).await.map_err(fault("count a request"))
             })),
         }
+    }
+
+    fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool {
+        RedisStore::fits(agent, digest)
     }
 
     async fn change_key(

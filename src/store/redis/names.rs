@@ -3,8 +3,8 @@
 //! In front of each stands `store.redis.prefix`, so that several deployments can share a Redis.
 //!
 //! Names carry a shard between braces, which is what a cluster chooses the slot by. All keys of one agent carry the
-//! agent's shard, so that a script finds them in one slot; so does the shard's epoch. A name is written straight into
-//! the command that it is for.
+//! agent's shard, so that a script finds them in one slot; so does the shard's epoch. Keys are made so that their digests'
+//! shard is their agent's. A name is written straight into the command that it is for.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -35,6 +35,8 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(super) struct Shard(u16);
 
 impl Shard {
+    pub(super) const FIRST: Self = Self(0);
+
     pub(super) fn of_agent(agent: AgentId) -> Self {
         Self::of_number(agent.token_id())
     }
@@ -60,11 +62,6 @@ impl Shard {
     pub(super) fn of_digest(digest: &KeyDigest) -> Self {
         let [high, low, ..] = digest.to_bytes();
         Self(u16::from_be_bytes([high, low]) % SHARDS)
-    }
-
-    /// The journal's shard.
-    pub(super) const fn of_journal() -> Self {
-        Self(0)
     }
 
     pub(super) fn all() -> impl Iterator<Item = Self> {
@@ -137,11 +134,6 @@ pub(super) fn record(agent: AgentId) -> Name<'static> {
     of_agent(agent, 'k', Of::Agent(agent))
 }
 
-/// A set: digests that were the agent's and whose entries may still be there.
-pub(super) fn replaced(agent: AgentId) -> Name<'static> {
-    of_agent(agent, 'r', Of::Agent(agent))
-}
-
 /// A list: the accepted times of an agent in a scope.
 pub(super) fn window(agent: AgentId, scope: &Scope) -> Name<'_> {
     let of = match scope {
@@ -183,11 +175,6 @@ pub(super) fn entry(digest: &KeyDigest) -> Name<'static> {
     Name { shard: Shard::of_digest(digest), kind: 'd', of }
 }
 
-/// A sorted set: changes of keys that have begun, by time.
-pub(super) const fn journal() -> Name<'static> {
-    Name { shard: Shard::of_journal(), kind: 'j', of: Of::Shard }
-}
-
 /// A string that is written to see whether it can be.
 pub(super) const fn probe(shard: Shard) -> Name<'static> {
     Name { shard, kind: 'p', of: Of::Shard }
@@ -215,8 +202,7 @@ mod tests {
     use redis::{RedisWrite, ToRedisArgs};
 
     use super::{
-        Name, Prefixed, Shard, binding, crc16, entry, epoch, journal, meter, nonce, probe, record, replaced,
-        visits, window,
+        Name, Prefixed, Shard, binding, crc16, entry, epoch, meter, nonce, probe, record, visits, window,
     };
     use crate::domain::agent_id::AgentId;
     use crate::domain::api_key::KeyDigest;
@@ -240,7 +226,6 @@ mod tests {
         let acme = Scope::Tenant("acme".into());
         let names = [
             record(agent),
-            replaced(agent),
             window(agent, &Scope::Api),
             window(agent, &acme),
             meter(client, agent),
@@ -248,14 +233,12 @@ mod tests {
             epoch(Shard::of_agent(agent)),
             binding(Shard::of_agent(agent)),
             probe(Shard::of_agent(agent)),
-            journal(),
             entry(&digest),
             visits(client, &RouteScope("acme/docs/* GET".into())),
         ]
         .map(|name| name.to_string());
         let expected = [
             "tg2:{26f}k:12345",
-            "tg2:{26f}r:12345",
             "tg2:{26f}w:12345",
             "tg2:{26f}w:12345:acme",
             "tg2:{26f}m:12345:192.0.2.1",
@@ -263,7 +246,6 @@ mod tests {
             "tg2:{26f}e",
             "tg2:{26f}b",
             "tg2:{26f}p",
-            "tg2:{0}j",
             &format!("tg2:{{3ab}}d:{}", "ab".repeat(32)),
             "tg2:{3c}v:192.0.2.1:acme/docs/* GET",
         ];

@@ -85,8 +85,6 @@ pub(super) struct Scripts {
     pub(super) hit: Script,
     pub(super) left: Script,
     pub(super) epoch: Script,
-    pub(super) note: Script,
-    pub(super) overdue: Script,
     pub(super) bind: Script,
 }
 
@@ -106,8 +104,6 @@ impl Scripts {
             hit: script(&[WINDOW, include_str!("scripts/hit.lua")]),
             left: script(&[WINDOW, include_str!("scripts/left.lua")]),
             epoch: script(&[NONCES, include_str!("scripts/epoch.lua")]),
-            note: script(&[include_str!("scripts/note.lua")]),
-            overdue: script(&[include_str!("scripts/overdue.lua")]),
             bind: script(&[include_str!("scripts/bind.lua")]),
         }
     }
@@ -125,9 +121,8 @@ mod tests {
 
         /// The code of all of them.
         pub(in crate::store::redis) fn code(&self) -> String {
-            let Self { admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue, bind } =
-                self;
-            [admit_by_key, admit_by_nonce, change_key, hit, left, epoch, note, overdue, bind]
+            let Self { admit_by_key, admit_by_nonce, change_key, hit, left, epoch, bind } = self;
+            [admit_by_key, admit_by_nonce, change_key, hit, left, epoch, bind]
                 .map(|script| script.code.as_str())
                 .concat()
         }

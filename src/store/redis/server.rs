@@ -149,7 +149,7 @@ impl Server {
 
     /// One of the server's shards.
     pub(super) fn first_shard(&self) -> Shard {
-        self.shards.lock().all.first().copied().unwrap_or(Shard::of_journal())
+        self.shards.lock().all.first().copied().unwrap_or(Shard::FIRST)
     }
 
     /// Replaces the shards whose epochs are begun here.

@@ -20,8 +20,8 @@ use crate::store::redis::options::Options;
 use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::say;
 use crate::store::redis::tests::{
-    SIGNED_SECS, START_SECS, clock, connected_after, connects, is_forgotten, nonce_is_refused, open, opened,
-    options, ready, refused,
+    SIGNED_SECS, START_SECS, clock, connected_after, connects, fitting, is_forgotten, nonce_is_refused, open,
+    opened, options, ready, refused,
 };
 
 /// Agents whose windows are filled: enough for some on every node.
@@ -62,7 +62,7 @@ impl Scene {
             ready(store).await;
         }
         for number in agents {
-            let (claim, change) = (claim(1, SIGNED_SECS), KeyChange::Issue(key(number)));
+            let (claim, change) = (claim(1, SIGNED_SECS), KeyChange::Issue(key(fitting(number, 0))));
             assert_eq!(patient.change_key(agent(number), claim, change).await.unwrap(), KeyChanged::Done);
         }
         let (places, rotated, fault, over) = Default::default();
@@ -72,7 +72,7 @@ impl Scene {
     /// Asks once at one of the replicas; nothing: a fault.
     async fn enter(&self, store: usize, number: u64) -> Option<Admission> {
         let quota = Quota::per_minute(LIMIT);
-        let proof = Proof::Key(digest(number));
+        let proof = Proof::Key(digest(fitting(number, 0)));
         let admission = self.stores[store].admit(agent(number), &Scope::Api, quota, &proof).await.ok()?;
         match admission {
             Admission::Admitted { remaining } => {
@@ -180,13 +180,12 @@ async fn rotate_on(scene: Arc<Scene>, number: u64) {
         if scene.over.load(Ordering::SeqCst) {
             break;
         }
-        let new = number * 1_000_000 + round;
-        let change = KeyChange::Rotate(key(new));
+        let change = KeyChange::Rotate(key(fitting(number, round)));
         let done = scene.stores[0].change_key(agent(number), claim(round + 1, LATER_SECS), change).await;
         let Ok(KeyChanged::Done) = done else { continue };
         *scene.rotated.lock().unwrap().entry(number).or_default() += 1;
-        for old in (number * 1_000_000..new).rev().take(3).chain([number]) {
-            let proof = Proof::Key(digest(old));
+        for old in (0..round).rev().take(3).chain([0]) {
+            let proof = Proof::Key(digest(fitting(number, old)));
             let asked = scene.stores[1].admit(agent(number), &Scope::Api, MANY, &proof).await;
             assert!(matches!(asked, Ok(Admission::KeyRevoked) | Err(_)), "{old}: {asked:?}");
         }
@@ -349,6 +348,36 @@ async fn a_node_with_a_slot_on_its_way_is_connected_to_anew_and_is_ready() {
     let signed = Proof::Nonce(claim(2, SIGNED_SECS));
     let spent = scene.stores[0].admit(agent(resting), &Scope::Api, MANY, &signed).await.unwrap();
     assert!(matches!(spent, Admission::Admitted { .. }), "{spent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_change_while_any_other_master_is_gone() {
+    for gone in 0..3 {
+        let Some(mut cluster) = TestCluster::form().await else { return };
+        let clock = clock();
+        let store = opened(options(&cluster.url()), &clock).await;
+        let elsewhere: Vec<u64> = (1..=AGENTS)
+            .filter(|number| TestCluster::home(Shard::of_agent(agent(*number)).slot()) != gone)
+            .collect();
+        for number in &elsewhere {
+            let change = KeyChange::Issue(key(fitting(*number, 1)));
+            store.change_key(agent(*number), claim(1, SIGNED_SECS), change).await.unwrap();
+        }
+        cluster.nodes[gone].kill();
+        for number in &elsewhere {
+            let rotate = KeyChange::Rotate(key(fitting(*number, 2)));
+            for (nonce, change) in [(2, rotate), (3, KeyChange::Revoke)] {
+                let changed = store.change_key(agent(*number), claim(nonce, SIGNED_SECS), change).await;
+                assert_eq!(changed.unwrap(), KeyChanged::Done, "{number} without {gone}");
+            }
+            for old in [1, 2] {
+                assert_eq!(store.find(&digest(fitting(*number, old))).await.unwrap(), None);
+                let proof = Proof::Key(digest(fitting(*number, old)));
+                let asked = store.admit(agent(*number), &Scope::Api, MANY, &proof).await;
+                assert_eq!(asked.unwrap(), Admission::KeyRevoked);
+            }
+        }
+    }
 }
 
 #[tokio::test]

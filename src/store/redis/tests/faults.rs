@@ -24,7 +24,7 @@ use crate::within::now;
 async fn command(store: &RunningRedisStore, words: &[&str]) {
     let (name, rest) = words.split_first().unwrap();
     let request = Request::command(name).arg(rest);
-    store.store.servers.ask(Shard::of_journal(), request).await.unwrap();
+    store.store.servers.ask(Shard::FIRST, request).await.unwrap();
 }
 
 #[tokio::test]

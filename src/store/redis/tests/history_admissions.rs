@@ -19,6 +19,7 @@ use crate::store::contract::{agent, claim, digest, key, until};
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::names;
 use crate::store::redis::options::Options;
+use crate::store::redis::tests::fitting;
 use crate::store::redis::tests::history::{
     REPLICAS, Rig, Span, agents, repeats, show, signed_at_secs, three,
 };
@@ -64,7 +65,7 @@ impl Load {
         for number in agents {
             // A store that is impatient may have to try again.
             until("the agent has a key", async || {
-                let (claim, change) = (load.claim(), KeyChange::Rotate(key(number)));
+                let (claim, change) = (load.claim(), KeyChange::Rotate(key(fitting(number, 0))));
                 let changed = load.stores[0].change_key(agent(number), claim, change).await;
                 matches!(changed, Ok(KeyChanged::Done)).then_some(())
             })
@@ -105,7 +106,7 @@ impl Load {
         }
         let window @ (number, scope) = &self.windows[place];
         let proof = match number % 2 {
-            0 => Proof::Key(digest(*number)),
+            0 => Proof::Key(digest(fitting(*number, 0))),
             _ => Proof::Nonce(self.claim()),
         };
         let start = self.os.monotonic_micros();

@@ -12,6 +12,7 @@ use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, until};
+use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, SentinelLogin, Shared, TlsFiles};
 use crate::store::redis::scripts::Scripts;
 use crate::store::redis::server::Server;
@@ -24,7 +25,6 @@ mod acknowledged;
 mod bound;
 mod cluster;
 mod cluster_faults;
-mod crashes;
 mod differential;
 mod faults;
 mod findings;
@@ -34,6 +34,7 @@ mod history_keys;
 mod history_limits;
 mod history_revocation;
 mod kept;
+mod key_changes;
 mod meters;
 mod others;
 mod real;
@@ -146,6 +147,12 @@ async fn by_key(store: &RunningRedisStore, number: u64) -> Option<Admission> {
 async fn by_nonce(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> Option<Admission> {
     let proof = Proof::Nonce(claim(nonce, signed_at_secs));
     store.admit(agent(1), &Scope::Api, MANY, &proof).await.ok()
+}
+
+/// The number of a key that fits an agent: its digest is in the agent's shard.
+fn fitting(agent_number: u64, number: u64) -> u64 {
+    let shard = u64::try_from(Shard::of_agent(agent(agent_number)).place()).unwrap();
+    (shard << 48) | (number & 0xffff_ffff_ffff)
 }
 
 /// True for a signature that is refused because its nonce may have been lost.

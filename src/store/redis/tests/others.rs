@@ -12,7 +12,7 @@ const TOPICS: [&str; 8] = [
     "differential::",
     "sequences::",
     "steps::",
-    "crashes::",
+    "key_changes::",
     "real::",
     "roles::",
     "cluster::a_cluster_keeps_the_contract",

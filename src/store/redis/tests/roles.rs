@@ -117,7 +117,10 @@ async fn each_start_of_a_server_is_another_life_whatever_it_kept() {
         let mut lives = Vec::new();
         for _ in 0..3 {
             let mut connection = server.connected().await;
-            say(&mut connection, &["SET", "kept", ""]).await.unwrap();
+            until("it has loaded what it kept", async || {
+                say(&mut connection, &["SET", "kept", ""]).await.ok()
+            })
+            .await;
             say(&mut connection, &["SAVE"]).await.unwrap();
             let life = Info::of(&mut connection).await.unwrap().value("master_replid").to_owned();
             assert!(!lives.contains(&life), "{arguments:?}");

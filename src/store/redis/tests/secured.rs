@@ -20,7 +20,7 @@ use crate::store::redis::tests::real::open;
 use crate::store::redis::tests::rights::documented;
 use crate::store::redis::tests::sentinel::fail_over;
 use crate::store::redis::tests::server::{Admin, RedisServer, own_ip, say};
-use crate::store::redis::tests::{by_key, is_admitted, options, ready, refused};
+use crate::store::redis::tests::{by_key, fitting, is_admitted, options, ready, refused};
 
 /// Set where this very test binary was started again, with other authorities for the system's: the server's URL and the
 /// file with its authority.
@@ -159,8 +159,8 @@ fn login(user: &str, password: &str) -> SentinelLogin {
 /// Gives agent 1 its first key, which is good.
 async fn issue(store: &RunningRedisStore) {
     let signed_at = crate::os::Os::new().unix_seconds() + 3_600;
-    store.change_key(agent(1), claim(1, signed_at), KeyChange::Issue(key(1))).await.unwrap();
-    assert!(is_admitted(by_key(store, 1).await));
+    store.change_key(agent(1), claim(1, signed_at), KeyChange::Issue(key(fitting(1, 1)))).await.unwrap();
+    assert!(is_admitted(by_key(store, fitting(1, 1)).await));
 }
 
 #[tokio::test]
@@ -194,9 +194,9 @@ async fn sentinels_and_servers_with_tls_and_logins_are_followed_through_a_failov
     let after = open(complete);
     ready(&after).await;
     assert!(after.has_key(agent(1)).await.unwrap());
-    assert!(is_admitted(by_key(&after, 1).await));
+    assert!(is_admitted(by_key(&after, fitting(1, 1)).await));
     // The store that was connected to the former master has followed.
-    until("it follows", async || is_admitted(by_key(&store, 1).await).then_some(())).await;
+    until("it follows", async || is_admitted(by_key(&store, fitting(1, 1)).await).then_some(())).await;
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use crate::domain::window::Verdict;
 use crate::domain::window::tests::model::Model;
 use crate::ports::store::Scope;
 use crate::store::contract::{agent, digest};
-use crate::store::redis::answers::{array, bytes, number, texts};
+use crate::store::redis::answers::{array, bytes, number};
 use crate::store::redis::names;
 use crate::store::redis::tests::START_SECS;
 use crate::store::redis::tests::server::{RedisServer, say};
@@ -128,7 +128,7 @@ fn lay_out(pipe: &mut Pipeline, place: usize, leave: &Leave, hashes: &Hashes) {
 }
 
 fn times(value: &Value) -> Vec<u64> {
-    let texts = texts(value).unwrap().into_iter();
+    let texts = array(value).unwrap().iter().map(|text| bytes(text).unwrap().to_vec());
     texts.map(|text| String::from_utf8(text).unwrap().parse().unwrap()).collect()
 }
 

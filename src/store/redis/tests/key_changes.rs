@@ -1,0 +1,72 @@
+//! A change of a key is one step, which leaves nothing behind.
+
+use alloy::primitives::B256;
+use redis::Value;
+
+use crate::domain::api_key::KeyDigest;
+use crate::ports::store::{KeyChange, KeyChanged, Store};
+use crate::store::contract::{agent, claim, digest, key};
+use crate::store::redis::RunningRedisStore;
+use crate::store::redis::answers::number;
+use crate::store::redis::names::{self, Shard};
+use crate::store::redis::scripts::Request;
+use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
+
+/// For how many seconds an entry is there: -1 is for ever, -2 for one that is not there.
+async fn ttl(store: &RunningRedisStore, number: u64) -> Value {
+    let ttl = Request::command("TTL").arg(names::entry(&digest(number)));
+    store.store.servers.ask(Shard::of_digest(&digest(number)), ttl).await.unwrap()
+}
+
+async fn size(store: &RunningRedisStore) -> u64 {
+    let size = store.store.servers.ask(Shard::FIRST, Request::command("DBSIZE")).await;
+    number(&size.unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_key_has_one_entry_that_stays_until_the_key_is_replaced_or_revoked_by_anybody() {
+    let Some((server, store, clock)) = served(&[]).await else { return };
+    let other = opened(options(&server.url()), &clock).await;
+    let changes = [KeyChange::Issue(key(1)), KeyChange::Rotate(key(2)), KeyChange::Revoke];
+    let mut nonces = 0;
+    for (changed_by, change) in [&store, &other, &store].into_iter().zip(changes) {
+        nonces += 1;
+        let done = changed_by.change_key(agent(1), claim(nonces, SIGNED_SECS), change).await.unwrap();
+        assert_eq!(done, KeyChanged::Done);
+        for number in [1, 2] {
+            let there = Value::Int(if number == nonces { -1 } else { -2 });
+            assert_eq!(ttl(&store, number).await, there, "{number} after {nonces}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_change_leaves_nothing() {
+    let Some((_server, store, _)) = served(&[]).await else { return };
+    let mut before = 0;
+    for (nonce, number, answer) in
+        [(1, 1, KeyChanged::Done), (1, 2, KeyChanged::NonceUsed), (2, 2, KeyChanged::KeyExists)]
+    {
+        let change = KeyChange::Issue(key(number));
+        assert_eq!(store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap(), answer);
+        if answer == KeyChanged::Done {
+            before = size(&store).await;
+        }
+    }
+    assert_eq!((ttl(&store, 2).await, size(&store).await), (Value::Int(-2), before));
+}
+
+#[tokio::test]
+async fn one_key_in_a_thousand_fits_an_agent() {
+    let Some((_server, store, _)) = served(&[]).await else { return };
+    let keys: Vec<_> = (0..100_000_u32)
+        .map(|number| KeyDigest::from_bytes(alloy::primitives::keccak256(number.to_be_bytes()).0))
+        .collect();
+    for number in [1, 2, 3, 1_000_003] {
+        let fitting = keys.iter().filter(|digest| store.fits(agent(number), digest)).count();
+        assert!((50..150).contains(&fitting), "{number}: {fitting}");
+    }
+    let record = names::record(agent(1)).shard();
+    let fitting = keys.iter().find(|digest| store.fits(agent(1), digest)).unwrap();
+    assert_eq!(names::entry(fitting).shard(), record, "{}", B256::from(fitting.to_bytes()));
+}
