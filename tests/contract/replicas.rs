@@ -6,7 +6,6 @@ use crate::support::agents::{Agent, key_of};
 use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
-use crate::support::time::{SOON, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -124,11 +123,5 @@ fn a_key_in_redis_never_expires(world: &World) {
         let expiries = world.redis().expiries(number, kind);
         expiries.len() == 1 && expiries[0].1 == -1
     };
-    // Whose the key is expires until the key is the agent's.
-    until("the key stays", SOON, || (never('k') && never('d')).then_some(()));
-    let nonces = world.redis().expiries(number, 'n');
-    assert!(
-        !nonces.is_empty() && nonces.iter().all(|(_, millis)| *millis > 0),
-        "nonces do expire: {nonces:?}"
-    );
+    assert!(never('k') && never('d'));
 }

@@ -15,12 +15,13 @@ use crate::support::time::{SOON, until};
 /// How many databases there are: more than cases that need one.
 const DATABASES: u32 = 512;
 
-/// Begins every shard's epoch long ago, for the life that the server is in, with room for any settings.
+/// Begins every shard's epoch and nonces long ago, for the life that the server is in, with room for any settings.
 const IN_USE: &str = r"
 local info = redis.call('INFO')
 local life = info:match('master_replid:(%x+)') .. ':' .. info:match('evicted_keys:(%d+)')
 for shard = 0, 1023 do
   redis.call('HSET', string.format('tg2:{%x}e', shard), 'life', life, 'since', '0', 'ahead', '600', 'kept', '40000000')
+  redis.call('ZADD', string.format('tg2:{%x}n', shard), 0, '')
 end";
 
 /// A running server.

@@ -215,7 +215,7 @@ impl Store for TamperedStore {
     }
 
     fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool {
-        digest.to_bytes()[0] % 2 == 0 && self.inner.fits(agent, digest)
+        digest.to_bytes()[0].is_multiple_of(2) && self.inner.fits(agent, digest)
     }
 
     async fn change_key(

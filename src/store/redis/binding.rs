@@ -46,7 +46,7 @@ impl Server {
         let connection = self.connection(session)?;
         let known = self.ask_on(session, &connection, &binding_of(&self.shared, self.first_shard())).await?;
         let bound = match is_bound(&self.shared, &known) {
-            Ok(true) if self.shards.lock().first_epoch_secs.is_some() => return Ok(()),
+            Ok(true) if self.shards.lock().begun => return Ok(()),
             Ok(_) => self.bind(&mut connection.redis.clone()).await,
             Err(error) => Err(error),
         };

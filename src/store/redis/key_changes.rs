@@ -39,10 +39,10 @@ impl RedisStore {
             KeyChange::Revoke => ("revoke", None),
         };
         let shard = Shard::of_agent(agent);
-        let mut keys = vec![names::epoch(shard), names::nonce(agent, claim.nonce), names::record(agent)];
+        let mut keys = vec![names::epoch(shard), names::nonces(shard), names::record(agent)];
         keys.extend(new.map(|new| names::entry(&new.digest)));
         let swap = self.shared.with_nonce_limits(self.shared.scripts.change_key.on(&keys));
-        let mut swap = swap.arg(claim.signed_at.0).arg(verb);
+        let mut swap = swap.arg(claim.signed_at.0).arg(names::nonce(agent, claim.nonce)).arg(verb);
         if let Some(new) = new {
             self.check_replicas(shard).await?;
             swap = swap.arg(new.digest.to_bytes().as_slice()).arg(entry_of(agent, new));

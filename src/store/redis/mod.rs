@@ -54,6 +54,7 @@ mod binding;
 mod breaker;
 mod cluster;
 mod connect;
+mod epochs;
 mod error;
 mod findings;
 mod info;
@@ -219,8 +220,9 @@ impl RedisStore {
                 admit.arg(digest.to_bytes().as_slice())
             }
             Proof::Nonce(claim) => {
-                let keys = [names::epoch(shard), names::nonce(agent, claim.nonce), window];
-                self.shared.with_nonce_limits(scripts.admit_by_nonce.on(&keys)).arg(claim.signed_at.0)
+                let keys = [names::epoch(shard), names::nonces(shard), window];
+                let admit = self.shared.with_nonce_limits(scripts.admit_by_nonce.on(&keys));
+                admit.arg(claim.signed_at.0).arg(names::nonce(agent, claim.nonce))
             }
         };
         let admission = admission(&self.servers.ask(shard, with_quota(admit, quota)).await?)?;

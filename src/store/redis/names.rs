@@ -94,7 +94,6 @@ enum Of<'a> {
     Agent(AgentId),
     Tenant(AgentId, &'a str),
     Client(AgentId, ClientNet),
-    Nonce(AgentId, Nonce),
     Digest(B256),
     Route(ClientNet, &'a str),
 }
@@ -107,7 +106,6 @@ impl fmt::Display for Name<'_> {
             Of::Agent(agent) => write!(out, ":{:x}", agent.token_id()),
             Of::Tenant(agent, tenant) => write!(out, ":{:x}:{tenant}", agent.token_id()),
             Of::Client(agent, client) => write!(out, ":{:x}:{}", agent.token_id(), client.address()),
-            Of::Nonce(agent, nonce) => write!(out, ":{:x}:{:x}", agent.token_id(), nonce.value()),
             Of::Digest(digest) => write!(out, ":{digest:x}"),
             Of::Route(client, route) => write!(out, ":{}:{route}", client.address()),
         }
@@ -153,9 +151,14 @@ pub(super) fn visits(client: ClientNet, route: &RouteScope) -> Name<'_> {
     Name { shard: Shard::of_client(client), kind: 'v', of: Of::Route(client, &route.0) }
 }
 
-/// A string that is there while the nonce is remembered.
-pub(super) fn nonce(agent: AgentId, nonce: Nonce) -> Name<'static> {
-    of_agent(agent, 'n', Of::Nonce(agent, nonce))
+/// A sorted set: used nonces, by the time of their use or their signature's timestamp, whichever is later.
+pub(super) const fn nonces(shard: Shard) -> Name<'static> {
+    Name { shard, kind: 'n', of: Of::Shard }
+}
+
+/// An agent's nonce in the set of its shard.
+pub(super) fn nonce(agent: AgentId, nonce: Nonce) -> String {
+    format!("{:x}:{:x}", agent.token_id(), nonce.value())
 }
 
 /// A hash: the life of the server that the shard's nonces are in, from which timestamp on signatures are taken, and for
@@ -202,7 +205,8 @@ mod tests {
     use redis::{RedisWrite, ToRedisArgs};
 
     use super::{
-        Name, Prefixed, Shard, binding, crc16, entry, epoch, meter, nonce, probe, record, visits, window,
+        Name, Prefixed, Shard, binding, crc16, entry, epoch, meter, nonce, nonces, probe, record, visits,
+        window,
     };
     use crate::domain::agent_id::AgentId;
     use crate::domain::api_key::KeyDigest;
@@ -229,7 +233,7 @@ mod tests {
             window(agent, &Scope::Api),
             window(agent, &acme),
             meter(client, agent),
-            nonce(agent, Nonce::new(U256::from(255))),
+            nonces(Shard::of_agent(agent)),
             epoch(Shard::of_agent(agent)),
             binding(Shard::of_agent(agent)),
             probe(Shard::of_agent(agent)),
@@ -242,7 +246,7 @@ mod tests {
             "tg2:{26f}w:12345",
             "tg2:{26f}w:12345:acme",
             "tg2:{26f}m:12345:192.0.2.1",
-            "tg2:{26f}n:12345:ff",
+            "tg2:{26f}n",
             "tg2:{26f}e",
             "tg2:{26f}b",
             "tg2:{26f}p",
@@ -254,6 +258,7 @@ mod tests {
         let mut sent = redis::Cmd::new();
         sent.arg(Prefixed("blue:", record(agent)));
         assert!(sent.get_packed_command().ends_with(b"\r\nblue:tg2:{26f}k:12345\r\n"));
+        assert_eq!(nonce(agent, Nonce::new(U256::from(255))), "12345:ff");
     }
 
     #[test]

@@ -93,9 +93,9 @@ impl Shared {
         request.arg(self.clock.unix_seconds()).arg(max_ahead_secs).arg(nonce_retention_secs)
     }
 
-    /// Begins the epoch of a shard where nonces may have been lost.
+    /// Begins the epoch of a shard where nonces may have been lost, and forgets those that are over.
     pub(super) fn epoch_of(&self, shard: Shard) -> Request<'_> {
-        self.with_nonce_limits(self.scripts.epoch.on(&[names::epoch(shard)]))
+        self.with_nonce_limits(self.scripts.epoch.on(&[names::epoch(shard), names::nonces(shard)]))
     }
 
     /// The request as it is sent. In tests with a simulated clock the time is its last argument.

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::domain::redis_url::{RedisHost, RedisLayout};
+use crate::domain::redis_url::RedisHost;
 use crate::store::redis::answers::number;
 use crate::store::redis::breaker::{Breaker, OPEN};
 use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::epochs::Shards;
 use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
 use crate::store::redis::findings::{self, Finding};
 use crate::store::redis::info::Info;
@@ -59,14 +59,7 @@ pub(super) struct Server {
     /// The findings that were logged last, and of which host.
     reported: Mutex<(Option<RedisHost>, Vec<Finding>)>,
     /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
-    accepted_from_secs: AtomicU64,
-}
-
-/// The shards of a server.
-pub(super) struct Shards {
-    pub(super) all: Vec<Shard>,
-    /// The timestamp from which on signatures are taken in the first one, in Unix seconds, when all were asked last.
-    pub(super) first_epoch_secs: Option<u64>,
+    pub(super) accepted_from_secs: AtomicU64,
 }
 
 impl Server {
@@ -79,7 +72,7 @@ impl Server {
             breaker: Mutex::new(Breaker::new()),
             session_ended: Notify::new(),
             why: Mutex::new("it is being made".to_owned()),
-            shards: Mutex::new(Shards { all: shards, first_epoch_secs: None }),
+            shards: Mutex::new(Shards::new(shards)),
             reported: Mutex::default(),
             accepted_from_secs: AtomicU64::new(0),
         })
@@ -147,24 +140,6 @@ impl Server {
         self.session.load_full().ok_or_else(|| RedisError::Down(self.why.lock().clone()))
     }
 
-    /// One of the server's shards.
-    pub(super) fn first_shard(&self) -> Shard {
-        self.shards.lock().all.first().copied().unwrap_or(Shard::FIRST)
-    }
-
-    /// Replaces the shards whose epochs are begun here.
-    pub(super) fn set_shards(&self, shards: Vec<Shard>) {
-        let mut before = self.shards.lock();
-        if before.all != shards {
-            *before = Shards { all: shards, first_epoch_secs: None };
-        }
-    }
-
-    /// From which timestamp on signatures are taken in every shard, in Unix seconds.
-    pub(super) fn accepted_from_secs(&self) -> u64 {
-        self.accepted_from_secs.load(Ordering::Relaxed)
-    }
-
     /// By how many microseconds its clock is ahead of this machine's, as far as the session knows.
     pub(super) fn clock_offset_micros(&self) -> Option<i64> {
         let session = self.session.load();
@@ -210,56 +185,6 @@ impl Server {
             tracing::warn!(server = %host, "Redis: {finding}");
         }
         Ok(Session::new(host, info.process(), connection))
-    }
-
-    /// Begins the epochs of all shards of this server where nonces may have been lost. Otherwise each shard's first
-    /// signature would begin its own, much later.
-    ///
-    /// A slot of a cluster that is not wholly with the node keeps nobody from the others. Its epoch is begun by the next
-    /// signature there.
-    async fn begin_epochs(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-        let (shared, shards) = (&self.shared, self.shards.lock().all.clone());
-        let mut pipeline = redis::pipe();
-        // In front, on the same connection: the server may not know the script.
-        pipeline.ignore_errors().add_command(shared.scripts.epoch.load());
-        for shard in &shards {
-            pipeline.add_command(shared.timed(shared.epoch_of(*shard)).packed().clone());
-        }
-        let asked = pipeline.query_async::<Vec<RedisResult<Value>>>(connection);
-        let time_max = shared.options.connect_timeout();
-        let answers = within(time_max, asked).await.ok_or(RedisError::Timeout(time_max))??;
-        let is_cluster = matches!(shared.options.url.layout(), RedisLayout::Cluster { .. });
-        let (mut first, mut latest) = (None, 0);
-        for answer in answers.into_iter().skip(1) {
-            match answer.map_err(RedisError::from) {
-                Ok(from) => {
-                    let from = number(&from)?;
-                    first.get_or_insert(from);
-                    latest = latest.max(from);
-                }
-                Err(RedisError::ClusterDown(_)) => {}
-                Err(error) if is_cluster && error.is_elsewhere() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.accepted_from_secs.store(latest, Ordering::Relaxed);
-        let mut now = self.shards.lock();
-        if now.all == shards {
-            now.first_epoch_secs = first;
-        }
-        Ok(())
-    }
-
-    /// Looks at the epoch of one shard, and begins all where it is another than before: in another life of the server,
-    /// after a flush, for longer settings, or with other shards. A failure leaves it to the next look.
-    pub(super) async fn look_at_epochs(&self, session: &Arc<Session>) -> Result<(), RedisError> {
-        let epoch = self.shared.timed(self.shared.epoch_of(self.first_shard()));
-        let connection = self.connection(session)?;
-        let seen = number(&self.ask_on(session, &connection, &epoch).await?)?;
-        if self.shards.lock().first_epoch_secs == Some(seen) {
-            return Ok(());
-        }
-        self.begin_epochs(&mut connection.redis.clone()).await
     }
 
     /// Serves until the session ends.

@@ -1,11 +1,11 @@
 -- Uses up the nonce and changes the agent's key: its record, the new key's entry, and that of the replaced one, which it
 -- answers.
 --
--- KEYS: epoch, nonce, record, the new key's entry. ARGV: the caller's time, ahead, retention, signed at (seconds), change,
--- digest, the entry's value.
-local retention, signed_at, time = tonumber(ARGV[3]), tonumber(ARGV[4]), clock()
-local refused, kept =
-  refuse_nonce(KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2]), retention, signed_at, time)
+-- KEYS: epoch, nonces, record, the new key's entry. ARGV: the caller's time, ahead, retention, signed at (seconds), nonce,
+-- change, digest, the entry's value.
+local wall, signed_at = tonumber(ARGV[1]), tonumber(ARGV[4])
+local refused =
+  refuse_nonce(KEYS[1], KEYS[2], ARGV[5], wall, tonumber(ARGV[2]), tonumber(ARGV[3]), signed_at, clock())
 if refused then
   return refused
 end
@@ -18,17 +18,17 @@ local function entry_of(digest)
 end
 
 local current = redis.call('GET', KEYS[3])
-if ARGV[5] == 'issue' and current then
+if ARGV[6] == 'issue' and current then
   return { KEY_EXISTS }
 end
-use_nonce(KEYS[2], signed_at, retention, kept, time)
-if ARGV[5] == 'revoke' then
+use_nonce(KEYS[2], ARGV[5], wall, signed_at)
+if ARGV[6] == 'revoke' then
   redis.call('DEL', KEYS[3])
 else
-  redis.call('SET', KEYS[4], ARGV[7])
-  redis.call('SET', KEYS[3], ARGV[6])
+  redis.call('SET', KEYS[4], ARGV[8])
+  redis.call('SET', KEYS[3], ARGV[7])
 end
-if current and current ~= ARGV[6] then
+if current and current ~= ARGV[7] then
   redis.call('DEL', entry_of(current))
   return { DONE, current }
 end

@@ -159,7 +159,6 @@ async fn use_everything(store: &RunningRedisStore) {
     store.hit(client, agent(1), MANY).await.unwrap();
     store.charge(client, agent(1), MANY).await.unwrap();
     store.left(client, agent(1), MANY).await.unwrap();
-    store.store.tidy_overdue().await.unwrap();
     store.probe().await.unwrap();
 }
 

@@ -23,6 +23,7 @@ use crate::telemetry::metrics::Metrics;
 
 mod acknowledged;
 mod bound;
+mod clocks;
 mod cluster;
 mod cluster_faults;
 mod differential;

@@ -1,6 +1,7 @@
 //! Settings of nonces that change, or differ between replicas: nobody uses a nonce twice because somebody else kept it for
 //! a shorter time.
 
+use crate::ports::clock::Clock;
 use crate::ports::store::{KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, key};
 use crate::store::redis::RunningRedisStore;
@@ -10,8 +11,8 @@ use crate::store::redis::options::Options;
 use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::tests::{
-    AHEAD_SECS, SIGNED_SECS, START_SECS, by_nonce, clock, is_admitted, nonce_is_refused, opened, options,
-    served,
+    AHEAD_SECS, DAY_SECS, SIGNED_SECS, START_SECS, by_nonce, clock, is_admitted, nonce_is_refused, opened,
+    options, served,
 };
 
 /// As small as they may be where signatures are good for 5 s and lie at most 2 s ahead.
@@ -19,19 +20,11 @@ fn brief(server: &RedisServer) -> Options {
     Options { nonce_retention_secs: 7, max_ahead_secs: 2, ..options(&server.url()) }
 }
 
-/// Uses a nonce, and says for how many seconds Redis remembers it.
-async fn used(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> u64 {
-    assert!(is_admitted(by_nonce(store, nonce, signed_at_secs).await));
-    let name = names::nonce(agent(1), claim(nonce, 0).nonce);
-    let left = Request::command("PTTL").arg(name);
-    let left = store.store.servers.ask(Shard::of_agent(agent(1)), left).await.unwrap();
-    number(&left).unwrap().div_ceil(1_000)
-}
-
-/// Redis forgets by its own clock, which the simulated one does not move: this deletes the nonce in its place.
-async fn forget(store: &RunningRedisStore, nonce: u64) {
-    let delete = Request::command("DEL").arg(names::nonce(agent(1), claim(nonce, 0).nonce));
-    store.store.servers.ask(Shard::of_agent(agent(1)), delete).await.unwrap();
+/// How many nonces the agent's shard remembers, the first mark of its epoch included.
+async fn remembered(store: &RunningRedisStore) -> u64 {
+    let shard = Shard::of_agent(agent(1));
+    let count = Request::command("ZCARD").arg(names::nonces(shard));
+    number(&store.store.servers.ask(shard, count).await.unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -43,17 +36,20 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
         let before = opened(brief(&server), &clock).await;
         clock.advance_secs(3);
         let signed_secs = START_SECS + 3;
-        let kept_secs = used(&before, 1, signed_secs).await;
-        assert_eq!(kept_secs, 7);
+        for nonce in [1, 2] {
+            assert!(is_admitted(by_nonce(&before, nonce, signed_secs).await));
+        }
+        clock.advance_secs(pause_secs);
+        assert!(is_admitted(by_nonce(&before, 3, signed_secs + pause_secs).await));
+        let forgotten = pause_secs > 7;
+        assert_eq!(remembered(&before).await, if forgotten { 2 } else { 4 }, "{pause_secs}");
         drop(before);
 
-        clock.advance_secs(pause_secs);
         let after = opened(options(&server.url()), &clock).await;
-        for round in 0..10 {
-            if pause_secs + round >= kept_secs {
-                forget(&after, 1).await;
+        for _ in 0..10 {
+            for nonce in [1, 2, 3] {
+                assert!(nonce_is_refused(by_nonce(&after, nonce, signed_secs).await), "{pause_secs}");
             }
-            assert!(nonce_is_refused(by_nonce(&after, 1, signed_secs).await), "{pause_secs}");
             let change = KeyChange::Rotate(key(1));
             let changed = after.change_key(agent(1), claim(1, signed_secs), change).await.unwrap();
             assert!(
@@ -64,7 +60,7 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
         }
         // Signatures that the old settings could not have admitted are good.
         let now_secs = START_SECS + 3 + pause_secs + 10;
-        assert!(is_admitted(by_nonce(&after, 2, now_secs + AHEAD_SECS).await));
+        assert!(is_admitted(by_nonce(&after, 4, now_secs + AHEAD_SECS).await));
     }
 }
 
@@ -75,25 +71,46 @@ async fn replicas_with_different_settings_refuse_what_any_of_them_has_used() {
     let short = opened(brief(&server), &clock).await;
     let long = opened(options(&server.url()), &clock).await;
     clock.advance_secs(AHEAD_SECS + 1);
-    let kept_secs = [used(&short, 1, SIGNED_SECS).await, used(&long, 2, SIGNED_SECS).await];
-    let mut passed_secs = 0;
-    for pause_secs in [0, 6, 1, 1, 200, 3_600, 80_000] {
+    for (store, nonce) in [(&short, 1), (&long, 2)] {
+        assert!(is_admitted(by_nonce(store, nonce, SIGNED_SECS).await));
+    }
+    let pauses_secs = [0, 6, 1, 1, 200, 3_600, 80_000, 10_000];
+    for (round, pause_secs) in (0..).zip(pauses_secs) {
         clock.advance_secs(pause_secs);
-        passed_secs += pause_secs;
-        for (nonce, kept_secs) in (1..).zip(kept_secs) {
-            if passed_secs >= kept_secs {
-                forget(&short, nonce).await;
-            }
-        }
+        let now_secs = clock.unix_seconds();
+        assert!(is_admitted(by_nonce(&short, 100 + round, now_secs).await), "each goes on serving");
+        assert!(is_admitted(by_nonce(&long, 200 + round, now_secs - 300.min(now_secs - SIGNED_SECS)).await));
         for store in [&short, &long] {
             for nonce in [1, 2] {
                 assert!(nonce_is_refused(by_nonce(store, nonce, SIGNED_SECS).await), "{pause_secs}");
             }
         }
     }
-    let now_secs = SIGNED_SECS + 6 + 1 + 1 + 200 + 3_600 + 80_000;
-    assert!(is_admitted(by_nonce(&short, 3, now_secs).await), "each goes on serving");
-    assert!(is_admitted(by_nonce(&long, 4, now_secs - 300).await));
+}
+
+#[tokio::test]
+async fn nonces_that_are_over_are_forgotten_also_where_nobody_signs_any_more() {
+    let Some((_server, store, clock)) = served(&[]).await else { return };
+    for nonce in 0..100 {
+        assert!(is_admitted(by_nonce(&store, nonce, SIGNED_SECS).await));
+    }
+    clock.advance_secs(DAY_SECS + AHEAD_SECS);
+    assert_eq!(remembered(&store).await, 101);
+    clock.advance_secs(2);
+    // The store looks at one shard a second. Here it looks at this one.
+    let epoch = store.store.shared.epoch_of(Shard::of_agent(agent(1)));
+    store.store.servers.ask(Shard::of_agent(agent(1)), epoch).await.unwrap();
+    assert_eq!(remembered(&store).await, 1, "it says how far back");
+    assert!(nonce_is_refused(by_nonce(&store, 200, SIGNED_SECS).await));
+    assert!(is_admitted(by_nonce(&store, 0, SIGNED_SECS + 1).await), "after so long it may be signed anew");
+}
+
+/// As in a Redis that died before the nonce was written.
+async fn forget(store: &RunningRedisStore, nonce: u64) {
+    let shard = Shard::of_agent(agent(1));
+    let member = names::nonce(agent(1), claim(nonce, 0).nonce);
+    let delete = Request::command("ZREM").arg(names::nonces(shard)).arg(member);
+    assert_eq!(store.store.servers.ask(shard, delete).await.unwrap(), redis::Value::Int(1));
 }
 
 #[tokio::test]
@@ -105,7 +122,6 @@ async fn one_that_lets_timestamps_lie_far_ahead_is_not_deceived_by_an_epoch_that
     assert!(is_admitted(by_nonce(&long, 1, far_secs + 1).await));
     drop(long);
     server.restart().await;
-    // The nonce is gone, say: Redis died before it was written.
     let short = opened(brief(&server), &clock).await;
     forget(&short, 1).await;
     let epoch = Request::command("HGET").arg(names::epoch(Shard::of_agent(agent(1)))).arg("since");

@@ -55,13 +55,15 @@ async fn a_nonce_that_a_master_lost_while_it_was_a_replica_is_refused_by_the_nex
     drop(store);
     let mut of_master = master.connected().await;
     turn(&mut of_master, &replica).await;
+    let shard = Shard::of_agent(agent(1));
     let nonce = names::nonce(agent(1), claim(1, SIGNED_SECS).nonce);
-    let exists = redis::cmd("EXISTS").arg(nonce).query_async(&mut of_master).await;
-    assert_eq!(exists, Ok(Value::Int(0)), "it is lost");
+    let used = redis::cmd("ZSCORE").arg(names::nonces(shard)).arg(&nonce).query_async(&mut of_master).await;
+    assert_eq!(used, Ok(Value::Nil), "it is lost");
     let script = &shared.scripts.admit_by_nonce;
     script.load().exec_async(&mut of_master).await.unwrap();
-    let keys = [names::epoch(Shard::of_agent(agent(1))), nonce, names::window(agent(1), &Scope::Api)];
-    let admit = shared.with_nonce_limits(script.on(&keys)).arg(SIGNED_SECS).arg(1).arg(60_000_000);
+    let keys = [names::epoch(shard), names::nonces(shard), names::window(agent(1), &Scope::Api)];
+    let admit = shared.with_nonce_limits(script.on(&keys)).arg(SIGNED_SECS).arg(nonce);
+    let admit = admit.arg(1).arg(60_000_000);
     let answer: Value = shared.timed(admit).packed().query_async(&mut of_master).await.unwrap();
     assert!(is_forgotten(admission(&answer).ok()), "{answer:?}");
 }

@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{Write, stderr};
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use redis::aio::MultiplexedConnection;
@@ -64,6 +65,32 @@ impl RedisServer {
         let arguments =
             common.iter().chain(arguments).map(|argument| argument.replace("{ip}", &ip)).collect();
         Self::run(RedisHost { host: ip, port: 6_379 }, arguments, tempfile::tempdir().unwrap(), admin).await
+    }
+
+    /// The oldest server that is supported, whose clock is ahead by as much as a file says: `+0`, or `+2d`.
+    pub(super) async fn with_clock(file: &Path) -> Option<Self> {
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/servers/redis-6.2/redis-server");
+        let mut libraries = std::fs::read_dir("/usr/lib").unwrap();
+        let library = libraries.find_map(|entry| {
+            Some(entry.ok()?.path().join("faketime/libfaketime.so.1")).filter(|path| path.is_file())
+        });
+        let Some(library) = library.filter(|_| is_installed(program.as_os_str())) else {
+            is_missing("Redis 6.2 or faketime".as_ref());
+            return None;
+        };
+        let clock = format!(
+            "export LD_PRELOAD='{}' FAKETIME_TIMESTAMP_FILE='{}' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1",
+            library.display(),
+            file.display(),
+        );
+        let (host, folder) =
+            (RedisHost { host: own_ip().to_string(), port: 6_379 }, tempfile::tempdir().unwrap());
+        let arguments: Vec<String> =
+            ["--bind", &host.host, "--port", "6379", "--save", ""].map(str::to_owned).to_vec();
+        let process = Watched::start(program.as_os_str(), &arguments, &folder.path().join("log"), &clock);
+        let server = Self { process, host, arguments, folder, admin: Admin::default() };
+        server.connected().await;
+        Some(server)
     }
 
     /// A replica of it, which has everything.
