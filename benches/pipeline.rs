@@ -28,7 +28,7 @@ use tiergate::domain::quota::Quota;
 use tiergate::domain::window::Window;
 use tiergate::pipeline::Pipeline;
 use tiergate::pipeline::credential::Credential;
-use tiergate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Reading};
+use tiergate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use tiergate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
 };
@@ -140,8 +140,12 @@ impl Chain for KnownChain {
         self.0.profile(agent)
     }
 
-    async fn latest_profile(&self, agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault> {
-        self.0.latest_profile(agent).await
+    async fn latest_profile(
+        &self,
+        agent: AgentId,
+        parts: Parts,
+    ) -> Result<Option<Arc<TrustProfile>>, ChainFault> {
+        self.0.latest_profile(agent, parts).await
     }
 
     async fn owner(&self, _agent: AgentId, _asker: Asker) -> Result<Option<Address>, ChainFault> {

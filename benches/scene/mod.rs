@@ -30,7 +30,7 @@ use tiergate::os::Os;
 use tiergate::pipeline::credential::{Ask, Credential, SignedRequest};
 use tiergate::pipeline::custody::KeyOrder;
 use tiergate::pipeline::{Access, Pipeline, Ports, Rules};
-use tiergate::ports::chain::Chain;
+use tiergate::ports::chain::{Chain, Parts};
 use tiergate::ports::clock::Clock;
 use tiergate::ports::store::{Scope, Store};
 use tiergate::store::embedded::{EmbeddedStore, Options};
@@ -197,6 +197,7 @@ pub(crate) fn access() -> Access {
         min_tier: Tier::Bronze,
         quotas: PerTier::from_array([NO_LIMIT; 4]),
         denies_endpoint_mismatch: false,
+        parts: Parts::Whole,
     }
 }
 

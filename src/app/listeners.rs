@@ -19,6 +19,7 @@ use crate::gateway::watch::Watch;
 use crate::gateway::{Gateway, GatewayDoor, GatewayRules};
 use crate::os::Os;
 use crate::pipeline::{Access, Pipeline};
+use crate::ports::chain::Parts;
 use crate::ports::store::Scope;
 use crate::serve::clients::ClientRules;
 use crate::tls::listener::Protocols;
@@ -37,6 +38,7 @@ impl App {
             min_tier: Tier::Bronze,
             quotas: settings.tiers.requests_per_minute,
             denies_endpoint_mismatch: false,
+            parts: Parts::Whole,
         };
         let rules = ApiRules {
             access,

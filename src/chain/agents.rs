@@ -9,14 +9,15 @@ use futures_util::future::{BoxFuture, join};
 use crate::chain::answer::owner_signature_call;
 use crate::chain::block::Block;
 use crate::chain::cache::ProfileCache;
+use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
 use crate::chain::fault::ReadError;
 use crate::chain::registries::Registries;
-use crate::chain::registries::standard::{read_asked_owner, read_owner};
+use crate::chain::registries::standard::{may_lie_in_details, read_asked_owner, read_gate, read_owner};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{AskedOwner, Asker, ChainFault};
+use crate::ports::chain::{AskedOwner, Asker, ChainFault, Parts};
 use crate::ports::clock::Clock;
 
 pub(super) type Read<T> = Result<Option<T>, ChainFault>;
@@ -43,8 +44,14 @@ impl Agents {
         self.clock.monotonic_micros()
     }
 
-    /// The profile, from the cache if a read since has put it there.
+    /// The profile, without details where they can't be read.
     pub(super) async fn profile(&self, agent: AgentId, pinned: &Pinned) -> Read<Arc<TrustProfile>> {
+        let whole = self.due_profile(agent, pinned).await;
+        self.or_gate(agent, whole, self.cache.begin(agent, self.now())).await
+    }
+
+    /// The profile, from the cache if a read since has put it there.
+    async fn due_profile(&self, agent: AgentId, pinned: &Pinned) -> Read<Arc<TrustProfile>> {
         let began = self.now();
         if let Some(profile) = self.cache.get(agent, began) {
             return Ok(Some(profile));
@@ -68,12 +75,45 @@ impl Agents {
         }
     }
 
-    /// The profile at the latest block, unless it could not be read just before.
-    pub(super) async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        match self.cache.fault(agent, self.now()) {
-            Some(fault) => Err(fault),
-            None => self.read_latest(agent).await,
+    /// As much of the profile at the latest block as is asked for, unless it could not be read just before.
+    pub(super) async fn latest_profile(&self, (agent, parts): (AgentId, Parts)) -> Read<Arc<TrustProfile>> {
+        let whole = match (self.cache.fault(agent, self.now()), parts) {
+            (Some(fault), Parts::Whole) => return Err(fault),
+            (Some(fault), Parts::Gate) => Err(fault),
+            (None, _) => self.read_latest(agent).await,
+        };
+        let gate = self.or_gate(agent, whole.clone(), self.cache.begin_latest()).await;
+        if parts == Parts::Gate { gate } else { whole }
+    }
+
+    /// The agent without details, where the whole can't be read because of them: one more call. It is known to be the
+    /// details once owner and stake were read, so the fault is remembered then.
+    async fn or_gate(
+        &self,
+        agent: AgentId,
+        whole: Read<Arc<TrustProfile>>,
+        ticket: Ticket,
+    ) -> Read<Arc<TrustProfile>> {
+        let fault = match whole {
+            Err(fault) if fault.cause.downcast_ref().is_some_and(may_lie_in_details) => fault,
+            other => return other,
+        };
+        let began = self.now();
+        let (calls, at) = (self.registries.gate_calls(agent), ticket.pinned.map_or(At::Latest, At::Block));
+        let decode = |results: Vec<_>| read_gate(agent, results.into_iter());
+        let Ok((date, Some(profile))) = self.source.read(Asker::Vouched, at, &calls, decode).await else {
+            return Err(fault);
+        };
+        let profile = Arc::new(profile);
+        let says_the_same =
+            |cached: Arc<TrustProfile>| (cached.owner, cached.stake) == (profile.owner, profile.stake);
+        if !self.cache.get(agent, self.now()).is_some_and(says_the_same) {
+            self.cache.keep(agent, &ticket, (&profile, date.number), began);
         }
+        if self.cache.fault(agent, self.now()).is_none() {
+            self.cache.keep_fault(agent, &ticket, &fault, self.now());
+        }
+        Ok(Some(profile))
     }
 
     /// Profiles at followed blocks: those of one block in one call.

@@ -1,11 +1,13 @@
 //! Looks for the configured contracts. An address without code answers every call with success and no data, so that is
 //! found out before anybody asks. Contracts that were found are not looked for again.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::U256;
+use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::chain::fault::ReadError;
@@ -16,6 +18,11 @@ use crate::ports::chain::{Asker, ChainFault};
 
 /// How long after a look that found something missing comes the next.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// Any agent, minted or not, and another one each time: of one that is known strangers could write more than can be read.
+pub(super) fn somebody() -> AgentId {
+    AgentId::new(U256::from(RandomState::default().hash_one(())))
+}
 
 pub(super) struct ContractCheck {
     pub(super) source: Arc<Source>,
@@ -33,12 +40,12 @@ impl ContractCheck {
         }
     }
 
-    /// Succeeds when all contracts were found. Reads an agent, minted or not: which contracts answer says which are there.
+    /// Succeeds when all contracts were found. Which of them answer about an agent says which are there.
     pub(super) async fn look(&self) -> Result<(), ChainFault> {
         if self.are_found.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let calls = self.registries.profile_calls(AgentId::new(U256::ONE));
+        let calls = self.registries.profile_calls(somebody());
         let missing = |results: Vec<_>| {
             self.registries.missing(&results).map_or(Ok(()), |key| Err(ReadError::NoCode(key)))
         };

@@ -17,6 +17,7 @@ use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
 use crate::chain::registries::Registries;
 use crate::chain::tests::clock::{TestClock, Work};
 use crate::domain::agent_id::AgentId;
+use crate::domain::profile::{Details, TrustProfile};
 use crate::domain::rpc_url::RpcUrl;
 use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
@@ -334,6 +335,11 @@ fn bench_of(
 
 pub(super) fn agent(id: u64) -> AgentId {
     AgentId::new(U256::from(id))
+}
+
+/// What is shown of an agent besides owner and stake.
+pub(super) fn details(profile: &TrustProfile) -> &Details {
+    profile.details.as_ref().unwrap()
 }
 
 /// What went wrong.

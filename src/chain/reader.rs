@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use futures_util::future::Either;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ pub use crate::chain::cache::Lifetimes;
 use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::micros;
 use crate::chain::coalesce::{Bounds, Coalesced};
-use crate::chain::contract_check::ContractCheck;
+use crate::chain::contract_check::{ContractCheck, somebody};
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::pool::places::{PLACES_MAX, STRANGERS_MAX};
@@ -28,7 +28,7 @@ use crate::chain::registries::Registries;
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Reading};
+use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -61,7 +61,7 @@ pub struct ChainReader {
     contracts: Arc<ContractCheck>,
     status: Arc<FollowerStatus>,
     profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
-    latest_profiles: Coalesced<AgentId, Read<Arc<TrustProfile>>>,
+    latest_profiles: Coalesced<(AgentId, Parts), Read<Arc<TrustProfile>>>,
     owners: Coalesced<AgentId, Read<Address>>,
     /// Apart: nobody who is vouched for waits for a read that waits among strangers.
     strangers: Coalesced<Question, Read<AskedOwner>>,
@@ -116,8 +116,8 @@ impl ChainReader {
             let pinned = Arc::clone(&pinned);
             async move { agents.profile(agent, &pinned).await }
         });
-        let latest_profiles = one_by_one(runtime, PLACES_MAX, &agents, |agents, agent| async move {
-            agents.latest_profile(agent).await
+        let latest_profiles = one_by_one(runtime, PLACES_MAX, &agents, |agents, wanted| async move {
+            agents.latest_profile(wanted).await
         });
         let owners = one_by_one(runtime, PLACES_MAX, &agents, |agents, agent| async move {
             agents.owner(agent, Asker::Vouched).await
@@ -168,7 +168,7 @@ impl ChainReader {
     /// Looks at the latest block.
     pub(crate) async fn look(&self) -> Result<Sight, ChainFault> {
         let Agents { registries, source, .. } = &*self.agents;
-        let calls = registries.profile_calls(AgentId::new(U256::ONE));
+        let calls = registries.profile_calls(somebody());
         let decode = |results: Vec<_>| Ok(registries.found(&results).collect());
         let (date, contracts) = source.read(Asker::Vouched, At::Latest, &calls, decode).await?;
         let chain = source.pool.chain_id;
@@ -224,8 +224,8 @@ impl Chain for ChainReader {
         Either::Right(Box::pin(async move { self.ended(self.profiles.get(agent).await) }))
     }
 
-    async fn latest_profile(&self, agent: AgentId) -> Read<Arc<TrustProfile>> {
-        self.ended(self.latest_profiles.get(agent).await)
+    async fn latest_profile(&self, agent: AgentId, parts: Parts) -> Read<Arc<TrustProfile>> {
+        self.ended(self.latest_profiles.get((agent, parts)).await)
     }
 
     async fn owner(&self, agent: AgentId, asker: Asker) -> Read<Address> {

@@ -6,13 +6,22 @@ use alloy::primitives::{Address, I256, U256};
 
 use crate::domain::uint256::decimal;
 
-/// Everything that the registries say about one agent, from one block.
+/// What the registries say about one agent, from one block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrustProfile {
     /// The owner of the agent's NFT.
     pub owner: Address,
     /// The staked amount in the token's smallest unit.
     pub stake: U256,
+    /// The rest, which decides nothing. `None` where it can't be read: strangers write most of it.
+    pub details: Option<Details>,
+    /// Owner and stake as text.
+    pub texts: Texts,
+}
+
+/// What is shown of an agent besides owner and stake.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Details {
     /// What others say about it.
     pub reputation: Reputation,
     /// What validators found; nothing when there was no validation.
@@ -21,8 +30,6 @@ pub struct TrustProfile {
     pub metadata_uri: String,
     /// The organizations it belongs to, in the registry's order.
     pub organizations: Vec<Organization>,
-    /// Parts of it as text.
-    pub texts: Texts,
 }
 
 impl TrustProfile {

@@ -19,6 +19,7 @@ use crate::gateway::room::TenantRoom;
 use crate::gateway::upstreams::state::UpstreamState;
 use crate::gateway::upstreams::{Member, Upstreams};
 use crate::pipeline::Access;
+use crate::ports::chain::Parts;
 use crate::ports::store::{RouteScope, Scope};
 use crate::telemetry::metrics::Metrics;
 use crate::tls::upstream::UpstreamIdentity;
@@ -159,6 +160,7 @@ pub(crate) fn access(tenant: &Tenant, quotas: PerTier<Quota>, min_tier: Tier) ->
         min_tier,
         quotas: tenant.requests_per_minute.unwrap_or(quotas),
         denies_endpoint_mismatch: tenant.on_endpoint_mismatch == OnMismatch::Deny,
+        parts: Parts::Gate,
     }
 }
 

@@ -37,7 +37,7 @@ use crate::pipeline::principal::Principal;
 use crate::pipeline::profile::{READERS_MAX, READS};
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::Standing;
-use crate::ports::chain::Chain;
+use crate::ports::chain::{Chain, Parts};
 use crate::ports::clock::{Clock, Entropy};
 use crate::ports::store::{Proof, Scope, Store};
 use crate::sharded::meters::Meters;
@@ -84,6 +84,8 @@ pub struct Access {
     pub quotas: PerTier<Quota>,
     /// True if an agent is refused whose origin is not the one declared for its key.
     pub denies_endpoint_mismatch: bool,
+    /// How much of the agent's profile the answer shows.
+    pub parts: Parts,
 }
 
 /// Admits requests and manages keys.

@@ -16,6 +16,7 @@ use crate::pipeline::credential::ProfileRead;
 use crate::pipeline::owner::Signed;
 use crate::pipeline::read_time::{READS_TIME_MAX, ReadTime};
 use crate::pipeline::refusal::Refusal;
+use crate::ports::chain::Parts;
 
 /// How often a client may read one agent's profile.
 pub(super) const READS: Quota = Quota::per_minute(60);
@@ -91,7 +92,7 @@ impl Pipeline {
         let proof = self.owners.prove(&self.ports, signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
         let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()).into())?;
-        let profile = self.profile_of(agent, Some(proof.owner()), read_time).await?; // 404, 401, 503
+        let profile = self.profile_of(agent, Some(proof.owner()), (Parts::Whole, read_time)).await?; // 404, 401, 503
         let has_key = self.ports.store.has_key(agent).await?; // 500
         let tier = self.stakes.tier_of(profile.stake);
         Ok(OwnerProfile { agent, profile, tier, has_key, allowance })

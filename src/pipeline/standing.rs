@@ -18,6 +18,7 @@ use crate::pipeline::principal::Principal;
 use crate::pipeline::read_time::ReadTime;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::{Access, Pipeline};
+use crate::ports::chain::Parts;
 
 /// An agent whose tier suffices, with the quota that the tier gives it.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl Standing {
 impl Pipeline {
     pub(super) async fn stand(&self, principal: Principal, ask: &Ask<'_>) -> Result<Standing, Refusal> {
         let (agent, signer, time) = (principal.agent(), principal.signer(), principal.read_time());
-        let judged = match self.profile_of(agent, signer, time).await {
+        let judged = match self.profile_of(agent, signer, (ask.access.parts, time)).await {
             Ok(profile) => self.judge(&principal, &profile, ask).map(|judged| (profile, judged)),
             Err(refusal) => Err(refusal),
         };
@@ -93,12 +94,13 @@ impl Pipeline {
     }
 
     /// The agent's profile. A cached one that names another owner than the one who signed is older than the signature
-    /// check and is read again; if the owner has changed since that check, the signature is no longer the owner's.
+    /// check and is read again; if the owner has changed since that check, the signature is no longer the owner's. One
+    /// without the details that are shown is read again too, or says why it can't be.
     pub(super) async fn profile_of(
         &self,
         agent: AgentId,
         signer: Option<Address>,
-        time: ReadTime,
+        (parts, time): (Parts, ReadTime),
     ) -> Result<Arc<TrustProfile>, Refusal> {
         let gone = || Denial::AgentNotFound { agent };
         let ports = &self.ports;
@@ -107,18 +109,20 @@ impl Pipeline {
             // Boxed: a key check whose profile is cached carries no room for a timer along.
             Either::Right(read) => Box::pin(time.bound(ports, read)).await?,
         };
-        let Some(signer) = signer else {
-            return Ok(profile.ok_or_else(gone)?);
-        };
-        if let Some(profile) = profile.filter(|profile| profile.owner == signer) {
+        if profile.is_none() && signer.is_none() {
+            return Err(gone().into());
+        }
+        let is_owner = |profile: &TrustProfile| signer.is_none_or(|signer| profile.owner == signer);
+        let is_whole = |profile: &TrustProfile| parts == Parts::Gate || profile.details.is_some();
+        if let Some(profile) = profile.filter(|profile| is_owner(profile) && is_whole(profile)) {
             return Ok(profile);
         }
-        let latest = Box::pin(time.bound(ports, ports.chain.latest_profile(agent))).await?;
+        let latest = Box::pin(time.bound(ports, ports.chain.latest_profile(agent, parts))).await?;
         let profile = latest.ok_or_else(gone)?;
-        if profile.owner == signer {
+        if is_owner(&profile) {
             Ok(profile)
         } else {
-            Err(self.owners.denial(agent, profile.owner, Some(signer)).into())
+            Err(self.owners.denial(agent, profile.owner, signer).into())
         }
     }
 }

@@ -20,6 +20,15 @@ pub enum Asker {
     Stranger,
 }
 
+/// How much of a profile must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Parts {
+    /// Owner and stake, which decide who passes.
+    Gate,
+    /// All that is shown.
+    Whole,
+}
+
 /// An agent's owner that was asked for a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AskedOwner {
@@ -40,11 +49,17 @@ pub type Reading<'a, T> = Either<Ready<Result<T, ChainFault>>, BoxFuture<'a, Res
 /// [`ChainFault`].
 #[async_trait]
 pub trait Chain: Send + Sync {
-    /// The agent's profile, at most as stale as the configuration allows.
+    /// The agent's profile, at most as stale as the configuration allows. Without details where they can't be read because of
+    /// what they are.
     fn profile(&self, agent: AgentId) -> Reading<'_, Option<Arc<TrustProfile>>>;
 
-    /// The agent's profile from a read that began after this call. A fault may be that of a read just before.
-    async fn latest_profile(&self, agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault>;
+    /// The agent's profile from a read that began after this call; with details where the whole is asked for. A fault may be
+    /// that of a read just before.
+    async fn latest_profile(
+        &self,
+        agent: AgentId,
+        parts: Parts,
+    ) -> Result<Option<Arc<TrustProfile>>, ChainFault>;
 
     /// The agent's owner at the latest block, from a read that began after this call.
     async fn owner(&self, agent: AgentId, asker: Asker) -> Result<Option<Address>, ChainFault>;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::profile::TrustProfile;
+use crate::domain::profile::{Organization, Reputation, TrustProfile, Validation};
 use crate::domain::tier::Tier;
 use crate::http1::writing::write_decimal;
 use crate::pipeline::permit::Permit;
@@ -56,7 +56,7 @@ struct Before<'a> {
 struct ProfileResult<'a> {
     #[serde(flatten)]
     agent: AgentPart<'a>,
-    organizations: Vec<OrganizationPart<'a>>,
+    organizations: Option<Vec<OrganizationPart<'a>>>,
     has_key: bool,
     timestamp: u64,
 }
@@ -68,15 +68,16 @@ struct AgentPart<'a> {
     owner: &'a str,
     trust_tier: u8,
     staked_amount: &'a str,
-    reputation: ReputationPart,
-    validation: ValidationPart<'a>,
+    /// This and the next ones are there wherever the whole profile is asked for, as it is for all answers.
+    reputation: Option<ReputationPart>,
+    validation: Option<ValidationPart<'a>>,
     #[serde(rename = "metadataURI")]
-    metadata_uri: &'a str,
+    metadata_uri: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 struct Behind<'a> {
-    organizations: Vec<OrganizationPart<'a>>,
+    organizations: Option<Vec<OrganizationPart<'a>>>,
 }
 
 #[derive(Serialize)]
@@ -159,35 +160,47 @@ pub fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer {
 
 impl<'a> AgentPart<'a> {
     fn new(agent: AgentId, tier: Tier, profile: &'a TrustProfile) -> Self {
-        let latest = profile.validation.latest.as_ref();
+        let details = profile.details.as_ref();
         Self {
             agent_id: agent.to_string(),
             owner: profile.owner_text(),
             trust_tier: tier.number(),
             staked_amount: profile.stake_text(),
-            reputation: ReputationPart {
-                total_score: profile.reputation.total_score.to_string(),
-                feedback_count: profile.reputation.feedback_count,
-                average_rating: profile.reputation.average_rating(),
-            },
-            validation: ValidationPart {
-                count: profile.validation.count,
-                latest_passed: latest.map(|latest| latest.passed),
-                latest_evidence: latest.map(|latest| latest.evidence.as_str()),
-                latest_validator: latest.map(|latest| Checksummed(latest.validator)),
-            },
-            metadata_uri: &profile.metadata_uri,
+            reputation: details.map(|details| reputation(&details.reputation)),
+            validation: details.map(|details| validation(&details.validation)),
+            metadata_uri: details.map(|details| details.metadata_uri.as_str()),
         }
     }
 }
 
-fn organizations(profile: &TrustProfile) -> Vec<OrganizationPart<'_>> {
-    let all = profile.organizations.iter().map(|organization| OrganizationPart {
+fn reputation(reputation: &Reputation) -> ReputationPart {
+    ReputationPart {
+        total_score: reputation.total_score.to_string(),
+        feedback_count: reputation.feedback_count,
+        average_rating: reputation.average_rating(),
+    }
+}
+
+fn validation(validation: &Validation) -> ValidationPart<'_> {
+    let latest = validation.latest.as_ref();
+    ValidationPart {
+        count: validation.count,
+        latest_passed: latest.map(|latest| latest.passed),
+        latest_evidence: latest.map(|latest| latest.evidence.as_str()),
+        latest_validator: latest.map(|latest| Checksummed(latest.validator)),
+    }
+}
+
+fn organizations(profile: &TrustProfile) -> Option<Vec<OrganizationPart<'_>>> {
+    profile.details.as_ref().map(|details| details.organizations.iter().map(organization).collect())
+}
+
+fn organization(organization: &Organization) -> OrganizationPart<'_> {
+    OrganizationPart {
         org_id: organization.org_id.to_string(),
         name: &organization.name,
         verified: organization.verified,
-    });
-    all.collect()
+    }
 }
 
 impl Written {
@@ -226,7 +239,7 @@ mod tests {
     use crate::domain::agent_id::AgentId;
     use crate::domain::freshness::UnixSeconds;
     use crate::domain::profile::{
-        LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
+        Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
     };
     use crate::domain::tier::Tier;
 
@@ -235,17 +248,19 @@ mod tests {
         Arc::new(TrustProfile {
             owner: Address::repeat_byte(0xab),
             stake: U256::from(5),
-            reputation: Reputation { total_score: I256::unchecked_from(-9), feedback_count: 2 },
-            validation: Validation {
-                count: 1,
-                latest: Some(LatestValidation { passed: true, evidence, validator: Address::ZERO }),
-            },
-            metadata_uri: uri.to_owned(),
-            organizations: vec![Organization {
-                org_id: U256::from(3),
-                name: "Guild".to_owned(),
-                verified: false,
-            }],
+            details: Some(Details {
+                reputation: Reputation { total_score: I256::unchecked_from(-9), feedback_count: 2 },
+                validation: Validation {
+                    count: 1,
+                    latest: Some(LatestValidation { passed: true, evidence, validator: Address::ZERO }),
+                },
+                metadata_uri: uri.to_owned(),
+                organizations: vec![Organization {
+                    org_id: U256::from(3),
+                    name: "Guild".to_owned(),
+                    verified: false,
+                }],
+            }),
             texts: Texts::default(),
         })
     }

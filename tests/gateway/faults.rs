@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::rig::case::{Case, cases};
 use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, Message};
+use crate::rig::identity::{expected, told};
 use crate::rig::refusals::is_unauthenticated;
 use crate::rig::scope::{Running, beside};
 use crate::rig::site::{Site, SiteBuilder};
@@ -29,6 +30,7 @@ pub(crate) const OF_THE_CHAIN: &[Case] = cases![
     a_503_spends_neither_nonce_nor_budget,
     a_chain_that_hangs_delays_nobody_who_does_not_need_it,
     requests_that_wait_for_a_chain_are_bounded_and_one_network_leaves_others_their_room,
+    an_agent_that_strangers_take_into_1300_organizations_passes_and_only_its_profile_is_503,
 ];
 
 /// About the embedded store's file.
@@ -372,4 +374,30 @@ fn a_denied_endpoint_mismatch_spends_nothing(stage: &Stage) {
     let answer = site.gateway.ask(&from("https://evil.test"));
     assert_eq!(answer.status, 403, "{}", answer.text());
     site.upstream.only(&path);
+}
+
+fn an_agent_that_strangers_take_into_1300_organizations_passes_and_only_its_profile_is_503(stage: &Stage) {
+    let chain = stage.world().chain();
+    let registry = chain.deploy("OrganizationRegistry");
+    let site = Site::of(stage).set("chain.contracts.organization", registry.to_checksum(None));
+    let site = site.agent(4).start();
+    let (service, agent) = (&site.gateway.service, site.agent());
+    service.verify(site.key()).success(200);
+    chain.join_crowd(registry, agent.id, (1_300, 256));
+    let profile = || Some(service.verify(site.key())).filter(|answer| answer.status == 503);
+    let answer = until("the organizations are too many", SOON, profile);
+    assert_eq!(answer.error(503, "RPC_ERROR")["method"], json!("eth_call"));
+    service.verify_signature(&agent.signed()).error(503, "RPC_ERROR");
+    for by_key in [true, false] {
+        let path = agents_path();
+        let request = Request::get(ACME, &path);
+        let request =
+            if by_key { request.key(site.key()) } else { request.with_all(&signed(&agent.draft())) };
+        assert_eq!(site.gateway.ask(&request).status, 200);
+        assert_eq!(told(&site.upstream.only(&path)), expected(agent, 4));
+    }
+    let rotated = key_of(&service.signed(("POST", "/keys/rotate"), &agent.signed()).success(200));
+    assert_eq!(site.gateway.ask(&Request::get(ACME, &agents_path()).key(&rotated)).status, 200);
+    let other = stage.world().agent(4);
+    service.verify(&other.generate(service)).success(200);
 }

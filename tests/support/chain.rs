@@ -44,6 +44,11 @@ sol! {
         function execute(address to, bytes data) external;
     }
 
+    interface Multicall {
+        struct Call { address target; bool allowFailure; bytes callData; }
+        function aggregate3(Call[] calldata calls) external payable;
+    }
+
     interface Organizations {
         function createOrganization(string name) external returns (uint256 orgId);
         function addMember(uint256 orgId, uint256 agentId) external;
@@ -213,6 +218,31 @@ impl Chain {
     pub(crate) fn join(&self, organization: U256, agent: U256) {
         let call = Organizations::addMemberCall { orgId: organization, agentId: agent };
         self.send(DEPLOYER, self.contracts.organization, &call);
+    }
+
+    /// Makes so many organizations with names of so many bytes, in a registry that has none, and has the agent join each.
+    pub(crate) fn join_crowd(
+        &self,
+        registry: Address,
+        agent: U256,
+        (organizations, name_bytes): (u64, usize),
+    ) {
+        const OF_A_TRANSACTION: usize = 4;
+        let of_organization = |id: u64| {
+            let create = Organizations::createOrganizationCall { name: "n".repeat(name_bytes) };
+            let join = Organizations::addMemberCall { orgId: U256::from(id), agentId: agent };
+            let call = |data: Vec<u8>| Multicall::Call {
+                target: registry,
+                allowFailure: false,
+                callData: data.into(),
+            };
+            [call(create.abi_encode()), call(join.abi_encode())]
+        };
+        for first in (1..=organizations).step_by(OF_A_TRANSACTION) {
+            let all = first..=organizations;
+            let calls = all.take(OF_A_TRANSACTION).flat_map(of_organization).collect();
+            self.send(DEPLOYER, self.contracts.multicall, &Multicall::aggregate3Call { calls });
+        }
     }
 
     pub(crate) fn leave(&self, organization: U256, agent: U256) {

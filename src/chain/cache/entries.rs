@@ -57,10 +57,11 @@ struct Members(Arc<Mutex<BTreeSet<(U256, AgentId)>>>);
 impl Members {
     fn change(&self, agent: AgentId, entry: &CachedEntry, is_cached: bool) {
         let CachedEntry::Read { profile, .. } = entry else { return };
-        if profile.organizations.is_empty() {
+        let organizations = profile.details.as_ref().map_or(&[][..], |details| &details.organizations);
+        if organizations.is_empty() {
             return;
         }
-        let memberships = profile.organizations.iter().map(|of| (of.org_id, agent));
+        let memberships = organizations.iter().map(|of| (of.org_id, agent));
         let mut members = self.0.lock();
         if is_cached {
             members.extend(memberships);
@@ -143,15 +144,13 @@ fn weight_of(entry: &CachedEntry) -> u64 {
 }
 
 fn profile_bytes(profile: &TrustProfile) -> usize {
-    let evidence = profile.validation.latest.as_ref().map_or(0, |latest| latest.evidence.capacity());
-    let names: usize = profile.organizations.iter().map(|of| of.name.capacity()).sum();
-    let rows = profile.organizations.capacity() * (size_of::<Organization>() + MEMBERSHIP_BYTES);
-    size_of::<TrustProfile>()
-        + profile.texts_bytes_max()
-        + profile.metadata_uri.capacity()
-        + evidence
-        + names
-        + rows
+    let details = profile.details.as_ref().map_or(0, |details| {
+        let evidence = details.validation.latest.as_ref().map_or(0, |latest| latest.evidence.capacity());
+        let names: usize = details.organizations.iter().map(|of| of.name.capacity()).sum();
+        let rows = details.organizations.capacity() * (size_of::<Organization>() + MEMBERSHIP_BYTES);
+        details.metadata_uri.capacity() + evidence + names + rows
+    });
+    size_of::<TrustProfile>() + profile.texts_bytes_max() + details
 }
 
 #[cfg(test)]
@@ -163,7 +162,7 @@ mod tests {
     use super::{CACHED_BYTES_MAX, ENTRIES_MAX, Entries, HEAVY_BYTES, HEAVY_BYTES_MAX, weight_of};
     use crate::chain::cache::CachedEntry;
     use crate::domain::agent_id::AgentId;
-    use crate::domain::profile::{Organization, Reputation, Texts, TrustProfile, Validation};
+    use crate::domain::profile::{Details, Organization, Texts, TrustProfile};
 
     /// How many agents others use.
     const IN_USE: u64 = 1_000;
@@ -179,10 +178,11 @@ mod tests {
         let profile = TrustProfile {
             owner: Address::ZERO,
             stake: U256::ZERO,
-            reputation: Reputation::default(),
-            validation: Validation::default(),
-            metadata_uri: "u".repeat(uri_bytes),
-            organizations: vec![organization; organizations],
+            details: Some(Details {
+                metadata_uri: "u".repeat(uri_bytes),
+                organizations: vec![organization; organizations],
+                ..Details::default()
+            }),
             texts: Texts::default(),
         };
         CachedEntry::Read {

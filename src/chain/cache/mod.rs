@@ -90,7 +90,9 @@ impl ProfileCache {
         began_micros: u64,
     ) {
         let status = self.status.lock();
-        let (known, has_organizations) = (self.entries.peek(agent), !profile.organizations.is_empty());
+        let known = self.entries.peek(agent);
+        let has_organizations =
+            profile.details.as_ref().is_some_and(|details| !details.organizations.is_empty());
         let read = (Arc::clone(profile), profile.owner, block);
         if let Some(entry) = status.keep(ticket, read, has_organizations, (known.as_ref(), began_micros)) {
             self.entries.insert(agent, entry);

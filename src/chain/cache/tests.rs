@@ -11,7 +11,7 @@ use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
 use crate::chain::registries::logs::{Cause, Drops};
 use crate::domain::agent_id::AgentId;
-use crate::domain::profile::{Reputation, Texts, TrustProfile, Validation};
+use crate::domain::profile::{Texts, TrustProfile};
 use crate::ports::chain::ChainFault;
 
 fn cache() -> ProfileCache {
@@ -81,10 +81,7 @@ fn profile(owner: Address) -> Arc<TrustProfile> {
     Arc::new(TrustProfile {
         owner,
         stake: U256::ZERO,
-        reputation: Reputation::default(),
-        validation: Validation::default(),
-        metadata_uri: String::new(),
-        organizations: Vec::new(),
+        details: None,
         texts: Texts::default(),
     })
 }

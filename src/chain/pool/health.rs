@@ -107,9 +107,12 @@ impl Tries {
         tried.not_before_micros = now_micros.saturating_add(spread(pause, self.grain ^ now_micros));
         let is_passing = matches!(error, ReadError::Behind { .. } | ReadError::RateLimited(_));
         // These cost the node or us more than others.
-        let is_dear =
-            matches!(error, ReadError::Timeout(_) | ReadError::NodeError { .. } | ReadError::TooLong(_));
+        let is_dear = matches!(error, ReadError::Timeout(_) | ReadError::NodeError { .. });
         tried.failed_tries += if is_passing { 0 } else { 1 + u32::from(is_dear) };
+        if matches!(error, ReadError::TooLong(_)) {
+            // It would be too long again.
+            tried.failed_tries = FAILED_TRIES_MAX;
+        }
         tried.is_suspect |= is_suspicious(error);
     }
 

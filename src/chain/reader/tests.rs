@@ -1,6 +1,7 @@
 //! The reader against nodes over HTTP.
 
 mod answers;
+mod details;
 #[cfg(feature = "dev-chain")]
 mod development;
 mod multicall;

@@ -13,7 +13,9 @@ use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::registries::Registries;
 use crate::chain::registries::logs::{Drops, Events};
 use crate::domain::agent_id::AgentId;
-use crate::domain::profile::{LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation};
+use crate::domain::profile::{
+    Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
+};
 use crate::ports::chain::AskedOwner;
 
 sol! {
@@ -138,15 +140,21 @@ impl Registries {
         let mut results = results.take(self.contracts().count() + 1).collect::<Vec<_>>().into_iter();
         let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
         let results = &mut results;
-        Ok(Some(TrustProfile {
-            owner,
-            metadata_uri: cut(decode::<tokenURICall>("chain.contracts.identity", results)?),
-            stake: decode::<getStakeCall>("chain.contracts.stake_vault", results)?,
+        let metadata_uri = cut(decode::<tokenURICall>("chain.contracts.identity", results)?);
+        let stake = stake(results)?;
+        let details = Details {
+            metadata_uri,
             reputation: self.reputation.map(|_| reputation(results)).transpose()?.unwrap_or_default(),
             validation: self.validation.map(|_| validation(results)).transpose()?.unwrap_or_default(),
             organizations: self.organization.map(|_| organizations(results)).transpose()?.unwrap_or_default(),
-            texts: Texts::default(),
-        }))
+        };
+        Ok(Some(TrustProfile { owner, stake, details: Some(details), texts: Texts::default() }))
+    }
+
+    /// The calls for a profile without details.
+    pub(in crate::chain) fn gate_calls(&self, agent: AgentId) -> Vec<Call3> {
+        let stake = getStakeCall { agentId: agent.token_id() }.abi_encode();
+        [self.owner_calls(agent), vec![call(self.stake_vault, stake)]].concat()
     }
 
     /// The call for the owner.
@@ -190,6 +198,38 @@ pub(in crate::chain) fn read_owner(
     Ok((owner != Address::ZERO).then_some(owner))
 }
 
+/// The profile in the results of [`Registries::gate_calls`]; `None` when the agent is not minted.
+pub(in crate::chain) fn read_gate(
+    agent: AgentId,
+    mut results: impl Iterator<Item = Result3>,
+) -> Result<Option<TrustProfile>, ReadError> {
+    let Some(owner) = read_owner(agent, &mut results)? else { return Ok(None) };
+    let stake = stake(&mut results)?;
+    Ok(Some(TrustProfile { owner, stake, details: None, texts: Texts::default() }))
+}
+
+/// True when a whole profile may have failed because of its details alone: owner and stake may be had by themselves.
+pub(in crate::chain) fn may_lie_in_details(error: &ReadError) -> bool {
+    match error {
+        ReadError::TooLong(_) | ReadError::NodeError { .. } => true,
+        ReadError::Reverted(call) | ReadError::Undecodable(call) => {
+            ![ownerOfCall::SIGNATURE, getStakeCall::SIGNATURE].contains(call)
+        }
+        ReadError::Timeout(_)
+        | ReadError::Busy
+        | ReadError::Connection(_)
+        | ReadError::RateLimited(_)
+        | ReadError::HttpStatus(_)
+        | ReadError::Unintelligible(_)
+        | ReadError::NoCode(_)
+        | ReadError::Unhealthy(_)
+        | ReadError::WrongChain { .. }
+        | ReadError::Behind { .. }
+        | ReadError::OtherBlock(_)
+        | ReadError::HeadTime { .. } => false,
+    }
+}
+
 /// The owner and whether it accepts a signature, in the results of `contracts/OwnerSignature.sol`; `None` when the agent is
 /// not minted. Any other word than the one of ERC-1271 is no consent.
 pub(in crate::chain) fn read_asked_owner(
@@ -212,6 +252,10 @@ fn is_not_minted(agent: AgentId, revert_data: &[u8]) -> bool {
     without_id.iter().any(|selector| selector == revert_data)
         || Error::abi_decode(revert_data)
             .is_ok_and(|error| NOT_MINTED_REASONS.contains(&error.reason.as_str()))
+}
+
+fn stake(results: &mut impl Iterator<Item = Result3>) -> Result<U256, ReadError> {
+    decode::<getStakeCall>("chain.contracts.stake_vault", results)
 }
 
 fn reputation(results: &mut impl Iterator<Item = Result3>) -> Result<Reputation, ReadError> {

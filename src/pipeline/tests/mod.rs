@@ -30,7 +30,7 @@ use crate::domain::eip712::{Eip712Domain, SigningDomain};
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::freshness::{Freshness, UnixSeconds};
 use crate::domain::nonce::{Nonce, NonceClaim};
-use crate::domain::profile::{Reputation, Texts, TrustProfile, Validation};
+use crate::domain::profile::{Details, Texts, TrustProfile};
 use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::domain::tier::{PerTier, Tier};
@@ -39,6 +39,7 @@ use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::{Access, Pipeline, Ports, Rules};
+use crate::ports::chain::Parts;
 use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{KeyChange, KeyChanged, NewKey, Scope, Store};
@@ -140,6 +141,7 @@ impl Scene {
                 min_tier: Tier::Bronze,
                 quotas,
                 denies_endpoint_mismatch: false,
+                parts: Parts::Whole,
             },
             nonces: AtomicU64::new(1),
             owner: OnceLock::new(),
@@ -235,10 +237,7 @@ fn profile(owner: Address, stake: u64) -> TrustProfile {
     TrustProfile {
         owner,
         stake: U256::from(stake),
-        reputation: Reputation::default(),
-        validation: Validation::default(),
-        metadata_uri: String::new(),
-        organizations: Vec::new(),
+        details: Some(Details::default()),
         texts: Texts::default(),
     }
 }

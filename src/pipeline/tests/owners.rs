@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 
 use alloy::primitives::Address;
 
-use super::{STAKES, START_SECS, Scene, Word, agent, profile, signer, verdict};
+use super::{LIMITS, STAKES, START_SECS, Scene, Word, agent, profile, signer, verdict};
 use crate::domain::denial::Denial;
+use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
 use crate::domain::signature::{SignatureBytes, SignatureFormat};
 use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::refusal::Refusal;
-use crate::ports::chain::Asker;
+use crate::ports::chain::{Asker, Parts};
 use crate::ports::clock::Clock;
 
 #[tokio::test]
@@ -169,4 +170,28 @@ async fn a_key_that_became_the_key_of_the_new_owners_wallet_is_heard() {
     assert_eq!(permit.profile().owner, wallet);
     assert_eq!(*scene.chain.askers.lock(), [Asker::Vouched]);
     assert_eq!(scene.chain.calls("ask_owner"), 1);
+}
+
+#[tokio::test]
+async fn an_agent_without_details_passes_where_they_are_not_shown_and_is_503_at_no_charge_where_they_are() {
+    let mut scene = Scene::new();
+    let bare = TrustProfile { details: None, ..profile(signer(1).address(), STAKES[0]) };
+    let credentials = [scene.key(None).await, Credential::Signature(scene.signed())];
+    let whole = scene.chain.profile.lock().clone();
+    *scene.chain.profile.lock() = Word::Is(Some(Arc::new(bare.clone())));
+    *scene.chain.latest.lock() = Word::Is(Some(Arc::new(bare)));
+    for _ in 0..3 {
+        for credential in &credentials {
+            assert_eq!(scene.verdict(credential).await, "503");
+        }
+    }
+    scene.access.parts = Parts::Gate;
+    let read = scene.chain.calls("latest_profile");
+    let permit = scene.admit(&credentials[0]).await.unwrap();
+    assert_eq!(permit.allowance().remaining + 1, LIMITS[0], "and nothing was charged before");
+    assert_eq!(scene.chain.calls("latest_profile"), read, "no call for details that are not shown");
+    scene.access.parts = Parts::Whole;
+    *scene.chain.latest.lock() = whole;
+    scene.clock.advance_secs(60);
+    assert_eq!(scene.verdict(&credentials[1]).await, "admitted", "its nonce is unused");
 }

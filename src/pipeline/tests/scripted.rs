@@ -21,7 +21,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
-use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Reading};
+use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
@@ -87,9 +87,17 @@ impl Chain for ScriptedChain {
         Either::Left(ready(self.profile.lock().clone().say()))
     }
 
-    async fn latest_profile(&self, _agent: AgentId) -> Result<Option<Arc<TrustProfile>>, ChainFault> {
+    async fn latest_profile(
+        &self,
+        _agent: AgentId,
+        parts: Parts,
+    ) -> Result<Option<Arc<TrustProfile>>, ChainFault> {
         self.count("latest_profile");
-        self.latest.lock().clone().say()
+        let latest = self.latest.lock().clone().say()?;
+        match latest {
+            Some(profile) if parts == Parts::Whole && profile.details.is_none() => Word::Down.say(),
+            latest => Ok(latest),
+        }
     }
 
     async fn owner(&self, _agent: AgentId, asker: Asker) -> Result<Option<Address>, ChainFault> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{Bytes, U256};
-use alloy::sol;
 use alloy::sol_types::SolCall;
 use sha2::{Digest, Sha256};
 use tiergate::config::Settings;
@@ -24,7 +23,7 @@ use tiergate::telemetry::metrics::Metrics;
 use tokio::task::JoinSet;
 
 use crate::support::agents::THRESHOLDS;
-use crate::support::chain::{Chain, Identity, Vault};
+use crate::support::chain::{Chain, Identity, Multicall, Vault};
 use crate::support::service::Service;
 use crate::support::signing::{ALICE, DEPLOYER};
 use crate::support::time::{SOON, until};
@@ -43,13 +42,6 @@ const UNDER_WAY: usize = 2_000;
 
 const NONCE_RETENTION_SECS: u64 = 86_400;
 const AHEAD_SECS: u64 = 60;
-
-sol! {
-    interface Multicall {
-        struct Call { address target; bool allowFailure; bytes callData; }
-        function aggregate3(Call[] calldata calls) external payable;
-    }
-}
 
 /// The key of an agent.
 pub(crate) fn key(agent: usize) -> String {

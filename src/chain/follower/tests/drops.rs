@@ -7,10 +7,11 @@ use alloy::primitives::{B256, U64, U256};
 use serde_json::{Value, json};
 
 use super::Scene;
-use crate::chain::fixture::{LIFETIME, Reply};
+use crate::chain::fixture::{LIFETIME, Reply, details};
+use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::fixture::{Identity, Registries, START_SECONDS, result};
-use crate::ports::chain::Chain;
+use crate::ports::chain::{Chain, Parts};
 
 #[tokio::test]
 async fn a_followed_profile_costs_no_call_until_a_log_names_its_agent() {
@@ -98,12 +99,12 @@ async fn an_organization_that_changes_drops_its_members_alone() {
     for agent in [1, 4] {
         scene.warm(&mut following, agent).await;
     }
-    let org = scene.profile(4).await.unwrap().organizations[1].org_id;
+    let org = details(&scene.profile(4).await.unwrap()).organizations[1].org_id;
     let call = Registries::setVerifiedCall { orgId: org, verified: true };
     scene.call(scene.registries.organization.unwrap(), &call);
     scene.tick(&mut following).await;
     assert!(scene.is_cached(1).await);
-    assert!(scene.profile(4).await.unwrap().organizations[1].verified);
+    assert!(details(&scene.profile(4).await.unwrap()).organizations[1].verified);
 }
 
 #[tokio::test]
@@ -190,7 +191,7 @@ async fn a_later_owner_read_at_the_latest_block_takes_the_place_of_the_cached_on
     let (from, to) = (SAMPLE_ACCOUNTS[2].address, SAMPLE_ACCOUNTS[8].address);
     scene.call_as(2, &Identity::transferFromCall { from, to, id: U256::from(2) });
     assert_eq!(scene.profile(2).await.unwrap().owner, from);
-    let latest = Chain::latest_profile(&*scene.bench.reader, super::id(2)).await;
+    let latest = Chain::latest_profile(&*scene.bench.reader, super::id(2), Parts::Whole).await;
     assert_eq!(latest.unwrap().unwrap().owner, to);
     assert_eq!(scene.profile(2).await.unwrap().owner, to);
 }
@@ -357,4 +358,29 @@ async fn after_a_beginning_active_agents_are_read_several_in_one_call() {
     for agent in 1..=5 {
         assert!(scene.is_cached(agent).await);
     }
+}
+
+#[tokio::test]
+async fn an_agent_whose_details_can_not_be_read_is_kept_without_them_until_a_log_names_it() {
+    let scene = Scene::new().await;
+    let mut following = scene.follower.begin();
+    following.poll().await;
+    let token_uri = "c87b56dd";
+    scene.play(move |request| {
+        let is_whole = request["params"][0]["input"].as_str()?.contains(token_uri);
+        is_whole.then(|| Reply::Result(json!(format!("0x{}", "0".repeat(ANSWER_BYTES_MAX)))))
+    });
+    scene.warm(&mut following, 4).await;
+    for _ in 0..5 {
+        scene.bench.clock.advance(LIFETIME);
+        scene.tick(&mut following).await;
+        assert!(scene.is_cached(4).await);
+    }
+    assert_eq!(scene.profile(4).await.unwrap().details, None);
+    scene.play(|_| None);
+    let to = SAMPLE_ACCOUNTS[8].address;
+    scene.transfer(4, to);
+    scene.tick(&mut following).await;
+    let read = scene.profile(4).await.unwrap();
+    assert_eq!((read.owner, details(&read).organizations.len()), (to, 2));
 }

@@ -11,7 +11,7 @@ use crate::chain::fixture::{LIFETIME, REREAD, Reply, STALENESS, cause};
 use crate::chain::follower::LOGS_RETRY_MICROS;
 use crate::dev::fixture::Registries;
 use crate::domain::agent_id::AgentId;
-use crate::ports::chain::Chain;
+use crate::ports::chain::{Chain, Parts};
 
 fn stake(scene: &Scene) {
     let call = Registries::stakeCall { agentId: U256::from(1), amount: U256::from(1) };
@@ -116,7 +116,7 @@ async fn a_lone_node_that_hangs_is_left_out_for_the_questions_about_its_head_and
     following.poll().await;
     scene.play(|_| Some(Reply::Hang));
     let agent = AgentId::new(U256::ONE);
-    let read = || async { scene.bench.reader.latest_profile(agent).await.unwrap_err() };
+    let read = || async { scene.bench.reader.latest_profile(agent, Parts::Whole).await.unwrap_err() };
     for _ in 0..3 {
         assert_eq!(cause(&read().await).kind(), "timeout");
     }

@@ -14,6 +14,7 @@ use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{
     ALL, CHAIN_ID, HEAD, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, bench_judging, cause,
+    details,
 };
 use crate::chain::pool::ANSWER_BYTES_MAX;
 use crate::chain::reader::PINNED;
@@ -22,7 +23,7 @@ use crate::chain::tests::clock::until;
 use crate::chain::tests::results::{
     aggregate, aggregate_at, aggregate_of, dated, hex, not_minted, results, returned, reverted, word,
 };
-use crate::ports::chain::{Asker, Chain};
+use crate::ports::chain::{Asker, Chain, Parts};
 
 /// Results for an owner's read: the first of a profile's.
 fn good(number: u64) -> Reply {
@@ -97,7 +98,7 @@ async fn whatever_is_no_answer_is_a_fault_and_never_a_missing_agent() {
         let owner = bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
         assert_eq!((cause(&owner).kind(), owner.method), (kind, "eth_call"), "{shown}");
         bench.reader.profile(agent(1)).await.unwrap_err();
-        bench.reader.latest_profile(agent(1)).await.unwrap_err();
+        bench.reader.latest_profile(agent(1), Parts::Whole).await.unwrap_err();
         assert_eq!(bench.reader.agents.cache.len(), 0, "{shown}");
     }
 }
@@ -202,7 +203,8 @@ async fn a_large_profile_fits() {
     results[1] = returned(tokenURICall::abi_encode_returns(&"t".repeat(300_000)));
     let node = TestNode::answering(move |_| Reply::Result(hex(aggregate(&results)))).await;
     let bench = bench(&[node.url()], ALL, PATIENT);
-    assert_eq!(bench.reader.profile(agent(1)).await.unwrap().unwrap().metadata_uri.len(), 16 * 1024);
+    let read = bench.reader.profile(agent(1)).await.unwrap().unwrap();
+    assert_eq!(details(&read).metadata_uri.len(), 16 * 1024);
 }
 
 #[tokio::test]
@@ -210,9 +212,9 @@ async fn an_agent_that_can_not_be_read_costs_one_call_an_interval_and_others_are
     let absurd = agent(0xabcd_ef01_0000);
     let mut stake_reverts = results();
     stake_reverts[2] = reverted(Vec::new());
-    let mut no_text = results();
-    no_text[1] = returned(vec![0xff; 64]);
-    for (kind, answer) in [("reverted", stake_reverts), ("undecodable", no_text)] {
+    let mut no_stake = results();
+    no_stake[2] = returned(vec![0; 33]);
+    for (kind, answer) in [("reverted", stake_reverts), ("undecodable", no_stake)] {
         let node = TestNode::answering(move |request| {
             let is_absurd =
                 request["params"][0]["input"].as_str().is_some_and(|input| input.contains("abcdef01"));
@@ -224,7 +226,7 @@ async fn an_agent_that_can_not_be_read_costs_one_call_an_interval_and_others_are
             for _ in 0..100 {
                 let fault = bench.reader.profile(absurd).await.unwrap_err();
                 assert_eq!(cause(&fault).kind(), kind);
-                bench.reader.latest_profile(absurd).await.unwrap_err();
+                bench.reader.latest_profile(absurd, Parts::Whole).await.unwrap_err();
             }
             assert_eq!(node.calls("eth_call"), 2 * interval - 1, "{kind}");
             bench.reader.profile(agent(interval as u64)).await.unwrap().unwrap();
@@ -318,7 +320,7 @@ async fn a_flood_of_strangers_stays_in_its_places_and_hinders_nobody_who_is_vouc
     is_open.store(true, Ordering::SeqCst);
     for id in 1..=10 {
         bench.reader.profile(agent(id)).await.unwrap().unwrap();
-        bench.reader.latest_profile(agent(id)).await.unwrap().unwrap();
+        bench.reader.latest_profile(agent(id), Parts::Whole).await.unwrap().unwrap();
         assert!(
             bench.reader.was_owned_by(agent(id), OWNER)
                 && !bench.reader.was_owned_by(agent(id), Address::ZERO)

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use alloy::primitives::{Address, I256, U256};
 
 use crate::chain::fault::ReadError;
-use crate::chain::fixture::{Bench, LIFETIME, PATIENT, agent, bench_with, cause};
+use crate::chain::fixture::{Bench, LIFETIME, PATIENT, agent, bench_with, cause, details};
 use crate::chain::registries::Registries;
 use crate::chain::tests::development::DevScene;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::fixture::{Identity, create, send};
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{Asker, Chain};
+use crate::ports::chain::{Asker, Chain, Parts};
 
 fn bench_of(scene: &DevScene, registries: Registries) -> Bench {
     bench_with(&[scene.node.url()], (registries, scene.multicall), PATIENT)
@@ -32,14 +32,19 @@ async fn a_profile_is_what_the_registries_say_read_in_one_call() {
     let read = profile(&bench, 4).await.unwrap();
     assert_eq!(read.owner, SAMPLE_ACCOUNTS[4].address);
     assert_eq!(read.stake, U256::from(500_000) * U256::from(10).pow(U256::from(18)));
-    assert!(read.metadata_uri.starts_with("ipfs://"));
-    assert_eq!((read.reputation.total_score, read.reputation.feedback_count), (I256::unchecked_from(17), 4));
-    assert_eq!((read.validation.count, read.validation.latest.is_none()), (0, true));
-    let organizations: Vec<_> = read.organizations.iter().map(|org| (&*org.name, org.verified)).collect();
+    assert!(details(&read).metadata_uri.starts_with("ipfs://"));
+    assert_eq!(
+        (details(&read).reputation.total_score, details(&read).reputation.feedback_count),
+        (I256::unchecked_from(17), 4)
+    );
+    assert_eq!((details(&read).validation.count, details(&read).validation.latest.is_none()), (0, true));
+    let organizations: Vec<_> =
+        details(&read).organizations.iter().map(|org| (&*org.name, org.verified)).collect();
     assert_eq!(organizations, [("Harbour Robotics", true), ("Night Market Collective", false)]);
     assert_eq!((scene.node.calls("eth_call"), scene.node.all_calls()), (1, 1));
 
-    let validated = profile(&bench, 3).await.unwrap().validation.latest.clone().unwrap();
+    let validated = profile(&bench, 3).await.unwrap();
+    let validated = details(&validated).validation.latest.clone().unwrap();
     assert!(!validated.passed && validated.evidence.starts_with("ipfs://"));
 }
 
@@ -53,7 +58,7 @@ async fn only_an_agent_that_is_not_minted_is_nobody() {
     for id in [0, 6, u64::MAX] {
         assert_eq!(bench.reader.owner(agent(id), Asker::Stranger).await.unwrap(), None, "{id}");
         assert_eq!(profile(&bench, id).await, None, "{id}");
-        assert_eq!(bench.reader.latest_profile(agent(id)).await.unwrap(), None, "{id}");
+        assert_eq!(bench.reader.latest_profile(agent(id), Parts::Whole).await.unwrap(), None, "{id}");
     }
 }
 
@@ -82,7 +87,7 @@ async fn owners_and_latest_profiles_are_never_taken_from_the_cache() {
     scene.transfer(2, new);
     assert_eq!(bench.reader.owner(agent(2), Asker::Stranger).await.unwrap(), Some(new));
     assert_eq!(profile(&bench, 2).await.unwrap().owner, old, "as stale as it may be");
-    assert_eq!(bench.reader.latest_profile(agent(2)).await.unwrap().unwrap().owner, new);
+    assert_eq!(bench.reader.latest_profile(agent(2), Parts::Whole).await.unwrap().unwrap().owner, new);
     assert_eq!(profile(&bench, 2).await.unwrap().owner, new, "the cache has the later read");
     assert_eq!(scene.node.all_calls(), 4);
 }
@@ -167,7 +172,7 @@ async fn without_multicall_the_same_profile_is_read_in_one_call_all_the_same() {
         assert_eq!(profile(&without, id).await, profile(&with, id).await, "agent {id}");
     }
     let before = scene.node.all_calls();
-    without.reader.latest_profile(agent(1)).await.unwrap().unwrap();
+    without.reader.latest_profile(agent(1), Parts::Whole).await.unwrap().unwrap();
     assert_eq!(scene.node.all_calls() - before, 1);
 }
 
@@ -183,9 +188,9 @@ async fn without_multicall_a_profile_longer_than_a_contract_may_be_is_read_too()
     for bytes in [1_000, 23_000, 24_576, 25_000, 100_000] {
         let set = Identity::setLengthCall { id: U256::from(1), uriBytes: U256::from(bytes) };
         send(&scene.chain, identity, &set);
-        let read = without.reader.latest_profile(agent(1)).await.unwrap().unwrap();
-        assert_eq!(read.metadata_uri.len(), bytes.min(16 * 1024));
-        assert_eq!(Some(read), with.reader.latest_profile(agent(1)).await.unwrap(), "{bytes}");
+        let read = without.reader.latest_profile(agent(1), Parts::Whole).await.unwrap().unwrap();
+        assert_eq!(details(&read).metadata_uri.len(), bytes.min(16 * 1024));
+        assert_eq!(Some(read), with.reader.latest_profile(agent(1), Parts::Whole).await.unwrap(), "{bytes}");
     }
 }
 
@@ -210,5 +215,5 @@ async fn a_string_as_long_as_a_novel_is_cut() {
     );
     let bench = bench_of(&scene, Registries { identity, ..scene.registries });
     let read = profile(&bench, 1).await.unwrap();
-    assert_eq!((read.metadata_uri.len(), read.owner), (16 * 1024, to));
+    assert_eq!((details(&read).metadata_uri.len(), read.owner), (16 * 1024, to));
 }

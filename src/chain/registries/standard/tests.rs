@@ -9,12 +9,12 @@ use super::{
 };
 use crate::chain::answer::{Result3, read_dated};
 use crate::chain::fault::ReadError;
-use crate::chain::fixture::{ALL, OWNER, agent};
+use crate::chain::fixture::{ALL, OWNER, agent, details};
 use crate::chain::registries::Registries;
 use crate::chain::tests::results::{
     aggregate, not_minted, organizations, reputation, results, returned, reverted, validation, word,
 };
-use crate::domain::profile::TrustProfile;
+use crate::domain::profile::{TrustProfile, Validation};
 
 fn read_on(registries: Registries, results: &[Result3]) -> Result<Option<TrustProfile>, ReadError> {
     registries.read_profile(agent(1), &mut results.iter().cloned())
@@ -42,7 +42,11 @@ fn each_absent_registry_is_not_asked_and_leaves_the_others_in_their_places() {
     let counts = |registries: Registries, index| {
         assert_eq!(registries.profile_calls(agent(1)).len(), 5);
         let read = read_on(registries, &without(index)).unwrap().unwrap();
-        (read.reputation.feedback_count, read.validation.count, read.organizations.len())
+        (
+            details(&read).reputation.feedback_count,
+            details(&read).validation.count,
+            details(&read).organizations.len(),
+        )
     };
     assert_eq!(counts(Registries { reputation: None, ..ALL }, 3), (0, 3, 1));
     assert_eq!(counts(Registries { validation: None, ..ALL }, 4), (2, 0, 1));
@@ -141,17 +145,23 @@ fn counts_beyond_64_bits_are_faults() {
         assert_eq!(read_on(ALL, &with(index, returned(data))), Err(ReadError::Undecodable(name)));
     }
     let none = read_on(ALL, &with(4, returned(validation(U256::ZERO)))).unwrap().unwrap();
-    assert_eq!((none.validation.count, none.validation.latest), (0, None));
+    assert_eq!(details(&none).validation, Validation::default());
 }
 
 #[test]
 fn texts_are_cut_at_a_character_and_what_is_cut_off_is_not_kept() {
     let text = format!("{}€{}", "t".repeat(16 * 1024 - 1), "t".repeat(100));
     let read = read_on(ALL, &with(1, returned(tokenURICall::abi_encode_returns(&text)))).unwrap().unwrap();
-    assert_eq!((read.metadata_uri.len(), read.metadata_uri.capacity()), (16 * 1024 - 1, 16 * 1024 - 1));
+    assert_eq!(
+        (details(&read).metadata_uri.len(), details(&read).metadata_uri.capacity()),
+        (16 * 1024 - 1, 16 * 1024 - 1)
+    );
     let row = OrganizationRow { orgId: U256::MAX, name: "n".repeat(20_000), verified: false };
     let read = read_on(ALL, &with(5, returned(organizations(vec![row])))).unwrap().unwrap();
-    assert_eq!((read.organizations[0].name.len(), read.organizations[0].org_id), (16 * 1024, U256::MAX));
+    assert_eq!(
+        (details(&read).organizations[0].name.len(), details(&read).organizations[0].org_id),
+        (16 * 1024, U256::MAX)
+    );
     let row = getValidationReturn {
         count: U256::from(1),
         latestPassed: true,
@@ -160,7 +170,7 @@ fn texts_are_cut_at_a_character_and_what_is_cut_off_is_not_kept() {
     };
     let row = getValidationCall::abi_encode_returns(&row);
     let read = read_on(ALL, &with(4, returned(row))).unwrap().unwrap();
-    assert_eq!(read.validation.latest.unwrap().evidence.len(), 16 * 1024 - 1);
+    assert_eq!(details(&read).validation.latest.as_ref().unwrap().evidence.len(), 16 * 1024 - 1);
 }
 
 #[test]
@@ -168,8 +178,8 @@ fn organizations_beyond_the_cap_are_left_out() {
     let rows =
         (0..1_001).map(|id| OrganizationRow { orgId: U256::from(id), name: String::new(), verified: false });
     let read = read_on(ALL, &with(5, returned(organizations(rows.collect())))).unwrap().unwrap();
-    assert_eq!(read.organizations.len(), 1_000);
-    assert_eq!(read.organizations.last().unwrap().org_id, U256::from(999));
+    assert_eq!(details(&read).organizations.len(), 1_000);
+    assert_eq!(details(&read).organizations.last().unwrap().org_id, U256::from(999));
 }
 
 /// A quarter of a megabyte that stands for 100 of them: every element of the list is the same long text.

@@ -1,0 +1,183 @@
+//! Agents of whom strangers wrote more than can be read: owner and stake are read all the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use alloy::primitives::U256;
+use alloy::sol_types::SolCall;
+use serde_json::Value;
+
+use crate::chain::answer::Result3;
+use crate::chain::fixture::{
+    ALL, Bench, LIFETIME, OWNER, PATIENT, Reply, TestNode, agent, bench, cause, details,
+};
+use crate::chain::registries::standard::{
+    OrganizationRow, getValidationCall, getValidationReturn, tokenURICall,
+};
+use crate::chain::tests::results::{aggregate, hex, organizations, results, returned, reverted};
+use crate::domain::profile::TrustProfile;
+use crate::ports::chain::{Asker, Chain, Parts};
+
+fn asks(request: &Value, call: &[u8]) -> bool {
+    let call: String = call.iter().map(|byte| format!("{byte:02x}")).collect();
+    request["params"][0]["input"].as_str().is_some_and(|input| input.contains(&call))
+}
+
+fn asks_for_details(request: &Value) -> bool {
+    asks(request, &tokenURICall::SELECTOR)
+}
+
+/// A node that answers as usual, and with this to whole profiles until they are mended.
+struct Node {
+    node: TestNode,
+    is_mended: Arc<AtomicBool>,
+    wholes: Arc<AtomicUsize>,
+}
+
+impl Node {
+    async fn with(reply: Reply) -> Self {
+        let (is_mended, wholes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (switch, count) = (is_mended.clone(), wholes.clone());
+        let node = TestNode::answering(move |request| {
+            let is_whole = asks_for_details(request);
+            count.fetch_add(usize::from(is_whole), Ordering::SeqCst);
+            match (is_whole, switch.load(Ordering::SeqCst)) {
+                (true, false) => reply.clone(),
+                (true, true) => Reply::Result(hex(aggregate(&results()))),
+                (false, _) => {
+                    let [owner, _, stake, ..] = results().try_into().map(|all: [Result3; 6]| all).unwrap();
+                    Reply::Result(hex(aggregate(&[owner, stake])))
+                }
+            }
+        })
+        .await;
+        Self { node, is_mended, wholes }
+    }
+
+    /// How often whole profiles were asked for, and owner and stake by themselves.
+    fn calls(&self) -> (usize, usize) {
+        let wholes = self.wholes.load(Ordering::SeqCst);
+        (wholes, self.node.calls("eth_call") - wholes)
+    }
+}
+
+fn with(index: usize, result: Result3) -> Reply {
+    let mut results = results();
+    results[index] = result;
+    Reply::Result(hex(aggregate(&results)))
+}
+
+/// Each with the kind of its fault, and how often a node is asked before that is believed.
+fn absurd() -> Vec<(&'static str, usize, Reply)> {
+    let row = |id| OrganizationRow { orgId: U256::from(id), name: "n".repeat(256), verified: false };
+    let evidence = getValidationReturn {
+        count: U256::ONE,
+        latestPassed: true,
+        latestEvidence: "e".repeat(1024 * 1024 + 1),
+        latestValidator: OWNER,
+    };
+    vec![
+        ("too_long", 1, with(5, returned(organizations((0..1_300).map(row).collect())))),
+        ("too_long", 1, with(4, returned(getValidationCall::abi_encode_returns(&evidence)))),
+        ("reverted", 1, with(5, reverted(Vec::new()))),
+        ("reverted", 1, with(3, reverted(Vec::new()))),
+        ("undecodable", 1, with(4, returned(vec![0xff; 64]))),
+        ("undecodable", 1, with(1, returned(vec![0xff; 64]))),
+        ("node_error", 3, Reply::Error(-32_000, "out of gas".to_owned(), None)),
+    ]
+}
+
+#[track_caller]
+fn is_bare(read: Option<Arc<TrustProfile>>) {
+    let read = read.unwrap();
+    assert_eq!((read.owner, read.stake, &read.details), (OWNER, U256::from(5), &None));
+}
+
+async fn whole(bench: &Bench) -> Result<Option<Arc<TrustProfile>>, &'static str> {
+    let read = bench.reader.latest_profile(agent(1), Parts::Whole).await;
+    read.map_err(|fault| cause(&fault).kind())
+}
+
+#[tokio::test]
+async fn what_strangers_write_of_an_agent_hides_neither_owner_nor_stake_and_costs_one_call_more() {
+    for (kind, wholes, reply) in absurd() {
+        let node = Node::with(reply).await;
+        let bench = bench(&[node.node.url()], ALL, PATIENT);
+        for _ in 0..100 {
+            is_bare(bench.reader.profile(agent(1)).await.unwrap());
+            assert_eq!(whole(&bench).await, Err(kind), "and is remembered");
+        }
+        assert_eq!(node.calls(), (wholes, 1), "{kind}");
+        is_bare(bench.reader.latest_profile(agent(1), Parts::Gate).await.unwrap());
+        assert_eq!(node.calls(), (wholes, 2), "{kind}");
+        bench.clock.advance(LIFETIME);
+        assert_eq!(whole(&bench).await, Err(kind));
+        assert_eq!(node.calls(), (2 * wholes, 3), "once in an interval");
+        node.is_mended.store(true, Ordering::SeqCst);
+        bench.clock.advance(LIFETIME);
+        assert!(whole(&bench).await.unwrap().unwrap().details.is_some(), "{kind}");
+        assert!(bench.reader.profile(agent(1)).await.unwrap().unwrap().details.is_some(), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_passes_without_details_all_the_time_has_them_an_interval_after_they_are_mended() {
+    let node = Node::with(with(5, reverted(Vec::new()))).await;
+    let bench = bench(&[node.node.url()], ALL, PATIENT);
+    let mut read = Vec::new();
+    for round in 0..20 {
+        node.is_mended.store(round >= 10, Ordering::SeqCst);
+        let latest = bench.reader.latest_profile(agent(1), Parts::Gate).await.unwrap().unwrap();
+        read.push(latest.details.is_some());
+        bench.clock.advance(LIFETIME / 2);
+    }
+    assert!(read[..10].iter().all(|has_details| !has_details), "{read:?}");
+    assert!(read[13..].iter().all(|has_details| *has_details), "{read:?}");
+}
+
+#[tokio::test]
+async fn a_node_that_fails_is_not_asked_again_for_owner_and_stake() {
+    for reply in [
+        Reply::Http(502, String::new()),
+        Reply::CloseMidway,
+        Reply::RetryAfter(60),
+        Reply::Http(200, "<html>".to_owned()),
+        with(2, reverted(Vec::new())),
+        with(0, returned(vec![0xff; 31])),
+    ] {
+        let shown = format!("{reply:.60?}");
+        let node = Node::with(reply).await;
+        let bench = bench(&[node.node.url()], ALL, PATIENT);
+        bench.reader.profile(agent(1)).await.unwrap_err();
+        assert_eq!(node.calls().1, 0, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_details_displaces_none_that_has_them_and_agrees() {
+    let node = Node::with(Reply::Error(-32_000, "busy".to_owned(), None)).await;
+    let bench = bench(&[node.node.url()], ALL, PATIENT);
+    node.is_mended.store(true, Ordering::SeqCst);
+    bench.reader.profile(agent(1)).await.unwrap().unwrap();
+    node.is_mended.store(false, Ordering::SeqCst);
+    is_bare(bench.reader.latest_profile(agent(1), Parts::Gate).await.unwrap());
+    let cached = bench.reader.profile(agent(1)).await.unwrap().unwrap();
+    assert_eq!(details(&cached).organizations.len(), 1);
+}
+
+/// Readiness reads some agent, to see which contracts are there.
+#[tokio::test]
+async fn no_agent_can_be_written_full_to_make_the_service_unready() {
+    let node = TestNode::answering(move |request| {
+        let is_written =
+            (0..100).any(|id| asks(request, &tokenURICall { tokenId: U256::from(id) }.abi_encode()));
+        let bytes = if is_written { 1024 * 1024 } else { 32 };
+        with(5, returned(vec![0; bytes]))
+    })
+    .await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    assert_eq!(whole(&bench).await, Err("too_long"));
+    bench.reader.probe().await.unwrap();
+    assert_eq!(bench.reader.look().await.unwrap().contracts.len(), 5);
+    assert!(bench.reader.owner(agent(1), Asker::Stranger).await.is_ok());
+}
