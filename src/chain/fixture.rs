@@ -72,8 +72,8 @@ pub(super) enum Reply {
     Endless,
 }
 
-/// The chain of a node that is told nothing else.
-pub(super) const CHAIN_ID: u64 = 8004;
+/// The chain of a node that is told nothing else, and of the development chain of tests.
+pub(super) const CHAIN_ID: u64 = 31_337;
 
 /// The head of a node that is told nothing else.
 pub(super) const HEAD: u64 = 1_000;

@@ -78,6 +78,8 @@ api = \"nowhere\"  # of no use
 gateway = [\"127.0.0.1:8000\", \"[::1]:x\"]
 [store]
 kid = \"redis\"
+[chain]
+chain_id = 8004
 ";
 
     const PICTURE: &str = "\

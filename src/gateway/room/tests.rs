@@ -14,12 +14,13 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use proptest::prelude::{Strategy, prop_oneof, proptest};
 use tokio::runtime;
-use tokio::time::{Instant, advance, pause};
+use tokio::time::{advance, pause};
 
 use super::{Full, Guest, Place, Room, SHARE, TenantRoom, halves};
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::tenant::InFlight;
+use crate::serve::timer::Timer;
 
 const LIMITS: InFlight = InFlight {
     all: 12,
@@ -185,7 +186,7 @@ async fn a_full_tenant_has_requests_wait_in_their_order_for_a_short_time_and_in_
 
 /// The outcome of a request, how often it was polled, and how long it took.
 async fn counted<T>(request: impl Future<Output = T>) -> (T, u32, Duration) {
-    let (mut request, mut polls, begun) = (pin!(request), 0, Instant::now());
+    let (mut request, mut polls, begun) = (pin!(request), 0, Timer::now());
     let outcome = poll_fn(|context| {
         polls += 1;
         request.as_mut().poll(context)

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::{Kind, RESOLVE_EVERY, TASKS_MAX, UnderWay, Watch};
 use crate::domain::fixture;
@@ -17,6 +18,7 @@ use crate::gateway::site::{Site, Workshop};
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::upstreams::Member;
 use crate::ports::clock::Clock;
+use crate::serve::timer::Timer;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::upstream::UpstreamIdentity;
 
@@ -37,6 +39,11 @@ impl Clock for RuntimeClock {
     }
 }
 
+/// Lets time pass.
+async fn pass(time: Duration) {
+    timeout(time, pending::<()>()).await.unwrap_err();
+}
+
 /// A watch over so many tenants with one upstream each, which is named and has a path for its checks.
 fn watch(upstreams: usize) -> Watch {
     let metrics = Metrics::new().unwrap();
@@ -52,7 +59,7 @@ fn watch(upstreams: usize) -> Watch {
         (Arc::new(tenant), UpstreamIdentity { ca: None, client: None, expiry: None, pool: 0 })
     });
     let table = Table::new(tenants, &Workshop { quotas, metrics: &metrics }, &Table::default());
-    let clock = Arc::new(RuntimeClock(Instant::now()));
+    let clock = Arc::new(RuntimeClock(Timer::now()));
     Watch::new(Arc::new(LiveTable::from_pointee(table.unwrap_or_default())), clock)
 }
 
@@ -63,13 +70,13 @@ async fn begun(
     time: Duration,
     takes: impl Fn(usize) -> Duration,
 ) -> BTreeMap<usize, Vec<Duration>> {
-    let (start, begun) = (Instant::now(), RefCell::new(BTreeMap::<usize, Vec<Duration>>::new()));
+    let (start, begun) = (Timer::now(), RefCell::new(BTreeMap::<usize, Vec<Duration>>::new()));
     let begin = |site: &Site, _: &Member, under_way: UnderWay| {
         let number = site.tenant.id.parse().unwrap();
         begun.borrow_mut().entry(number).or_default().push(start.elapsed());
         let takes = takes(number);
         tokio::spawn(async move {
-            sleep(takes).await;
+            pass(takes).await;
             drop(under_way);
         });
     };
@@ -124,7 +131,7 @@ async fn a_round_tells_how_late_it_is_and_nothing_is_late_that_has_a_place_in_ti
     {
         let begin = |_: &Site, _: &Member, under_way: UnderWay| {
             tokio::spawn(async move {
-                sleep(hang).await;
+                pass(hang).await;
                 drop(under_way);
             });
         };
@@ -132,7 +139,7 @@ async fn a_round_tells_how_late_it_is_and_nothing_is_late_that_has_a_place_in_ti
         for _ in 0..10 {
             let (late, rest) = watch.round(&watch.checks, &begin).await;
             latest = latest.max(late);
-            sleep(rest.min(EVERY)).await;
+            pass(rest.min(EVERY)).await;
         }
         assert_eq!(latest > super::TICK, is_late, "{latest:?}");
     }

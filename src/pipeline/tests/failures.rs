@@ -7,7 +7,6 @@ use std::thread;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use super::owners::owned_by_a_wallet;
 use super::{STAKES, Scene, Word, agent, named, retry_after, signer, unknown_key, verdict};
@@ -18,6 +17,7 @@ use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::failures::{FailureBudget, LOOK_UPS_MAX, WAIT_MAX, WAITING_MAX};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::simulated::SimulatedClock;
+use crate::serve::timer::Timer;
 
 const BUDGET: u32 = 300;
 
@@ -119,7 +119,7 @@ async fn the_line_of_keys_that_are_looked_up_ends_at_a_number_and_at_a_time() {
     let mut held: Vec<_> = join_all((0..LOOK_UPS_MAX).map(|_| place())).await;
     assert!(held.iter().all(|place| matches!(place, Ok(Some(_)))));
 
-    let begun = Instant::now();
+    let begun = Timer::now();
     let crowd = join_all((0..2 * WAITING_MAX).map(|_| async {
         let found = place().await;
         (found.is_err(), begun.elapsed())
