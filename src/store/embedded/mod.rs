@@ -18,10 +18,12 @@
 
 use std::future::ready;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::Either;
@@ -43,6 +45,7 @@ use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::writer::{Queued, Writer};
+use crate::within::within;
 
 mod batch;
 mod book;
@@ -54,6 +57,16 @@ mod writer;
 
 /// How many steps may wait for the writer or be in one commit. Further callers wait for a place.
 const WAITING_STEPS_MAX: usize = 4_096;
+
+/// For how long every caller waits for the writer.
+const BRIEFLY: Duration = Duration::from_secs(1);
+
+/// So many callers wait for longer while the disk hangs. The others get a fault: while they wait they hold places that key
+/// checks need.
+const PATIENT_MAX: usize = 16;
+
+/// How long anybody waits in all.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How many pairs of client and agent are counted at most, and how many of client and public route. Beyond that the least
 /// used are forgotten.
@@ -72,10 +85,16 @@ pub struct Options {
     pub max_ahead_secs: u64,
 }
 
+/// The writer has not answered in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the disk did not take a write in time")]
+struct Late;
+
 /// A store in one file.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
+    patient: Semaphore,
     /// `None` only while the store is being dropped.
     queue: Option<mpsc::Sender<Queued>>,
     writer: Option<JoinHandle<()>>,
@@ -124,11 +143,31 @@ impl EmbeddedStore {
         let writer = Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
         let writer = writer.map_err(|cause| OpenError::Unusable { path, cause })?;
         let places = Arc::new(Semaphore::new(WAITING_STEPS_MAX));
-        Ok(Self { shared, places, queue: Some(queue), writer: Some(writer) })
+        let patient = Semaphore::new(PATIENT_MAX);
+        Ok(Self { shared, places, patient, queue: Some(queue), writer: Some(writer) })
     }
 
-    /// Has the writer make a step. A caller that goes away before the writer takes the step leaves nothing behind.
+    /// Has the writer make a step, in time. A caller that goes away before the writer takes the step leaves nothing behind;
+    /// afterwards the step may be made for nobody.
     async fn ask<T>(
+        &self,
+        verb: &'static str,
+        step: impl FnOnce(Answer<T>) -> Step,
+    ) -> Result<T, StoreFault> {
+        let late = || StoreFault { verb, cause: Arc::new(Late) };
+        if self.shared.disk_hangs() && self.patient.available_permits() == 0 {
+            return Err(late());
+        }
+        let mut answered = pin!(self.ask_writer(verb, step));
+        if let Some(answer) = within(BRIEFLY, answered.as_mut()).await {
+            return answer;
+        }
+        let patient = self.shared.disk_hangs().then(|| self.patient.try_acquire());
+        let _patient = patient.transpose().map_err(|_| late())?;
+        within(ANSWER_TIME_MAX - BRIEFLY, answered).await.unwrap_or_else(|| Err(late()))
+    }
+
+    async fn ask_writer<T>(
         &self,
         verb: &'static str,
         step: impl FnOnce(Answer<T>) -> Step,

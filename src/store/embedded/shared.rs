@@ -16,6 +16,9 @@ use crate::ports::store::{RouteScope, StoreFault};
 use crate::sharded::meters::Meters;
 use crate::store::embedded::book::Book;
 
+/// The disk hangs when the writer has been busy for so long, in microseconds: far longer than with a commit.
+const HANG_MICROS: u64 = 500_000;
+
 /// The last error once the writer has ended.
 #[derive(Debug, thiserror::Error)]
 #[error("the store has been closed")]
@@ -31,6 +34,8 @@ pub(super) struct Shared {
     pub(super) forgotten_before: AtomicU64,
     /// A key change has failed: the keys in memory may differ from those in the file.
     pub(super) faulted: AtomicBool,
+    /// Since when the writer has been busy, in monotonic microseconds; 0 while it waits for steps.
+    pub(super) busy_since: AtomicU64,
     /// The size of the file in bytes, when it was looked at last.
     pub(super) size: AtomicU64,
     last_error: Mutex<Arc<dyn Error + Send + Sync>>,
@@ -45,6 +50,7 @@ impl Shared {
             clock,
             forgotten_before: AtomicU64::new(0),
             faulted: AtomicBool::new(false),
+            busy_since: AtomicU64::new(0),
             size: AtomicU64::new(0),
             last_error: Mutex::new(Arc::new(Closed)),
         }
@@ -53,6 +59,12 @@ impl Shared {
     /// Succeeds while the keys in memory are known to equal those in the file.
     pub(super) fn check(&self, verb: &'static str) -> Result<(), StoreFault> {
         if self.faulted.load(Ordering::Acquire) { Err(self.fault(verb)) } else { Ok(()) }
+    }
+
+    /// True while the writer is busy for longer than steps keep it.
+    pub(super) fn disk_hangs(&self) -> bool {
+        let since = self.busy_since.load(Ordering::Relaxed);
+        since > 0 && self.clock.monotonic_micros().saturating_sub(since) >= HANG_MICROS
     }
 
     /// From when on signatures are accepted and how long until then, if this one is so old that its nonce may have been

@@ -91,16 +91,31 @@ pub(super) fn load(database: &Database) -> Result<Loaded, redb::Error> {
     let newest_use_secs = transaction.open_table(NONCES_BY_TIME)?.last()?.map(|(row, _)| row.value().0);
     let table = transaction.open_table(KEYS)?;
     let mut keys = HashMap::with_capacity(usize::try_from(table.len()?).unwrap_or_default());
+    let mut unreadable = Vec::new();
     for row in table.iter()? {
         let (agent, key) = row?;
-        let (digest, endpoint) = key.value();
-        let origin = endpoint.map(WebOrigin::parse).transpose();
-        let origin = origin.map_err(|_| redb::Error::Corrupted("an endpoint is no URL".to_owned()))?;
-        let key = CurrentKey { digest: KeyDigest::from_bytes(digest), origin };
-        keys.insert(AgentId::from_bytes(agent.value()), key);
+        let agent = AgentId::from_bytes(agent.value());
+        match current_key(key.value()) {
+            Some(key) => drop(keys.insert(agent, key)),
+            None => unreadable.push(agent),
+        }
+    }
+    if let Some(agent) = unreadable.first() {
+        tracing::error!(
+            %agent,
+            keys = unreadable.len(),
+            "the endpoints of keys in the store can't be read: these keys are refused until they are replaced"
+        );
     }
     let nonces = transaction.open_table(NONCES)?.len()?;
     Ok(Loaded { keys, forgotten_before, newest_use_secs, nonces })
+}
+
+/// The key in a row. `None` where another release has stored an endpoint that this one refuses: whether the key is used
+/// from there can't be told, so it is no key.
+fn current_key((digest, endpoint): ([u8; 32], Option<&str>)) -> Option<CurrentKey> {
+    let origin = endpoint.map(WebOrigin::parse).transpose().ok()?;
+    Some(CurrentKey { digest: KeyDigest::from_bytes(digest), origin })
 }
 
 fn meta(transaction: &ReadTransaction, name: &str) -> Result<u64, redb::Error> {
@@ -139,7 +154,7 @@ impl<'a> Tables<'a> {
     }
 
     pub(super) fn has_key(&self, agent: AgentId) -> Result<bool, redb::Error> {
-        Ok(self.keys.get(agent.to_bytes())?.is_some())
+        Ok(self.keys.get(agent.to_bytes())?.is_some_and(|row| current_key(row.value()).is_some()))
     }
 
     /// Makes this the agent's key, or leaves it without one.

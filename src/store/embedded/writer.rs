@@ -109,11 +109,18 @@ impl Writer {
         loop {
             let patience_micros = if self.more_to_purge { 0 } else { TICK_MICROS };
             match self.queue.recv_timeout(Duration::from_micros(patience_micros)) {
-                Ok(first) => self.work(once(first).chain(self.queue.try_iter()).collect()),
-                Err(RecvTimeoutError::Timeout) => self.work(Vec::new()),
+                Ok(first) => self.work_watched(once(first).chain(self.queue.try_iter()).collect()),
+                Err(RecvTimeoutError::Timeout) => self.work_watched(Vec::new()),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    fn work_watched(&mut self, steps: Vec<Queued>) {
+        let now_micros = self.shared.clock.monotonic_micros().max(1);
+        self.shared.busy_since.store(now_micros, Ordering::Relaxed);
+        self.work(steps);
+        self.shared.busy_since.store(0, Ordering::Relaxed);
     }
 
     fn work(&mut self, mut steps: Vec<Queued>) {

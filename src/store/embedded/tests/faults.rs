@@ -239,7 +239,7 @@ async fn several_changes_of_one_key_in_a_failed_commit_leave_the_key_that_is_in_
 /// Looks into memory itself, as a key check does that began before the failure.
 #[test]
 fn keys_that_did_not_change_are_found_all_the_while_a_failed_file_is_read_again() {
-    let runtime = Builder::new_current_thread().build().unwrap();
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     let (platter, clock) = (Platter::with_store(), clock());
     let store = on(&platter, &clock);
     runtime.block_on(async {

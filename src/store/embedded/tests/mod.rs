@@ -20,9 +20,11 @@ use crate::store::embedded::{EmbeddedStore, Options};
 
 mod bound;
 mod damage;
+mod endpoints;
 mod faults;
 mod files;
 mod forgetting;
+mod hanging;
 mod killed;
 mod platter;
 mod sharing;
