@@ -26,6 +26,7 @@ mod files;
 mod forgetting;
 mod hanging;
 mod killed;
+mod lost;
 mod platter;
 mod sharing;
 

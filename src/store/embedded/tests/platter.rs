@@ -1,4 +1,4 @@
-//! A disk in memory that fails on command, stops on command, and loses power.
+//! A disk in memory that fails on command, stops on command, forgets on command, and loses power.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
@@ -36,6 +36,10 @@ struct State {
     opens: u64,
     /// After so many more writes, lengthenings and syncs all of them fail.
     failing_in: Option<u64>,
+    /// After so many more reads all of them fail.
+    failing_reads_in: Option<u64>,
+    /// After so many more syncs one fails and drops what it was to write, which is still seen or not.
+    losing: Option<(u64, bool)>,
     /// Writes from this place on fail.
     full_from: Option<usize>,
     /// After so many more syncs all of them wait.
@@ -119,8 +123,25 @@ impl Platter {
         self.0.state.lock().full_from = Some(place);
     }
 
+    /// Lets so many more reads succeed.
+    pub(super) fn fail_reads_in(&self, reads: u64) {
+        self.0.state.lock().failing_reads_in = Some(reads);
+    }
+
+    /// True once no further read succeeds.
+    pub(super) fn cannot_be_read(&self) -> bool {
+        self.0.state.lock().failing_reads_in == Some(0)
+    }
+
+    /// Has one sync fail, after so many more. What was written since the sync before never gets to the disk, but may still
+    /// be seen until then; later syncs know nothing of it.
+    pub(super) fn lose_in(&self, syncs: u64, is_seen: bool) {
+        self.0.state.lock().losing = Some((syncs, is_seen));
+    }
+
     pub(super) fn heal(&self) {
-        self.0.state.lock().failing_in = None;
+        let mut state = self.0.state.lock();
+        (state.failing_in, state.failing_reads_in) = (None, None);
     }
 
     /// Every sync waits from now on, after so many that don't.
@@ -151,7 +172,7 @@ impl Platter {
 
     fn operate(&self, operation: Unsynced) -> io::Result<()> {
         let mut state = self.0.state.lock();
-        state.count_down()?;
+        count_down(&mut state.failing_in, io::ErrorKind::StorageFull)?;
         if let (Unsynced::Write(offset, data), Some(full_from)) = (&operation, state.full_from)
             && usize::try_from(*offset).unwrap() + data.len() > full_from
         {
@@ -169,6 +190,8 @@ impl Unsynced {
             Self::Length(len) => bytes.resize(usize::try_from(*len).unwrap(), 0),
             Self::Write(offset, data) => {
                 let start = usize::try_from(*offset).unwrap();
+                // A length may have been lost.
+                bytes.resize(bytes.len().max(start + data.len()), 0);
                 bytes[start..start + data.len()].copy_from_slice(data);
             }
         }
@@ -176,14 +199,35 @@ impl Unsynced {
 }
 
 impl State {
-    fn count_down(&mut self) -> io::Result<()> {
-        match &mut self.failing_in {
+    /// Fails the sync whose turn it is, and forgets what it was to write.
+    fn lose(&mut self) -> io::Result<()> {
+        match &mut self.losing {
             None => Ok(()),
-            Some(0) => Err(io::Error::from(io::ErrorKind::StorageFull)),
-            Some(left) => {
+            Some((0, is_seen)) => {
+                if !*is_seen {
+                    let len = self.bytes.len();
+                    self.bytes.clone_from(&self.synced);
+                    self.bytes.resize(len, 0);
+                }
+                self.unsynced.clear();
+                self.losing = None;
+                Err(io::ErrorKind::Other.into())
+            }
+            Some((left, _)) => {
                 *left -= 1;
                 Ok(())
             }
+        }
+    }
+}
+
+fn count_down(left: &mut Option<u64>, error: io::ErrorKind) -> io::Result<()> {
+    match left {
+        None => Ok(()),
+        Some(0) => Err(error.into()),
+        Some(left) => {
+            *left -= 1;
+            Ok(())
         }
     }
 }
@@ -194,7 +238,8 @@ impl StorageBackend for Platter {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.0.state.lock();
+        let mut state = self.0.state.lock();
+        count_down(&mut state.failing_reads_in, io::ErrorKind::Other)?;
         let start = usize::try_from(offset).unwrap();
         let bytes = state.bytes.get(start..start + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -217,7 +262,8 @@ impl StorageBackend for Platter {
             }
             state.waiting -= 1;
         }
-        state.count_down()?;
+        count_down(&mut state.failing_in, io::ErrorKind::StorageFull)?;
+        state.lose()?;
         state.syncs += 1;
         let State { unsynced, synced, .. } = &mut *state;
         unsynced.drain(..).for_each(|operation| operation.apply(synced));
