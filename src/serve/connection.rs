@@ -11,7 +11,7 @@ use bytes::{Buf, BytesMut};
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
 use crate::http1::chunked::Decoder;
@@ -37,7 +37,7 @@ const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How much is read of a connection that is closed, in bytes.
-const LINGER_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The longest request head, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -48,7 +48,10 @@ pub(super) const USUAL_HEAD_BYTES: usize = 2 * 1024;
 /// The longest head whose memory an idle connection keeps, in bytes.
 const KEPT_BYTES_MAX: usize = 2 * 1024;
 
-/// How much room there is at least for a read.
+/// How much of a body is read at once, in bytes.
+const READ_BYTES: usize = 16 * 1024;
+
+/// How much room there is at least for a read of a head, in bytes.
 const ROOM_BYTES_MIN: usize = 256;
 
 /// Wakes a connection's task when the service is to end.
@@ -102,8 +105,8 @@ pub(crate) struct Connection {
     pub(super) head: Vec<u8>,
     /// The fields of the request's head.
     pub(super) spans: Spans,
-    /// True if the request has chunks, which are read into `ahead` and may have made it large.
-    has_chunks: bool,
+    /// True if the request's body is read into `ahead`, which that may have made large.
+    is_grown: bool,
     stop: Stop,
 }
 
@@ -136,7 +139,7 @@ impl Connection {
             peer_text: peer.ip().to_canonical().to_string().into(),
             head: Vec::new(),
             spans: Spans::default(),
-            has_chunks: false,
+            is_grown: false,
             stop: Stop::new(shutdown),
         })
     }
@@ -196,11 +199,12 @@ impl Connection {
 
     /// Gives back the memory that few requests need.
     fn give_memory_back(&mut self) {
-        let is_large = self.head.capacity() > KEPT_BYTES_MAX || self.has_chunks;
+        let is_large = self.head.capacity() > KEPT_BYTES_MAX || self.is_grown;
         if is_large && self.ahead.is_empty() {
             self.ahead = BytesMut::new();
             self.head = Vec::new();
             self.spans = Spans::default();
+            self.is_grown = false;
         }
     }
 
@@ -235,7 +239,7 @@ impl Connection {
             head::TOO_MANY_FIELDS => NoHead::TooLong,
             other => NoHead::Malformed(other),
         })?;
-        self.has_chunks = request.body == Body::Chunked;
+        self.is_grown |= request.body == Body::Chunked;
         Ok(request)
     }
 
@@ -253,21 +257,10 @@ impl Connection {
     /// Reads past the body of a refused request. False when it does not come.
     pub(crate) async fn skip_body(&mut self, request: &RequestHead) -> bool {
         let Body::Length(bytes) = request.body else { return false };
-        let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let Self { stream, ahead, timer, .. } = self;
-        let skip = async {
-            loop {
-                let here = left.min(ahead.len());
-                ahead.advance(here);
-                left -= here;
-                if left == 0 {
-                    return true;
-                }
-                if !matches!(stream.read_buf(ahead).await, Ok(1..)) {
-                    return false;
-                }
-            }
-        };
+        let left = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let Self { stream, ahead, timer, is_grown, .. } = self;
+        *is_grown |= left > ahead.len();
+        let skip = skip(stream, ahead, left);
         timer.until(Timer::now() + DRAIN_TIME_MAX, skip).await.unwrap_or(false)
     }
 
@@ -293,14 +286,8 @@ impl Connection {
     pub(crate) async fn close(mut self: Box<Self>) {
         let linger = async {
             if AsyncWriteExt::shutdown(&mut self.stream).await.is_ok() {
-                let mut bytes = 0;
-                while bytes < LINGER_BYTES_MAX {
-                    self.ahead.clear();
-                    match self.stream.read_buf(&mut self.ahead).await {
-                        Ok(0) | Err(_) => return,
-                        Ok(count) => bytes += count,
-                    }
-                }
+                self.ahead.clear();
+                skip(&mut self.stream, &mut self.ahead, LINGER_BYTES_MAX).await;
             }
         };
         // A client that does not close is closed.
@@ -315,6 +302,30 @@ impl Connection {
         session.set_write_timeout(Some(WRITE_TIME_MAX));
         session.set_pipelined_prefix(BytesMut::from(&head[..]));
         (session, Lent { timer, peer, peer_text, head, spans, stop })
+    }
+}
+
+/// Reads more of a body into `ahead`. What was taken off its beginning may have left it with room for a byte.
+pub(super) async fn read_more(
+    stream: &mut (impl AsyncRead + Unpin),
+    ahead: &mut BytesMut,
+) -> io::Result<usize> {
+    ahead.reserve(READ_BYTES);
+    stream.read_buf(ahead).await
+}
+
+/// Reads past so many bytes. False when they don't come.
+async fn skip(stream: &mut (impl AsyncRead + Unpin), ahead: &mut BytesMut, mut left: usize) -> bool {
+    loop {
+        let here = left.min(ahead.len());
+        ahead.advance(here);
+        left -= here;
+        if left == 0 {
+            return true;
+        }
+        if !matches!(read_more(stream, ahead).await, Ok(1..)) {
+            return false;
+        }
     }
 }
 
@@ -338,8 +349,8 @@ impl Lent {
     pub(crate) fn take_back(self, stream: Stream) -> Option<Box<Connection>> {
         let (stream, ahead) = Bounded::unwrap(stream)?;
         let Self { timer, peer, peer_text, head, spans, stop } = self;
-        let (stream, has_chunks) = (ClientStream::Library(stream), false);
-        let connection = Connection { stream, ahead, timer, peer, peer_text, head, spans, has_chunks, stop };
+        let (stream, is_grown) = (ClientStream::Library(stream), false);
+        let connection = Connection { stream, ahead, timer, peer, peer_text, head, spans, is_grown, stop };
         Some(Box::new(connection))
     }
 }
@@ -357,12 +368,45 @@ fn extent_of(request: &RequestHead) -> Extent {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Buf;
     use futures_util::FutureExt;
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncWriteExt, ReadBuf};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::watch;
 
-    use super::{BytesMut, ClientStream, Connection, HEAD_BYTES_MAX};
+    use super::{
+        AsyncRead, BytesMut, ClientStream, Connection, Context, HEAD_BYTES_MAX, LINGER_BYTES_MAX, Pin, Poll,
+        READ_BYTES, io, skip,
+    };
+
+    /// Gives as many bytes as there is room for, and counts how often it is asked.
+    struct Endless(usize);
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.0 += 1;
+            let room = into.remaining();
+            into.put_slice(&vec![b'x'; room]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unwanted_body_is_read_by_whole_buffers_wherever_its_head_ended() {
+        for (room, head) in (0..70).flat_map(|room| [(room, 100), (room, 2_048 - room)]) {
+            let mut ahead = BytesMut::with_capacity(head + room);
+            ahead.resize(head, b'h');
+            ahead.advance(head);
+            let mut stream = Endless(0);
+            assert!(skip(&mut stream, &mut ahead, LINGER_BYTES_MAX).await);
+            let reads = stream.0;
+            assert!(reads <= LINGER_BYTES_MAX / READ_BYTES + 1, "{reads} reads behind a head of {head}");
+        }
+    }
 
     #[tokio::test]
     async fn an_idle_connection_gives_back_what_a_long_head_or_a_body_in_chunks_has_grown() {

@@ -16,7 +16,7 @@ use crate::http1::chunked::{Decoder, Piece};
 use crate::http1::fields::{Fields, SpanFields};
 use crate::http1::head::{Body, RequestHead};
 use crate::ports::clock::Clock;
-use crate::serve::connection::Connection;
+use crate::serve::connection::{Connection, read_more};
 use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
 use crate::serve::turns::Turn;
@@ -287,7 +287,7 @@ async fn read_chunks(
         if decoder.is_over() {
             return Ok(());
         }
-        if !matches!(stream.read_buf(ahead).await, Ok(1..)) {
+        if !matches!(read_more(stream, ahead).await, Ok(1..)) {
             return Err(BROKEN);
         }
     }
