@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use crate::http1::fields::Spans;
+use crate::http1::fields::{Fields, Spans};
 use crate::http1::lines::{Lines, is_token};
 use crate::http1::name::Name;
+use crate::http1::options::Options;
 
 /// The reason why a head is refused, as a phrase.
 pub type Problem = &'static str;
@@ -59,8 +60,8 @@ pub const FIELDS_MAX: usize = 128;
 /// The reason for which a head of more than [`FIELDS_MAX`] fields is refused.
 pub const TOO_MANY_FIELDS: Problem = "there are more than 128 headers";
 
-/// The most options of a request's `Connection`.
-const OPTIONS_MAX: usize = 9;
+/// The option after which no message follows.
+const CLOSE: &[u8] = b"close";
 
 /// Headers that `Connection` must not take away.
 const PROTECTED: [Name; 4] = [Name::Host, Name::ForwardedFor, Name::ForwardedHost, Name::ForwardedProto];
@@ -75,7 +76,7 @@ pub fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHead, Prob
     fields.clear();
     let mut lines = Lines::of(head)?;
     let line = lines.request_line()?;
-    let (mut framing, mut hosts, mut options, mut closes) = (Framing::default(), 0, 0, line.is_http_1_0);
+    let (mut framing, mut hosts, mut options) = (Framing::default(), 0, Options::default());
     let mut upgrades = false;
     while let Some((name, value)) = lines.field(fields)? {
         if name == Name::Other {
@@ -88,7 +89,7 @@ pub fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHead, Prob
                 return Err("the Host header holds user info");
             }
         } else if name == Name::Connection {
-            closes |= check_connection(value, &mut options)?;
+            options.add(value)?;
         }
         upgrades |= name == Name::Upgrade;
     }
@@ -103,7 +104,7 @@ pub fn read_request(head: &[u8], fields: &mut Spans) -> Result<RequestHead, Prob
         target: line.target,
         is_http_1_0: line.is_http_1_0,
         body: framing.body()?.unwrap_or(Body::Length(0)),
-        closes,
+        closes: check_options(&options)? || line.is_http_1_0,
         upgrades,
         has_odd_target: line.has_odd_target,
     })
@@ -118,15 +119,31 @@ pub fn read_answer(head: &[u8], is_to_head: bool, fields: &mut Spans) -> Result<
     fields.clear();
     let mut lines = Lines::of(head)?;
     let line = lines.status_line()?;
-    let (mut framing, mut closes) = (Framing::default(), line.is_http_1_0);
+    let (mut framing, mut options) = (Framing::default(), Options::default());
     while let Some((name, value)) = lines.field(fields)? {
         framing.read(name, value, line.is_http_1_0)?;
-        closes |= name == Name::Connection && options_of(value).any(is_close);
+        if name == Name::Connection {
+            options.add(value)?;
+        }
     }
+    let closes = line.is_http_1_0 || options.name(CLOSE);
     let body = framing.body()?.unwrap_or(Body::ToClose);
     let has_no_body = is_to_head || matches!(line.status, 100..=199 | 204 | 304);
     let body = if has_no_body { Body::Length(0) } else { body };
     Ok(AnswerHead { status: line.status, reason: line.reason, body, closes: closes || body == Body::ToClose })
+}
+
+/// Checks the fields that tell where a message's body ends, of a head that another reader has read.
+///
+/// # Errors
+///
+/// Two readers may find its end in different places.
+pub fn check_framing(fields: &impl Fields, is_http_1_0: bool) -> Result<(), Problem> {
+    let mut framing = Framing::default();
+    for name in [Name::ContentLength, Name::TransferEncoding] {
+        fields.values(name).try_for_each(|value| framing.read(name, value, is_http_1_0))?;
+    }
+    framing.body().map(drop)
 }
 
 /// The end of a head: behind the first empty line, by whichever line ends. `searched` bytes were looked through before.
@@ -201,27 +218,15 @@ fn decimal(text: &[u8]) -> Result<u64, Problem> {
     Ok(text.iter().fold(0, |number: u64, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// Checks one line of a request's `Connection`, and says whether it holds `close`. Its options name headers for one hop
-/// (RFC 9110, section 7.6.1). `count` goes on from line to line.
-fn check_connection(value: &[u8], count: &mut usize) -> Result<bool, Problem> {
-    let mut closes = false;
-    for option in options_of(value) {
-        *count += 1;
-        if *count > OPTIONS_MAX || !option.iter().all(|byte| is_token(*byte)) {
-            return Err("Connection holds too many options, or one that is not a token");
+/// Checks the options of a request's `Connection`, and says whether one of them is `close`.
+fn check_options(options: &Options<'_>) -> Result<bool, Problem> {
+    for option in options.iter() {
+        if !option.iter().all(|byte| is_token(*byte)) {
+            return Err("Connection holds an option that is not a token");
         }
         if PROTECTED.contains(&Name::of(option)) {
             return Err("Connection names a header that is not for one hop");
         }
-        closes |= is_close(option);
     }
-    Ok(closes)
-}
-
-fn options_of(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
-}
-
-fn is_close(option: &[u8]) -> bool {
-    option.eq_ignore_ascii_case(b"close")
+    Ok(options.name(CLOSE))
 }

@@ -6,6 +6,7 @@ pub mod chunked;
 pub mod fields;
 pub mod head;
 pub mod name;
+pub mod options;
 pub mod writing;
 
 mod lines;

@@ -18,6 +18,8 @@ pub(crate) const CASES: &[Case] = cases![
     forged_identity_is_gone_over_http_2,
     forged_identity_in_trailers_is_gone,
     forged_identity_named_in_connection_is_ours_still,
+    no_header_overrides_the_path_that_was_judged,
+    proxies_that_are_trusted_alone_say_how_a_request_came,
 ];
 
 fn an_upstream_is_told_of_the_agent_what_the_chain_says(stage: &Stage) {
@@ -176,4 +178,79 @@ fn forged_identity_named_in_connection_is_ours_still(stage: &Stage) {
     let path = agents_path();
     is_malformed(&site.gateway.ask(&request(&path, "x-api-key, authorization, x-forwarded-for, host")));
     site.is_unseen(&path);
+}
+
+/// Headers by which some server takes another path, or another proxy, than it was asked for.
+const OVERRIDING: &[&str] = &[
+    "X-Original-URL",
+    "x_original_url",
+    "X.Original.Url",
+    "X-Rewrite-URL",
+    "X_REWRITE_URL",
+    "X-Original-URI",
+    "Proxy",
+    "PROXY",
+];
+
+/// Headers in which proxies tell how a request came.
+const OF_PROXIES: &[&str] = &[
+    "X-Real-IP",
+    "X_Real_IP",
+    "True-Client-IP",
+    "CF-Connecting-IP",
+    "X-Forwarded-Port",
+    "X-Forwarded-Prefix",
+    "x_forwarded_ssl",
+];
+
+/// Checks that an upstream sees nothing of these headers, on any route and by any way.
+#[track_caller]
+fn upstreams_never_see(stage: &Stage, names: &[&str]) {
+    const FORGED: &str = "/admin-forged";
+    let upstream = H2Upstream::start(H2Upstream::ok);
+    let h2c = Site::of(stage).h2c(&upstream).agent(4).start();
+    for path in [agents_path(), public_path()] {
+        let request =
+            Message::request(http::Method::POST, ACME, &path).with("x-api-key", h2c.key()).body(b"x");
+        let request = names.iter().fold(request, |request, name| {
+            let name = name.to_lowercase();
+            request.with(&name, FORGED).trailer(&name, FORGED)
+        });
+        assert_eq!(h2c::ask(h2c.gateway.address, &request).unwrap().status, 200);
+        let seen = upstream.only(&path);
+        let all: Vec<_> =
+            seen.headers.iter().chain(&seen.trailers).filter(|(_, value)| *value == FORGED).collect();
+        assert!(all.is_empty(), "HTTP/2: {all:?}");
+    }
+    for way in ["relay", "library"] {
+        let site = Site::of(stage).set("gateway.http1", way).agent(4).start();
+        for path in [agents_path(), public_path()] {
+            let lines: String = names.iter().map(|name| format!("{name}: {FORGED}\r\n")).collect();
+            let request = format!(
+                "POST {path} HTTP/1.1\r\nHost: {ACME}\r\nX-API-Key: {}\r\nTransfer-Encoding: chunked\r\n{lines}\r\n1\r\nx\r\n0\r\n{lines}\r\n",
+                site.key()
+            );
+            assert_eq!(site.gateway.ask_raw(request.as_bytes()).status, 200);
+            let seen = site.upstream.whole(&path);
+            let text = format!("{}{:?}", String::from_utf8_lossy(&seen.head), seen.trailers);
+            assert!(!text.contains(FORGED), "{way}: {text}");
+        }
+    }
+}
+
+fn no_header_overrides_the_path_that_was_judged(stage: &Stage) {
+    upstreams_never_see(stage, OVERRIDING);
+}
+
+fn proxies_that_are_trusted_alone_say_how_a_request_came(stage: &Stage) {
+    upstreams_never_see(stage, OF_PROXIES);
+    let site = Site::of(stage).set("listen.trusted_proxies", vec!["127.0.0.0/8"]).start();
+    let path = public_path();
+    let all = OF_PROXIES.iter().chain(OVERRIDING);
+    let request = all.fold(Request::get(ACME, &path), |request, name| request.with(name, "told"));
+    assert_eq!(site.gateway.ask(&request).status, 200);
+    let seen = site.upstream.only(&path);
+    let told: Vec<_> =
+        seen.headers.iter().filter(|(_, value)| value == "told").map(|(name, _)| name.as_str()).collect();
+    assert_eq!(told, OF_PROXIES);
 }

@@ -8,10 +8,12 @@ use pingora::proxy::Session;
 
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
+use crate::gateway::library::faults::invalid_answer;
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::gateway::policy::cors;
 use crate::gateway::refusals::End;
 use crate::http1::name::Name;
+use crate::http1::options::Options;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 use crate::wire::headers::contract_spelling;
@@ -67,9 +69,10 @@ async fn write(session: &mut Session, answer: Answer) -> pingora::Result<()> {
 /// Rewrites an upstream's answer for the client.
 pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<(), Box<Error>> {
     let switches = response.status == StatusCode::SWITCHING_PROTOCOLS;
+    let options = Options::of(&response.headers).map_err(invalid_answer)?;
     for name in names_that(&response.headers, |id, name| {
         let is_about_pages = cors::is_ours(name) && ctx.cors().is_some();
-        is_about_pages || is_about_limits(name) || (!switches && is_of_one_hop(&response.headers, id, name))
+        is_about_pages || is_about_limits(name) || (!switches && is_of_one_hop(&options, id, name))
     }) {
         response.remove_header(&name);
     }

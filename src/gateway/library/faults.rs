@@ -10,6 +10,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 use crate::gateway::context::Context;
 use crate::gateway::failure::{Failure, is_out_of_descriptors};
 use crate::gateway::site::Site;
+use crate::http1::head::Problem;
 
 /// How long one read may wait while a request's body arrives.
 pub(super) const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
@@ -54,9 +55,9 @@ pub(in crate::gateway) fn is_without_descriptors(error: &Error) -> bool {
     causes.any(|cause| cause.downcast_ref::<io::Error>().is_some_and(is_out_of_descriptors))
 }
 
-/// An upstream switched to another protocol where nobody had asked for it.
-pub(super) fn unasked_switch() -> Box<Error> {
-    Error::explain(ErrorType::InvalidHTTPHeader, "a switch of protocols that was not asked for").into_up()
+/// The head of an upstream's answer may be read in more than one way.
+pub(super) fn invalid_answer(problem: Problem) -> Box<Error> {
+    Error::explain(ErrorType::InvalidHTTPHeader, problem).into_up()
 }
 
 /// The client stopped in the middle of its body.

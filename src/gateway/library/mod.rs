@@ -248,7 +248,7 @@ impl ProxyHttp for LibraryProxy {
         }
         let may_switch = ctx.passage()?.upgrades() && session.is_upgrade_req();
         if is_switch && !may_switch {
-            return Err(faults::unasked_switch());
+            return Err(faults::invalid_answer("a switch of protocols that was not asked for"));
         }
         Ok(())
     }

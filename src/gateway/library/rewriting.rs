@@ -11,7 +11,7 @@ use crate::gateway::context::Context;
 use crate::gateway::library::answering::names_that;
 use crate::gateway::library::requests::authority_of;
 use crate::gateway::policy::forwarded::Arrival;
-use crate::gateway::policy::requests::is_kept;
+use crate::gateway::policy::requests::Kept;
 use crate::wire::client_ip::is_trusted;
 
 /// The most headers that are written into one request.
@@ -32,17 +32,15 @@ impl Gateway {
         let downstream = session.req_header();
         let mut parts = request.as_owned_parts();
         let headers = &mut parts.headers;
-        let keys = self.pipeline.key_format();
-        for name in names_that(headers, |id, name| {
-            ctx.replaces(id, name) || !is_kept(&downstream.headers, id, name, keys)
-        }) {
+        let peer = passage.peer();
+        let peer_is_trusted = is_trusted(peer, &self.trusted_proxies);
+        let kept = Kept::of(&downstream.headers, self.pipeline.key_format(), peer_is_trusted);
+        for name in names_that(headers, |id, name| ctx.replaces(id, name) || !kept.has(id, name)) {
             headers.remove(&name);
         }
         headers.reserve(HEADERS_WRITTEN_MAX);
-        let peer = passage.peer();
         let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
         let peer_text = peer.to_canonical().to_string();
-        let peer_is_trusted = is_trusted(peer, &self.trusted_proxies);
         let version = match downstream.version {
             Version::HTTP_10 => "1.0",
             Version::HTTP_2 => "2.0",

@@ -1,15 +1,14 @@
 //! The headers of an upstream's answer that its client does not see.
 
-use crate::gateway::policy::requests::is_named_by_connection;
-use crate::http1::fields::Fields;
 use crate::http1::name::Name;
+use crate::http1::options::Options;
 
 /// True if a header of an upstream's answer is for one hop only (RFC 9110, section 7.6.1). Headers that frame the answer
 /// stay, even if `Connection` names them.
-pub(in crate::gateway) fn is_of_one_hop(fields: &impl Fields, id: Name, name: &[u8]) -> bool {
+pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &[u8]) -> bool {
     let always = matches!(id, Name::KeepAlive | Name::ProxyConnection);
     let never = matches!(id, Name::ContentLength | Name::TransferEncoding);
-    always || (!never && is_named_by_connection(fields, name))
+    always || (!never && options.name(name))
 }
 
 /// True if a header says something about limits, by any of the names in use.

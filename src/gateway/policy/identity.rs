@@ -10,15 +10,44 @@ use crate::pipeline::permit::Permit;
 /// The beginning of our headers' names, in normal form.
 const OURS: &[u8] = b"x-agent-";
 
-/// Headers that we set or read. Other spellings of them are stripped.
-const SPELLED_ONCE: [&[u8]; 6] = [
+/// The beginning of the names under which proxies tell how a request came.
+const FORWARDED: &[u8] = b"x-forwarded-";
+
+/// Other names under which proxies tell the client's address.
+const OF_PROXIES: [&[u8]; 6] = [
+    b"cf-connecting-ip",
+    b"fastly-client-ip",
+    b"true-client-ip",
+    b"x-client-ip",
+    b"x-cluster-client-ip",
+    b"x-real-ip",
+];
+
+/// Headers that no upstream sees by these names: other spellings of those that we set or read; those by which some servers
+/// take another path than the one that was judged; and `Proxy`, which CGI turns into `HTTP_PROXY`.
+const STRIPPED: [&[u8]; 10] = [
+    b"forwarded",
+    b"proxy",
+    b"x-api-key",
     b"x-forwarded-for",
     b"x-forwarded-host",
     b"x-forwarded-proto",
-    b"forwarded",
+    b"x-original-uri",
+    b"x-original-url",
     b"x-request-id",
-    b"x-api-key",
+    b"x-rewrite-url",
 ];
+
+/// What a header's name means to the gateway, however it is spelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It goes upstream.
+    Free,
+    /// It goes upstream from a proxy that is trusted, and is stripped from others.
+    OfProxies,
+    /// It is stripped.
+    Stripped,
+}
 
 /// Tells the upstream who is calling.
 pub(in crate::gateway) fn write(permit: &Permit, lines: &mut impl Lines) {
@@ -44,18 +73,25 @@ const fn digit(tier: Tier) -> &'static [u8] {
     }
 }
 
-/// True if a name is ours, however it is spelled.
-pub(super) fn is_ours(name: &[u8]) -> bool {
-    name.len() >= OURS.len() && name.iter().zip(OURS).all(|(byte, ours)| normal(*byte) == *ours)
+/// The standing of a name that is none of those that rules know by an id.
+pub(super) fn standing_of(name: &[u8]) -> Standing {
+    // Most names begin with none of these letters.
+    if !matches!(name.first(), Some(b'c' | b'C' | b'f' | b'F' | b'p' | b'P' | b't' | b'T' | b'x' | b'X')) {
+        return Standing::Free;
+    }
+    let is_one_of = |list: &[&[u8]]| list.iter().any(|one| one.len() == name.len() && begins(name, one));
+    if begins(name, OURS) || is_one_of(&STRIPPED) {
+        Standing::Stripped
+    } else if begins(name, FORWARDED) || is_one_of(&OF_PROXIES) {
+        Standing::OfProxies
+    } else {
+        Standing::Free
+    }
 }
 
-/// True if a name is another spelling of one that we set or read.
-pub(super) fn is_misspelled(name: &[u8]) -> bool {
-    SPELLED_ONCE.iter().any(|ours| {
-        ours.len() == name.len()
-            && name.iter().zip(*ours).all(|(byte, ours)| normal(*byte) == *ours)
-            && !name.eq_ignore_ascii_case(ours)
-    })
+/// True if a name begins like this, in normal form.
+fn begins(name: &[u8], with: &[u8]) -> bool {
+    name.len() >= with.len() && name.iter().zip(with).all(|(byte, other)| normal(*byte) == *other)
 }
 
 /// Lower case, and `-` for whatever is no letter or digit.

@@ -7,3 +7,6 @@ pub(super) mod forwarded;
 pub(super) mod identity;
 pub(super) mod requests;
 pub(super) mod via;
+
+#[cfg(test)]
+mod tests;

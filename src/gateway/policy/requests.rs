@@ -1,15 +1,19 @@
 //! The headers that an upstream sees instead of the client's.
+//!
+//! A rule that is asked about each header of a head sees no other header: what it needs of them is noted before, by one
+//! look. So a head costs time by its length, whatever is in it.
 
 use crate::domain::api_key::ApiKeyFormat;
-use crate::gateway::policy::identity::{is_misspelled, is_ours};
+use crate::gateway::policy::identity::{Standing, standing_of};
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
+use crate::http1::options::Options;
 use crate::wire::credentials::shows_key;
 
 /// True if a header of the client's request is for one hop only, and ends here (RFC 9110, section 7.6.1).
 ///
 /// `Connection` names others. The reader of heads refuses a request that names a header which frames or routes it.
-pub(in crate::gateway) fn is_of_one_hop(fields: &impl Fields, id: Name, name: &[u8]) -> bool {
+pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &[u8]) -> bool {
     let always = matches!(
         id,
         Name::Connection
@@ -24,37 +28,59 @@ pub(in crate::gateway) fn is_of_one_hop(fields: &impl Fields, id: Name, name: &[
             | Name::Upgrade
     );
     let never = matches!(id, Name::ContentLength | Name::Host);
-    always || (!never && is_named_by_connection(fields, name))
+    always || (!never && options.name(name))
 }
 
-/// True if a header of the client's request goes upstream as it is. Headers that we set don't, and neither does a
-/// credential of ours: a header of which any value shows an API key is stripped whole.
-pub(in crate::gateway) fn is_kept(fields: &impl Fields, id: Name, name: &[u8], keys: &ApiKeyFormat) -> bool {
-    if id == Name::Other {
-        return !is_ours(name) && !is_misspelled(name);
+/// Says which headers of a request go upstream as they are.
+pub(in crate::gateway) struct Kept {
+    authorization: bool,
+    api_key: bool,
+    peer_is_trusted: bool,
+}
+
+impl Kept {
+    /// The headers of this request that are kept. A header of which any value shows an API key is stripped whole.
+    pub(in crate::gateway) fn of(fields: &impl Fields, keys: &ApiKeyFormat, peer_is_trusted: bool) -> Self {
+        let shows_none = |id| !fields.values(id).any(|value| shows_key(id, value, keys));
+        Self {
+            authorization: shows_none(Name::Authorization),
+            api_key: shows_none(Name::ApiKey),
+            peer_is_trusted,
+        }
     }
-    if matches!(id, Name::Authorization | Name::ApiKey) {
-        return !fields.values(id).any(|value| shows_key(id, value, keys));
+
+    /// True if a header goes upstream as it is: it is neither one that we set nor a credential of ours.
+    pub(in crate::gateway) fn has(&self, id: Name, name: &[u8]) -> bool {
+        if id == Name::Other {
+            return match standing_of(name) {
+                Standing::Free => true,
+                Standing::OfProxies => self.peer_is_trusted,
+                Standing::Stripped => false,
+            };
+        }
+        if matches!(id, Name::Authorization | Name::ApiKey) {
+            return if id == Name::ApiKey { self.api_key } else { self.authorization };
+        }
+        !matches!(
+            id,
+            Name::AgentId
+                | Name::AgentNonce
+                | Name::AgentSignature
+                | Name::AgentTimestamp
+                | Name::Forwarded
+                | Name::ForwardedFor
+                | Name::ForwardedHost
+                | Name::ForwardedProto
+                | Name::RequestId
+                | Name::Via
+        )
     }
-    !matches!(
-        id,
-        Name::AgentId
-            | Name::AgentNonce
-            | Name::AgentSignature
-            | Name::AgentTimestamp
-            | Name::Forwarded
-            | Name::ForwardedFor
-            | Name::ForwardedHost
-            | Name::ForwardedProto
-            | Name::RequestId
-            | Name::Via
-    )
 }
 
 /// True if a trailer of the client's request goes upstream: not one that routes, frames, proves or names anybody (RFC 9110,
 /// section 6.5.1).
 pub(in crate::gateway) fn is_trailer_kept(id: Name, name: &[u8]) -> bool {
-    id == Name::Other && !is_ours(name) && !is_misspelled(name)
+    id == Name::Other && standing_of(name) == Standing::Free
 }
 
 /// True if a request asks for an answer that lasts: another protocol where its route allows that, or server-sent events and
@@ -70,21 +96,12 @@ pub(in crate::gateway) fn asks_for_stream(fields: &impl Fields, upgrades: bool) 
         || (accepted.next().is_some_and(is_events) && accepted.next().is_none())
 }
 
-/// True if `Connection` names a header.
-pub(super) fn is_named_by_connection(fields: &impl Fields, name: &[u8]) -> bool {
-    if !fields.has(Name::Connection) {
-        return false;
-    }
-    let mut options = fields.values(Name::Connection).flat_map(|line| line.split(|byte| *byte == b','));
-    options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
-}
-
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
     use proptest::prelude::{prop_assert, proptest};
 
-    use super::{ApiKeyFormat, Name, asks_for_stream, is_kept, is_of_one_hop};
+    use super::{ApiKeyFormat, Kept, Name, Options, asks_for_stream, is_of_one_hop};
 
     fn map(lines: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -97,9 +114,15 @@ mod tests {
 
     /// The names of these headers that are kept.
     fn left(names: &[&str]) -> Vec<String> {
+        left_of(false, names)
+    }
+
+    /// The same, where the peer is a trusted proxy or not.
+    fn left_of(peer_is_trusted: bool, names: &[&str]) -> Vec<String> {
         let lines: Vec<_> = names.iter().map(|name| (*name, "Bearer svc_live_v1_x")).collect();
         let (headers, format) = (map(&lines), ApiKeyFormat::new("svc_live_v1_"));
-        let is_kept = |name: &&str| is_kept(&headers, Name::of(name.as_bytes()), name.as_bytes(), &format);
+        let kept = Kept::of(&headers, &format, peer_is_trusted);
+        let is_kept = |name: &&str| kept.has(Name::of(name.as_bytes()), name.as_bytes());
         names.iter().copied().filter(is_kept).map(str::to_owned).collect()
     }
 
@@ -112,13 +135,40 @@ mod tests {
             left(&["Authorization", "X-API-Key", "X_Forwarded_For", "x_api_key", "X.Request.Id"]).is_empty()
         );
         assert!(left(&["x-forwarded-for", "Forwarded", "x-request-id", "via"]).is_empty(), "ours are set");
-        let kept = ["x-agent", "xagent-id", "x-agents-id", "user-agent", "x-note", "cookie"];
+        let kept = [
+            "x-agent",
+            "xagent-id",
+            "x-agents-id",
+            "user-agent",
+            "x-note",
+            "cookie",
+            "proxy-x",
+            "x-forwarded",
+        ];
         assert_eq!(left(&kept), kept);
+    }
+
+    #[test]
+    fn no_header_overrides_the_judged_path_or_names_a_proxy_whoever_writes_it() {
+        let overriding =
+            ["X-Original-URL", "x_rewrite_url", "X.Original.URI", "Proxy", "proxy", "X_Forwarded_For"];
+        for peer_is_trusted in [false, true] {
+            assert_eq!(left_of(peer_is_trusted, &overriding), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_trusted_proxy_alone_tells_how_a_request_came() {
+        let told =
+            ["X-Forwarded-Port", "x_forwarded_prefix", "X-Forwarded-Ssl", "X-Real-IP", "true.client.ip"];
+        assert_eq!(left_of(false, &told), [""; 0]);
+        assert_eq!(left_of(true, &told), told);
     }
 
     #[test]
     fn headers_of_one_hop_end_here_and_those_that_frame_a_body_can_not_be_named_away() {
         let headers = map(&[("Connection", "close, X-Note ,content-length"), ("connection", "cookie")]);
+        let options = Options::of(&headers).unwrap();
         for (name, ends) in [
             ("connection", true),
             ("keep-alive", true),
@@ -129,7 +179,7 @@ mod tests {
             ("Content-Length", false),
             ("x-other", false),
         ] {
-            assert_eq!(is_of_one_hop(&headers, Name::of(name.as_bytes()), name.as_bytes()), ends, "{name}");
+            assert_eq!(is_of_one_hop(&options, Name::of(name.as_bytes()), name.as_bytes()), ends, "{name}");
         }
     }
 

@@ -17,8 +17,11 @@ impl Via {
 
     /// True if a request has passed a gateway of this name.
     pub(in crate::gateway) fn has_passed(&self, fields: &impl Fields) -> bool {
-        let mut hops = fields.values(Name::Via).flat_map(|line| line.split(|byte| *byte == b','));
-        hops.any(|hop| received_by(hop).is_some_and(|name| name.eq_ignore_ascii_case(self.0.as_bytes())))
+        let name = self.0.as_bytes();
+        let hops = fields.values(Name::Via).flat_map(|line| line.split(|byte| *byte == b','));
+        // Behind a protocol and a blank.
+        let mut hops = hops.filter(|hop| hop.len() > name.len() + 1);
+        hops.any(|hop| received_by(hop).is_some_and(|other| other.eq_ignore_ascii_case(name)))
     }
 
     /// Adds this gateway to those that a request of this version of HTTP has passed.

@@ -10,6 +10,7 @@ use crate::gateway::relay::transfer::Transfer;
 use crate::http1::fields::{Fields, SpanFields, Spans};
 use crate::http1::head::{AnswerHead, Body, RequestHead, end_of_head, read_answer};
 use crate::http1::name::Name;
+use crate::http1::options::Options;
 use crate::http1::writing::{Lines, write_decimal};
 
 /// The longest head of an answer, in bytes.
@@ -24,7 +25,7 @@ const ROOM_BYTES: usize = 64 * 1024;
 /// The rules for an answer's headers.
 pub(super) trait AnswerRules {
     /// Writes the lines of the upstream's answer that the client sees; never `Transfer-Encoding` or `Connection`.
-    fn write_kept(&self, status: u16, fields: &SpanFields<'_>, out: &mut Vec<u8>);
+    fn write_kept(&self, status: u16, fields: &SpanFields<'_>, options: &Options<'_>, out: &mut Vec<u8>);
 
     /// Writes our own lines into a final answer.
     fn write_ours(&self, fields: &SpanFields<'_>, out: &mut Vec<u8>);
@@ -245,6 +246,7 @@ impl Exchange {
         let bytes = incoming.get(..end).filter(|head| head.len() <= HEAD_BYTES_MAX).ok_or(INVALID)?;
         let head = read_answer(bytes, self.is_to_head, spans).map_err(|_| INVALID)?;
         let fields = SpanFields { head: bytes, spans };
+        let options = Options::of(&fields).map_err(|_| INVALID)?;
         // A switch to another protocol that nobody asked for is no answer.
         if head.status == 101 {
             return Err(INVALID);
@@ -258,11 +260,11 @@ impl Exchange {
             // HTTP/1.0 has no interim answers (RFC 9110, section 15.2).
             if !self.is_http_1_0 {
                 write_status(&head, bytes, &mut to_client.bytes);
-                rules.write_kept(head.status, &fields, &mut to_client.bytes);
+                rules.write_kept(head.status, &fields, &options, &mut to_client.bytes);
                 to_client.bytes.extend_from_slice(b"\r\n");
             }
         } else {
-            self.begin_answer(&head, &fields, rules, &mut to_client.bytes);
+            self.begin_answer(&head, &fields, &options, rules, &mut to_client.bytes);
         }
         incoming.advance(end);
         self.searched = 0;
@@ -274,6 +276,7 @@ impl Exchange {
         &mut self,
         head: &AnswerHead,
         fields: &SpanFields<'_>,
+        options: &Options<'_>,
         rules: &impl AnswerRules,
         out: &mut Vec<u8>,
     ) {
@@ -285,7 +288,7 @@ impl Exchange {
         self.client_goes_on &= self.upload.is_over();
         let in_chunks = matches!(head.body, Body::Chunked | Body::ToClose) && !self.is_http_1_0;
         write_status(head, fields.head, out);
-        rules.write_kept(head.status, fields, out);
+        rules.write_kept(head.status, fields, options, out);
         if in_chunks {
             out.set("Transfer-Encoding", b"chunked");
         }

@@ -21,7 +21,6 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
 use crate::gateway::observe::{Asked, Ended, Ending};
-use crate::gateway::policy::requests::is_of_one_hop;
 use crate::gateway::refusals::End;
 use crate::gateway::relay::driver::{Driver, Limits, first_size};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
@@ -31,6 +30,7 @@ use crate::gateway::upstreams::Upstreams;
 use crate::http1::fields::Fields;
 use crate::http1::head::{Body, RequestHead};
 use crate::http1::name::Name;
+use crate::http1::options::Options;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
@@ -64,7 +64,7 @@ impl Relay {
         let fields = connection.fields();
         let expects = fields.expects_continue()
             && !head.is_http_1_0
-            && !is_of_one_hop(&fields, Name::Expect, b"expect");
+            && !Options::of(&fields).is_ok_and(|options| options.name(b"expect"));
         let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
         // A client that asks for another protocol may go on in it.
         let goes_on = !connection.is_stopping() && !head.upgrades;

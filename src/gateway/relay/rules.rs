@@ -12,11 +12,12 @@ use crate::gateway::failure::Failure;
 use crate::gateway::policy::answers::{self, is_about_limits};
 use crate::gateway::policy::cors;
 use crate::gateway::policy::forwarded::Arrival;
-use crate::gateway::policy::requests::{is_kept, is_of_one_hop};
+use crate::gateway::policy::requests::{Kept, is_of_one_hop};
 use crate::gateway::relay::exchange::AnswerRules;
 use crate::http1::fields::{Fields, SpanFields};
 use crate::http1::head::{Body, RequestHead};
 use crate::http1::name::Name;
+use crate::http1::options::Options;
 use crate::http1::writing::Lines;
 use crate::serve::connection::Connection;
 use crate::wire::client_ip::is_trusted;
@@ -39,7 +40,9 @@ impl Gateway {
         out.push(b' ');
         out.extend_from_slice(text(&head.target));
         out.extend_from_slice(b" HTTP/1.1\r\n");
-        let keys = self.pipeline.key_format();
+        let options = Options::of(&fields).map_err(|_| Failure::Malformed)?;
+        let peer_is_trusted = is_trusted(connection.peer.ip(), &self.trusted_proxies);
+        let kept = Kept::of(&fields, self.pipeline.key_format(), peer_is_trusted);
         for span in &**fields.spans {
             let name = text(&span.name);
             let is_own_host = span.id == Name::Host && host.is_some();
@@ -47,8 +50,8 @@ impl Gateway {
             let is_unknown = head.is_http_1_0 && span.id == Name::Expect;
             if is_own_host
                 || is_unknown
-                || is_of_one_hop(&fields, span.id, name)
-                || !is_kept(&fields, span.id, name, keys)
+                || is_of_one_hop(&options, span.id, name)
+                || !kept.has(span.id, name)
                 || ctx.replaces(span.id, name)
             {
                 continue;
@@ -63,7 +66,7 @@ impl Gateway {
         }
         let arrival = Arrival {
             peer: &connection.peer_text,
-            peer_is_trusted: is_trusted(connection.peer.ip(), &self.trusted_proxies),
+            peer_is_trusted,
             is_tls: connection.is_tls(),
             version: if head.is_http_1_0 { "1.0" } else { "1.1" },
         };
@@ -80,7 +83,7 @@ pub(super) struct Rules<'a> {
 }
 
 impl AnswerRules for Rules<'_> {
-    fn write_kept(&self, status: u16, fields: &SpanFields<'_>, out: &mut Vec<u8>) {
+    fn write_kept(&self, status: u16, fields: &SpanFields<'_>, options: &Options<'_>, out: &mut Vec<u8>) {
         for span in &**fields.spans {
             let name = fields.head.get(span.name.clone()).unwrap_or_default();
             let is_framing = matches!(span.id, Name::Connection | Name::TransferEncoding);
@@ -90,7 +93,7 @@ impl AnswerRules for Rules<'_> {
             let is_about_pages = cors::is_ours(name) && self.ctx.cors().is_some();
             let ends_here =
                 is_framing || is_no_length || is_replaced || is_about_pages || is_about_limits(name);
-            if !ends_here && !answers::is_of_one_hop(fields, span.id, name) {
+            if !ends_here && !answers::is_of_one_hop(options, span.id, name) {
                 copy_line(fields, span.name.start..span.value.end, out);
             }
         }

@@ -96,6 +96,19 @@ fn a_connection_closes_with_http_1_0_or_the_option_close_in_any_line_and_spellin
 }
 
 #[test]
+fn more_than_nine_options_of_connection_are_refused_empty_ones_too() {
+    let head = |options: &str| {
+        format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: a,b\r\nConnection: {options}\r\n\r\n")
+    };
+    for (commas, is_read) in [(6, true), (7, false), (30_000, false)] {
+        for option in ["", "c", " "] {
+            let options = vec![option; commas + 1].join(",");
+            assert_eq!(read(&head(&options)).is_ok(), is_read, "{commas} commas and {option:?}");
+        }
+    }
+}
+
+#[test]
 fn spans_point_at_names_and_values_without_the_blanks_around_them() {
     let head = "PUT /a?b HTTP/1.1\r\nhOST:a\r\nX-Empty: \t\r\nX-Two:\t a b \t \r\nx-api-KEY: k\r\n\r\n";
     let (read, fields) = read(head).unwrap();

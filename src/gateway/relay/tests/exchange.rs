@@ -11,12 +11,13 @@ use crate::gateway::relay::exchange::{AnswerRules, Buffers, Exchange};
 use crate::http1::fields::{SpanFields, Spans};
 use crate::http1::head::read_request;
 use crate::http1::name::Name;
+use crate::http1::options::Options;
 
 /// Keeps every line that frames nothing, and adds one.
 pub(super) struct Rules;
 
 impl AnswerRules for Rules {
-    fn write_kept(&self, _: u16, fields: &SpanFields<'_>, out: &mut Vec<u8>) {
+    fn write_kept(&self, _: u16, fields: &SpanFields<'_>, _: &Options<'_>, out: &mut Vec<u8>) {
         for span in &**fields.spans {
             if !matches!(span.id, Name::Connection | Name::TransferEncoding) {
                 out.extend_from_slice(&fields.head[span.name.start..span.value.end]);
