@@ -59,6 +59,8 @@ pub(crate) struct Context {
     pub(super) retrying: Option<Retrying>,
     /// The `errorType` of its answer, if that is ours.
     pub(super) error_type: Option<&'static str>,
+    /// True if its answer breaks off behind a head that was written.
+    pub(super) breaks_off: bool,
     /// The pace of its bodies, where the library sets no limit.
     pub(super) pace: Option<Pace>,
     /// Notes the end of a request that is dropped half-way.
@@ -96,6 +98,7 @@ impl Context {
             times: Times::default(),
             retrying: None,
             error_type: None,
+            breaks_off: false,
             pace: None,
             on_drop: None,
             passage: None,

@@ -24,6 +24,7 @@ mod crowds;
 mod dialects;
 mod differential;
 mod drain;
+mod early_ends;
 mod endings;
 mod explain;
 mod faults;
@@ -108,6 +109,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("visitors", STORES, visitors::CASES),
     ("visitors", &[Kind::Redis], visitors::OF_REDIS),
     ("endings", ONCE, endings::CASES),
+    ("endings", ONCE, early_ends::CASES),
     ("upgrades", ONCE, upgrades::CASES),
     ("smuggling", ONCE, smuggling::CASES),
     ("bodies", ONCE, bodies::CASES),

@@ -1,22 +1,30 @@
 //! Answers over the HTTP library: refusals and failures written, upstreams' answers rewritten.
 
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
 use pingora::Error;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
+use tokio::time::timeout;
 
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::gateway::library::faults::invalid_answer;
+use crate::gateway::library::faults::{DRAIN_TIME_MAX, invalid_answer};
 use crate::gateway::policy::answers::{is_about_limits, is_of_one_hop};
 use crate::gateway::policy::cors;
 use crate::gateway::refusals::End;
+use crate::http1::head::check_framing;
 use crate::http1::name::Name;
 use crate::http1::options::Options;
+use crate::serve::connection::LINGER_BYTES_MAX;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 use crate::wire::headers::contract_spelling;
+
+/// How long the part of an answer that breaks off may take to leave.
+const LEAVE_TIME_MAX: Duration = Duration::from_millis(100);
 
 impl Gateway {
     /// Answers a request that goes no further.
@@ -40,13 +48,43 @@ impl Gateway {
         let answer = self.answer_to(&cause.into(), ctx);
         let status = answer.status().as_u16();
         session.set_keepalive(None);
-        let has_begun = session.response_written().is_some_and(|head| !head.status.is_informational());
-        let written = if has_begun { Ok(()) } else { write(session, answer).await };
+        ctx.breaks_off = session.response_written().is_some_and(|head| !head.status.is_informational());
+        let written = if ctx.breaks_off { Ok(()) } else { write(session, answer).await };
         if written.is_err() {
             tracing::debug!("a client did not take its answer");
         }
         status
     }
+}
+
+/// Lets the client see what was written before the end of its connection or stream overtakes it: the part that has come of
+/// an answer that breaks off, and an answer that came before the end of its request.
+pub(super) async fn linger(client: &mut ServerSession, breaks_off: bool) {
+    if !client.is_http2() {
+        if breaks_off {
+            // A part is still held back.
+            let _ = timeout(DRAIN_TIME_MAX, client.shutdown()).await;
+        }
+        return;
+    }
+    if !breaks_off && client.is_body_done() {
+        return;
+    }
+    let longest = if breaks_off { LEAVE_TIME_MAX } else { DRAIN_TIME_MAX };
+    let read_on = async {
+        let mut bytes = 0;
+        while bytes < LINGER_BYTES_MAX
+            && let Ok(Some(piece)) = client.read_request_body().await
+        {
+            bytes += piece.len();
+        }
+        if breaks_off {
+            // Until the client resets the stream.
+            let _ = client.read_body_or_idle(true).await;
+        }
+    };
+    // A client that goes on is reset then.
+    let _ = timeout(longest, read_on).await;
 }
 
 /// Writes an answer of ours. One without a body ends with its head.
@@ -64,6 +102,12 @@ async fn write(session: &mut Session, answer: Answer) -> pingora::Result<()> {
         session.write_response_body(Some(body.into()), true).await?;
     }
     Ok(())
+}
+
+/// Refuses an answer whose end two readers may find in different places, as the relay's reader does. Of a length beside
+/// chunks the library has left the chunks.
+pub(super) fn check(response: &ResponseHeader) -> Result<(), Box<Error>> {
+    check_framing(&response.headers, response.version == Version::HTTP_10).map_err(invalid_answer)
 }
 
 /// Rewrites an upstream's answer for the client.

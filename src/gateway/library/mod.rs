@@ -235,7 +235,7 @@ impl ProxyHttp for LibraryProxy {
         Ok(())
     }
 
-    /// A switch to another protocol that nobody asked for is no answer.
+    /// A switch to another protocol that nobody asked for is no answer, nor is one that can be read in two ways.
     async fn upstream_response_filter(
         &self,
         session: &mut Session,
@@ -250,7 +250,7 @@ impl ProxyHttp for LibraryProxy {
         if is_switch && !may_switch {
             return Err(faults::invalid_answer("a switch of protocols that was not asked for"));
         }
-        Ok(())
+        answering::check(response)
     }
 
     async fn response_filter(
@@ -364,6 +364,8 @@ impl ProxyHttp for LibraryProxy {
         };
         let micros = self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
         self.log_access(&ended, &asked(request, peer_of(session)), ctx, micros);
+        ctx.finish();
+        answering::linger(session.as_mut(), ctx.breaks_off).await;
     }
 
     /// Said by our own log, without what clients wrote.

@@ -1,6 +1,6 @@
 //! HTTP/2 frames made by hand (RFC 9113; RFC 7541 without compression), for headers that no library would send.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 
@@ -42,6 +42,8 @@ pub(crate) enum End {
 pub(crate) struct Frames {
     wire: Wire,
     ended: HashMap<u32, End>,
+    /// The streams that the gateway has reset.
+    reset: HashSet<u32>,
     /// True if the gateway has announced the end of the connection, without an error.
     has_goodbye: bool,
 }
@@ -50,13 +52,18 @@ impl Frames {
     pub(crate) fn open(gateway: SocketAddr) -> Self {
         let mut wire = Wire::open(gateway);
         wire.send(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
-        Self { wire, ended: HashMap::new(), has_goodbye: false }
+        Self { wire, ended: HashMap::new(), reset: HashSet::new(), has_goodbye: false }
     }
 
     /// Sends a block of headers on stream 1.
     pub(crate) fn headers(&mut self, fields: &[(&str, &str)], ends: bool) {
+        self.headers_of(1, fields, ends);
+    }
+
+    /// Sends a block of headers on a stream.
+    pub(crate) fn headers_of(&mut self, stream: u32, fields: &[(&str, &str)], ends: bool) {
         let flags = END_HEADERS | if ends { END_STREAM } else { 0 };
-        self.write(&frame(HEADERS, flags, 1, &block(fields)));
+        self.write(&frame(HEADERS, flags, stream, &block(fields)));
     }
 
     pub(crate) fn data(&mut self, bytes: &[u8], ends: bool) {
@@ -86,6 +93,18 @@ impl Frames {
         }
     }
 
+    /// True if stream 1 was reset, as far as was read.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.reset.contains(&1)
+    }
+
+    /// Reads until stream 1 is reset.
+    pub(crate) fn until_reset(&mut self) {
+        while !self.is_reset() {
+            self.read().unwrap();
+        }
+    }
+
     /// Reads until the connection is closed. True if the gateway announced that, without an error.
     pub(crate) fn goodbye(&mut self) -> bool {
         while self.read().is_ok() {}
@@ -103,6 +122,7 @@ impl Frames {
         let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         let (kind, flags, payload) = (head[3], head[4], self.wire.take(usize::try_from(length).unwrap())?);
         match kind {
+            RST_STREAM => drop(self.reset.insert(stream)),
             GOAWAY => self.has_goodbye |= payload[4..8] == [0; 4],
             // Behind a goodbye it asks if the client has seen it.
             PING if flags & ACK == 0 => self.write(&frame(PING, ACK, 0, &payload)),

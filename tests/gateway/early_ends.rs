@@ -1,0 +1,155 @@
+//! Answers that end before their time, that come before the end of their request, or that can be read in two ways: the
+//! same over HTTP/1 and HTTP/2, by the relay and by the library.
+
+use http::Method;
+
+use crate::rig::case::{Case, cases};
+use crate::rig::frames::{End, Frames};
+use crate::rig::h2c::{self, Message, run};
+use crate::rig::refusals::is_upstream_error;
+use crate::rig::scripts;
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage, agents_path, public_path};
+use crate::rig::upstream::Then;
+use crate::support::wire::Request;
+
+pub(crate) const CASES: &[Case] = cases![
+    an_answer_that_breaks_off_shows_what_came_of_it,
+    an_answer_that_breaks_off_in_its_head_is_502,
+    an_answer_that_may_be_read_in_two_ways_is_502,
+    a_refusal_over_http_2_waits_for_the_end_of_its_upload,
+    an_upload_over_http_2_that_goes_on_behind_its_refusal_is_reset,
+];
+
+/// A site of each way out, whose upstream is asked again however often it has failed.
+fn sites(stage: &Stage) -> [(&'static str, Site); 2] {
+    ["relay", "library"].map(|way| {
+        let site = Site::of(stage).tenant(|tenant| tenant.set("health.eject_after", 0));
+        (way, site.set("gateway.http1", way).start())
+    })
+}
+
+/// The status of an answer over HTTP/2, the part of its body that came, and whether that was all.
+fn parts(site: &Site, path: &str) -> (u16, Vec<u8>, bool) {
+    run(async {
+        let mut client = h2c::connect(site.gateway.address).await.unwrap().ready().await.unwrap();
+        let uri = format!("http://{ACME}{path}");
+        let head = http::Request::builder().method(Method::GET).uri(uri).body(()).unwrap();
+        let (answer, _) = client.send_request(head, true).unwrap();
+        let (head, mut incoming) = answer.await.expect("the head comes").into_parts();
+        let mut body = Vec::new();
+        while let Some(piece) = incoming.data().await {
+            let Ok(piece) = piece else { return (head.status.as_u16(), body, false) };
+            body.extend_from_slice(&piece);
+        }
+        (head.status.as_u16(), body, true)
+    })
+}
+
+fn an_answer_that_breaks_off_shows_what_came_of_it(stage: &Stage) {
+    for (way, site) in sites(stage) {
+        for framed in [
+            "Content-Length: 9\r\n\r\nhalf",
+            "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+            "Transfer-Encoding: chunked\r\n\r\n9\r\nhalf",
+        ] {
+            for _ in 0..5 {
+                let path = public_path();
+                site.upstream.on(&path, scripts::bytes(format!("HTTP/1.1 200 OK\r\n{framed}"), Then::Closes));
+                assert_eq!(parts(&site, &path), (200, b"half".to_vec(), false), "HTTP/2, {framed}");
+                let mut wire = site.gateway.connect();
+                wire.send(&Request::get(ACME, &path).bytes());
+                let head = wire.head().unwrap_or_else(|error| panic!("{way}, {framed}: {error}"));
+                assert_eq!(head.status, 200);
+                let rest = wire.rest();
+                let text = String::from_utf8_lossy(&rest);
+                assert!(text.contains("half") && !text.contains("0\r\n\r\n"), "{way}, {framed}: {text}");
+            }
+        }
+    }
+}
+
+fn an_answer_that_breaks_off_in_its_head_is_502(stage: &Stage) {
+    for (way, site) in sites(stage) {
+        for part in ["", "HTTP/1.1 200 OK\r\nContent-Le", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"] {
+            let path = public_path();
+            site.upstream.on(&path, scripts::bytes(part, Then::Closes));
+            assert_eq!(h2c::ask(site.gateway.address, &get(&path)).unwrap().status, 502, "HTTP/2, {part:?}");
+            // It is not asked again on a connection that it may have closed for being old.
+            let answer = site.gateway.ask(&Request::new("POST", ACME, &path));
+            assert_eq!(answer.status, 502, "{way}, {part:?}");
+            is_upstream_error(&answer);
+        }
+    }
+}
+
+fn get(path: &str) -> Message {
+    Message::request(Method::GET, ACME, path)
+}
+
+fn an_answer_that_may_be_read_in_two_ways_is_502(stage: &Stage) {
+    let options = ["a"; 10].join(",");
+    let mut wrong = Vec::new();
+    for (way, site) in sites(stage) {
+        for answer in [
+            "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok",
+            "Content-Length: 2\r\nContent-Length: 3\r\n\r\nok!",
+            "Content-Length: 2, 2\r\n\r\nok",
+            "Content-Length: +2\r\n\r\nok",
+            "Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            "Transfer-Encoding: gzip\r\n\r\nok",
+            "Transfer-Encoding: identity\r\n\r\nok",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            &format!("Connection: {options}\r\nContent-Length: 2\r\n\r\nok"),
+            &format!("Connection: {}\r\nContent-Length: 2\r\n\r\nok", ",".repeat(30_000)),
+        ] {
+            let path = public_path();
+            site.upstream.on(&path, scripts::bytes(format!("HTTP/1.1 200 OK\r\n{answer}"), Then::Closes));
+            let one = site.gateway.ask(&Request::get(ACME, &path)).status;
+            let two = h2c::ask(site.gateway.address, &get(&path)).map(|answer| answer.status);
+            if one != 502 || !matches!(two, Ok(502)) {
+                wrong.push(format!("{way}, {}: {one}, {two:?}", answer.get(..60).unwrap_or(answer)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// An upload on stream 1 whose answer has come, of a tenant that takes 1,000 bytes.
+fn refused_upload(site: &Site, path: &str) -> Frames {
+    let mut frames = Frames::open(site.gateway.address);
+    frames.headers(&pseudo("POST", path), false);
+    frames.data(&[b'x'; 2_000], false);
+    assert_eq!(frames.end(), End::Answered, "{path}");
+    frames
+}
+
+fn pseudo<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
+    [(":method", method), (":scheme", "http"), (":authority", ACME), (":path", path)]
+}
+
+fn small(stage: &Stage) -> Site {
+    Site::of(stage).tenant(|tenant| tenant.set("max_body_bytes", 1_000)).start()
+}
+
+/// Clients that have not yet read the answer lose it to a reset.
+fn a_refusal_over_http_2_waits_for_the_end_of_its_upload(stage: &Stage) {
+    let site = small(stage);
+    // 401, and 413.
+    for path in [agents_path(), public_path()] {
+        let mut frames = refused_upload(&site, &path);
+        frames.data(&[b'x'; 2_000], false);
+        frames.data(b"x", true);
+        // Another stream is served meanwhile.
+        frames.headers_of(3, &pseudo("GET", &public_path()), true);
+        assert_eq!(frames.end_of(3), End::Answered);
+        assert!(!frames.is_reset(), "{path}");
+    }
+}
+
+fn an_upload_over_http_2_that_goes_on_behind_its_refusal_is_reset(stage: &Stage) {
+    let site = small(stage);
+    for path in [agents_path(), public_path()] {
+        refused_upload(&site, &path).until_reset();
+    }
+}
