@@ -36,7 +36,7 @@ fn parts(site: &Site, path: &str) -> (u16, Vec<u8>, bool) {
         let uri = format!("http://{ACME}{path}");
         let head = http::Request::builder().method(Method::GET).uri(uri).body(()).unwrap();
         let (answer, _) = client.send_request(head, true).unwrap();
-        let (head, mut incoming) = answer.await.expect("the head comes").into_parts();
+        let (head, mut incoming) = answer.await.unwrap().into_parts();
         let mut body = Vec::new();
         while let Some(piece) = incoming.data().await {
             let Ok(piece) = piece else { return (head.status.as_u16(), body, false) };
