@@ -6,6 +6,8 @@ import time
 
 from hpack import Decoder, Encoder
 
+from harness import seconds
+
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY_FLAG = 0x1, 0x1, 0x4, 0x8, 0x20
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -33,7 +35,7 @@ class Client:
     """One connection."""
 
     def __init__(self, port, settings=(), handshake=True, timeout=20):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout)
+        self.socket = socket.create_connection(("127.0.0.1", port), seconds(timeout))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.encoder, self.decoder = Encoder(), Decoder()
         self.buffer = b""
@@ -86,7 +88,7 @@ class Client:
         return self.frame(HEADERS, flags, stream, self.block(fields or self.head()))
 
     def read(self):
-        """The next frame."""
+        """The next frame. A silent server is a TimeoutError, not the end of the connection."""
         try:
             while len(self.buffer) < 9 or len(self.buffer) < 9 + int.from_bytes(self.buffer[:3], "big"):
                 piece = self.socket.recv(1 << 20)
@@ -107,10 +109,17 @@ class Client:
             pass
         return frame
 
+    def read_up_to(self, kind):
+        """The next frame of this kind. The end of the connection is a failure."""
+        while (frame := self.read()).kind != kind:
+            if frame.kind is None:
+                raise AssertionError("the connection was closed")
+        return frame
+
     def outcome(self, stream=None, within=20):
         """What becomes of a violation: ("connection", code), ("stream", code), ("closed", None), or ("status", code)
         when a request is answered; a refusal of a stream that follows an answer counts as the refusal."""
-        end = time.monotonic() + within
+        end = time.monotonic() + seconds(within)
         status = None
         while time.monotonic() < end:
             self.socket.settimeout(max(0.01, end - time.monotonic()))
@@ -135,7 +144,7 @@ class Client:
 
     def response(self, stream=1, within=20):
         """The status, fields and body of an answer; reads on until its end."""
-        self.socket.settimeout(within)
+        self.socket.settimeout(seconds(within))
         fields, body = None, b""
         while True:
             frame = self.read()
@@ -161,17 +170,14 @@ class Client:
                 return int(fields[":status"]), fields, body
 
     def is_usable(self):
-        """Whether the connection still answers a PING."""
+        """Whether the connection still answers a PING, or has ended."""
         self.frame(PING, 0, 0, b"usable??")
-        try:
-            while True:
-                frame = self.read()
-                if frame.kind is None or (frame.kind == GOAWAY and frame.error() != "NO_ERROR"):
-                    return False
-                if frame.kind == PING and frame.flags & ACK and frame.payload == b"usable??":
-                    return True
-        except TimeoutError:
-            return False
+        while True:
+            frame = self.read()
+            if frame.kind is None or (frame.kind == GOAWAY and frame.error() != "NO_ERROR"):
+                return False
+            if frame.kind == PING and frame.flags & ACK and frame.payload == b"usable??":
+                return True
 
     def close(self):
         self.socket.close()

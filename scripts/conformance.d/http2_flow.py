@@ -3,7 +3,7 @@
 import struct
 
 from frames import CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE
-from harness import equal
+from harness import equal, holds
 from http2 import post, tolerated, violation
 
 
@@ -40,14 +40,10 @@ def _(client):
 def _(client):
     client.frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 3))
     client.request(1)
-    while (frame := client.read()).kind != DATA:
-        pass
-    equal(len(frame.payload), 3, "bytes of DATA in a window of 3")
+    equal(len(client.read_up_to(DATA).payload), 3, "bytes of DATA in a window of 3")
     client.frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 2))
     client.frame(WINDOW_UPDATE, 0, 1, struct.pack(">I", 2))
-    while (frame := client.read()).kind != DATA:
-        pass
-    equal(len(frame.payload), 1, "bytes of DATA in a window of -1 + 2")
+    equal(len(client.read_up_to(DATA).payload), 1, "bytes of DATA in a window of -1 + 2")
 
 
 @violation("6.9.2: INITIAL_WINDOW_SIZE that makes a window too large", ["FLOW_CONTROL_ERROR"])
@@ -63,7 +59,7 @@ def _(client):
     client.frame(HEADERS, END_STREAM, 1, block[:10])
     for at in range(10, len(block), 500):
         client.frame(CONTINUATION, END_HEADERS if at + 500 >= len(block) else 0, 1, block[at : at + 500])
-    equal(client.response()[0], 200, "status")
+    holds(b"x" * 2000 in client.response()[2], "the upstream did not see the header")
 
 
 @violation("6.10: CONTINUATION followed by another frame", ["PROTOCOL_ERROR"])

@@ -1,9 +1,10 @@
-"""Checks of the gateway with clients and servers that others have written: main.py PROGRAM FOLDER [WORD...]"""
+"""Checks of the gateway with clients and servers that others have written: main.py PROGRAM FOLDER [--self-test] [WORD...]"""
 
 import importlib
 import sys
 
 import harness
+import selftest
 from world import World
 
 # Modules in the order of their checks, each with the parts that its checks belong to.
@@ -23,16 +24,20 @@ MODULES = (
 
 def main():
     program, folder = sys.argv[1:3]
-    words = [word for word in sys.argv[3:] if word]
+    is_self_test = "--self-test" in sys.argv
+    words = [word for word in sys.argv[3:] if word and word != "--self-test"]
     parts = {part for _, named in MODULES for part in named.split()}
     only_parts = words and parts.issuperset(words)
     for module, named in MODULES:
         # The libraries of a part that is not asked for need not be installed.
         if not only_parts or not set(words).isdisjoint(named.split()):
             importlib.import_module(module)
+    checks = harness.chosen([word for word in words if word in parts], [word for word in words if word not in parts])
+    if is_self_test:
+        return selftest.main(folder, checks)
     world = World(program, folder)
     try:
-        return harness.run_all(world, parts.intersection(words), set(words) - parts)
+        return harness.run_all(world, checks)
     finally:
         world.stop()
 

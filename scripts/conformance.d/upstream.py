@@ -20,7 +20,8 @@ class Upstream:
         self.port = port
         self.seen = []
         self.sent = 0
-        self.cut_off = 0
+        # The targets of the requests whose connections broke.
+        self.cut_off = []
         self.loop = asyncio.new_event_loop()
         started = threading.Event()
         threading.Thread(target=self._run, args=(started,), daemon=True).start()
@@ -33,15 +34,16 @@ class Upstream:
         self.loop.run_forever()
 
     async def _serve(self, reader, writer):
+        targets = []
         try:
-            while await self._one(reader, writer):
+            while await self._one(reader, writer, targets):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-            self.cut_off += 1
+            self.cut_off += targets[-1:]
         finally:
             writer.close()
 
-    async def _one(self, reader, writer):
+    async def _one(self, reader, writer, targets):
         head = await reader.readuntil(b"\r\n\r\n") if not reader.at_eof() else b""
         if not head:
             return False
@@ -54,6 +56,7 @@ class Upstream:
         if named.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.seen.append(request)
+        targets.append(target)
         if named.get("transfer-encoding") == "chunked":
             await self._chunks(reader, request)
         else:
