@@ -5,8 +5,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "what a test does not find where it should be is its failure; what it skips it says"
+    reason = "what a test does not find where it should be is its failure"
 )]
 
 #[path = "support"]
@@ -17,6 +16,7 @@ mod support {
     pub(crate) mod process;
     pub(crate) mod secrets;
     pub(crate) mod signing;
+    pub(crate) mod skip;
     pub(crate) mod stop;
     pub(crate) mod time;
     pub(crate) mod wire;

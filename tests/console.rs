@@ -3,8 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "what a test does not find where it should be is its failure; what it skips it says"
+    reason = "what a test does not find where it should be is its failure"
 )]
 
 #[path = "page/browser.rs"]
@@ -33,6 +32,7 @@ mod support {
     pub(crate) mod service;
     pub(crate) mod settings;
     pub(crate) mod signing;
+    pub(crate) mod skip;
     pub(crate) mod time;
     pub(crate) mod wire;
 }

@@ -50,9 +50,29 @@ fn exists(name: &str, file: &mut Option<String>) -> bool {
         }
         None => name,
     };
+    is_test(file.as_deref().unwrap_or_default(), function)
+}
+
+/// True when a function of this text runs as a test: it has an attribute of one, is listed in `cases!`, or in a macro of the
+/// contract of stores.
+fn is_test(text: &str, function: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
     let head = format!("fn {function}(");
-    let lines = file.as_deref().unwrap_or_default().lines();
-    lines.map(str::trim_start).any(|line| !line.starts_with("//") && line.contains(&head))
+    let Some(at) = lines.iter().position(|line| line.contains(&head)) else { return false };
+    let above = lines.get(..at).unwrap_or_default().iter().rev();
+    let mut attributes = above.take_while(|line| line.starts_with('#'));
+    let has_attribute = attributes.any(|line| line.contains("test]") || line.contains("test("));
+    has_attribute || is_listed(text, function)
+}
+
+/// True when a list of cases names the function.
+fn is_listed(text: &str, function: &str) -> bool {
+    let lists = [("cases![", ']'), ("@$how $bench,", '}')];
+    let names = lists.iter().flat_map(|(begin, end)| {
+        let behind = text.split(begin).skip(1);
+        behind.filter_map(|rest| rest.split(*end).next()).flat_map(|list| list.split([',', '\n']))
+    });
+    names.map(str::trim).any(|name| name == function)
 }
 
 /// The text of the file that a path of modules leads to: below `tests` where there is such a suite, else below `src`,
@@ -117,6 +137,7 @@ fn a_name_that_no_test_has_is_found() {
         "| **a** | b | `gateway::no_such_topic::rapid_resets_end_the_connection` |",
         "| **a** | b | `gateway::floods::rapid_resets_end_the_connection`, `no_such_case` |",
         "| **a** | b | `no_file_before_it` |",
+        "| **a** | b | `gateway::floods::hanging`, `rapid_resets_end_the_connection` |",
         "| **a** | b | `conformance: abuse: no such check` |",
         "| **a** | b | `conformance: nghttp: small windows` |",
         "| **a** | b | it holds |",

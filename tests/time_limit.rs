@@ -12,12 +12,14 @@ use std::time::Duration;
 use crate::limit::{Failure, within};
 
 /// Runs a shell script as the test binary. A test may go on for so many seconds after it was named as slow.
+fn command(script: &str, seconds_max: u32) -> Command {
+    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/time-limit"));
+    command.args(["sh", "-c", script]).env("TG_TEST_SECONDS_MAX", seconds_max.to_string());
+    command
+}
+
 fn run(script: &str, seconds_max: u32) -> Output {
-    Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/time-limit"))
-        .args(["sh", "-c", script])
-        .env("TG_TEST_SECONDS_MAX", seconds_max.to_string())
-        .output()
-        .unwrap()
+    command(script, seconds_max).output().unwrap()
 }
 
 #[test]
@@ -46,6 +48,18 @@ fn a_slow_test_that_ends_before_the_limit_fails_nothing() {
     let ended = run(script, 600);
     assert!(ended.status.success());
     assert!(String::from_utf8(ended.stdout).unwrap().ends_with("test a::b ... ok\n"));
+}
+
+#[test]
+fn tests_that_are_skipped_are_listed_by_name_at_the_end() {
+    let list = tempfile::NamedTempFile::new().unwrap();
+    let script = "echo 'test [anvil is not installed] a::b   ... ignored'; echo 'test a::c   ... ok'
+        echo 'a::d: redis is not installed' >>\"$TG_SKIPPED\"; echo 'a::d: redis is not installed' >>\"$TG_SKIPPED\"";
+    let ended = command(script, 600).env("TG_SKIPPED", list.path()).output().unwrap();
+    let text = String::from_utf8(ended.stdout).unwrap();
+    let names = ["a::b: anvil is not installed", "a::d: redis is not installed"];
+    assert!(text.ends_with(&format!("2 tests were skipped:\n  {}\n  {}\n", names[0], names[1])), "{text}");
+    assert_eq!(std::fs::read_to_string(list.path()).unwrap(), format!("{}\n{}\n", names[0], names[1]));
 }
 
 #[test]

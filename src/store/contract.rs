@@ -20,6 +20,9 @@ use crate::ports::store::{
     Admission, KeyChange, KeyChanged, KeyOwner, Metered, NewKey, Proof, RouteScope, Scope, Store,
 };
 
+#[path = "../../tests/support/seed.rs"]
+pub(super) mod seed;
+
 /// How often a condition is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(5);
 

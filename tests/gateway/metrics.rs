@@ -20,6 +20,7 @@ use crate::rig::tenants::Tenant;
 use crate::rig::upstream::{Script, Then};
 use crate::support::metrics::Samples;
 use crate::support::process::{free_port, own_ip};
+use crate::support::skip::skip;
 use crate::support::time::{SOON, Stopwatch, until};
 use crate::support::wire::{Request, Wire};
 use crate::upgrades::{open_socket, talks, websocket_echo};
@@ -408,9 +409,6 @@ fn promtool_is_content_after_traffic(stage: &Stage) {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
             assert_eq!(String::from_utf8_lossy(&said), "");
         }
-        Err(error) => {
-            let required = std::env::var("TG_REQUIRE_SERVERS").is_ok_and(|value| value == "1");
-            assert!(!required, "promtool: {error}; scripts/test-servers installs it");
-        }
+        Err(_) => skip("promtool"),
     }
 }

@@ -11,10 +11,8 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::support::limit::{Failure, within};
+use crate::support::skip::are_servers_required;
 use crate::support::world::Kind;
-
-/// Set to 1 where a missing server is a failure, not a reason to skip.
-pub(crate) const REQUIRE_SERVERS: &str = "TG_REQUIRE_SERVERS";
 
 /// Cases mostly wait for other processes.
 const CASES_AT_ONCE: usize = 8;
@@ -88,8 +86,7 @@ static TURN: RwLock<()> = RwLock::new(());
 fn trial<W: Send + Sync + 'static>(ground: &Ground<W>, topic: &str, case: &Case<W>, is_alone: bool) -> Trial {
     let name = format!("{}::{topic}::{}", ground.kind.name(), case.name);
     if let Some(why) = ground.missing.clone() {
-        let is_required = std::env::var(REQUIRE_SERVERS).is_ok_and(|value| value == "1");
-        return Trial::test(name, move || Err(Failed::from(why))).with_ignored_flag(!is_required);
+        return Trial::test(name, move || Err(Failed::from(why))).with_ignored_flag(!are_servers_required());
     }
     let (world, run, thread_name) = (Arc::clone(&ground.world), case.run, name.clone());
     Trial::test(name, move || {

@@ -1,7 +1,7 @@
 //! The relay beside the HTTP library: the same exchanges go through two gateways that differ in `gateway.http1` alone.
 //! Both sides of each see the same, but for the differences that [`rules`] names.
 //!
-//! `TG_EXCHANGES=N` runs so many exchanges, `TG_SEED=S` others than the usual ones; a failure says how to see
+//! `TG_EXCHANGES=N` runs so many exchanges, `TG_SEED=S` those of a run before; a failure says how to see
 //! it again.
 
 mod plan;
@@ -20,6 +20,7 @@ use crate::rig::scope::beside;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::upstream::lock;
+use crate::support::seed::seed;
 
 pub(crate) const CASES: &[Case] = cases![the_relay_and_the_library_show_both_sides_the_same];
 
@@ -43,7 +44,7 @@ fn site(stage: &Stage, http1: &str) -> Site {
 
 fn the_relay_and_the_library_show_both_sides_the_same(stage: &Stage) {
     let (relay, library) = (site(stage, "relay"), site(stage, "library"));
-    let (seed, exchanges) = (number_of("TG_SEED", 1), number_of("TG_EXCHANGES", EXCHANGES));
+    let (seed, exchanges) = (seed(), number_of("TG_EXCHANGES", EXCHANGES));
     let only = env::var("TG_EXCHANGE").ok().map(|number| number.parse::<u64>().unwrap());
     let (next, wrong) = (Mutex::new(only.unwrap_or(0)), Mutex::new(Vec::new()));
     let end = only.map_or(exchanges, |only| only + 1);

@@ -5,6 +5,7 @@ use std::fs;
 
 use crate::domain::endpoint::Endpoint;
 use crate::ports::store::{KeyChange, NewKey, Store};
+use crate::store::contract::seed::seed;
 use crate::store::contract::{agent, claim, digest};
 use crate::store::embedded::file::OpenError;
 use crate::store::embedded::tests::platter::Platter;
@@ -74,9 +75,9 @@ fn is_whole(platter: &Platter, what: &str) -> bool {
     }
 }
 
-/// Numbers that are as good as random and the same in every run.
-fn scattered(seed: u64) -> usize {
-    let mixed = (seed.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// Numbers that are as good as random, and that a seed determines.
+fn scattered(seed: u64, number: u64) -> usize {
+    let mixed = (seed.wrapping_add(number).wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     usize::try_from((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 24).unwrap()
 }
 
@@ -102,12 +103,13 @@ async fn flipped_bits_of_the_header_are_harmless_or_refused() {
 
 #[tokio::test]
 async fn flipped_bits_anywhere_are_harmless_or_refused() {
+    let seed = seed();
     for (name, image) in images().await {
         let (places, mut judged) = (used_places(&image), Judged::default());
-        for seed in 0..100 {
-            let place = places[scattered(seed) % places.len()];
+        for number in 0..100 {
+            let place = places[scattered(seed, number) % places.len()];
             let mut bytes = image.clone();
-            bytes[place] ^= 1 << (seed % 8);
+            bytes[place] ^= 1 << (number % 8);
             judged.judge(bytes, &format!("{name}, byte {place}"));
         }
         judged.was_both();
@@ -116,15 +118,17 @@ async fn flipped_bits_anywhere_are_harmless_or_refused() {
 
 #[tokio::test]
 async fn garbage_and_zeros_over_whole_sectors_are_harmless_or_refused() {
+    let seed = seed();
     for (name, image) in images().await {
         let (places, mut judged) = (used_places(&image), Judged::default());
-        for seed in 0..100 {
-            let start = places[scattered(seed) % places.len()] & !511;
+        for number in 0..100 {
+            let start = places[scattered(seed, number) % places.len()] & !511;
             let mut bytes = image.clone();
             for (offset, byte) in bytes[start..start + 512].iter_mut().enumerate() {
-                *byte = if seed % 2 == 0 { 0 } else { scattered(seed * 512 + offset as u64) as u8 };
+                let garbage = scattered(seed, number * 512 + offset as u64);
+                *byte = if number % 2 == 0 { 0 } else { garbage as u8 };
             }
-            judged.judge(bytes, &format!("{name}, sector at {start}, seed {seed}"));
+            judged.judge(bytes, &format!("{name}, sector at {start}, number {number}"));
         }
         judged.was_both();
     }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::domain::client::ClientNet;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::store::contract::seed::seed;
 use crate::store::contract::{MANY, agent, claim, digest, key};
 use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::tests::platter::Platter;
@@ -153,7 +154,7 @@ async fn a_fault_names_the_verb_that_failed() {
 async fn acknowledged_changes_survive_a_power_cut_at_any_moment() {
     let (platter, clock) = (Platter::with_store(), clock());
     let store = on(&platter, &clock);
-    let (mut undone, mut done) = (0, 0);
+    let (mut undone, mut done, seed) = (0, 0, seed());
     for round in 1..12 {
         assert_eq!(rotate(&store, 1, round, round).await, KeyChanged::Done);
         assert!(matches!(by_nonce(&store, 2, round).await, Admission::Admitted { .. }));
@@ -163,7 +164,7 @@ async fn acknowledged_changes_survive_a_power_cut_at_any_moment() {
             let mut next = pin!(by_nonce(&store, 3, round * 2 + phase));
             assert!(now(next.as_mut()).await.is_pending());
             held.is_met();
-            let cuts: Vec<_> = (0..6).map(|seed| platter.after_power_cut(seed)).collect();
+            let cuts: Vec<_> = (0..6).map(|cut| platter.after_power_cut(seed.wrapping_add(cut))).collect();
             drop(held);
             assert!(matches!(next.await, Admission::Admitted { .. }));
             for cut in cuts {

@@ -106,7 +106,7 @@ async fn a_redis_that_may_evict_is_not_used_and_one_that_has_evicted_takes_no_ol
 }
 
 #[tokio::test]
-async fn after_a_flush_every_shard_takes_signatures_again_at_one_time_and_readiness_names_it() {
+async fn after_a_flush_every_shard_takes_signatures_again_from_the_one_time_that_the_store_names() {
     let Some((_server, store, clock)) = served(&[]).await else { return };
     clock.advance_secs(100);
     command(&store, &["FLUSHALL"]).await;
@@ -115,14 +115,19 @@ async fn after_a_flush_every_shard_takes_signatures_again_at_one_time_and_readin
     clock.advance_secs(61);
     assert_eq!(store.signatures_accepted_from(), None);
     for number in 1..100 {
-        let proof = Proof::Nonce(claim(1, accepted_from));
-        let admission = store.admit(agent(number), &Scope::Api, MANY, &proof).await.unwrap();
-        assert!(is_admitted(Some(admission)), "{number}: {admission:?}");
+        let ask = async |signed_at_secs| {
+            let proof = Proof::Nonce(claim(1, signed_at_secs));
+            Some(store.admit(agent(number), &Scope::Api, MANY, &proof).await.unwrap())
+        };
+        let earlier = ask(accepted_from - 1).await;
+        assert!(is_forgotten(earlier), "{number}: {earlier:?}");
+        let admission = ask(accepted_from).await;
+        assert!(is_admitted(admission), "{number}: {admission:?}");
     }
 }
 
 #[tokio::test]
-async fn another_server_at_the_same_address_ends_the_session() {
+async fn another_server_at_the_same_address_is_told_from_that_of_the_session() {
     let Some((server, store, _)) = served(&[]).await else { return };
     let session = only(&store).session().unwrap();
     let mut other = Info::of(&mut server.connected().await).await.unwrap();

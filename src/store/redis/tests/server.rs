@@ -2,7 +2,6 @@
 //! test's process, whatever becomes of that. None is believed before it has said that it is the child that was started.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Write, stderr};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,16 +19,16 @@ use crate::store::contract::{PATIENCE, until};
 use crate::store::redis::certificates;
 use crate::store::redis::info::Info;
 use crate::store::redis::options::TlsFiles;
+use crate::store::redis::tests::server::skip::skip;
 use crate::store::redis::tests::watched::Watched;
 
 #[path = "../../../../tests/support/loopback.rs"]
 mod loopback;
+#[path = "../../../../tests/support/skip.rs"]
+pub(super) mod skip;
 
 /// Names another program than the distribution's `redis-server`; `others.rs` runs tests over such.
 pub(super) const PROGRAM_VARIABLE: &str = "TG_REDIS_SERVER";
-
-/// Set to 1 where a server that is not installed is a failure, and no reason to skip a test.
-pub(super) const REQUIRED_VARIABLE: &str = "TG_REQUIRE_SERVERS";
 
 /// How a server's administrator logs in.
 #[derive(Clone, Default)]
@@ -145,7 +144,7 @@ impl RedisServer {
 
     async fn run(host: RedisHost, arguments: Vec<String>, folder: TempDir, admin: Admin) -> Option<Self> {
         if !is_installed(&program()) {
-            is_missing(&program());
+            skip(&program().to_string_lossy());
             return None;
         }
         let process = run(&folder, &arguments);
@@ -236,16 +235,6 @@ fn program() -> OsString {
 
 pub(super) fn is_installed(program: &OsStr) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-}
-
-/// Says that a test is skipped, or fails it where servers are required.
-#[track_caller]
-pub(super) fn is_missing(program: &OsStr) {
-    let program = program.display();
-    let required = std::env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "1");
-    assert!(!required, "{program} is not installed; scripts/test-servers installs it");
-    // The harness keeps from the reader what a test that passes says through `eprintln!`.
-    let _ = writeln!(stderr(), "skipped: {program} is not installed");
 }
 
 fn run(folder: &TempDir, arguments: &[String]) -> Watched {

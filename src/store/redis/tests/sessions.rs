@@ -120,7 +120,7 @@ fn a_connection_that_is_silent_is_made_anew_while_the_others_answer() {
 }
 
 #[test]
-fn connections_have_tcp_nodelay_and_a_tcp_user_timeout() {
+fn clients_ask_for_tcp_nodelay_and_a_tcp_user_timeout() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let Some((server, store, _)) = runtime.block_on(served(&[])) else { return };
     let client = client(&store.store.shared, &server.host, Login::Server).unwrap();
