@@ -7,7 +7,10 @@ use std::hash::{BuildHasher, Hasher};
 const SEED_VARIABLE: &str = "TG_SEED";
 
 /// The seed of a test. The harness keeps the line from the reader unless the test fails.
-#[allow(clippy::print_stderr, reason = "a run can be repeated by its seed alone; the lint passes over the library's tests")]
+#[allow(
+    clippy::print_stderr,
+    reason = "a run can be repeated by its seed alone; the lint passes over the library's tests"
+)]
 pub(crate) fn seed() -> u64 {
     let named = std::env::var(SEED_VARIABLE).ok();
     let seed = named.map_or_else(|| RandomState::new().build_hasher().finish(), |text| text.parse().unwrap());

@@ -78,12 +78,7 @@ fn a_fault_is_remembered_for_an_interval_or_until_a_log_concerns_the_agent() {
 
 /// A profile with this owner.
 fn profile(owner: Address) -> Arc<TrustProfile> {
-    Arc::new(TrustProfile {
-        owner,
-        stake: U256::ZERO,
-        details: None,
-        texts: Texts::default(),
-    })
+    Arc::new(TrustProfile { owner, stake: U256::ZERO, details: None, texts: Texts::default() })
 }
 
 #[test]

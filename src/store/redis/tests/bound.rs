@@ -18,8 +18,8 @@ use crate::store::redis::options::Options;
 use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{
-    SIGNED_SECS, binding, by_key, by_nonce, clock, connects, is_admitted, open, opened, options, ready,
-    refused,
+    SIGNED_SECS, binding, by_key, by_nonce, clock, connects, fitting, is_admitted, open, opened, options,
+    ready, refused,
 };
 use crate::store::redis::{RunningRedisStore, look, other_chain};
 use crate::telemetry::metrics::Metrics;
@@ -34,7 +34,8 @@ fn for_other(options: Options) -> Options {
 }
 
 async fn issue(store: &RunningRedisStore, number: u64) {
-    let changed = store.change_key(agent(1), claim(number, SIGNED_SECS), KeyChange::Issue(key(number)));
+    let changed =
+        store.change_key(agent(1), claim(number, SIGNED_SECS), KeyChange::Issue(key(fitting(1, number))));
     assert_eq!(changed.await.unwrap(), KeyChanged::Done);
 }
 
@@ -54,7 +55,7 @@ async fn a_redis_that_is_another_chains_is_refused_and_its_keys_open_nothing() {
 
     let stranger = open(options.clone(), &clock());
     refused(&stranger).await;
-    let said = stranger.find(&digest(1)).await.unwrap_err().to_string();
+    let said = stranger.find(&digest(fitting(1, 1))).await.unwrap_err().to_string();
     let expected = format!(
         "it is for {}, and the configuration is for {}; write another store.redis.prefix or database, or the chain \
          that it is for",
@@ -62,10 +63,10 @@ async fn a_redis_that_is_another_chains_is_refused_and_its_keys_open_nothing() {
         other()
     );
     assert!(said.ends_with(&expected), "{said}");
-    assert_eq!(by_key(&stranger, 1).await, None);
+    assert_eq!(by_key(&stranger, fitting(1, 1)).await, None);
     assert!(stranger.probe().await.is_err());
     assert_eq!(connects(&stranger, "connected"), 0);
-    assert!(is_admitted(by_key(&own, 1).await));
+    assert!(is_admitted(by_key(&own, fitting(1, 1)).await));
 
     // From outside: before a start, and by `check`.
     let seen = async |options: Options| -> Option<OtherChain> {
@@ -142,17 +143,23 @@ async fn whoever_loses_a_redis_to_another_chain_while_it_runs_stops_using_it() {
     ];
     say(&mut server.connected().await, &taken).await.unwrap();
     refused(&store).await;
-    assert!(store.find(&digest(1)).await.unwrap_err().to_string().contains(&text));
+    assert!(store.find(&digest(fitting(1, 1))).await.unwrap_err().to_string().contains(&text));
 }
 
 /// All verbs, so that no name is left without the prefix.
 async fn use_everything(store: &RunningRedisStore) {
     let (client, route) = (ClientNet::of([192, 0, 2, 1].into()), RouteScope("acme/docs GET".into()));
     issue(store, 1).await;
-    let rotated = store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(2))).await;
+    let rotated =
+        store.change_key(agent(1), claim(2, SIGNED_SECS), KeyChange::Rotate(key(fitting(1, 2)))).await;
     assert_eq!(rotated.unwrap(), KeyChanged::Done);
-    assert!(is_admitted(by_key(store, 2).await) && is_admitted(by_nonce(store, 3, SIGNED_SECS).await));
-    assert!(store.is_current(agent(1), &digest(2)).await.unwrap() && store.has_key(agent(1)).await.unwrap());
+    assert!(
+        is_admitted(by_key(store, fitting(1, 2)).await) && is_admitted(by_nonce(store, 3, SIGNED_SECS).await)
+    );
+    assert!(
+        store.is_current(agent(1), &digest(fitting(1, 2))).await.unwrap()
+            && store.has_key(agent(1)).await.unwrap()
+    );
     store.pass(client, &route, MANY).await.unwrap();
     store.hit(client, agent(1), MANY).await.unwrap();
     store.charge(client, agent(1), MANY).await.unwrap();
@@ -173,8 +180,8 @@ async fn deployments_with_prefixes_of_their_own_share_a_redis_and_nothing_in_it(
     );
 
     let green = opened(for_other(with("green:")), &clock()).await;
-    assert_eq!(green.find(&digest(2)).await.unwrap(), None);
-    assert_eq!(by_key(&green, 2).await, Some(Admission::KeyRevoked));
+    assert_eq!(green.find(&digest(fitting(1, 2))).await.unwrap(), None);
+    assert_eq!(by_key(&green, fitting(1, 2)).await, Some(Admission::KeyRevoked));
     use_everything(&green).await;
     let plain = opened(with(""), &clock()).await;
     use_everything(&plain).await;
@@ -183,7 +190,7 @@ async fn deployments_with_prefixes_of_their_own_share_a_redis_and_nothing_in_it(
         assert!(names(&server).await.iter().filter(starts).count() >= of_blue.len(), "{prefix:?}");
         let revoked = store.change_key(agent(1), claim(9, SIGNED_SECS), KeyChange::Revoke).await;
         assert_eq!(revoked.unwrap(), KeyChanged::Done);
-        assert_eq!(by_key(store, 2).await, Some(Admission::KeyRevoked));
+        assert_eq!(by_key(store, fitting(1, 2)).await, Some(Admission::KeyRevoked));
     }
 }
 
@@ -200,5 +207,5 @@ async fn in_a_cluster_every_node_refuses_another_chain_and_a_prefix_moves_no_slo
     }
     let prefixed = for_other(Options { prefix: "blue:".to_owned(), ..options(&cluster.url()) });
     use_everything(&opened(prefixed, &clock()).await).await;
-    assert!(is_admitted(by_key(&own, 1).await));
+    assert!(is_admitted(by_key(&own, fitting(1, 1)).await));
 }
