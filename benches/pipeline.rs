@@ -30,7 +30,8 @@ use tiergate::pipeline::Pipeline;
 use tiergate::pipeline::credential::Credential;
 use tiergate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use tiergate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
+    StoreFault,
 };
 
 use crate::scene::{Scene, access, ask, domain, ready, rules};
@@ -211,8 +212,8 @@ impl Store for YesStore {
         Ok(Metered::Counted { remaining: 0 })
     }
 
-    async fn left(&self, _: ClientNet, _: AgentId, _: Quota) -> Result<u32, StoreFault> {
-        Ok(0)
+    async fn status(&self, _: ClientNet, _: AgentId, _: Quota) -> Result<KeySeen, StoreFault> {
+        Ok(KeySeen { has_key: false, left: 0 })
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

@@ -26,7 +26,7 @@ fn errors(endpoint: Endpoint) -> BTreeSet<(u16, String)> {
         | Endpoint::Docs
         | Endpoint::Signing
         | Endpoint::Console => Vec::new(),
-        Endpoint::KeyStatus => any.to_vec(),
+        Endpoint::KeyStatus => [any, &[(429, "RATE_LIMITED")]].concat(),
         Endpoint::Verify => [any, body, &[(401, "INVALID_API_KEY"), (403, "TIER_BLOCKED")]].concat(),
         Endpoint::VerifySignature => [any, body, signed, &[(403, "TIER_BLOCKED")]].concat(),
         Endpoint::ReadProfile => [any, body, signed].concat(),

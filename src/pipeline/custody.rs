@@ -21,7 +21,7 @@ use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::owner::Signed;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::NoEntropy;
-use crate::ports::store::{KeyChange, KeyChanged, NewKey};
+use crate::ports::store::{KeyChange, KeyChanged, KeySeen, NewKey};
 
 /// How many keys are made until one fits into the store. A store takes one in a thousand or more: that none of so many fits
 /// happens once in 10^27 times, or where the randomness is none.
@@ -104,15 +104,20 @@ impl Pipeline {
         Ok(RevokedKey { agent: order.signed.agent, allowance })
     }
 
-    /// Whether the agent has a key. Public, and charged to nobody.
+    /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
     ///
     /// # Errors
     ///
-    /// Only a fault of the store.
+    /// [`Denial::RateLimited`], or a fault of the store.
     pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Refusal> {
-        let has_key = self.ports.store.has_key(agent).await?;
-        let remaining = self.ports.store.left(client, agent, self.key_management).await?;
-        Ok(KeyStatus { has_key, allowance: Allowance { limit: self.key_management.limit, remaining } })
+        if let Some(quota) = self.status_reads_max {
+            let read = self.status_reads.hit(&client, quota, self.ports.clock.monotonic_micros());
+            allowance(quota, Some(agent), read.into())?; // 429
+        }
+        let limit = self.key_management.limit;
+        let KeySeen { has_key, left: remaining } =
+            self.ports.store.status(client, agent, self.key_management).await?; // 500
+        Ok(KeyStatus { has_key, allowance: Allowance { limit, remaining } })
     }
 
     async fn issue(

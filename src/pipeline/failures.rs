@@ -25,7 +25,7 @@ use crate::sharded::counts::{Counted, Counts, SHARE};
 use crate::sharded::meters::Meters;
 
 /// The most clients that are remembered.
-const CLIENTS_MAX: usize = 65_536;
+pub(super) const CLIENTS_MAX: usize = 65_536;
 
 /// How many keys of clients over budget are looked up at once. Others wait in the order in which they came.
 pub(super) const LOOK_UPS_MAX: usize = 32;

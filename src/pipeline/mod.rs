@@ -30,7 +30,7 @@ use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::tier::{PerTier, StakeThresholds, Tier};
 use crate::pipeline::credential::Ask;
-use crate::pipeline::failures::FailureBudget;
+use crate::pipeline::failures::{CLIENTS_MAX, FailureBudget};
 use crate::pipeline::owner::OwnerCheck;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::principal::Principal;
@@ -69,7 +69,8 @@ pub struct Rules {
     pub key_format: ApiKeyFormat,
     /// How often a client may manage an agent's key.
     pub key_management: Quota,
-    /// How many refused credentials a client may send; `None`: no limit.
+    /// How many refused credentials a client may send, and how often it may ask whether agents have keys; `None`: no
+    /// limit.
     pub failures: Option<Quota>,
 }
 
@@ -97,6 +98,9 @@ pub struct Pipeline {
     key_format: ApiKeyFormat,
     key_management: Quota,
     profile_reads: Meters<(ClientNet, AgentId)>,
+    /// How often a client may ask whether an agent has a key; `None`: no limit.
+    status_reads_max: Option<Quota>,
+    status_reads: Meters<ClientNet>,
 }
 
 impl Pipeline {
@@ -110,6 +114,8 @@ impl Pipeline {
             key_format: rules.key_format,
             key_management: rules.key_management,
             profile_reads: Meters::new(READERS_MAX),
+            status_reads_max: rules.failures,
+            status_reads: Meters::new(CLIENTS_MAX),
             ports,
         }
     }
@@ -175,7 +181,11 @@ impl Pipeline {
     /// Drops windows of clients that are idle. To be called now and then.
     pub fn sweep(&self) {
         self.failures.sweep();
-        self.profile_reads.sweep(READS.window_micros, self.ports.clock.monotonic_micros());
+        let now_micros = self.ports.clock.monotonic_micros();
+        self.profile_reads.sweep(READS.window_micros, now_micros);
+        if let Some(quota) = self.status_reads_max {
+            self.status_reads.sweep(quota.window_micros, now_micros);
+        }
     }
 
     /// How many clients are counted for bad credentials.

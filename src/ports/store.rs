@@ -95,6 +95,15 @@ pub enum Metered {
     },
 }
 
+/// The answer of [`Store::status`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeySeen {
+    /// True if the agent has an active key.
+    pub has_key: bool,
+    /// How many key-management requests the client has left for the agent.
+    pub left: u32,
+}
+
 impl From<Verdict> for Metered {
     fn from(verdict: Verdict) -> Self {
         match verdict {
@@ -204,8 +213,8 @@ pub trait Store: Send + Sync {
     /// all processes that share the store. A store of one process has counted it already.
     async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault>;
 
-    /// How many key-management requests the client has left for an agent; counts nothing.
-    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault>;
+    /// What the client may see of the agent's key; counts nothing.
+    async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault>;
 
     /// Set while signatures that are made now are refused, because nonces may have been lost: from when on they are not.
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

@@ -17,7 +17,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::quota::Quota;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, NewKey, Proof, RouteScope, Scope, Store,
+    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, NewKey, Proof, RouteScope, Scope, Store,
 };
 
 #[path = "../../tests/support/seed.rs"]
@@ -178,6 +178,9 @@ pub(super) async fn each_key_change_has_its_documented_effect(bench: Bench) {
         assert_eq!(bench.store.has_key(agent(row)).await.unwrap(), active);
         assert_eq!(bench.finds(new + row).await, None, "row {row}: a stranger asks before it is made");
         assert_eq!(bench.change(row, 2, change(new + row)).await, answer, "row {row}");
+        let client = ClientNet::of(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let seen = bench.store.status(client, agent(row), ONE).await.unwrap();
+        assert_eq!(seen, KeySeen { has_key: after.is_some(), left: 1 }, "row {row}");
         assert_eq!(bench.store.has_key(agent(row)).await.unwrap(), after.is_some(), "row {row}");
         for candidate in [old, new] {
             let current = after == Some(candidate);
@@ -335,11 +338,11 @@ pub(super) async fn of_a_thousand_twins_exactly_one_passes(bench: Bench) {
 pub(super) async fn ten_hits_an_hour_per_client_and_agent(bench: Bench) {
     let ten = Quota::per_hour(10);
     let client = |last| ClientNet::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
-    assert_eq!(bench.store.left(client(1), agent(1), ten).await.unwrap(), 10);
+    assert_eq!(bench.store.status(client(1), agent(1), ten).await.unwrap().left, 10);
     for remaining in (0..10).rev() {
         let metered = bench.store.hit(client(1), agent(1), ten).await.unwrap();
         assert_eq!(metered, Metered::Counted { remaining });
-        assert_eq!(bench.store.left(client(1), agent(1), ten).await.unwrap(), remaining);
+        assert_eq!(bench.store.status(client(1), agent(1), ten).await.unwrap().left, remaining);
         let charged = bench.store.charge(client(1), agent(1), ten).await.unwrap();
         assert_eq!(charged, Metered::Counted { remaining }, "an owner's request is not counted twice");
         (bench.advance_secs)(60);
@@ -348,8 +351,8 @@ pub(super) async fn ten_hits_an_hour_per_client_and_agent(bench: Bench) {
         panic!("the eleventh should be limited");
     };
     assert_eq!(retry_after.seconds(), 3_000);
-    assert_eq!(bench.store.left(client(2), agent(1), ten).await.unwrap(), 10);
-    assert_eq!(bench.store.left(client(1), agent(2), ten).await.unwrap(), 10);
+    assert_eq!(bench.store.status(client(2), agent(1), ten).await.unwrap().left, 10);
+    assert_eq!(bench.store.status(client(1), agent(2), ten).await.unwrap().left, 10);
     (bench.advance_secs)(3_000);
     assert_eq!(bench.store.hit(client(1), agent(1), ten).await.unwrap(), Metered::Counted { remaining: 0 });
 }

@@ -17,7 +17,8 @@ use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
+    StoreFault,
 };
 use crate::telemetry::metrics::Metrics;
 
@@ -49,7 +50,7 @@ macro_rules! verbs {
     };
 }
 
-verbs!(find, admit, pass, change_key, has_key, hit, charge, left, probe);
+verbs!(find, admit, pass, change_key, has_key, hit, charge, status, probe);
 
 /// Counts an operation whose caller gave up before it was answered: a hung disk shows nowhere else.
 struct Unanswered<'a>(Option<&'a IntCounter>);
@@ -179,8 +180,8 @@ impl Store for MeteredStore {
         self.timed(&self.verbs.charge, self.inner.charge(client, agent, quota)).await
     }
 
-    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
-        self.timed(&self.verbs.left, self.inner.left(client, agent, quota)).await
+    async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
+        self.timed(&self.verbs.status, self.inner.status(client, agent, quota)).await
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

@@ -1,9 +1,11 @@
-//! `GET /keys/status`: public, and charged to nobody.
+//! `GET /keys/status`: public, within a budget of the client's own.
 
 use alloy::primitives::U256;
 use serde_json::{Value, json};
 
+use crate::support::agents::unknown_key;
 use crate::support::harness::{Case, cases};
+use crate::support::service::Service;
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -11,6 +13,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     status_of_an_agent_that_does_not_exist_is_false,
     leading_zeros_name_the_same_agent,
     status_shows_the_budget_and_does_not_spend_it,
+    a_client_that_asks_too_often_is_limited_and_nobody_else,
 ];
 
 /// About the query.
@@ -54,6 +57,30 @@ fn status_shows_the_budget_and_does_not_spend_it(world: &World) {
     }
     agent.generate(service);
     assert_eq!(service.status(&agent.text()).allowance(), (10, 9));
+}
+
+fn a_client_that_asks_too_often_is_limited_and_nobody_else(world: &World) {
+    let trusted: Vec<toml::Value> = vec!["127.0.0.0/8".into()];
+    let settings =
+        world.settings().set("abuse.failures_per_minute", 4).set("listen.trusted_proxies", trusted);
+    let (service, agent) = (&Service::start(settings), world.agent(4));
+    let key = agent.generate(service);
+    let ask = |client: &str, id: &str| {
+        service.request("GET", &format!("/keys/status?agentId={id}"), &[("X-Forwarded-For", client)], None)
+    };
+    // Whatever agents it asks for.
+    for id in ["1", "2", &agent.text(), "999999999"] {
+        ask("203.0.113.1", id).success(200);
+    }
+    let retry_after = ask("203.0.113.1", &agent.text()).is_limited(json!(agent.text()), Value::Null, 4);
+    assert!((1..=60).contains(&retry_after), "{retry_after}");
+    assert_eq!(ask("203.0.113.2", &agent.text()).success(200)["hasKey"], json!(true));
+    // It has used up nothing but its questions.
+    let headers = [("X-Forwarded-For", "203.0.113.1")];
+    let unknown = json!({ "apiKey": unknown_key(2) }).to_string();
+    service.request("POST", "/verify", &headers, Some(unknown.as_bytes())).error(401, "INVALID_API_KEY");
+    let good = json!({ "apiKey": key }).to_string();
+    service.request("POST", "/verify", &headers, Some(good.as_bytes())).success(200);
 }
 
 fn a_wrong_query_is_a_validation_error(world: &World) {

@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::{START_SECS, Scene, Word, agent, client, retry_after, signer, verdict};
+use crate::domain::quota::Quota;
+use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::ports::store::Store;
 
@@ -102,6 +104,27 @@ async fn keys_are_made_until_one_fits_the_store() {
         assert!(scene.store.fits(issued.agent, &issued.key.digest()));
     }
     assert!(scene.entropy.next.load(Ordering::SeqCst) > before + 10, "one in two fits");
+}
+
+#[tokio::test]
+async fn a_client_that_waits_as_long_as_told_may_ask_for_the_state_of_keys_again() {
+    let scene = Scene::with(SignatureFormat::Keys, Some(Quota::per_minute(2)));
+    let ask = async |from| scene.pipeline.key_status(client(from), agent(7)).await;
+    for _ in 0..2 {
+        ask(1).await.unwrap();
+        scene.clock.advance_secs(10);
+    }
+    let asked = scene.store.calls("status");
+    let secs = retry_after(ask(1).await);
+    assert_eq!((secs, scene.store.calls("status")), (40, asked), "the store is not asked");
+    ask(2).await.unwrap();
+    scene.clock.advance_secs(secs - 1);
+    assert_eq!(retry_after(ask(1).await), 1);
+    scene.clock.advance_secs(1);
+    ask(1).await.unwrap();
+    scene.clock.advance_secs(60);
+    scene.pipeline.sweep();
+    assert_eq!(scene.pipeline.status_reads.len(), 0);
 }
 
 #[tokio::test]

@@ -24,7 +24,8 @@ use crate::domain::quota::Quota;
 use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
+    StoreFault,
 };
 use crate::store::embedded::EmbeddedStore;
 
@@ -250,9 +251,9 @@ impl Store for TamperedStore {
         self.inner.charge(client, agent, quota).await
     }
 
-    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
-        self.enter("left")?;
-        self.inner.left(client, agent, quota).await
+    async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
+        self.enter("status")?;
+        self.inner.status(client, agent, quota).await
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

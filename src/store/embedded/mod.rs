@@ -39,7 +39,8 @@ use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
+    StoreFault,
 };
 use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
@@ -246,16 +247,17 @@ impl Store for EmbeddedStore {
 
     async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
         // It is counted already.
-        Ok(Metered::Counted { remaining: self.left(client, agent, quota).await? })
+        Ok(Metered::Counted { remaining: self.status(client, agent, quota).await?.left })
     }
 
-    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
-        self.shared.check("look at a count")?;
+    async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
+        self.shared.check("look for a key")?;
         let now_micros = self.shared.clock.monotonic_micros();
-        Ok(match self.shared.meters.peek(&(client, agent), quota, || now_micros) {
+        let left = match self.shared.meters.peek(&(client, agent), quota, || now_micros) {
             Verdict::Admitted { remaining } => remaining + 1,
             Verdict::Limited { .. } => 0,
-        })
+        };
+        Ok(KeySeen { has_key: self.shared.book.has_key(agent), left })
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

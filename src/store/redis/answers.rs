@@ -54,7 +54,18 @@ pub(super) fn key_change(value: &Value) -> Result<(KeyChanged, Option<KeyDigest>
 
 /// Reads the answer of `hit.lua` and `left.lua`.
 pub(super) fn verdict(value: &Value) -> Result<Verdict, RedisError> {
-    match parts(value)? {
+    counted(parts(value)?)
+}
+
+/// Reads the answer of `left.lua` that was also asked for a key.
+pub(super) fn verdict_and_key(value: &Value) -> Result<(Verdict, bool), RedisError> {
+    let (kind, rest) = parts(value)?;
+    let (has_key, rest) = rest.split_last().ok_or(RedisError::Unreadable)?;
+    Ok((counted((kind, rest))?, number(has_key)? == 1))
+}
+
+fn counted(parts: (u64, &[Value])) -> Result<Verdict, RedisError> {
+    match parts {
         (ADMITTED, [left]) => Ok(Verdict::Admitted { remaining: count(left)? }),
         (LIMITED, [wait]) => Ok(Verdict::Limited { retry_after_micros: micros(wait)? }),
         _ => Err(RedisError::Unreadable),

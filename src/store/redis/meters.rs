@@ -8,7 +8,7 @@ use crate::domain::window::Verdict;
 use crate::ports::store::Metered;
 use crate::store::redis::answers;
 use crate::store::redis::error::RedisError;
-use crate::store::redis::names::Name;
+use crate::store::redis::names::{self, Name};
 use crate::store::redis::scripts::Script;
 use crate::store::redis::{RedisStore, with_quota};
 
@@ -27,6 +27,18 @@ impl RedisStore {
             Verdict::Admitted { remaining } => remaining + 1,
             Verdict::Limited { .. } => 0,
         }
+    }
+
+    /// What all replicas have counted, and if the agent has a key.
+    pub(super) async fn look_at_key(
+        &self,
+        client: ClientNet,
+        agent: AgentId,
+        quota: Quota,
+    ) -> Result<(Verdict, bool), RedisError> {
+        let meter = names::meter(client, agent);
+        let look = with_quota(self.shared.scripts.left.on(&[meter, names::record(agent)]), quota);
+        answers::verdict_and_key(&self.servers.ask(meter.shard(), look).await?)
     }
 
     /// Runs a script on the meter that all replicas share.

@@ -31,7 +31,8 @@ use crate::domain::window::Verdict;
 use crate::files::{self, PEM_BYTES_MAX};
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, Proof, Reply, RouteScope, Scope, Store, StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
+    StoreFault,
 };
 use crate::sharded::meters::Meters;
 use crate::store::redis::answers::{admission, bytes};
@@ -311,13 +312,14 @@ impl Store for RunningRedisStore {
         ))
     }
 
-    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
-        let meter = names::meter(client, agent);
-        let left = self.store.metered(&self.store.shared.scripts.left, meter, quota).await;
-        Ok(match left.map_err(fault("look at a count"))? {
+    async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
+        let (everywhere, has_key) =
+            self.store.look_at_key(client, agent, quota).await.map_err(fault("look for a key"))?;
+        let left = match everywhere {
             Verdict::Admitted { remaining } => remaining.min(self.store.left_here(client, agent, quota)),
             Verdict::Limited { .. } => 0,
-        })
+        };
+        Ok(KeySeen { has_key, left })
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

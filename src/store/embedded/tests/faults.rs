@@ -117,7 +117,7 @@ async fn after_a_failed_key_change_every_verb_fails_until_the_file_is_read_again
         assert!(store.change_key(agent(1), claim(2, START_SECS), change()).await.is_err());
         assert!(store.has_key(agent(1)).await.is_err());
         assert!(store.hit(client, agent(1), MANY).await.is_err());
-        assert!(store.left(client, agent(1), MANY).await.is_err());
+        assert!(store.status(client, agent(1), MANY).await.is_err());
         assert!(store.probe().await.is_err());
         clock.advance_secs(2);
     }

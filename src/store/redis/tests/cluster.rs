@@ -14,8 +14,8 @@ use crate::domain::client::ClientNet;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, Metered, NewKey, Proof, Reply, RouteScope, Scope, Store,
-    StoreFault,
+    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, NewKey, Proof, Reply, RouteScope, Scope,
+    Store, StoreFault,
 };
 use crate::store::contract::{Bench, store_contract, until};
 use crate::store::redis::RunningRedisStore;
@@ -220,8 +220,8 @@ impl Store for Fitting {
         self.store.charge(client, agent, quota).await
     }
 
-    async fn left(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<u32, StoreFault> {
-        self.store.left(client, agent, quota).await
+    async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
+        self.store.status(client, agent, quota).await
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

@@ -38,7 +38,7 @@ enum Question {
     Change(u64, u64, KeyChange),
     HasKey(u64),
     Hit(ClientNet, u64, Quota),
-    Left(ClientNet, u64, Quota),
+    Status(ClientNet, u64, Quota),
 }
 
 /// Draws questions. Of keys and nonces it knows how many there were, so that old ones come up again.
@@ -95,7 +95,7 @@ impl Schedule {
             80..85 => Question::Find(self.old(self.keys)),
             85..88 => Question::HasKey(agent),
             88..95 => Question::Hit(client, agent, ten),
-            _ => Question::Left(client, agent, ten),
+            _ => Question::Status(client, agent, ten),
         }
     }
 
@@ -132,8 +132,8 @@ async fn answer(store: &dyn Store, question: &Question) -> String {
             };
             format!("{hit:?} {charged:?}")
         }
-        Question::Left(client, number, quota) => {
-            format!("{:?}", store.left(*client, agent(*number), *quota).await.unwrap())
+        Question::Status(client, number, quota) => {
+            format!("{:?}", store.status(*client, agent(*number), *quota).await.unwrap())
         }
     }
 }

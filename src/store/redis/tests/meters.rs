@@ -61,7 +61,7 @@ async fn over_two_replicas_exactly_ten_proven_requests_an_hour_are_charged() {
     let charged = answers.iter().filter(|answer| matches!(answer, Metered::Counted { .. })).count();
     assert_eq!(charged, 10);
     for store in &stores {
-        assert_eq!(store.left(client(), agent(1), TEN).await.unwrap(), 0);
+        assert_eq!(store.status(client(), agent(1), TEN).await.unwrap().left, 0);
         let Metered::Limited { retry_after } = store.hit(client(), agent(1), TEN).await.unwrap() else {
             panic!("both know that it is spent")
         };
