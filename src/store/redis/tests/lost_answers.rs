@@ -1,0 +1,152 @@
+//! Redis runs a script, and its answer is lost on the way: the request is a fault, was sent once, and its effect is there
+//! once. A proxy between the store and a real server passes the request on and loses the answer.
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::ports::store::{Admission, KeyChange, KeyChanged, Scope, Store};
+use crate::store::contract::{agent, claim, key};
+use crate::store::redis::names;
+use crate::store::redis::options::Options;
+use crate::store::redis::tests::server::{RedisServer, own_ip};
+use crate::store::redis::tests::{SIGNED_SECS, by_key, by_nonce, clock, is_admitted, opened, options, ready};
+
+/// What becomes of a connection whose answer is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Breaks,
+    IsSilent,
+}
+
+/// Answers to requests with these words are lost.
+#[derive(Default)]
+struct Loss {
+    words: Mutex<Option<String>>,
+    /// How often such a request was passed on.
+    passed_on: Mutex<usize>,
+}
+
+impl Loss {
+    fn hits(&self, request: &[u8]) -> bool {
+        let words = self.words.lock().unwrap();
+        let Some(words) = words.as_deref() else { return false };
+        let hits = request.windows(words.len()).filter(|part| *part == words.as_bytes()).count();
+        *self.passed_on.lock().unwrap() += hits;
+        hits > 0
+    }
+}
+
+/// Starts a proxy to a server.
+async fn proxy(server: &RedisServer, then: Then) -> (Ipv4Addr, Arc<Loss>) {
+    let (ip, loss) = (own_ip(), Arc::new(Loss::default()));
+    let listener = TcpListener::bind((ip, 6_379)).await.unwrap();
+    let (host, shared) = (server.host.host.clone(), Arc::clone(&loss));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect((host.as_str(), 6_379)).await.unwrap();
+            let (from_client, to_client) = client.into_split();
+            let (from_server, to_server) = server.into_split();
+            let lost = Arc::new(Mutex::new(false));
+            tokio::spawn(pass_requests(from_client, to_server, Arc::clone(&shared), Arc::clone(&lost)));
+            tokio::spawn(pass_answers(from_server, to_client, lost, then));
+        }
+    });
+    (ip, loss)
+}
+
+async fn pass_requests(
+    mut client: OwnedReadHalf,
+    mut server: OwnedWriteHalf,
+    loss: Arc<Loss>,
+    lost: Arc<Mutex<bool>>,
+) {
+    let mut bytes = vec![0; 65_536];
+    while let Ok(length @ 1..) = client.read(&mut bytes).await {
+        if loss.hits(&bytes[..length]) {
+            *lost.lock().unwrap() = true;
+        }
+        if server.write_all(&bytes[..length]).await.is_err() {
+            break;
+        }
+    }
+}
+
+async fn pass_answers(
+    mut server: OwnedReadHalf,
+    mut client: OwnedWriteHalf,
+    lost: Arc<Mutex<bool>>,
+    then: Then,
+) {
+    let mut bytes = vec![0; 65_536];
+    while let Ok(length @ 1..) = server.read(&mut bytes).await {
+        match (*lost.lock().unwrap(), then) {
+            (true, Then::Breaks) => break,
+            (true, Then::IsSilent) => continue,
+            (false, _) => {}
+        }
+        if client.write_all(&bytes[..length]).await.is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its_effect_once() {
+    for then in [Then::Breaks, Then::IsSilent] {
+        let Some(server) = RedisServer::start(&[]).await else { return };
+        let clock = clock();
+        let patient = opened(options(&server.url()), &clock).await;
+        let issue = KeyChange::Issue(key(1));
+        assert_eq!(
+            patient.change_key(agent(1), claim(1, SIGNED_SECS), issue).await.unwrap(),
+            KeyChanged::Done
+        );
+        // The server knows the scripts: it runs each that is lost.
+        assert!(
+            is_admitted(by_key(&patient, 1).await) && is_admitted(by_nonce(&patient, 50, SIGNED_SECS).await)
+        );
+        let (ip, loss) = proxy(&server, then).await;
+        let impatient = Options { timeout: Duration::from_secs(1), ..options(&format!("redis://{ip}")) };
+        let store = opened(impatient, &clock).await;
+        let lose = |words: String| {
+            *loss.words.lock().unwrap() = Some(words);
+        };
+        // Whoever sent a lost request again would have done so by the time the store is ready once more.
+        let sent = async || {
+            ready(&store).await;
+            *loss.words.lock().unwrap() = None;
+            std::mem::take(&mut *loss.passed_on.lock().unwrap())
+        };
+        let window = names::window(agent(1), &Scope::Api).to_string();
+
+        lose(window.clone());
+        assert_eq!(by_key(&store, 1).await, None, "{then:?}");
+        assert_eq!(sent().await, 1, "{then:?}");
+        assert_eq!(by_key(&patient, 1).await, Some(Admission::Admitted { remaining: 2_696 }), "{then:?}");
+
+        lose(window);
+        assert_eq!(by_nonce(&store, 7, SIGNED_SECS).await, None, "{then:?}");
+        assert_eq!(sent().await, 1, "{then:?}");
+        assert_eq!(by_nonce(&patient, 7, SIGNED_SECS).await, Some(Admission::NonceUsed), "{then:?}");
+        assert_eq!(by_key(&patient, 1).await, Some(Admission::Admitted { remaining: 2_694 }), "{then:?}");
+
+        lose(names::record(agent(1)).to_string());
+        let rotate = || KeyChange::Rotate(key(2));
+        assert!(store.change_key(agent(1), claim(2, SIGNED_SECS), rotate()).await.is_err(), "{then:?}");
+        assert_eq!(sent().await, 1, "{then:?}");
+        // It was made. Who is told of a fault makes another one, with another nonce.
+        assert_eq!(by_key(&patient, 1).await, Some(Admission::KeyRevoked), "{then:?}");
+        let again = store.change_key(agent(1), claim(2, SIGNED_SECS), rotate()).await.unwrap();
+        assert_eq!(again, KeyChanged::NonceUsed, "{then:?}");
+        let another = KeyChange::Rotate(key(3));
+        let changed = store.change_key(agent(1), claim(3, SIGNED_SECS), another).await.unwrap();
+        assert_eq!(changed, KeyChanged::Done, "{then:?}");
+        assert!(is_admitted(by_key(&store, 3).await) && !is_admitted(by_key(&store, 2).await), "{then:?}");
+    }
+}
