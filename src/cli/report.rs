@@ -80,6 +80,7 @@ gateway = [\"127.0.0.1:8000\", \"[::1]:x\"]
 kid = \"redis\"
 [chain]
 chain_id = 8004
+development = true
 ";
 
     const PICTURE: &str = "\

@@ -255,6 +255,9 @@ impl Settings {
         let chain = ChainSettings::read(reader);
         let tiers = TierSettings::read(reader);
         let signature = SignatureSettings::read(reader);
+        if let (Some(chain), Some(signature)) = (&chain, &signature) {
+            signature.check_name(reader, chain.development);
+        }
         let keys = KeySettings::read(reader);
         let store = StoreSettings::read(reader);
         let abuse = AbuseSettings::read(reader);

@@ -26,6 +26,9 @@ const NONCE_RETENTION: DurationBounds = DurationBounds {
 
 const HOUR_SECS: u64 = 3_600;
 
+/// The name in the contract. Every service that keeps it accepts the others' signatures.
+const DEFAULT_NAME: &str = "Service Verification";
+
 /// What owners sign and how long it is good for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureSettings {
@@ -46,7 +49,7 @@ pub struct SignatureSettings {
 impl SignatureSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         read_all!(Self {
-            domain_name: reader.text("signature.domain_name", "Service Verification", not_empty),
+            domain_name: reader.text("signature.domain_name", DEFAULT_NAME, not_empty),
             domain_version: reader.text("signature.domain_version", "1", not_empty),
             chain_id: reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
             format: reader.boolean("signature.contracts", false).map(format_of),
@@ -64,6 +67,17 @@ impl SignatureSettings {
                 reader.report(&paths, phrase);
             }
         })
+    }
+}
+
+impl SignatureSettings {
+    /// Warns where signatures for other services are good here too.
+    pub(super) fn check_name(&self, reader: &mut Reader, is_development: bool) {
+        if self.domain_name == DEFAULT_NAME && !is_development {
+            let phrase = "is every service's default: a signature that one of them receives and does not spend is good at \
+                          all that trust the same registry; write a name of this service's own";
+            reader.warn(&["signature.domain_name"], phrase);
+        }
     }
 }
 

@@ -145,7 +145,8 @@ impl Pool {
             };
             let asked = self.nodes.get(node).ok_or(BUSY)?;
             let others = self.health.lock().untried(&tries, node, self.now());
-            let limit = self.request_timeout.min(self.left(terms) / (others + 1));
+            // A share among more would be shorter than a slow node takes.
+            let limit = self.request_timeout.min(self.left(terms) / (others.min(2) + 1));
             let answers = asked.send(limit, calls, last.is_some()).await;
             match answers.and_then(|mut answers| read(&mut answers)) {
                 Ok(value) => {

@@ -227,6 +227,11 @@ fn a_key_of_a_tenant_in_the_main_table_is_told_where_it_belongs() {
     }
 }
 
+/// The minimal file for a development chain, which has no warnings, with further keys.
+fn quiet_with(keys: &[(&str, &str)]) -> String {
+    minimal_with(&[&[("chain.development", "true")], keys].concat())
+}
+
 #[test]
 fn what_works_and_is_probably_not_meant_is_a_warning() {
     let same = [("chain.contracts.stake_vault", "\"0x5FbDB2315678afecb367f032d93F642f64180aa3\"")];
@@ -236,19 +241,23 @@ fn what_works_and_is_probably_not_meant_is_a_warning() {
     let crowded = [&reached[..], &public, &[("tenants[1].limits.max_in_flight", "512")]].concat();
     for (file, expected) in [
         (
-            minimal_with(&TENANT),
+            quiet_with(&TENANT),
             "listen.gateway: is empty, and nobody reaches the tenants, 1 in all; write an address",
         ),
         (
-            minimal_with(&same),
+            minimal_with(&[]),
+            "signature.domain_name: is every service's default: a signature that one of them receives and does not spend is good at all that trust the same registry; write a name of this service's own",
+        ),
+        (
+            quiet_with(&same),
             "chain.contracts.stake_vault: is the address of chain.contracts.identity; registries are contracts of their own",
         ),
         (
-            minimal_with(&one),
+            quiet_with(&one),
             "listen.max_connections_per_network: is 1: a client that opens its next connection while its last one is being closed is turned away; write more",
         ),
         (
-            minimal_with(&crowded),
+            quiet_with(&crowded),
             "tenants[1].limits.max_in_flight_public: is 512 and limits.max_in_flight 512: strangers on public routes may hold every place; write less",
         ),
     ] {
@@ -275,7 +284,7 @@ fn agents_have_places_that_no_stranger_takes_without_a_warning() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
-        std::fs::write(&path, minimal_with(&keys)).unwrap();
+        std::fs::write(&path, quiet_with(&keys)).unwrap();
         let survey = Survey::of(&path, std::iter::empty(), Wanted::Settings);
         assert!(survey.problems.as_slice().is_empty(), "{}", survey.problems);
     }

@@ -163,7 +163,7 @@ async fn use_everything(store: &RunningRedisStore) {
     store.pass(client, &route, MANY).await.unwrap();
     store.hit(client, agent(1), MANY).await.unwrap();
     store.charge(client, agent(1), MANY).await.unwrap();
-    store.left(client, agent(1), MANY).await.unwrap();
+    assert!(store.status(client, agent(1), MANY).await.unwrap().has_key);
     store.probe().await.unwrap();
 }
 
