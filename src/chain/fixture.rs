@@ -15,7 +15,7 @@ use crate::chain::fault::ReadError;
 use crate::chain::pool::{Pool, PoolSettings};
 use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
 use crate::chain::registries::Registries;
-use crate::chain::tests::clock::{TestClock, Work};
+use crate::chain::tests::clock::{TestClock, Work, pass};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{Details, TrustProfile};
 use crate::domain::rpc_url::RpcUrl;
@@ -115,7 +115,7 @@ impl TestNode {
                     }
                     if let Reply::Late(latency, then) = reply {
                         drop(working);
-                        tokio::time::sleep(latency).await;
+                        pass(latency).await;
                         working = work.begin();
                         reply = *then;
                     }

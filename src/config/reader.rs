@@ -16,6 +16,7 @@ use crate::config::duration::DurationBounds;
 use crate::config::location::Location;
 use crate::config::notes::{Content, Entry, NamedFile, Notes, Place, Wanted};
 use crate::config::problem::Problem;
+use crate::config::reader::tables::{counted, holds, take_from};
 use crate::config::unknown;
 use crate::config::written::Written;
 
@@ -380,33 +381,4 @@ impl Reader {
 /// The variable that overrides a key: `TIERGATE__CHAIN__CONTRACTS__IDENTITY`.
 fn variable_of(path: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", path.replace('.', "__").to_uppercase())
-}
-
-/// Removes a value. A section that is no table holds nothing; it stays, and so is reported in the end.
-fn take_from(table: &mut Table, path: &str) -> Option<Value> {
-    match path.split_once('.') {
-        None => table.remove(path),
-        Some((section, rest)) => take_from(table.get_mut(section)?.as_table_mut()?, rest),
-    }
-}
-
-/// Whether a table has a value under a path.
-fn holds(table: &Table, path: &str) -> bool {
-    match path.split_once('.') {
-        None => table.contains_key(path),
-        Some((section, rest)) => {
-            table.get(section).and_then(Value::as_table).is_some_and(|inside| holds(inside, rest))
-        }
-    }
-}
-
-fn counted(found: usize, allowed: &RangeInclusive<usize>) -> Result<(), String> {
-    let (least, most) = (allowed.start(), allowed.end());
-    if allowed.contains(&found) {
-        Ok(())
-    } else if least == most {
-        Err(format!("has {found} items; write {most}"))
-    } else {
-        Err(format!("has {found} items; write {least} to {most}"))
-    }
 }

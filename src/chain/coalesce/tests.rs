@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep_until, timeout};
 
 use super::{Bounds, Coalesced};
 use crate::chain::reader::PINNED;
-use crate::chain::tests::clock::until;
+use crate::chain::tests::clock::{now, pass, until};
 
 const TIME: Duration = Duration::from_secs(6);
 
@@ -166,7 +166,7 @@ fn batches(bounds: Bounds, latency: Duration) -> (Arc<Coalesced<u32, u32>>, Coun
         Box::pin(async move {
             let [under_way, most, all] = *counts.lock();
             *counts.lock() = [under_way + 1, most.max(under_way + 1), all + 1];
-            sleep(latency).await;
+            pass(latency).await;
             counts.lock()[0] -= 1;
             keys
         }) as _
@@ -178,12 +178,12 @@ fn batches(bounds: Bounds, latency: Duration) -> (Arc<Coalesced<u32, u32>>, Coun
 #[tokio::test(start_paused = true)]
 async fn thousands_of_keys_are_read_in_time_in_few_calls_and_the_first_first() {
     let (reads, counts) = batches(PINNED, millis(100));
-    let begun = Instant::now();
+    let begun = now();
     let ask = |key| {
         let reads = Arc::clone(&reads);
         tokio::spawn(async move {
             assert_eq!(timeout(TIME, reads.get(key)).await, Ok(Some(key)), "503");
-            Instant::now()
+            now()
         })
     };
     let asked: Vec<_> = (0..20_000).map(ask).collect();
@@ -204,7 +204,7 @@ async fn few_keys_are_read_at_once_and_more_calls_begin_only_when_they_are_full(
         let asked = (0..askers).map(|key| {
             let reads = Arc::clone(&reads);
             async move {
-                sleep(millis(u64::from(key))).await;
+                pass(millis(u64::from(key))).await;
                 reads.get(key).await
             }
         });
@@ -234,7 +234,7 @@ type Log = Vec<(u32, u64, bool)>;
 
 /// What became of the askers: when each was answered by a read that began when; and all reads.
 async fn play(node: &Node, askers: &[Asker], bounds: Bounds) -> (Vec<Option<(u64, u64)>>, Log) {
-    let (start, node, log) = (Instant::now(), node.clone(), Arc::new(Mutex::new(Log::new())));
+    let (start, node, log) = (now(), node.clone(), Arc::new(Mutex::new(Log::new())));
     let now = move || u64::try_from(start.elapsed().as_millis()).unwrap();
     let (noted, under_way) = (Arc::clone(&log), Arc::new(Mutex::new(Vec::<u32>::new())));
     let read = move |keys: Vec<u32>| {
@@ -253,7 +253,7 @@ async fn play(node: &Node, askers: &[Asker], bounds: Bounds) -> (Vec<Option<(u64
             if is_lost {
                 pending::<()>().await;
             }
-            sleep(latency).await;
+            pass(latency).await;
             vec![begun; ended.0.len()]
         }) as _
     };
@@ -264,7 +264,7 @@ async fn play(node: &Node, askers: &[Asker], bounds: Bounds) -> (Vec<Option<(u64
         begun.map(|begun| (now(), begun))
     });
     let answered = join_all(asked).await;
-    sleep(TIME * 2).await;
+    pass(TIME * 2).await;
     assert_eq!((reads.len(), reads.0.state.lock().calls), (0, 0), "nothing is left");
     let log = log.lock().clone();
     (answered, log)

@@ -2,11 +2,12 @@
 //! when all that is left is to wait. No machine is too slow for an answer, and no test waits.
 
 use std::cell::RefCell;
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::ports::clock::Clock;
 
@@ -18,6 +19,16 @@ const STEP: Duration = Duration::from_millis(10);
 
 /// So many turns in one test, and all its time has passed. It fails then, and does not hang.
 const TURNS_MAX: u32 = 20_000_000;
+
+/// The runtime's time, which is simulated.
+pub(in crate::chain) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Lets so much of it pass.
+pub(in crate::chain) async fn pass(time: Duration) {
+    let _ = timeout(time, pending::<()>()).await;
+}
 
 /// Requests that nodes work on. Those that they never answer are none.
 #[derive(Default)]

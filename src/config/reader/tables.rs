@@ -2,9 +2,11 @@
 //!
 //! Problems of all of them come together in the reader that they stand in.
 
+use std::ops::RangeInclusive;
+
 use toml::{Table, Value};
 
-use super::{Reader, counted, take_from};
+use super::Reader;
 use crate::config::document::Shown;
 use crate::config::location::Location;
 use crate::config::problem::Problem;
@@ -69,5 +71,34 @@ impl Reader {
         let problem = Problem::new(location.of_table(), phrase).at(location.site_of_table());
         self.notes.problems.push(problem);
         None
+    }
+}
+
+/// Removes a value. A section that is no table holds nothing; it stays, and so is reported in the end.
+pub(super) fn take_from(table: &mut Table, path: &str) -> Option<Value> {
+    match path.split_once('.') {
+        None => table.remove(path),
+        Some((section, rest)) => take_from(table.get_mut(section)?.as_table_mut()?, rest),
+    }
+}
+
+/// Whether a table has a value under a path.
+pub(super) fn holds(table: &Table, path: &str) -> bool {
+    match path.split_once('.') {
+        None => table.contains_key(path),
+        Some((section, rest)) => {
+            table.get(section).and_then(Value::as_table).is_some_and(|inside| holds(inside, rest))
+        }
+    }
+}
+
+pub(super) fn counted(found: usize, allowed: &RangeInclusive<usize>) -> Result<(), String> {
+    let (least, most) = (allowed.start(), allowed.end());
+    if allowed.contains(&found) {
+        Ok(())
+    } else if least == most {
+        Err(format!("has {found} items; write {most}"))
+    } else {
+        Err(format!("has {found} items; write {least} to {most}"))
     }
 }
