@@ -1,6 +1,6 @@
 //! A chain that is dead, hung, lying or misconfigured is 503, never 404 and never 200; and it may come back.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::{SIGNED_ENDPOINTS, Service};
 use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB};
-use crate::support::time::{SOON, until, wins};
+use crate::support::time::{SOON, Stopwatch, is_undelayed, until};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
@@ -118,32 +118,32 @@ fn a_dead_node_is_503_everywhere_and_comes_back_at_the_same_address(world: &Worl
     service.verify_signature(&agent.signed()).success(200);
 }
 
+/// The six seconds that a read may take, and some for a machine that is busy with other things.
+const REFUSED_WITHIN: Duration = Duration::from_secs(12);
+
 fn a_hung_node_is_503_within_the_time_limit_and_delays_nobody_else(world: &World) {
     let relay = Relay::new(world.chain().node);
     let service = Service::start(behind(world, &relay));
     let agents: Vec<Agent> = (0..20).map(|_| world.agent(4)).collect();
-    let delays_nobody_else = || {
-        relay.behave(Behaviour::Hang);
-        let refused = AtomicU32::new(0);
-        let were_refused = std::thread::scope(|scope| {
-            for agent in &agents {
-                scope.spawn(|| {
-                    service.verify_signature(&agent.signed()).is_unreadable(relay.address, "eth_call");
-                    refused.fetch_add(1, Ordering::SeqCst);
-                });
-            }
-            until("the node holds a call", SOON, || (relay.held() > 0).then_some(()));
-            service.get("/livez").success(200);
-            service.status("1").success(200);
-            refused.load(Ordering::SeqCst)
-        });
-        // Those who wait for the node were still waiting.
-        let wins = were_refused == 0;
-        relay.behave(Behaviour::Honest);
-        until_answered(&service, &agents[0].signed()).success(200);
-        wins
+    let others = || {
+        service.get("/livez").success(200);
+        service.status("1").success(200);
     };
-    assert!(wins(delays_nobody_else));
+    let calm = Stopwatch::of(others);
+    relay.behave(Behaviour::Hang);
+    std::thread::scope(|scope| {
+        for agent in &agents {
+            let (body, service, relay) = (agent.signed(), &service, &relay);
+            scope.spawn(move || {
+                let watch = Stopwatch::start();
+                service.verify_signature(&body).is_unreadable(relay.address, "eth_call");
+                assert!(watch.elapsed() < REFUSED_WITHIN, "{:?}", watch.elapsed());
+            });
+        }
+        until("the node holds a call", SOON, || (relay.held() > 0).then_some(()));
+        is_undelayed(calm, Stopwatch::of(others));
+    });
+    relay.behave(Behaviour::Honest);
     for agent in &agents {
         until_answered(&service, &agent.signed()).success(200);
     }

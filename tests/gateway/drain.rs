@@ -27,8 +27,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_second_signal_and_an_interrupt_end_the_process_at_once,
 ];
 
-/// A small part of the longest grace.
-const ENDS_WITHIN: Duration = Duration::from_secs(45);
+/// "At once", on a machine that is busy with other things.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The longest grace: no test waits for its end.
 const LONG: &str = "24h";
@@ -153,6 +153,7 @@ fn streams_that_outlive_the_grace_are_cut_off(stage: &Stage) {
     assert!(events.chunk().is_err(), "it is cut off");
     assert!(watch.elapsed() >= grace, "{:?}", watch.elapsed());
     ends(gateway);
+    assert!(watch.elapsed() < grace + ENDS_WITHIN, "{:?}", watch.elapsed());
     assert!(gateway.service.log().contains("cut off: shutdown.grace is over"), "{}", gateway.service.log());
 }
 

@@ -1,7 +1,9 @@
 //! One client that takes all it can get: other clients, tenants and agents are served, and so are those who look at the
 //! service.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
 
 use socket2::{Domain, Socket, Type};
 
@@ -78,6 +80,17 @@ fn hanging(site: &Site, key: Option<&str>) -> Vec<Frames> {
     (0..CONNECTIONS).map(|_| open()).collect()
 }
 
+/// Lets this process have so many descriptors.
+fn may_open(descriptors: u64) {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    if line.split_whitespace().next().unwrap().parse().is_ok_and(|soft: u64| soft < descriptors) {
+        let (pid, limit) = (std::process::id().to_string(), format!("--nofile={descriptors}:"));
+        let raised = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();
+        assert!(raised.success(), "this test needs {descriptors} descriptors; the limits are{line}");
+    }
+}
+
 /// Waits until the greedy client has all that it may have by this limit.
 #[track_caller]
 fn until_refused(site: &Site, limit: &str) {
@@ -107,6 +120,7 @@ fn an_agent_of_tier_4_whose_streams_hang_starves_nobody(stage: &Stage) {
 
 fn a_network_that_opens_all_connections_it_can_and_says_nothing_starves_no_other(stage: &Stage) {
     let (site, _hung) = besieged(stage);
+    may_open(4_200 + 1_000);
     // As many as the process may have descriptors. They may be idle for longer than the others wait.
     let _held: Vec<Wire> = (0..4_200).map(|_| site.gateway.connect()).collect();
     others_are_served(&site);

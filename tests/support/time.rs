@@ -26,10 +26,11 @@ pub(crate) fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> O
     }
 }
 
-/// True when `race` is won in one of three rounds. It runs against a time limit of the service, which a busy machine may
-/// lose; whoever waits for what the limit ends loses each round.
-pub(crate) fn wins(race: impl FnMut() -> bool) -> bool {
-    std::iter::repeat_with(race).take(3).any(|is_won| is_won)
+/// Fails when `disturbed` takes much longer than the same did in calm. Whoever waits for a time limit of the service, which is
+/// five seconds or more, takes longer.
+#[track_caller]
+pub(crate) fn is_undelayed(calm: Duration, disturbed: Duration) {
+    assert!(disturbed < calm * 4 + Duration::from_secs(2), "{disturbed:?}, and {calm:?} in calm");
 }
 
 pub(crate) fn unix_millis() -> u64 {
@@ -47,6 +48,13 @@ pub(crate) struct Stopwatch(Instant);
 impl Stopwatch {
     pub(crate) fn start() -> Self {
         Self(Instant::now())
+    }
+
+    /// How long `act` takes.
+    pub(crate) fn of(act: impl FnOnce()) -> Duration {
+        let watch = Self::start();
+        act();
+        watch.elapsed()
     }
 
     pub(crate) fn elapsed(&self) -> Duration {

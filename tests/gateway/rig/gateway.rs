@@ -4,7 +4,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
+use socket2::{Domain, Socket, Type};
+
 use crate::rig::tenants::Tenant;
+use crate::rig::upstream::pin;
 use crate::support::client::Answer;
 use crate::support::process::{free_port, own_ip};
 use crate::support::service::Service;
@@ -88,6 +91,22 @@ impl Gateway {
 
     pub(crate) fn connect(&self) -> Wire {
         Wire::open(self.address)
+    }
+
+    /// A connection whose buffers in the system are small, and stay so.
+    pub(crate) fn connect_pinned(&self) -> Wire {
+        let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None).unwrap();
+        pin(&socket);
+        socket.connect(&self.address.into()).unwrap();
+        Wire::over(socket.into()).unwrap()
+    }
+
+    /// How much memory the process has, in bytes.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let pid = self.service.process.as_ref().unwrap().pid;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
     }
 
     #[track_caller]

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use socket2::SockRef;
+
 use crate::rig::framing::{self, Body};
 use crate::rig::scripts;
 use crate::support::process::own_ip;
@@ -236,8 +238,16 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
     }
 }
 
+/// Gives a socket buffers that do not grow: what is under way is what the gateway holds, and little more.
+pub(crate) fn pin<'socket>(socket: impl Into<SockRef<'socket>>) {
+    let socket = socket.into();
+    socket.set_recv_buffer_size(64 * 1024).unwrap();
+    socket.set_send_buffer_size(64 * 1024).unwrap();
+}
+
 /// Answers the requests of one connection, one after the other.
 fn converse(stream: TcpStream, connection: usize, state: &Arc<State>) {
+    pin(&stream);
     let _ = stream.set_nodelay(true);
     let _ = stream.set_read_timeout(Some(SILENCE_MAX));
     let _ = stream.set_write_timeout(Some(SILENCE_MAX));
