@@ -3,6 +3,16 @@
 use crate::http1::head::{Body, FIELDS_MAX, end_of_head, read_answer};
 use crate::hyper_reads;
 
+/// The status, the reason, the end of the body and the fields, if we accept the head.
+pub fn parts(input: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (first, head) = input.split_first()?;
+    let mut spans = crate::http1::fields::Spans::default();
+    let ours = read_answer(head, first & 1 == 1, &mut spans).ok()?;
+    let line = [ours.status.to_string().as_bytes(), &head[ours.reason], &crate::end_of(ours.body)]
+        .map(<[u8]>::to_vec);
+    Some([line.to_vec(), crate::flat(crate::ours(head, &spans))].concat())
+}
+
 /// The first byte says whether the request was a HEAD. The rest is the head.
 pub fn check(input: &[u8]) {
     let Some((first, head)) = input.split_first() else { return };

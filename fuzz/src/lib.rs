@@ -22,6 +22,19 @@ fn ours<'a>(head: &'a [u8], spans: &[Span]) -> Texts<'a> {
     spans.iter().map(|span| (&head[span.name.clone()], &head[span.value.clone()])).collect()
 }
 
+fn flat(fields: Texts<'_>) -> Vec<Vec<u8>> {
+    fields.into_iter().flat_map(|(name, value)| [name.to_vec(), value.to_vec()]).collect()
+}
+
+/// How a body ends, as a word.
+fn end_of(body: http1::head::Body) -> Vec<u8> {
+    match body {
+        http1::head::Body::Length(length) => length.to_string().into_bytes(),
+        http1::head::Body::Chunked => b"chunked".to_vec(),
+        http1::head::Body::ToClose => b"close".to_vec(),
+    }
+}
+
 fn of_httparse<'a>(headers: &[httparse::Header<'a>]) -> Texts<'a> {
     headers.iter().map(|header| (header.name.as_bytes(), header.value)).collect()
 }

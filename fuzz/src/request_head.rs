@@ -3,6 +3,16 @@
 use crate::http1::head::{FIELDS_MAX, end_of_head, read_request};
 use crate::hyper_reads;
 
+/// The method, the target, the version, the end of the body and the fields, if we accept the head.
+pub fn parts(input: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut spans = crate::http1::fields::Spans::default();
+    let ours = read_request(input, &mut spans).ok()?;
+    let version = if ours.is_http_1_0 { b"1.0" } else { b"1.1" };
+    let line =
+        [&input[ours.method], &input[ours.target], version, &crate::end_of(ours.body)].map(<[u8]>::to_vec);
+    Some([line.to_vec(), crate::flat(crate::ours(input, &spans))].concat())
+}
+
 pub fn check(input: &[u8]) {
     let mut spans = crate::http1::fields::Spans::default();
     let Ok(ours) = read_request(input, &mut spans) else { return };
