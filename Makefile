@@ -1,12 +1,12 @@
 # What people type. `make` alone lists it.
 
-# Tests that need a server fail, instead of saying so, when `make test` could not install it.
+# Tests that need a server fail, instead of being skipped, when `make test` could not install it.
 export TG_REQUIRE_SERVERS = 1
 
 # A test that hangs is ended and named.
 test = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
 
-.PHONY: help dev test test-all lint bench fuzz peers instructions contracts console clean
+.PHONY: help dev test test-here test-all lint deny bench fuzz peers instructions contracts console clean
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -22,6 +22,13 @@ test: ## Install what the tests need, and run all of them
 	$(test) --no-run
 	$(test)
 
+test-here: export TG_REQUIRE_SERVERS = 0
+test-here: export TG_SKIPPED = $(CURDIR)/target/skipped
+test-here: ## Run the tests whose servers are installed, and name all others at the end
+	@scripts/need cmake python3
+	@mkdir -p target && rm -f target/skipped && touch target/skipped
+	$(test); status=$$?; echo "skipped: $$(wc -l <target/skipped)"; cat target/skipped; exit $$status
+
 test-all: test ## Before a release: all tests again in release, and again without the development chain
 	$(test) --release
 	$(test) --no-default-features
@@ -31,6 +38,10 @@ lint: ## Formatting and lints, with and without the development chain
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy --no-default-features -- -D warnings
+
+deny: ## Check advisories, licenses and sources of the dependencies with cargo-deny
+	@command -v cargo-deny >/dev/null || { echo "make deny needs cargo-deny: cargo install --locked cargo-deny" >&2; exit 1; }
+	cargo deny check
 
 fuzz: ## Fuzz the readers of HTTP/1 for half a minute; scripts/fuzz SECONDS for longer
 	scripts/fuzz
