@@ -97,6 +97,11 @@ def _serve(port: int = 0, host: str = "127.0.0.1") -> Iterator[Script]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             sent = self.rfile.read(int(self.headers.get("content-length", 0)))
+            # A connection that is closed before its chunks are read is reset, and the answer may be lost.
+            while "transfer-encoding" in self.headers and (size := int(self.rfile.readline(), 16)):
+                sent += self.rfile.read(size + 2)[:-2]
+            if "transfer-encoding" in self.headers:
+                self.rfile.readline()
             headers = {name.lower(): value for name, value in self.headers.items()}
             script.seen.append((self.command, self.path, headers, sent))
             script.arrived.set()
