@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -133,10 +134,12 @@ async fn the_line_of_keys_that_are_looked_up_ends_at_a_number_and_at_a_time() {
     let within_budget = failures.look_up_place(super::client(3));
     let (crowd, neighbour, within_budget) = tokio::join!(biased; crowd, neighbour, within_budget);
     assert!(crowd.iter().all(|(is_denied, _)| *is_denied));
-    let waited = crowd.iter().filter(|(_, time)| *time == WAIT_MAX).count();
+    // The runtime's timers go by whole milliseconds.
+    let has_waited = |time: &Duration| time.checked_sub(WAIT_MAX).is_some_and(|more| more.as_millis() < 10);
+    let waited = crowd.iter().filter(|(_, time)| has_waited(time)).count();
     let at_once = crowd.iter().filter(|(_, time)| time.is_zero()).count();
     assert_eq!((waited, at_once), (WAITING_MAX / 4 * 3, 2 * WAITING_MAX - WAITING_MAX / 4 * 3), "its share");
-    assert_eq!(neighbour, (true, WAIT_MAX), "another network has room in the line");
+    assert!(neighbour.0 && has_waited(&neighbour.1), "another network has room in the line: {neighbour:?}");
     assert!(matches!(within_budget, Ok(None)), "and one within its budget does not stand there");
 
     scene.store.is_far.store(true, Ordering::SeqCst);
