@@ -45,6 +45,9 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
+/// Without a name of the service's own there is a warning.
+const OWN_NAME: &str = "TIERGATE__SIGNATURE__DOMAIN_NAME";
+
 /// Standard error of a failed run, after checking that it is what a person wants to see.
 fn failure(output: &Output, code: i32) -> String {
     let text = String::from_utf8(output.stderr.clone()).unwrap();
@@ -147,6 +150,7 @@ fn an_address_in_use_is_a_sentence_that_names_its_key() {
             let address = if other == key { taken.clone() } else { free_address() };
             run.env(format!("TIERGATE__LISTEN__{}", other.to_uppercase()), address);
         }
+        run.env(OWN_NAME, "own");
         let said = failure(&run.current_dir(folder.path()).output().unwrap(), 1);
         assert!(said.contains(&format!("cannot listen on {taken} (listen.{key}): ")), "{said}");
     }
@@ -172,8 +176,9 @@ fn check_lists_every_problem_at_once_and_exits_with_2() {
 fn with_too_few_descriptors_the_service_does_not_start_and_says_so() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
     let script = format!("ulimit -n 100; exec {PROGRAM} run --config {shipped}");
-    let output = Command::new("sh").args(["-c", &script]).env_remove("TIERGATE_CONFIG").output().unwrap();
-    let text = failure(&output, 1);
+    let mut run = Command::new("sh");
+    run.args(["-c", &script]).env_remove("TIERGATE_CONFIG").env(OWN_NAME, "own");
+    let text = failure(&run.output().unwrap(), 1);
     assert!(text.contains("may open 100 files") && text.contains("LimitNOFILE"), "{text}");
 }
 
@@ -182,7 +187,8 @@ fn check_says_how_the_descriptors_would_be_divided() {
     let check = |limit: &str, options: &str| {
         let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
         let script = format!("ulimit -n {limit}; exec {PROGRAM} check {options} --config {shipped}");
-        Command::new("sh").args(["-c", &script]).env_remove("TIERGATE_CONFIG").output().unwrap()
+        let mut check = Command::new("sh");
+        check.args(["-c", &script]).env_remove("TIERGATE_CONFIG").env(OWN_NAME, "own").output().unwrap()
     };
     let output = check("4000", "--strict");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -221,7 +227,7 @@ fn check_finds_certificates_that_are_late_or_of_another_host_and_strict_refuses_
     params.not_after = rcgen::date_time_ymd(2020, 1, 1);
     std::fs::write(folder.path().join("old.crt"), params.self_signed(&expired).unwrap().pem()).unwrap();
     std::fs::write(folder.path().join("old.key"), expired.serialize_pem()).unwrap();
-    let text = "chain.chain_id = 8004\n[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
+    let text = "chain.chain_id = 8004\nchain.development = true\n[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
                 stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n\
                 [listen]\ngateway = [\"127.0.0.1:8443\"]\n[listen.tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\n\
                 [[tenants]]\nid = \"a\"\nhosts = [\"acme.example\"]\nupstreams = [\"127.0.0.1:1\"]\n\
@@ -273,7 +279,7 @@ fn check_store(files: &[(&str, &str)], store: &str, rest: &str) -> Output {
     for (name, text) in files {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
-    let contracts = "chain.chain_id = 8004\n[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
+    let contracts = "chain.chain_id = 8004\nchain.development = true\n[chain.contracts]\nidentity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
                      stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n";
     let text = format!("{contracts}\n[store]\nkind = \"redis\"\n[store.redis]\n{store}\n{rest}");
     std::fs::write(folder.path().join("tiergate.toml"), text).unwrap();

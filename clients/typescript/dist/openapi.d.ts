@@ -172,7 +172,7 @@ export interface paths {
         };
         /**
          * Whether an agent has an active key.
-         * @description Public, and counted against nobody. The rate-limit headers show what the client has left of its key-management budget for this agent.
+         * @description Public. The rate-limit headers show what the client has left of its key-management budget for this agent, which asking does not spend. A client may ask 300 times a minute, unless the operator has set another limit.
          */
         get: operations["keyStatus"];
         put?: never;
@@ -607,7 +607,7 @@ export interface components {
             /** @description In milliseconds since the Unix epoch. */
             timestamp: number;
         };
-        /** @description A limit is reached: the agent's, the client's for key management or profiles, or the client's for refused credentials. */
+        /** @description A limit is reached: the agent's, the client's for key management, profiles or states of keys, or the client's for refused credentials. */
         RateLimited: {
             /** @description A message for people. */
             error: string;
@@ -1117,6 +1117,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["BadRequest"];
+            429: components["responses"]["RateLimited"];
             500: components["responses"]["InternalError"];
         };
     };
