@@ -237,15 +237,15 @@ fn check_finds_certificates_that_are_late_or_of_another_host_and_strict_refuses_
     let check = |option: &str| command(&["check", option]).current_dir(folder.path()).output().unwrap();
     let said = failure(&check("--strict"), 2);
     for expected in [
-        "warning: tenants[1].tls.cert: old.crt: the certificate has expired\n  --> tiergate.toml:15:8\n",
-        "warning: tenants[2].hosts: tls.crt: the certificate is not for the host other.example\n  --> tiergate.toml:19:9\n",
+        "warning: tenants[1].tls.cert: old.crt: the certificate has expired\n  --> tiergate.toml:16:8\n",
+        "warning: tenants[2].hosts: tls.crt: the certificate is not for the host other.example\n  --> tiergate.toml:20:9\n",
     ] {
         assert!(said.contains(expected), "{said}");
     }
     let output = check("-ojson");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(output.status.success() && found.as_array().unwrap().len() == 2, "{found}");
-    assert_eq!((&found[0]["severity"], &found[0]["line"]), (&"warning".into(), &15.into()));
+    assert_eq!((&found[0]["severity"], &found[0]["line"]), (&"warning".into(), &16.into()));
     assert_eq!(found[0]["place"], "tenants[1].tls.cert");
 }
 

@@ -12,7 +12,7 @@ const MINUTE = 60;
 /** Samples of counters, oldest first: {at, counters}. */
 const samples = [];
 let configurationShown = null;
-let startedAt = null;
+let processShown = null;
 let values = [];
 let answeredAt = null;
 let isPaused = false;
@@ -347,11 +347,12 @@ async function get(path) {
 async function poll() {
   const status = await get("status.json");
   const started = total(status, "process_start_time_seconds");
-  if (started !== startedAt) {
+  const process = `${status.process} ${started}`;
+  if (process !== processShown) {
     // Another process counts from zero.
     samples.length = 0;
     configurationShown = null;
-    startedAt = started;
+    processShown = process;
   }
   if (status.configuration !== configurationShown) {
     const configuration = await get("configuration.json");

@@ -22,6 +22,8 @@ pub(super) fn of(report: Option<&Report>, families: &[MetricFamily], facts: Valu
         families.iter().map(|family| (family.name().to_owned(), series(family, &shown))).collect();
     let mut status = json!({
         "version": env!("CARGO_PKG_VERSION"),
+        // The time of a start is in whole seconds, and two processes may begin in one.
+        "process": std::process::id(),
         "readiness": report.map(readiness),
         "metrics": metrics,
     });

@@ -285,11 +285,14 @@ fn a_restart_with_sockets_of_systemd_delays_requests_and_refuses_none(stage: &St
     let other = "127.0.0.1:0".parse().unwrap();
     let sockets = addresses(gateway).into_iter().rev().chain([other]);
     let sockets: Vec<_> = sockets.map(|address| TcpListener::bind(address).unwrap()).collect();
+    // Behind all of them: a copy must not take the place of a socket that is copied after it.
+    let beyond = sockets.iter().map(AsRawFd::as_raw_fd).max().unwrap() + 1;
     let (mut copies, mut places) = ("exec".to_owned(), "exec".to_owned());
     for (number, socket) in sockets.iter().enumerate() {
         fcntl_setfd(socket.as_fd(), FdFlags::empty()).unwrap();
-        copies += &format!(" {}<&{}", 90 + number, socket.as_raw_fd());
-        places += &format!(" {}<&{}", 3 + number, 90 + number);
+        let copy = beyond + i32::try_from(number).unwrap();
+        copies += &format!(" {copy}<&{}", socket.as_raw_fd());
+        places += &format!(" {}<&{copy}", 3 + number);
     }
     let words = format!("{copies}; {places}; LISTEN_FDS={} LISTEN_PID=$$", sockets.len());
     let mut process = start_behind(gateway, &words);
