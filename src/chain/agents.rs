@@ -92,18 +92,25 @@ impl Agents {
         &self,
         agent: AgentId,
         whole: Read<Arc<TrustProfile>>,
-        ticket: Ticket,
+        mut ticket: Ticket,
     ) -> Read<Arc<TrustProfile>> {
         let fault = match whole {
             Err(fault) if fault.cause.downcast_ref().is_some_and(may_lie_in_details) => fault,
             other => return other,
         };
         let began = self.now();
-        let (calls, at) = (self.registries.gate_calls(agent), ticket.pinned.map_or(At::Latest, At::Block));
-        let decode = |results: Vec<_>| read_gate(agent, results.into_iter());
-        let Ok((date, Some(profile))) = self.source.read(Asker::Vouched, at, &calls, decode).await else {
-            return Err(fault);
+        let calls = self.registries.gate_calls(agent);
+        let read_at = async |at| {
+            let decode = |results: Vec<_>| read_gate(agent, results.into_iter());
+            self.source.read(Asker::Vouched, at, &calls, decode).await
         };
+        let mut read = read_at(ticket.pinned.map_or(At::Latest, At::Block)).await;
+        if ticket.pinned.is_some() && read.is_err() {
+            // Nodes may not read the state of a block by its hash.
+            ticket = self.cache.begin_latest();
+            read = read_at(At::Latest).await;
+        }
+        let Ok((date, Some(profile))) = read else { return Err(fault) };
         let profile = Arc::new(profile);
         let says_the_same =
             |cached: Arc<TrustProfile>| (cached.owner, cached.stake) == (profile.owner, profile.stake);

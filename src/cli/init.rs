@@ -24,8 +24,7 @@ pub(super) struct Init {
     /// The address of the stake vault [default: to be filled in].
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     stake_vault: Option<String>,
-    /// The service's own name, which owners see when they sign [default: asked for at a terminal, or made from the name of
-    /// this machine].
+    /// The service's own name, which owners see when they sign [default: asked for at a terminal, or a random one].
     #[arg(long)]
     name: Option<String>,
 }
@@ -59,12 +58,10 @@ fn address(text: &str) -> Result<String, String> {
     contract(text).map(|_| text.to_owned())
 }
 
-/// A name that no other service has: a signature for one service must not be good at another.
+/// A name that no other service has: a signature for one service must not be good at another. Everybody may read it.
 fn own_name() -> Result<String, Failure> {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("tiergate").to_owned();
-    let [first, second, third, ..] = Os::new().key_bytes()?;
-    Ok(format!("{host}-{first:02x}{second:02x}{third:02x}"))
+    let [first, second, third, fourth, ..] = Os::new().key_bytes()?;
+    Ok(format!("Tiergate {first:02x}{second:02x}{third:02x}{fourth:02x}"))
 }
 
 /// The name that somebody types at the terminal, or else this one.

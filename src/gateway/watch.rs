@@ -167,6 +167,10 @@ impl Watch {
                     continue;
                 }
                 let Ok(place) = Arc::clone(&kind.places).acquire_owned().await else { continue };
+                if !Arc::ptr_eq(&table, &self.table.load()) {
+                    // The tables were swapped meanwhile: the next round has the upstreams that count.
+                    return (Duration::from_micros(late), Duration::ZERO);
+                }
                 let now = self.clock.monotonic_micros();
                 // One that is new is due since this round.
                 let since = if due == 0 { began } else { due };

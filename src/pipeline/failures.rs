@@ -1,6 +1,7 @@
 //! How many bad credentials one client may try (design: abuse limit). Protects RPC calls and look-ups in a server from
 //! clients without a good one. A good credential passes, however many bad ones its client has sent: clients behind
-//! one address can't lock each other out.
+//! one address can't lock each other out. One exception: a key that this process has not seen waits for its look-up beside the
+//! bad ones of its client, and gets 429 where a slow store makes that line too long.
 //!
 //! Counted per process, not in the shared store: it protects this process's own work, and must cost no round trip.
 //! Memory is bounded; when it is full the least used counts are forgotten.

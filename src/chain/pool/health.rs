@@ -166,6 +166,14 @@ impl Health {
         })
     }
 
+    /// The node's probe said nothing of its health: the next read may probe it.
+    pub(super) fn give_probe_back(&mut self, node: usize, now_micros: u64) {
+        if let Some((until_micros, _)) = self.breakers.get_mut(node).and_then(|breaker| breaker.open.as_mut())
+        {
+            *until_micros = now_micros;
+        }
+    }
+
     /// The node answered. True when it was unhealthy. A pause that it asked for goes on.
     pub(super) fn succeeded(&mut self, node: usize) -> bool {
         let Some(breaker) = self.breakers.get_mut(node) else { return false };

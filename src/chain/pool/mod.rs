@@ -28,7 +28,7 @@ use crate::telemetry::metrics::Metrics;
 /// How long somebody waits for a read. The pipeline holds the reads of one request together to the same.
 pub(super) const WAIT_TIME_MAX: Duration = Duration::from_secs(6);
 
-/// How long one read may take, however many nodes are tried. A little less: whoever began it hears why it failed.
+/// How long one read may take, however many nodes are tried. A little less: who waits for one read alone hears why it failed.
 const READ_TIME_MAX: Duration = Duration::from_millis(5_900);
 
 /// How a pool is configured.
@@ -153,8 +153,12 @@ impl Pool {
                     self.succeeded(node, &tries, last.as_ref());
                     return Ok(value);
                 }
-                // Whoever asks has another way to. It is no fault of the node, and no proof that the node is well.
-                Err(error @ ReadError::NoCode(_)) => return Err((node, error)),
+                // Whoever asks has another way to. It is no fault of the node, and no proof that the node is well: where this
+                // was its probe, the other way is.
+                Err(error @ ReadError::NoCode(_)) => {
+                    self.health.lock().give_probe_back(node, self.now());
+                    return Err((node, error));
+                }
                 Err(error) => {
                     self.failed(node, &error, method_of(calls));
                     tries.failed(node, &error, self.now());

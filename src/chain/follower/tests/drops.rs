@@ -384,3 +384,17 @@ async fn an_agent_whose_details_can_not_be_read_is_kept_without_them_until_a_log
     let read = scene.profile(4).await.unwrap();
     assert_eq!((read.owner, details(&read).organizations.len()), (to, 2));
 }
+
+#[tokio::test]
+async fn where_states_by_block_hash_are_refused_an_agent_passes_without_its_details_too() {
+    let scene = Scene::new().await;
+    drop_everybody(&scene, &mut scene.follower.begin(), 5).await;
+    scene.play(|request| {
+        if names_a_block_by_its_hash(request) {
+            return Some(Reply::Error(-32_602, "invalid argument 1".to_owned(), None));
+        }
+        let is_whole = request["params"][0]["input"].as_str()?.contains("c87b56dd");
+        is_whole.then(|| Reply::Result(json!(format!("0x{}", "0".repeat(ANSWER_BYTES_MAX)))))
+    });
+    assert_eq!(scene.profile(4).await.unwrap().details, None);
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -55,6 +56,24 @@ async fn a_node_without_multicall_leaves_it_to_the_others_and_is_unhealthy_on_an
     let asked = stranger.calls("eth_call");
     assert!(asked <= 5 * 3, "left out after five reads: {asked}");
     assert!(is_through_multicall(&good.last_call()));
+}
+
+#[tokio::test]
+async fn a_node_without_multicall_that_was_away_at_the_start_answers_the_first_read_after_its_pause() {
+    let is_away = Arc::new(AtomicBool::new(true));
+    let away = Arc::clone(&is_away);
+    let node = TestNode::answering(move |request| match away.load(Ordering::SeqCst) {
+        true => Reply::Http(502, String::new()),
+        false => reply(request, CHAIN_ID, false),
+    })
+    .await;
+    let bench = bench(&[node.url()], ALL, PATIENT);
+    for _ in 0..3 {
+        bench.reader.owner(agent(1), Asker::Stranger).await.unwrap_err();
+    }
+    is_away.store(false, Ordering::SeqCst);
+    bench.clock.advance(Duration::from_secs(3));
+    owner(&bench).await;
 }
 
 #[tokio::test]
