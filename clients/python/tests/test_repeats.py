@@ -139,7 +139,16 @@ def test_a_wrong_clock_is_corrected_from_the_gateways_and_stays_so(
     assert [body for *_, body in script.seen] == [b"body"] * 3
 
 
-@pytest.mark.parametrize("ahead", [-90_000, 90_000, 0])
+@ADAPTERS
+def test_a_request_that_was_signed_before_another_one_was_told_the_time_is_signed_again(
+    script: Script, slept: list[float], send: Send
+) -> None:
+    script.answers = [stale(7_200), OK, stale(7_200), OK]
+    credential = by_signature(4, signer, DOMAIN)
+    assert [send(script.url, script.url, credential) for _ in range(2)] == [200, 200]
+
+
+@pytest.mark.parametrize("ahead", [-90_000, 90_000])
 def test_no_clock_is_followed_for_more_than_a_day(script: Script, slept: list[float], ahead: int) -> None:
     script.answers = [stale(ahead)]
     for call in (generate, generate_by_asyncio):

@@ -61,17 +61,18 @@ class Clock:
         return time.time() + self._ahead
 
     def correct(self, error: errors.TiergateError | None) -> bool:
-        """Takes the time from an error that refuses a timestamp. True if it is another one: signing again may succeed.
+        """Takes the time from an error that refuses a timestamp. True if it is known now: signing again may succeed, once.
 
-        Clocks that are more than a day apart stay so.
+        A request beside this one may have been told before. Clocks that are more than a day apart stay so.
         """
         is_timestamp = isinstance(error, errors.ReplayDetected) and error.details.get("field") == "timestamp"
         if error is None or error.timestamp is None or not is_timestamp:
             return False
         ahead = error.timestamp / 1_000 - time.time()
-        if abs(ahead) > _CLOCKS_APART_MAX or abs(ahead - self._ahead) < _CLOCKS_APART_MIN:
+        if abs(ahead) > _CLOCKS_APART_MAX:
             return False
-        self._ahead = ahead
+        if abs(ahead - self._ahead) >= _CLOCKS_APART_MIN:
+            self._ahead = ahead
         return True
 
 

@@ -87,8 +87,8 @@ export declare class Tiergate {
     /** The service's time in Unix milliseconds: this computer's, unless {@link correctClock} has set it. */
     now(): number;
     /**
-     * Takes the service's time from an error that refuses a timestamp. True if it was another one: signing again may
-     * succeed. Clocks that are more than a day apart stay so.
+     * Takes the service's time from an error that refuses a timestamp. True if it is known now, from this error or from that
+     * of a request beside this one: signing again may succeed, once. Clocks that are more than a day apart stay so.
      */
     correctClock(error: unknown): boolean;
     private signed;

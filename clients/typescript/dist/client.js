@@ -94,17 +94,17 @@ export class Tiergate {
         return Date.now() + this.clockAheadMs;
     }
     /**
-     * Takes the service's time from an error that refuses a timestamp. True if it was another one: signing again may
-     * succeed. Clocks that are more than a day apart stay so.
+     * Takes the service's time from an error that refuses a timestamp. True if it is known now, from this error or from that
+     * of a request beside this one: signing again may succeed, once. Clocks that are more than a day apart stay so.
      */
     correctClock(error) {
         if (!(error instanceof TiergateError && error.is("REPLAY_DETECTED") && error.details.field === "timestamp"))
             return false;
         const ahead = (error.timestamp ?? NaN) - Date.now();
-        const isOther = Math.abs(ahead - this.clockAheadMs) >= CLOCKS_APART_MIN_MS;
-        if (!isOther || !(Math.abs(ahead) <= CLOCKS_APART_MAX_MS))
+        if (!(Math.abs(ahead) <= CLOCKS_APART_MAX_MS))
             return false;
-        this.clockAheadMs = ahead;
+        if (Math.abs(ahead - this.clockAheadMs) >= CLOCKS_APART_MIN_MS)
+            this.clockAheadMs = ahead;
         return true;
     }
     async signed(operation, agentId, signer, options) {

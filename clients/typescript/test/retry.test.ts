@@ -189,6 +189,14 @@ describe("a clock that is wrong", { concurrency: true, timeout: 60_000 }, () => 
       });
     }
 
+    test(`is corrected by ${name} for all requests that were signed at once`, async () => {
+      const { server, signed } = await serviceAt(7_200);
+      const client = new Tiergate(server.url);
+      await Promise.all([call(client, server.url), call(client, server.url), call(client, server.url)]);
+      assert.ok(signed.length <= 6);
+      server.stop();
+    });
+
     test(`is not followed by ${name} for more than a day, nor more than once`, async () => {
       const far = await serviceAt(25 * 3_600);
       const client = new Tiergate(far.server.url);
