@@ -1,6 +1,6 @@
 //! One read of a key at a time, however many wait for it, and a bounded number of calls for all keys.
 //!
-//! Whoever asks is answered only by a read that begins after it asked: an older one may have missed what the asker
+//! An asker is answered only by a read that begins after it asked: an older one may have missed what the asker
 //! already knows. So a key has at most one read under way, which nobody joins any more, and one that has not begun,
 //! which all join.
 //!
@@ -232,7 +232,7 @@ struct Waiting<'a, K: Hash + Eq + Clone, V: Clone> {
 impl<K: Hash + Eq + Clone, V: Clone> Drop for Waiting<'_, K, V> {
     fn drop(&mut self) {
         if self.read.take().is_some() {
-            // Whoever looks last sees that all have left: each leaves before it looks.
+            // Each lets go before it looks, so the last one sees that all have left.
             self.reads.state.lock().leave(&self.key);
         }
     }

@@ -337,7 +337,7 @@ pub(super) fn agent(id: u64) -> AgentId {
     AgentId::new(U256::from(id))
 }
 
-/// What is shown of an agent besides owner and stake.
+/// The fields of a profile besides owner and stake.
 pub(super) fn details(profile: &TrustProfile) -> &Details {
     profile.details.as_ref().unwrap()
 }

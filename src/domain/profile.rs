@@ -19,7 +19,7 @@ pub struct TrustProfile {
     pub texts: Texts,
 }
 
-/// What is shown of an agent besides owner and stake.
+/// The fields of a profile besides owner and stake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
     /// What others say about it.

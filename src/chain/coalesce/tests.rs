@@ -1,4 +1,4 @@
-//! Who is answered by which read, in simulated time.
+//! Which read answers which asker, in simulated time.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -232,7 +232,7 @@ impl Node {
 /// A read, when it began, and whether it got lost.
 type Log = Vec<(u32, u64, bool)>;
 
-/// What became of the askers: when each was answered by a read that began when; and all reads.
+/// The outcome: when each asker was answered, when the read that answered it began, and all reads.
 async fn play(node: &Node, askers: &[Asker], bounds: Bounds) -> (Vec<Option<(u64, u64)>>, Log) {
     let (start, node, log) = (now(), node.clone(), Arc::new(Mutex::new(Log::new())));
     let now = move || u64::try_from(start.elapsed().as_millis()).unwrap();
@@ -299,7 +299,7 @@ fn simulated<F: Future>(play: F) -> F::Output {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whoever waits is answered within one read after the node is well, and no call is made that nobody waits for.
+    /// All who wait are answered within one read after the node is well, and no call is made that nobody waits for.
     #[test]
     fn the_first_answer_comes_within_one_read_after_the_node_is_well((node, askers) in schedule()) {
         let bounds = Bounds { calls: MANY, calls_unfilled: MANY, keys: 1, time: TIME };

@@ -153,7 +153,7 @@ impl Pool {
                     self.succeeded(node, &tries, last.as_ref());
                     return Ok(value);
                 }
-                // Whoever asks has another way to. It is no fault of the node, and no proof that the node is well: where this
+                // The caller has another way. It is no fault of the node, and no proof that the node is well: where this
                 // was its probe, the other way is.
                 Err(error @ ReadError::NoCode(_)) => {
                     self.health.lock().give_probe_back(node, self.now());
