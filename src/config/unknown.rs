@@ -67,7 +67,9 @@ pub(super) fn variables<'a>(
         let plain = |name: &str| name.to_uppercase().replace("__", "_");
         let all = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
         let same = all().find(|known| plain(known) == plain(name));
-        let meant = same.or_else(|| below(name, "__", all())).or_else(|| closest(name, all()));
+        // It stood for the level until now.
+        let former = (name == "TIERGATE_LOG").then_some("TIERGATE__LOG__LEVEL");
+        let meant = former.or(same).or_else(|| below(name, "__", all())).or_else(|| closest(name, all()));
         let hint = meant.map_or_else(
             || "; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing".to_owned(),
             |meant| suggestion(Some(meant)),

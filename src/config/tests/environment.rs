@@ -229,7 +229,7 @@ fn a_variable_of_ours_that_means_nothing_is_refused_and_others_are_none_of_our_b
         [
             "TIERGATE_LISTEN_API: is not a known variable; did you mean TIERGATE__LISTEN__API?",
             "TIERGATE_LISTEN_TCP_API: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
-            "TIERGATE_LOG: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
+            "TIERGATE_LOG: is not a known variable; did you mean TIERGATE__LOG__LEVEL?",
             "TIERGATE_LOG_LEVEL: is not a known variable; did you mean TIERGATE__LOG__LEVEL?",
             "TIERGATE_PORT: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
             "TIERGATE__: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing",
