@@ -1,6 +1,9 @@
 //! Answers that end before their time, that come before the end of their request, or that can be read in two ways: the
 //! same over HTTP/1 and HTTP/2, by the relay and by the library.
 
+use std::io::Write;
+use std::thread;
+
 use http::Method;
 
 use crate::rig::case::{Case, cases};
@@ -15,11 +18,21 @@ use crate::support::wire::Request;
 
 pub(crate) const CASES: &[Case] = cases![
     an_answer_that_breaks_off_shows_what_came_of_it,
+    an_answer_without_a_length_that_is_reset_is_not_whole,
     an_answer_that_breaks_off_in_its_head_is_502,
     an_answer_that_may_be_read_in_two_ways_is_502,
     a_refusal_over_http_2_waits_for_the_end_of_its_upload,
     an_upload_over_http_2_that_goes_on_behind_its_refusal_is_reset,
 ];
+
+/// How often an upstream resets its connection.
+const RESETS: usize = 20;
+
+/// What an upload sends at once.
+const UPLOAD_PIECE: [u8; 100] = [b'x'; 100];
+
+/// How many pieces an upload has.
+const UPLOAD_PIECES: usize = 10_000;
 
 /// A site of each way out, whose upstream is asked again however often it has failed.
 fn sites(stage: &Stage) -> [(&'static str, Site); 2] {
@@ -65,6 +78,35 @@ fn an_answer_that_breaks_off_shows_what_came_of_it(stage: &Stage) {
                 let text = String::from_utf8_lossy(&rest);
                 assert!(text.contains("half") && !text.contains("0\r\n\r\n"), "{way}, {framed}: {text}");
             }
+        }
+    }
+}
+
+/// The end of its connection is the end of such an answer. The kernel reports a reset once: where a write of the upload
+/// gets it, the next read shows an end.
+fn an_answer_without_a_length_that_is_reset_is_not_whole(stage: &Stage) {
+    let [(_, relay), (_, library)] = sites(stage);
+    for (site, uploads) in [(&relay, false), (&relay, true), (&library, false)] {
+        for length in [4, 65_000].repeat(RESETS) {
+            let path = public_path();
+            site.upstream.on(
+                &path,
+                scripts::script(move |exchange| {
+                    exchange.write(&[b"HTTP/1.1 200 OK\r\n\r\n", &vec![b'x'; length][..]].concat())?;
+                    // A reset without an end before it.
+                    rustix::net::connect_unspec(&exchange.socket()?.0)?;
+                    Ok(Then::Closes)
+                }),
+            );
+            let mut wire = site.gateway.connect();
+            let upload = if uploads { UPLOAD_PIECES } else { 0 };
+            let request = Request::new("POST", ACME, &path);
+            wire.send(&request.with("Content-Length", &(upload * UPLOAD_PIECE.len()).to_string()).bytes());
+            let mut socket = wire.socket();
+            let sender = thread::spawn(move || (0..upload).all(|_| socket.write_all(&UPLOAD_PIECE).is_ok()));
+            let rest = wire.rest();
+            sender.join().unwrap();
+            assert!(!rest.ends_with(b"0\r\n\r\n"), "{length}, {uploads}: {} bytes", rest.len());
         }
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Driver<'a, R> {
     pub(super) read_bytes: usize,
     /// True if the upstream takes no more of the request. Its answer may stand for all that.
     pub(super) is_deaf: bool,
+    /// True if a write was told that the upstream reset the connection. A later read sees an end then.
+    pub(super) is_reset: bool,
     /// True if bytes for the client were written and may not have left.
     pub(super) needs_flush: bool,
 }
@@ -110,8 +112,9 @@ impl<R: AnswerRules> Driver<'_, R> {
         if !self.is_deaf && !self.buffers.to_upstream.is_empty() {
             match write(self.upstream, &mut self.buffers.to_upstream, context) {
                 Ok(moved) => has_moved |= moved,
-                Err(_) => {
+                Err(error) => {
                     self.is_deaf = true;
+                    self.is_reset = error.kind() == io::ErrorKind::ConnectionReset;
                     self.exchange.upstream_is_deaf();
                 }
             }
@@ -211,7 +214,7 @@ impl<R: AnswerRules> Driver<'_, R> {
                 }
                 Ok(count > 0)
             }
-            Err(end) if end.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(end) if end.kind() == io::ErrorKind::UnexpectedEof && !self.is_reset => {
                 self.exchange.take_answer(self.buffers, self.rules)?;
                 self.exchange.upstream_closed(self.buffers).map(|()| true)
             }

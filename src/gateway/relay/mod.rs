@@ -118,6 +118,7 @@ impl Relay {
                 downloaded: upstream.since,
                 read_bytes: first_size(),
                 is_deaf: false,
+                is_reset: false,
                 needs_flush: false,
             };
             let outcome = driver.run().await;

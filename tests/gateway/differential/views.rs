@@ -1,11 +1,13 @@
 //! What an upstream and a client see of an exchange.
 
 use std::io::{self, Read};
+use std::net::Shutdown;
 
 use crate::differential::plan::{Dice, Plan, Reads};
 use crate::rig::scripts::script;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, public_path};
+use crate::rig::upstream::Then;
 use crate::support::wire::{Patient, Request, Wire, take_line};
 
 /// The interim answer for which a client may wait.
@@ -131,6 +133,11 @@ pub(crate) fn through(site: &Site, plan: &Plan, path: &str, mut dice: Dice) -> V
                     exchange.read_body()?;
                 }
                 pieces.iter().try_for_each(|piece| exchange.write(piece))?;
+                if reads == Reads::Head && then == Then::Closes {
+                    // To close with bytes unread is a reset, which takes back what was not sent yet.
+                    exchange.socket()?.0.shutdown(Shutdown::Write)?;
+                    exchange.until_closed();
+                }
                 Ok(then)
             }),
         );

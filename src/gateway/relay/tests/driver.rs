@@ -158,6 +158,7 @@ async fn run(
         downloaded: begun,
         read_bytes: first_size(),
         is_deaf: false,
+        is_reset: false,
         needs_flush: false,
     };
     let (mut running, mut polls) = (pin!(driver.run()), 0);
