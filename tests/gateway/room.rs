@@ -10,10 +10,11 @@ use crate::rig::credentials::signed;
 use crate::rig::h2c::{self, Message};
 use crate::rig::listeners::{LISTENER, ListenerTls};
 use crate::rig::refusals::is_unauthenticated;
-use crate::rig::scripts::Cue;
+use crate::rig::scripts::{self, Cue};
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
+use crate::rig::upstream::Then;
 use crate::support::agents::unknown_key;
 use crate::support::metrics::Samples;
 use crate::support::process::own_ip;
@@ -271,9 +272,12 @@ fn without_descriptors_new_clients_wait_nothing_fails_open_and_room_comes_back(s
 }
 
 fn without_descriptors_for_upstreams_requests_are_503_and_no_upstream_is_blamed(stage: &Stage) {
+    let site = Site::of(stage).start();
+    let path = public_path();
     // No connection is used again.
-    let site = Site::of(stage).tenant(|tenant| tenant.set("timeouts.idle", "1ms")).start();
-    let request = Request::get(ACME, &public_path());
+    let last = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    site.upstream.on(&path, scripts::bytes(last, Then::Closes));
+    let request = Request::get(ACME, &path);
     let mut held: Vec<Wire> = (0..5).map(|_| site.gateway.connect()).collect();
     for wire in &mut held {
         assert_eq!(request.ask_on(wire).status, 200);
