@@ -89,6 +89,26 @@ pub(super) struct TestNode {
 impl TestNode {
     /// A node that does with each request as `script` says.
     pub(super) async fn start(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        Self::serving(move |request| match request {
+            Value::Array(calls) => batch(calls, |call| script(call)),
+            call => script(call),
+        })
+        .await
+    }
+
+    /// A node that takes single calls only.
+    #[cfg(feature = "dev-chain")]
+    pub(super) async fn refusing_batches(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        let refused = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no batches"}}"#;
+        Self::serving(move |request| match request {
+            Value::Array(_) => Reply::Http(200, refused.to_owned()),
+            call => script(call),
+        })
+        .await
+    }
+
+    /// A node that does with each request, which may be a batch, as `script` says.
+    async fn serving(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let authority = listener.local_addr().unwrap().to_string();
         let (seen, sent) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
@@ -102,13 +122,11 @@ impl TestNode {
                     let mut stream = stream;
                     let request = read_request(&mut stream).await?;
                     let mut working = work.begin();
-                    let mut reply = if let Value::Array(calls) = &request {
-                        noted.lock().extend(calls.iter().cloned());
-                        batch(calls, |call| script(call))
-                    } else {
-                        noted.lock().push(request.clone());
-                        script(&request)
-                    };
+                    match &request {
+                        Value::Array(calls) => noted.lock().extend(calls.iter().cloned()),
+                        call => noted.lock().push(call.clone()),
+                    }
+                    let mut reply = script(&request);
                     if matches!(reply, Reply::Hang) {
                         drop(working);
                         return std::future::pending().await;

@@ -36,8 +36,12 @@ impl Clock for SetClock {
 }
 
 pub(crate) fn chain() -> (DevChain, Arc<SetClock>) {
+    chain_of(CHAIN_ID)
+}
+
+pub(crate) fn chain_of(chain_id: u64) -> (DevChain, Arc<SetClock>) {
     let clock = Arc::new(SetClock(AtomicU64::new(START_SECONDS)));
-    (DevChain::new(CHAIN_ID, clock.clone()), clock)
+    (DevChain::new(chain_id, clock.clone()), clock)
 }
 
 pub(crate) fn deployed() -> (DevChain, Deployment) {

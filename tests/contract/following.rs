@@ -14,7 +14,7 @@ use crate::support::service::Service;
 use crate::support::settings::Settings;
 use crate::support::signing::{ALICE, BOB};
 use crate::support::time::{SOON, until};
-use crate::support::world::World;
+use crate::support::world::{World, anvil};
 
 pub(crate) const CASES: &[Case<World>] = cases![
     a_thousand_verifications_of_cached_agents_cost_no_call,
@@ -38,9 +38,11 @@ pub(crate) const EVENTS: &[Case<World>] = cases![
     a_changed_uri_shows_within_two_polls,
 ];
 
-/// Reorganizations, which the development chain can't make.
-pub(crate) const ON_A_REAL_NODE: &[Case<World>] =
-    cases![a_reorganization_that_takes_stake_and_ownership_back_is_followed];
+/// Reorganizations and several chains, which the development chain has not.
+pub(crate) const ON_A_REAL_NODE: &[Case<World>] = cases![
+    a_reorganization_that_takes_stake_and_ownership_back_is_followed,
+    a_preferred_node_of_another_chain_is_left_out_from_the_start_and_when_it_moves_there,
+];
 
 /// Many requests for one agent, which is what a case is made of.
 fn settings(settings: Settings) -> Settings {
@@ -356,4 +358,30 @@ fn a_reorganization_that_takes_stake_and_ownership_back_is_followed(world: &Worl
     assert_eq!(chain.rpc("evm_revert", json!([snapshot])), json!(true));
     until("the rollback is followed", SOON, || owner(&scene.answer(), &alice).then_some(()));
     warm(&scene.service, &scene.key);
+}
+
+/// The other chain is ahead of ours in time and in blocks, and has the same registries.
+fn a_preferred_node_of_another_chain_is_left_out_from_the_start_and_when_it_moves_there(world: &World) {
+    let (ours, other) = (world.another(), Chain::anvil_on(&anvil().unwrap(), 1));
+    other.rpc("evm_increaseTime", json!([30]));
+    other.rpc("anvil_mine", json!(["0x40"]));
+    let relay = Relay::new(ours.chain().node);
+    for is_moved_later in [false, true] {
+        relay.behave(if is_moved_later { Behaviour::Honest } else { Behaviour::Moved(other.node) });
+        let urls = vec![format!("http://{}", relay.address), format!("http://{}", ours.chain().node)];
+        let scene = Scene::of(&ours, settings(ours.settings()).set("chain.rpc_urls", urls));
+        relay.behave(Behaviour::Moved(other.node));
+        let healthy = format!("tiergate_rpc_node_healthy{{endpoint=\"http://{}\"}}", relay.address);
+        until("the node of the other chain is left out", SOON, || {
+            assert_eq!(scene.service.get("/readyz").status, 200);
+            (scene.service.samples().get(&healthy) == 0.0).then_some(())
+        });
+        let staked = THRESHOLDS[3] + U256::from(7);
+        scene.shows(
+            || ours.chain().stake(scene.agent.id, U256::from(7)),
+            |answer| has(answer, "/stakedAmount", json!(staked.to_string())),
+        );
+        assert_eq!(scene.service.samples().sum("tiergate_follower_polls_total", &["result=\"behind\""]), 0.0);
+        scene.service.get("/readyz").success(200);
+    }
 }

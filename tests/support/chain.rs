@@ -106,10 +106,17 @@ impl Chain {
 
     /// A real node, with the registries deployed.
     pub(crate) fn anvil(program: &Path) -> Self {
+        Self::anvil_on(program, 31_337)
+    }
+
+    /// A real node of this chain, with the registries deployed, at the same addresses on each.
+    pub(crate) fn anvil_on(program: &Path, chain_id: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let node = free_port(own_ip());
         let (host, port) = (node.ip().to_string(), node.port().to_string());
-        let arguments = ["--host", &host, "--port", &port, "--silent"].map(str::to_owned);
+        let id = chain_id.to_string();
+        let arguments =
+            ["--host", &host, "--port", &port, "--chain-id", &id, "--silent"].map(str::to_owned);
         let process = Process::start(program, &arguments, &folder.path().join("log"), "");
         wait_for_node(node);
         rpc(node, "anvil_setCode", json!([MULTICALL, artifact("Multicall3")["deployedBytecode"]])).unwrap();
@@ -121,7 +128,7 @@ impl Chain {
             validation: create("ValidationRegistry"),
             organization: create("OrganizationRegistry"),
             multicall: MULTICALL,
-            chain_id: 31_337,
+            chain_id: chain_id.into(),
         };
         Self { node, contracts, turn: Mutex::new(()), _process: process, _folder: folder }
     }

@@ -17,6 +17,8 @@ use crate::support::process::own_ip;
 pub(crate) enum Behaviour {
     /// Answers as the real node does.
     Honest,
+    /// Answers as another node does.
+    Moved(SocketAddr),
     /// Holds the call until the behaviour is another one, and closes then.
     Hang,
     /// Closes the connection instead of answering.
@@ -179,12 +181,14 @@ fn converse(stream: TcpStream, node: SocketAddr, state: &State, stopped: &Atomic
         }
         let behaviour = state.behaviour().clone();
         let request = state.requests.fetch_add(1, Ordering::SeqCst);
-        let honest = || -> std::io::Result<(u16, Vec<u8>)> {
+        let answer_of = |node: SocketAddr| -> std::io::Result<(u16, Vec<u8>)> {
             let answer = Connection::open(node)?.send("POST", "/", &[], Some(&call))?;
             Ok((answer.status, answer.body))
         };
+        let honest = || answer_of(node);
         let (status, body) = match behaviour {
             Behaviour::Honest => honest()?,
+            Behaviour::Moved(other) => answer_of(other)?,
             Behaviour::Refuse(method, code) => each(&call, |asked| {
                 let error = json!({ "code": code, "message": "refused" });
                 if asked["method"] == json!(method) {

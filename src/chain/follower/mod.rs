@@ -26,7 +26,7 @@ use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::pool::{Answers, Call, Terms};
 use crate::chain::registries::Registries;
-use crate::chain::source::Source;
+use crate::chain::source::{At, Source};
 use crate::ports::chain::{Asker, ChainFault};
 use crate::ports::clock::Clock;
 
@@ -155,18 +155,25 @@ impl Following<'_> {
 
     /// The head up to which everything is accounted for, and how; `None`: nodes answer, and logs were not asked for.
     async fn try_poll(&mut self, asked_micros: u64) -> Result<Option<(Block, &'static str)>, ChainFault> {
-        let chain = self.of.source.pool.chain_id;
-        let terms = self.of.source.pool.terms(Asker::Vouched);
-        let head = self.head(&terms).await?;
-        *self.saw_another.get_mut() = false;
         if asked_micros < self.unlogged_until_micros {
-            self.of.source.floor.met(date(&head));
+            self.any_read().await?;
             return Ok(None);
         }
+        let terms = self.of.source.pool.terms(Asker::Vouched);
+        let takes_batches = AtomicBool::new(false);
+        let head = match self.head(&terms, &takes_batches).await {
+            // Nodes that take no batches give no logs, and answer single calls all the same.
+            Err(fault) if is_refusal(&fault) && !takes_batches.into_inner() => {
+                self.lacks_logs = self.any_read().await.is_ok();
+                return Err(fault);
+            }
+            answered => answered?,
+        };
+        *self.saw_another.get_mut() = false;
         let mut position = self.tracker.position(&head);
         for _ in 0..LOG_REQUESTS_MAX {
             let (Position::Ahead, Some(range)) = (position, self.tracker.range(&head)) else { break };
-            match self.read(&range, &head, (chain, &terms)).await {
+            match self.read(&range, &head, &terms).await {
                 Ok(Some((block, logs))) if self.tracker.account(&range, block, &logs) => {
                     let drops = self.of.registries.drops(&logs);
                     let dropped = self.of.cache.advance(block, &drops);
@@ -184,15 +191,22 @@ impl Following<'_> {
             Position::Same | Position::Behind => return Ok(Some((head, "followed"))),
             Position::Ahead | Position::First | Position::Reorganized => position,
         };
-        self.begin_at(head, why, (chain, &terms)).await?;
+        self.begin_at(head, why, &terms).await?;
         self.of.status.restarted(why, head.number);
         Ok(Some((head, "restarted")))
     }
 
-    /// The head of a node that is not behind.
-    async fn head(&self, terms: &Terms) -> Result<Block, ChainFault> {
+    /// A read of nothing but its date, which proves that a node of the chain answers.
+    async fn any_read(&self) -> Result<(), ChainFault> {
+        self.of.source.read(Asker::Vouched, At::Latest, &[], |_| Ok(())).await.map(drop)
+    }
+
+    /// The head of a node that is on the right chain, and not behind.
+    async fn head(&self, terms: &Terms, takes_batches: &AtomicBool) -> Result<Block, ChainFault> {
         let floor = self.of.source.floor.now();
         let read = |answers: &mut Answers<'_>| {
+            takes_batches.store(true, Ordering::Relaxed);
+            self.right_chain(answers)?;
             let head: Block = answers.next()?;
             let accepted = self.of.source.floor.accepts(&floor, date(&head));
             let behind = match self.tracker.last() {
@@ -208,18 +222,19 @@ impl Following<'_> {
             })?;
             Ok(head)
         };
-        self.of.source.pool.ask(terms, &[block_call(json!("latest"))], read).await
+        self.of.source.pool.ask(terms, &[chain_call(), block_call(json!("latest"))], read).await
     }
 
-    /// Begins anew at this head, when its node is on the right chain and gives logs.
-    async fn begin_at(
-        &mut self,
-        head: Block,
-        why: Position,
-        (chain, terms): (u64, &Terms),
-    ) -> Result<(), ChainFault> {
+    /// Succeeds when the next answer, which is to [`chain_call`], names the right chain.
+    fn right_chain(&self, answers: &mut Answers<'_>) -> Result<(), ReadError> {
+        let (reported, chain) = (answers.next::<U64>()?.to(), self.of.source.pool.chain_id);
+        if reported == chain { Ok(()) } else { Err(ReadError::WrongChain { reported, chain }) }
+    }
+
+    /// Begins anew at this head, when a node gives its logs.
+    async fn begin_at(&mut self, head: Block, why: Position, terms: &Terms) -> Result<(), ChainFault> {
         let range = Range { from: head.number, to: head.number, last: head };
-        let begun = self.read(&range, &head, (chain, terms)).await;
+        let begun = self.read(&range, &head, terms).await;
         self.lacks_logs = begun.as_ref().is_err_and(is_refusal);
         begun?;
         self.tracker.begin(head, why == Position::Reorganized);
@@ -228,46 +243,47 @@ impl Following<'_> {
     }
 
     /// The logs of a range, complete by construction: the same back end shows in one request that it has the last block, and
-    /// the followed one unless that is the parent. `None`: it has another one in that one's place. Where following begins it
-    /// shows that it is on the right chain.
+    /// the followed one unless that is the parent. `None`: it has another one in that one's place. The head's hash proves
+    /// which chain a node is on; where the last block is another one, or following begins, the chain's id is asked for too.
     async fn read(
         &self,
         range: &Range,
         head: &Block,
-        (chain, terms): (u64, &Terms),
+        terms: &Terms,
     ) -> Result<Option<(Block, Vec<Log>)>, ChainFault> {
         let Range { from, to, last } = *range;
         let addresses: Vec<_> = self.of.registries.contracts().map(|(_, address)| address).collect();
+        let is_to_head = to == head.number;
         let filter = match from == head.number {
             true => json!({ "address": addresses, "blockHash": head.hash }),
             false => json!({ "address": addresses, "fromBlock": U64::from(from), "toBlock": U64::from(to) }),
         };
-        let (is_beginning, is_next) = (last.number == to, to == head.number && head.parent == last.hash);
-        let mut calls = vec![block_call(json!(U64::from(to)))];
-        if is_beginning {
-            calls.push(Call { method: "eth_chainId", params: json!([]) });
-        } else if !is_next {
+        let (is_beginning, is_next) = (last.number == to, is_to_head && head.parent == last.hash);
+        let is_of_unknown_chain = is_beginning || !is_to_head;
+        let mut calls = Vec::new();
+        if is_of_unknown_chain {
+            calls.push(chain_call());
+        }
+        calls.push(block_call(json!(U64::from(to))));
+        if !is_beginning && !is_next {
             calls.push(block_call(json!(U64::from(last.number))));
         }
         calls.push(Call { method: "eth_getLogs", params: json!([filter]) });
         let read = |answers: &mut Answers<'_>| {
+            if is_of_unknown_chain {
+                self.right_chain(answers)?;
+            }
             let behind = ReadError::Behind { number: last.number, newest: to };
             let mut shown = |number: u64| {
                 let block: Option<Block> = answers.next()?;
                 block.filter(|block| block.number == number).ok_or_else(|| behind.clone())
             };
             let block = shown(to)?;
-            if to == head.number && block.hash != head.hash {
+            if is_to_head && block.hash != head.hash {
                 return Err(behind);
             }
             if !is_beginning && !is_next && shown(last.number)?.hash != last.hash {
                 return Ok(None);
-            }
-            if is_beginning {
-                let reported = answers.next::<U64>()?.to();
-                if reported != chain {
-                    return Err(ReadError::WrongChain { reported, chain });
-                }
             }
             let logs: Vec<Log> = answers.next()?;
             if logs.iter().any(|log| !(from..=to).contains(&log.block_number)) {
@@ -277,6 +293,10 @@ impl Following<'_> {
         };
         self.of.source.pool.ask(terms, &calls, read).await
     }
+}
+
+fn chain_call() -> Call {
+    Call { method: "eth_chainId", params: json!([]) }
 }
 
 fn block_call(block: Value) -> Call {

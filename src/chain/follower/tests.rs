@@ -2,6 +2,7 @@
 
 mod drops;
 mod faults;
+mod other_chain;
 
 use std::ops::Deref;
 use std::sync::Arc;

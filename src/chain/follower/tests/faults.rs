@@ -43,7 +43,7 @@ async fn a_node_without_logs_leaves_profiles_one_interval_and_is_asked_again_aft
         scene.tick(&mut following).await;
     }
     assert_eq!((scene.node.calls("eth_getLogs"), scene.mode()), (asked, "unlogged"));
-    scene.refuse("eth_getBlockByNumber", -32_603, "internal error");
+    scene.refuse("eth_call", -32_603, "internal error");
     scene.tick(&mut following).await;
     assert_eq!(scene.mode(), "unlogged", "a failed poll alone says nothing");
     scene.play(|_| None);
