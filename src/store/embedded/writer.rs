@@ -46,6 +46,14 @@ pub(super) struct Queued {
     pub(super) _place: OwnedSemaphorePermit,
 }
 
+/// Nonces that were used before the load. A machine may boot with a clock that is years ahead, so for them time goes on from
+/// the last use. Those that are used afterwards are forgotten by the clock that they were judged by.
+struct Former {
+    /// The last use.
+    newest_secs: u64,
+    steady_wall: SteadyWall,
+}
+
 /// The writer's own state.
 pub(super) struct Writer {
     shared: Arc<Shared>,
@@ -57,6 +65,8 @@ pub(super) struct Writer {
     doubtful: Vec<AgentId>,
     options: Options,
     steady_wall: SteadyWall,
+    /// Until the nonces from before the load are forgotten.
+    former: Option<Former>,
     /// The last purge left rows that could go.
     more_to_purge: bool,
     /// The most nonces that were in the file at once since it was last made smaller.
@@ -76,15 +86,18 @@ impl Writer {
         options: Options,
     ) -> Self {
         let now_micros = shared.clock.monotonic_micros();
-        // A machine may boot with a clock that is years ahead. While nonces are remembered, time goes on from the last
-        // use, and the clock is believed no sooner than one that jumps while the service runs.
-        let wall_secs = shared.clock.unix_seconds().min(loaded.newest_use_secs.unwrap_or(u64::MAX));
+        let (wall_secs, retention_secs) = (shared.clock.unix_seconds(), options.nonce_retention_secs);
+        let former = loaded.newest_use_secs.map(|newest_secs| Former {
+            newest_secs,
+            steady_wall: SteadyWall::new(retention_secs, wall_secs.min(newest_secs), now_micros),
+        });
         shared.forgotten_before.store(loaded.forgotten_before, Ordering::Release);
         for (agent, key) in loaded.keys {
             shared.book.set_key(agent, Some(key));
         }
         let mut writer = Self {
-            steady_wall: SteadyWall::new(options.nonce_retention_secs, wall_secs, now_micros),
+            steady_wall: SteadyWall::new(retention_secs, wall_secs, now_micros),
+            former,
             shared,
             queue,
             disk,
@@ -144,7 +157,11 @@ impl Writer {
     fn commit(&mut self, steps: &mut [Queued]) -> Result<bool, redb::Error> {
         let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
         let now_secs = self.shared.clock.unix_seconds();
-        let steady_secs = self.steady_wall.secs(now_secs, self.shared.clock.monotonic_micros());
+        let now_micros = self.shared.clock.monotonic_micros();
+        let mut steady_secs = self.steady_wall.secs(now_secs, now_micros);
+        if let Some(former) = &mut self.former {
+            steady_secs = steady_secs.min(former.steady_wall.secs(now_secs, now_micros));
+        }
         let transaction = tables::begin(database)?;
         let mut batch = Batch {
             tables: Tables::open(&transaction)?,
@@ -174,6 +191,10 @@ impl Writer {
         }
         self.shared.forgotten_before.store(forgotten_before, Ordering::Release);
         self.more_to_purge = purged == rows_max;
+        if !self.more_to_purge && self.former.as_ref().is_some_and(|former| cutoff_secs > former.newest_secs)
+        {
+            self.former = None;
+        }
         self.nonces_peak = self.nonces_peak.max(nonces);
         Ok(!self.more_to_purge
             && self.nonces_peak >= COMPACTION_NONCES_MIN

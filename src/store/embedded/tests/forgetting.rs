@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::RetryAfter;
+use crate::ports::clock::Clock as _;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, key, until};
@@ -266,6 +267,60 @@ async fn a_start_with_a_clock_that_is_years_ahead_forgets_nothing_and_locks_nobo
     clock.step_wall_secs(-10 * 365 * DAY_SECS as i64);
     assert!(refused(admit(&store, 1, START_SECS).await));
     assert!(matches!(admit(&store, 2, START_SECS + 6_000).await, Admission::Admitted { .. }));
+}
+
+/// Seconds for which nonces are kept by default.
+const KEPT: Settings = Settings { max_age_secs: 300, max_ahead_secs: 60, retention_secs: 900 };
+
+/// Uses a nonce a minute for two hours; how many are remembered then.
+async fn after_two_busy_hours(platter: &Platter, clock: &Arc<SimulatedClock>) -> u64 {
+    let store = KEPT.open(platter, clock);
+    for nonce in 1_000..1_120 {
+        assert!(matches!(admit(&store, nonce, clock.unix_seconds()).await, Admission::Admitted { .. }));
+        clock.advance_secs(60);
+        store.probe().await.unwrap();
+    }
+    remembered(platter)
+}
+
+#[tokio::test]
+async fn after_a_stop_of_days_nonces_are_forgotten_after_their_time_as_before_it() {
+    for stopped_days in [0, 2, 30] {
+        let (platter, clock) = (Platter::with_store(), clock());
+        let store = KEPT.open(&platter, &clock);
+        // More than one purge takes.
+        for nonce in 0..600 {
+            admit(&store, nonce, START_SECS).await;
+        }
+        drop(store);
+        clock.advance_secs(stopped_days * DAY_SECS);
+        let remembered = after_two_busy_hours(&platter, &clock).await;
+        assert!((15..=16).contains(&remembered), "{remembered} after {stopped_days} days");
+    }
+}
+
+#[tokio::test]
+async fn a_start_with_a_clock_that_is_years_ahead_keeps_earlier_nonces_for_their_time_and_locks_nobody_out() {
+    let (platter, clock) = (Platter::with_store(), clock());
+    let store = KEPT.open(&platter, &clock);
+    for nonce in 0..600 {
+        admit(&store, nonce, START_SECS).await;
+    }
+    drop(store);
+    const YEARS: i64 = 10 * 365 * DAY_SECS as i64;
+    clock.step_wall_secs(YEARS);
+    let store = KEPT.open(&platter, &clock);
+    clock.advance_secs(900);
+    store.probe().await.unwrap();
+    assert_eq!(remembered(&platter), 600);
+    for _ in 0..100 {
+        clock.advance_secs(60);
+        store.probe().await.unwrap();
+    }
+    clock.step_wall_secs(-YEARS);
+    assert!(refused(admit(&store, 1, START_SECS).await));
+    let now = clock.unix_seconds();
+    assert!(matches!(admit(&store, 1, now).await, Admission::Admitted { .. }));
 }
 
 #[tokio::test]
