@@ -9,7 +9,7 @@ mod observe;
 #[cfg(test)]
 mod openapi_tests;
 mod record;
-mod routes;
+pub(crate) mod routes;
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use ipnet::IpNet;
 use crate::api::console::Console;
 use crate::api::observe::{DOOR, Observer};
 use crate::api::record::Notes;
-use crate::api::routes::Endpoint;
+use crate::api::routes::{Audience, Endpoint};
 use crate::domain::client::ClientNet;
 use crate::domain::tier::Tier;
 use crate::pipeline::readiness::Readiness;
@@ -41,6 +41,7 @@ use crate::wire::results::VerificationResults;
 pub(crate) struct Api {
     pipeline: Arc<Pipeline>,
     readiness: Arc<Readiness>,
+    audience: Audience,
     access: Access,
     token_decimals: u8,
     console: Option<Console>,
@@ -56,6 +57,7 @@ pub(crate) struct Api {
 
 /// How requests are answered, and what is told of them.
 pub(crate) struct ApiRules {
+    pub(crate) audience: Audience,
     pub(crate) access: Access,
     /// The decimals of the staked token.
     pub(crate) token_decimals: u8,
@@ -89,11 +91,12 @@ impl Api {
     ) -> Self {
         let observer = Observer::new(metrics);
         let verdicts = Verdicts::new(DOOR, metrics, &clock);
-        let ApiRules { access, token_decimals, console, trusted_proxies, audit, tracer } = rules;
+        let ApiRules { audience, access, token_decimals, console, trusted_proxies, audit, tracer } = rules;
         let results = VerificationResults::default();
         Self {
             pipeline,
             readiness,
+            audience,
             access,
             token_decimals,
             console: console.as_ref().map(Console::new),
@@ -120,6 +123,9 @@ impl WholeService for Api {
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
         let is_of_page = self.console.as_ref().is_some_and(|console| console.has(request.path));
         let endpoint = if is_of_page { Endpoint::Console } else { Endpoint::at(request.path)? };
+        if !self.audience.has(endpoint) {
+            return Err(ErrorCause::NotFound);
+        }
         let endpoint = endpoint.taking(request.method)?;
         Ok((endpoint, endpoint.body_bytes_max()))
     }

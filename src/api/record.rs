@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use alloy::primitives::Address;
 
 use crate::api::Api;
-use crate::api::observe::{DOOR, outcome_of};
+use crate::api::observe::outcome_of;
 use crate::api::routes::Endpoint;
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
@@ -120,7 +120,7 @@ impl Api {
             (None, Some(_)) => "admitted",
         };
         let line = Line {
-            listener: DOOR,
+            listener: self.audience.listener(),
             request_id: Some(notes.request_id.as_str()),
             trace_id: trace_id.as_deref(),
             client: Some(self.client_address(request)),

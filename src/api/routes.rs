@@ -50,6 +50,43 @@ pub(crate) const ENDPOINTS: [Endpoint; 12] = [
     Endpoint::Signing,
 ];
 
+/// Whom a listener of the API is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Services and probes: every endpoint.
+    Everybody,
+    /// Agents' owners, who come from anywhere: no endpoint that verifies or tells how the service is.
+    Owners,
+}
+
+impl Audience {
+    /// The name of the listener in logs.
+    pub(crate) const fn listener(self) -> &'static str {
+        match self {
+            Self::Everybody => "api",
+            Self::Owners => "owners",
+        }
+    }
+
+    /// True if the listener answers this endpoint.
+    pub(crate) const fn has(self, endpoint: Endpoint) -> bool {
+        match endpoint {
+            Endpoint::Verify | Endpoint::VerifySignature | Endpoint::Livez | Endpoint::Readyz => {
+                matches!(self, Self::Everybody)
+            }
+            Endpoint::ReadProfile
+            | Endpoint::GenerateKey
+            | Endpoint::RotateKey
+            | Endpoint::RevokeKey
+            | Endpoint::KeyStatus
+            | Endpoint::OpenApi
+            | Endpoint::Docs
+            | Endpoint::Signing
+            | Endpoint::Console => true,
+        }
+    }
+}
+
 impl Endpoint {
     /// The endpoint of the API at this path.
     pub(crate) fn at(path: &str) -> Result<Self, ErrorCause> {

@@ -58,6 +58,8 @@ struct Needs {
     workers: usize,
     /// Addresses that the gateway listens on.
     gateways: usize,
+    /// Those for agents' owners.
+    owners: usize,
     nodes: usize,
     uses_redis: bool,
     connections_max: usize,
@@ -72,6 +74,8 @@ pub(crate) struct Descriptors {
     reserved: usize,
     /// Connections of the API's listener.
     pub(super) api: usize,
+    /// Connections of the owners' listener.
+    pub(super) owners: usize,
     /// Connections of the gateway's listener.
     pub(super) gateway: usize,
     /// Requests to upstreams under way. Each may hold a connection.
@@ -96,6 +100,7 @@ impl Needs {
         Self {
             workers,
             gateways: settings.listen.gateway.len(),
+            owners: settings.listen.owners.len(),
             nodes: settings.chain.rpc_urls.len(),
             uses_redis: matches!(settings.store, StoreSettings::Redis(_)),
             connections_max: settings.listen.max_connections as usize,
@@ -114,9 +119,10 @@ impl Needs {
 
     /// Descriptors that no client may take.
     fn reserve(&self) -> usize {
-        let runtimes = self.workers + self.gateway_workers() + BACKGROUND_RUNTIMES;
+        let runtimes =
+            self.workers + self.gateway_workers() + usize::from(self.owners > 0) + BACKGROUND_RUNTIMES;
         // One for the worker, and one for a successor.
-        let sockets = 2 * (self.workers * (1 + self.gateways) + 1);
+        let sockets = 2 * (self.workers * (1 + self.gateways) + self.owners + 1);
         let store = if self.uses_redis { REDIS + REDIS_SERVERS * runtimes } else { EMBEDDED_STORE };
         let nodes = PLACES_MAX + IDLE_MAX * self.nodes;
         FILES + OF_A_RUNTIME * runtimes + sockets + ADMIN_CONNECTIONS + store + nodes + CHECKS
@@ -136,25 +142,26 @@ impl Descriptors {
         if rest < needs.clients_min() {
             return Err(TooFew { limit, needed: reserved + needs.clients_min() });
         }
+        let owners = if needs.owners == 0 { 0 } else { needs.connections_max.min(rest / 8) };
         if needs.gateways == 0 {
-            let api = needs.connections_max.min(rest);
-            return Ok(Self { limit, reserved, api, gateway: 0, requests: 0, idle: 0 });
+            let api = needs.connections_max.min(rest - owners);
+            return Ok(Self { limit, reserved, api, owners, gateway: 0, requests: 0, idle: 0 });
         }
         let api = needs.connections_max.min(rest / 8);
         let gateway = needs.connections_max.min(rest / 2);
-        let upstreams = rest - api - gateway;
+        let upstreams = rest - api - owners - gateway;
         let idle = POOL_MAX.min(upstreams / 10).max(needs.workers);
         let requests = u32::try_from(upstreams - POOLS * idle).unwrap_or(u32::MAX);
         let requests = needs.in_flight_max.map_or(requests, |configured| configured.min(requests));
-        Ok(Self { limit, reserved, api, gateway, requests, idle })
+        Ok(Self { limit, reserved, api, owners, gateway, requests, idle })
     }
 }
 
 impl fmt::Display for Descriptors {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit, reserved, api, gateway, requests, idle } = self;
+        let Self { limit, reserved, api, owners, gateway, requests, idle } = self;
         write!(out, "file descriptors limit={limit} reserved={reserved} ")?;
-        write!(out, "api={api} gateway={gateway} requests={requests} idle={idle}")
+        write!(out, "api={api} owners={owners} gateway={gateway} requests={requests} idle={idle}")
     }
 }
 
@@ -180,16 +187,11 @@ mod tests {
     use super::{Descriptors, Needs, POOLS};
 
     fn needs() -> impl Strategy<Value = Needs> {
-        let counts = (1..=128_usize, 0..=16_usize, 1..=16_usize, 1..=1_000_000_usize);
+        let counts = (1..=128_usize, 0..=16_usize, 0..=16_usize, 1..=16_usize, 1..=1_000_000_usize);
         let others = (any::<bool>(), proptest::option::of(1..=1_000_000_u32));
         let all = (counts, others);
-        all.prop_map(|((workers, gateways, nodes, connections_max), (uses_redis, in_flight_max))| Needs {
-            workers,
-            gateways,
-            nodes,
-            uses_redis,
-            connections_max,
-            in_flight_max,
+        all.prop_map(|((workers, gateways, owners, nodes, connections_max), (uses_redis, in_flight_max))| {
+            Needs { workers, gateways, owners, nodes, uses_redis, connections_max, in_flight_max }
         })
     }
 
@@ -203,8 +205,11 @@ mod tests {
                 prop_assert!(limit < needs.reserve() + needs.clients_min());
                 return Ok(());
             };
-            let Descriptors { api, gateway, requests, idle, .. } = caps;
-            prop_assert!(needs.reserve() + api + gateway + requests as usize + POOLS * idle <= limit);
+            let Descriptors { api, owners, gateway, requests, idle, .. } = caps;
+            let clients = api + owners + gateway;
+            prop_assert!(needs.reserve() + clients + requests as usize + POOLS * idle <= limit);
+            prop_assert_eq!(owners > 0, needs.owners > 0);
+            prop_assert!(owners <= needs.connections_max);
             prop_assert!((1..=needs.connections_max).contains(&api));
             let has_gateway = needs.gateways > 0;
             let keeps_one = idle / needs.workers > 0;
@@ -219,7 +224,9 @@ mod tests {
         let page = include_str!("../../docs/operations.md");
         for (workers, uses_redis, least) in [(2, false, "754 on two"), (64, true, "5,218 on 64")] {
             let (connections_max, in_flight_max) = (4_096, None);
-            let needs = Needs { workers, gateways: 1, nodes: 1, uses_redis, connections_max, in_flight_max };
+            let (gateways, owners, nodes) = (1, 0, 1);
+            let needs =
+                Needs { workers, gateways, owners, nodes, uses_redis, connections_max, in_flight_max };
             let number = needs.reserve() + needs.clients_min();
             assert!(least.replace(',', "").starts_with(&format!("{number} on ")), "{number}");
             assert!(page.contains(least), "{least}");
@@ -229,9 +236,9 @@ mod tests {
     #[test]
     fn with_enough_descriptors_no_cap_is_cut() {
         let (connections_max, in_flight_max) = (4_096, None);
-        let needs =
-            Needs { workers: 4, gateways: 1, nodes: 2, uses_redis: true, connections_max, in_flight_max };
+        let (workers, gateways, owners, nodes, uses_redis) = (4, 1, 1, 2, true);
+        let needs = Needs { workers, gateways, owners, nodes, uses_redis, connections_max, in_flight_max };
         let caps = Descriptors::of(65_536, &needs).unwrap();
-        assert_eq!((caps.api, caps.gateway, caps.idle), (4_096, 4_096, 1_024));
+        assert_eq!((caps.api, caps.owners, caps.gateway, caps.idle), (4_096, 4_096, 4_096, 1_024));
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::admin::Admin;
+use crate::api::routes::Audience;
 use crate::api::{Api, ApiRules};
 use crate::app::App;
 use crate::app::descriptors::{ADMIN_CONNECTIONS, processors};
@@ -27,12 +28,44 @@ use crate::wire::console::{ConsoleRules, DevelopmentNode, SampleRequest, WalletC
 use crate::wire::request_id::RequestIds;
 
 impl App {
+    /// The API, and the part of it for agents' owners on a listener of its own.
     pub(super) fn serve_api(
         &mut self,
         settings: &Settings,
-        pipeline: Arc<Pipeline>,
+        pipeline: &Arc<Pipeline>,
         os: &Os,
     ) -> Result<(), StartError> {
+        let api = self.api(settings, pipeline, os, Audience::Everybody)?;
+        let listening = Listening {
+            rules: Some(client_rules(&settings.listen, Listener::Api)),
+            workers: processors(),
+            tls: Some(Protocols::Http1),
+            ..Listening::plain("api", &settings.listen.api, self.descriptors.api)
+        };
+        self.process.open_whole(api, listening)?;
+        if settings.listen.owners.is_empty() {
+            return Ok(());
+        }
+        let owners = self.api(settings, pipeline, os, Audience::Owners)?;
+        let listening = Listening {
+            name: Audience::Owners.listener(),
+            addresses: &settings.listen.owners,
+            connections_max: self.descriptors.owners,
+            rules: Some(client_rules(&settings.listen, Listener::Owners)),
+            // Owners come rarely.
+            workers: 1,
+            tls: Some(Protocols::Http1),
+        };
+        self.process.open_whole(owners, listening)
+    }
+
+    fn api(
+        &self,
+        settings: &Settings,
+        pipeline: &Arc<Pipeline>,
+        os: &Os,
+        audience: Audience,
+    ) -> Result<Api, StartError> {
         let access = Access {
             scope: Scope::Api,
             min_tier: Tier::Bronze,
@@ -41,6 +74,7 @@ impl App {
             parts: Parts::Whole,
         };
         let rules = ApiRules {
+            audience,
             access,
             token_decimals: settings.tiers.token_decimals,
             console: console_rules(settings),
@@ -50,14 +84,7 @@ impl App {
         };
         let (readiness, clock) = (Arc::clone(&self.readiness), Arc::clone(&self.process.clock));
         let ids = RequestIds::new(os)?;
-        let api = Api::new(pipeline, readiness, rules, clock, &self.process.metrics, ids);
-        let listening = Listening {
-            rules: Some(client_rules(&settings.listen, Listener::Api)),
-            workers: processors(),
-            tls: Some(Protocols::Http1),
-            ..Listening::plain("api", &settings.listen.api, self.descriptors.api)
-        };
-        self.process.open_whole(api, listening)
+        Ok(Api::new(Arc::clone(pipeline), readiness, rules, clock, &self.process.metrics, ids))
     }
 
     /// The gateway, and the watch of its upstreams.

@@ -141,7 +141,7 @@ impl App {
             _audit_guard: audit_guard,
         };
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
-        app.serve_api(settings, Arc::clone(&pipeline), &os)?;
+        app.serve_api(settings, &pipeline, &os)?;
         app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings, overview)?;
         app.process.supervise("sweeper", move || sweep(Arc::clone(&pipeline)));

@@ -1,5 +1,7 @@
 //! `tiergate run`: serve until a signal says to stop.
 
+use std::net::SocketAddr;
+
 use crate::app::App;
 use crate::app::handover::Handover;
 use crate::app::log;
@@ -49,10 +51,15 @@ fn announce(settings: &Settings) {
     tracing::info!(
         version = VERSION,
         api = %settings.listen.api,
-        gateway = %settings.listen.gateway.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        owners = %listed(&settings.listen.owners),
+        gateway = %listed(&settings.listen.gateway),
         tenants = settings.tenants.len(),
         admin = %settings.listen.admin,
         nodes = %settings.chain.rpc_urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
         "serving",
     );
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -11,8 +11,8 @@ use crate::config::written::quoted;
 use crate::domain::tenant::KeyPair;
 use crate::domain::upstream::Upstream;
 
-/// How many addresses the gateway may listen on.
-const GATEWAYS_MAX: usize = 16;
+/// How many addresses the gateway may listen on, and how many there may be for owners.
+const ADDRESSES_MAX: usize = 16;
 
 /// How many networks of trusted proxies there may be.
 const TRUSTED_PROXIES_MAX: usize = 1_024;
@@ -24,6 +24,8 @@ pub enum Listener {
     Api,
     /// That of the gateway.
     Gateway,
+    /// That of agents' owners.
+    Owners,
 }
 
 /// Addresses to listen on, and whom to believe about clients.
@@ -33,6 +35,8 @@ pub struct Listen {
     pub api: SocketAddr,
     /// Where requests to tenants are answered; empty: there is no gateway. At most 16.
     pub gateway: Vec<SocketAddr>,
+    /// Where the endpoints for agents' owners are answered, and no others; empty: nowhere but at `api`. At most 16.
+    pub owners: Vec<SocketAddr>,
     /// Where metrics are answered.
     pub admin: SocketAddr,
     /// Networks of proxies whose `X-Forwarded-For` is believed.
@@ -43,19 +47,21 @@ pub struct Listen {
     pub max_connections: u32,
     /// How many of them a network of clients may hold; up to 1,000,000, and 0 is no number of its own.
     pub max_connections_per_network: u32,
-    /// What API and gateway show to clients; nothing: they do not speak TLS.
+    /// What all but `admin` show to clients; nothing: they do not speak TLS.
     pub tls: Option<KeyPair>,
 }
 
 impl Listen {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let listeners = choice(&[("api", Listener::Api), ("gateway", Listener::Gateway)]);
+        let listeners =
+            choice(&[("api", Listener::Api), ("gateway", Listener::Gateway), ("owners", Listener::Owners)]);
         read_all!(Self {
             api: reader.text("listen.api", "127.0.0.1:8080", socket_address),
-            gateway: reader.texts("listen.gateway", &[], &(0..=GATEWAYS_MAX), socket_address),
+            gateway: reader.texts("listen.gateway", &[], &(0..=ADDRESSES_MAX), socket_address),
+            owners: reader.texts("listen.owners", &[], &(0..=ADDRESSES_MAX), socket_address),
             admin: reader.text("listen.admin", "127.0.0.1:9090", socket_address),
             trusted_proxies: reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network),
-            proxy_protocol: reader.texts("listen.proxy_protocol", &[], &(0..=2), listeners),
+            proxy_protocol: reader.texts("listen.proxy_protocol", &[], &(0..=3), listeners),
             max_connections: reader.integer("listen.max_connections", 4_096, &(1..=1_000_000)),
             max_connections_per_network: reader.integer(
                 "listen.max_connections_per_network",
@@ -75,7 +81,9 @@ impl Listen {
                     "is 1: a client that opens its next connection while its last one is being closed is turned away; write more";
                 reader.warn(&["listen.max_connections_per_network"], phrase);
             }
-            refuse_overlaps(reader, api, gateway.as_deref().unwrap_or_default(), admin);
+            let lists =
+                [("listen.gateway", "gateway", gateway.as_ref()), ("listen.owners", "owners", owners.as_ref())];
+            refuse_overlaps(reader, api, lists, admin);
         })
     }
 }
@@ -84,16 +92,17 @@ impl Listen {
 fn refuse_overlaps(
     reader: &mut Reader,
     api: Option<SocketAddr>,
-    gateway: &[SocketAddr],
+    lists: [(&'static str, &str, Option<&Vec<SocketAddr>>); 2],
     admin: Option<SocketAddr>,
 ) {
-    let gateways = gateway.iter().zip(1_usize..);
-    let gateways =
-        gateways.map(|(address, number)| ("listen.gateway", format!("gateway item {number}"), *address));
+    let listed = lists.into_iter().flat_map(|(path, name, addresses)| {
+        let numbered = addresses.into_iter().flatten().zip(1_usize..);
+        numbered.map(move |(address, number)| (path, format!("{name} item {number}"), *address))
+    });
     let mut before: Vec<(&'static str, String, SocketAddr)> = Vec::new();
     let api = api.map(|address| ("listen.api", "api".to_owned(), address));
     let admin = admin.map(|address| ("listen.admin", "admin".to_owned(), address));
-    for (path, name, address) in api.into_iter().chain(gateways).chain(admin) {
+    for (path, name, address) in api.into_iter().chain(listed).chain(admin) {
         let overlapping = before.iter().filter(|(_, _, other)| overlap(*other, address));
         for (other_path, other_name, other) in overlapping {
             let phrase = format!(

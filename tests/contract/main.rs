@@ -33,6 +33,7 @@ mod limits;
 mod logs;
 mod metrics;
 mod misconfigured;
+mod owners;
 mod profile;
 mod provider_keys;
 mod redis_faults;
@@ -94,6 +95,7 @@ const TOPICS: &[Topic<World>] = &[
     ("errors", ONCE, errors::CASES),
     ("signing", ONCE, signing::CASES),
     ("console", ONCE, console::CASES),
+    ("owners", ONCE, owners::CASES),
     ("metrics", STORES, metrics::OPERATIONS),
     ("metrics", ONCE, metrics::CASES),
     ("logs", ONCE, logs::CASES),

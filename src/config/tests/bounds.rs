@@ -80,16 +80,18 @@ fn api_and_admin_listen_on_different_addresses_unless_the_port_is_chosen_by_the_
 }
 
 #[test]
-fn the_gateway_listens_on_up_to_16_addresses() {
+fn gateway_and_owners_have_up_to_16_addresses_each() {
     let many = |count: usize| -> String {
         let items: Vec<String> = (1..=count).map(|port| format!("'127.0.0.1:{port}'")).collect();
         format!("[{}]", items.join(","))
     };
-    check(
-        "listen.gateway",
-        &format!("[], {}, {}, ['127.0.0.1:0', '127.0.0.1:0']", many(1), many(16)),
-        &format!("{}, [''], ['localhost:80'], ['127.0.0.1'], '127.0.0.1:80', [80]", many(17)),
-    );
+    for key in ["listen.gateway", "listen.owners"] {
+        check(
+            key,
+            &format!("[], {}, {}, ['127.0.0.1:0', '127.0.0.1:0']", many(1), many(16)),
+            &format!("{}, [''], ['localhost:80'], ['127.0.0.1'], '127.0.0.1:80', [80]", many(17)),
+        );
+    }
     let gateway = settings(&[("listen.gateway", "['0.0.0.0:80', '[::]:443']")]).listen.gateway;
     assert_eq!(gateway, ["0.0.0.0:80", "[::]:443"].map(|address| address.parse().unwrap()));
 }
@@ -99,6 +101,7 @@ fn every_two_listeners_that_overlap_are_named() {
     let keys = [
         ("listen.gateway", "[\"127.0.0.1:8080\", \"0.0.0.0:9090\", \"127.0.0.1:9090\"]"),
         ("listen.api", "\"127.0.0.1:8080\""),
+        ("listen.owners", "[\"127.0.0.1:8081\", \"[::]:8080\"]"),
     ];
     let end = "; write two addresses that do not overlap";
     assert_eq!(
@@ -108,6 +111,8 @@ fn every_two_listeners_that_overlap_are_named() {
             format!(
                 "listen.gateway: gateway item 2 is 0.0.0.0:9090 and gateway item 3 is 127.0.0.1:9090{end}"
             ),
+            format!("listen.owners: api is 127.0.0.1:8080 and owners item 2 is [::]:8080{end}"),
+            format!("listen.owners: gateway item 1 is 127.0.0.1:8080 and owners item 2 is [::]:8080{end}"),
             format!("listen.admin: gateway item 2 is 0.0.0.0:9090 and admin is 127.0.0.1:9090{end}"),
             format!("listen.admin: gateway item 3 is 127.0.0.1:9090 and admin is 127.0.0.1:9090{end}"),
         ]

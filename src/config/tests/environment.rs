@@ -46,6 +46,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("listen.gateway", "127.0.0.1:1,[::1]:2", r#"["127.0.0.1:1", "[::1]:2"]"#, "127.0.0.1:1, 127.0.0.1:8080"),
     ("listen.max_connections", "7", "7", "0"),
     ("listen.max_connections_per_network", "7", "7", "-1"),
+    ("listen.owners", "127.0.0.1:1", r#"["127.0.0.1:1"]"#, "127.0.0.1:8080"),
     ("listen.proxy_protocol", "gateway", "[\"gateway\"]", "admin"),
     ("listen.tls.cert", "a.pem", "\"a.pem\"", ""),
     ("listen.tls.key", "b.pem", "\"b.pem\"", ""),

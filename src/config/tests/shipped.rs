@@ -46,7 +46,7 @@ fn the_file_for_replicas_names_a_redis() {
 fn the_defaults_are_what_is_documented() {
     let settings = parse(MINIMAL, &[]).unwrap();
     assert_eq!(settings.listen.api, "127.0.0.1:8080".parse().unwrap());
-    assert!(settings.listen.gateway.is_empty());
+    assert!(settings.listen.gateway.is_empty() && settings.listen.owners.is_empty());
     assert_eq!((settings.listen.max_connections, settings.listen.tls), (4_096, None));
     assert_eq!(settings.listen.max_connections_per_network, 0);
     assert!(settings.listen.proxy_protocol.is_empty());

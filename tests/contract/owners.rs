@@ -1,0 +1,104 @@
+//! `listen.owners`: agents' owners reach their endpoints there, and nothing else of the API.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::support::agents::key_of;
+use crate::support::client::{Answer, Connection};
+use crate::support::harness::{Case, cases};
+use crate::support::process::{free_ports, own_ip};
+use crate::support::service::{KEY_ENDPOINTS, Service};
+use crate::support::settings::Settings;
+use crate::support::world::World;
+
+pub(crate) const CASES: &[Case<World>] = cases![
+    owners_manage_keys_there_and_nobody_verifies_or_asks_for_health,
+    a_client_there_is_the_one_that_a_trusted_proxy_names,
+    the_proxy_protocol_is_spoken_there_where_it_is_named,
+];
+
+/// A service with such a listener, and its address.
+fn start(settings: Settings) -> (Service, SocketAddr) {
+    let (owners, _) = free_ports(own_ip());
+    (Service::start(settings.set("listen.owners", vec![owners.to_string()])), owners)
+}
+
+fn send(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
+    let body = body.map(|body| body.to_string().into_bytes());
+    Connection::open(to).unwrap().send(method, path, headers, body.as_deref()).unwrap()
+}
+
+fn owners_manage_keys_there_and_nobody_verifies_or_asks_for_health(world: &World) {
+    let (service, owners) = start(world.settings().set("console.enabled", true));
+    let agent = world.agent(3);
+    let key = key_of(&send(owners, "POST", "/keys/generate", &[], Some(&agent.signed())).success(201));
+    service.verify(&key).success(200);
+    let rotated = key_of(&send(owners, "POST", "/keys/rotate", &[], Some(&agent.signed())).success(200));
+    service.verify(&key).error(401, "INVALID_API_KEY");
+    service.verify(&rotated).success(200);
+    let status = format!("/keys/status?agentId={}", agent.text());
+    for path in [status.as_str(), "/.well-known/tiergate", "/console", "/console/app.js", "/docs"] {
+        assert_eq!(send(owners, "GET", path, &[], None).status, 200, "{path}");
+    }
+    send(owners, "POST", "/profile", &[], Some(&json!({}))).error(400, "VALIDATION_ERROR");
+    send(owners, "DELETE", "/keys", &[], Some(&agent.signed())).success(200);
+    service.verify(&rotated).error(401, "INVALID_API_KEY");
+
+    let body = json!({ "apiKey": rotated });
+    for (method, path, body) in [
+        ("POST", "/verify", Some(&body)),
+        ("GET", "/verify", None),
+        ("POST", "/verify/signature", Some(&agent.signed())),
+        ("GET", "/livez", None),
+        ("GET", "/readyz", None),
+        ("GET", "/metrics", None),
+        ("GET", "/", None),
+    ] {
+        send(owners, method, path, &[], body).is_error(404, "NOT_FOUND", Value::Null);
+    }
+    for (method, path) in KEY_ENDPOINTS {
+        let other = if method == "POST" { "GET" } else { "PUT" };
+        send(owners, other, path, &[], None).error(405, "METHOD_NOT_ALLOWED");
+    }
+    // The API's own listener has everything.
+    service.signed(("POST", "/keys/generate"), &agent.signed()).success(201);
+    let log = service.log();
+    let line = |listener: &str, route: &str| {
+        let both = [format!("listener=\"{listener}\""), format!("route=\"{route}\"")];
+        log.lines().any(|line| both.iter().all(|part| line.contains(part)))
+    };
+    assert!(line("owners", "/keys/rotate") && line("api", "/verify") && !line("owners", "/verify"), "{log}");
+}
+
+fn a_client_there_is_the_one_that_a_trusted_proxy_names(world: &World) {
+    let settings = world.settings().set("listen.trusted_proxies", vec!["127.0.0.0/8"]);
+    let (service, owners) = start(settings);
+    let agent = world.agent(0);
+    let revoke = |client: &str| {
+        send(owners, "DELETE", "/keys", &[("X-Forwarded-For", client)], Some(&agent.signed())).allowance()
+    };
+    assert_eq!([revoke("203.0.113.1"), revoke("203.0.113.1")], [(10, 9), (10, 8)]);
+    assert_eq!(revoke("203.0.113.2"), (10, 9), "another client");
+    let headers = [("X-Forwarded-For", "203.0.113.1")];
+    let at_the_api =
+        service.request("DELETE", "/keys", &headers, Some(agent.signed().to_string().as_bytes()));
+    assert_eq!(at_the_api.allowance(), (10, 7), "the budget is that of the API");
+}
+
+fn the_proxy_protocol_is_spoken_there_where_it_is_named(world: &World) {
+    let settings = world.settings().set("listen.proxy_protocol", vec!["owners"]);
+    // The API goes without.
+    let (_service, owners) = start(settings.set("listen.trusted_proxies", vec!["127.0.0.0/8"]));
+    let agent = world.agent(0);
+    let behind = |header: &[u8]| {
+        let body = agent.signed().to_string();
+        let mut connection = Connection::open(owners).unwrap();
+        connection.write(header).unwrap();
+        connection.send("DELETE", "/keys", &[], Some(body.as_bytes()))
+    };
+    let one = b"PROXY TCP4 203.0.113.1 192.0.2.1 4711 80\r\n";
+    assert_eq!([behind(one), behind(one)].map(|answer| answer.unwrap().allowance()), [(10, 9), (10, 8)]);
+    assert_eq!(behind(b"PROXY TCP4 203.0.113.2 192.0.2.1 1 2\r\n").unwrap().allowance(), (10, 9));
+    assert!(behind(b"").is_err(), "closed without an answer");
+}
