@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::running::{API, Client, FAILURES_PER_MINUTE, GATEWAY, Load, REPLICAS, Running};
+use crate::running::{API, Client, FAILURES_PER_MINUTE, GATEWAY, Load, OWNERS, REPLICAS, Running};
 use crate::support::stop::Stop;
 use crate::support::time::{SOON, Stopwatch, until};
 
@@ -60,8 +60,9 @@ fn client_ip(last: u8) -> IpAddr {
 #[test]
 fn a_key_made_through_the_balancer_is_good_at_every_replica_until_every_replica_refuses_it() {
     let Some(running) = Running::shared() else { return };
-    let mut balancer = running.client(client_ip(1), "balancer", API);
+    let mut balancer = running.client(client_ip(1), "balancer", OWNERS);
     let key = running.generate(&mut balancer, 4);
+    balancer.verify(&key).error(404, "NOT_FOUND");
     let replicas = || REPLICAS.map(|replica| running.client(client_ip(1), replica, API));
     for mut replica in replicas() {
         replica.verify(&key).success(200);

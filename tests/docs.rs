@@ -21,6 +21,8 @@ mod links;
 mod loopback;
 #[path = "docs/packaging.rs"]
 mod packaging;
+#[path = "docs/simulated_api.rs"]
+mod simulated_api;
 #[path = "support/skip.rs"]
 mod skip;
 #[path = "docs/tables.rs"]

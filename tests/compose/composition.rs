@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use yaml_rust2::{Yaml, YamlLoader};
@@ -10,7 +11,8 @@ use yaml_rust2::{Yaml, YamlLoader};
 pub(crate) struct Composition {
     pub(crate) folder: PathBuf,
     pub(crate) services: BTreeMap<String, Service>,
-    pub(crate) subnet: ipnet::IpNet,
+    /// Of networks that say it, by name.
+    pub(crate) subnets: BTreeMap<String, ipnet::IpNet>,
     yaml: Yaml,
 }
 
@@ -26,7 +28,10 @@ pub(crate) struct Service {
     pub(crate) volumes: Vec<(String, String)>,
     /// Ports of this machine and those inside.
     pub(crate) ports: Vec<(u16, u16)>,
-    pub(crate) address: Option<std::net::IpAddr>,
+    /// Names of variables and their values.
+    pub(crate) environment: Vec<(String, String)>,
+    /// Networks, and its address in each that gives it one.
+    pub(crate) networks: BTreeMap<String, Option<IpAddr>>,
     pub(crate) is_read_only: bool,
     pub(crate) has_health_check: bool,
 }
@@ -39,12 +44,17 @@ impl Composition {
         let documents = YamlLoader::load_from_str(&text).unwrap();
         assert_eq!(documents.len(), 1, "one document");
         let yaml = merged(&documents[0]);
-        let subnet = yaml["networks"]["inside"]["ipam"]["config"][0]["subnet"].as_str().unwrap();
+        let subnets = yaml["networks"].as_hash().unwrap().iter();
+        let subnets = subnets.filter_map(|(name, network)| {
+            let subnet = network["ipam"]["config"][0]["subnet"].as_str()?.parse().unwrap();
+            Some((name.as_str().unwrap().to_owned(), subnet))
+        });
+        let subnets = subnets.collect();
         let services = yaml["services"].as_hash().unwrap().iter();
         let services = services.map(|(name, service)| {
             (name.as_str().unwrap().to_owned(), Service::read(service, &folder, &yaml["secrets"]))
         });
-        Self { services: services.collect(), subnet: subnet.parse().unwrap(), folder, yaml: yaml.clone() }
+        Self { services: services.collect(), subnets, folder, yaml: yaml.clone() }
     }
 
     /// Names under a key of the file, such as `volumes`.
@@ -86,11 +96,21 @@ impl Service {
             files,
             volumes,
             ports: ports.iter().map(|port| published(port)).collect(),
-            address: yaml["networks"]["inside"]["ipv4_address"].as_str().map(|ip| ip.parse().unwrap()),
+            environment: yaml["environment"].as_hash().into_iter().flatten().map(pair).collect(),
+            networks: yaml["networks"].as_hash().unwrap().iter().map(network).collect(),
             is_read_only: yaml["read_only"].as_bool().unwrap_or(false),
             has_health_check: yaml["healthcheck"]["disable"].as_bool() != Some(true),
         }
     }
+}
+
+fn pair((name, value): (&Yaml, &Yaml)) -> (String, String) {
+    (name.as_str().unwrap().to_owned(), value.as_str().unwrap().to_owned())
+}
+
+fn network((name, value): (&Yaml, &Yaml)) -> (String, Option<IpAddr>) {
+    let address = value["ipv4_address"].as_str().map(|ip| ip.parse().unwrap());
+    (name.as_str().unwrap().to_owned(), address)
 }
 
 /// `127.0.0.1:OUTSIDE:INSIDE`: nothing is opened to others.

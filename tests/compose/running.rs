@@ -28,6 +28,7 @@ pub(crate) const REPLICAS: [&str; 2] = ["tiergate-1", "tiergate-2"];
 /// Ports that every door has everywhere.
 pub(crate) const GATEWAY: u16 = 8_000;
 pub(crate) const API: u16 = 8_080;
+pub(crate) const OWNERS: u16 = 8_081;
 const ADMIN: u16 = 9_090;
 const BALANCER_HEALTH: u16 = 8_404;
 
@@ -144,7 +145,11 @@ impl Running {
             }
             other => panic!("who runs {other}?"),
         };
-        let process = Process::start(&program, &words, &home.join("log"), LIMITS);
+        let variables = service.environment.iter();
+        let variables =
+            variables.map(|(key, value)| format!(" {key}={}", self.localized(name, service, value)));
+        let before = LIMITS.to_owned() + &variables.collect::<String>();
+        let process = Process::start(&program, &words, &home.join("log"), &before);
         self.processes.lock().unwrap().insert(name.to_owned(), process);
     }
 
@@ -159,7 +164,7 @@ impl Running {
         let mut text = original.replace("0.0.0.0", &own.to_string());
         for (host, ip) in &self.addresses {
             text = with_host(&text, host, *ip);
-            if let Some(inside) = self.composition.services[host].address {
+            for inside in self.composition.services[host].networks.values().flatten() {
                 text = text.replace(&inside.to_string(), &ip.to_string());
             }
         }

@@ -7,7 +7,7 @@ use std::process::Command;
 use toml::Table;
 
 use crate::composition::Composition;
-use crate::running::{API, GATEWAY, REPLICAS, is_installed};
+use crate::running::{API, GATEWAY, OWNERS, REPLICAS, is_installed};
 
 /// Words of a line of `haproxy.cfg`, for each line that begins with this word.
 fn lines<'a>(config: &'a str, word: &str) -> Vec<Vec<&'a str>> {
@@ -96,13 +96,37 @@ fn what_the_replicas_are_configured_with_is_what_is_composed() {
         let listens = format!("0.0.0.0:{port}");
         assert!(named == service && composition.services[service].command.contains(&listens), "{text}");
     }
-    let balancer = composition.services["balancer"].address.unwrap();
+    let balancer = composition.services["balancer"].networks["inside"].unwrap();
     let trusted = config["listen"]["trusted_proxies"].as_array().unwrap();
     assert_eq!(trusted, &[balancer.to_string().into()], "the balancer and nobody else");
-    assert!(composition.subnet.contains(&balancer), "{balancer}");
+    assert!(composition.subnets["inside"].contains(&balancer), "{balancer}");
     let listen = |door: &str| config["listen"][door].as_str().unwrap().to_owned();
     assert_eq!(config["listen"]["gateway"][0].as_str().unwrap(), format!("0.0.0.0:{GATEWAY}"));
+    assert_eq!(config["listen"]["owners"][0].as_str().unwrap(), format!("0.0.0.0:{OWNERS}"));
     assert_eq!(listen("api"), format!("0.0.0.0:{API}"));
+}
+
+#[test]
+fn only_replicas_share_networks_with_others_and_nobody_else_reaches_their_admin_listeners() {
+    let composition = Composition::shipped();
+    let config: Table = composition.text("tiergate.toml").parse().unwrap();
+    assert!(!config["listen"].as_table().unwrap().contains_key("admin"), "it would be the same for both");
+    for (name, service) in &composition.services {
+        let networks: Vec<&str> = service.networks.keys().map(String::as_str).collect();
+        if !REPLICAS.contains(&name.as_str()) {
+            let is_shared = |other: &&String| {
+                *other != name && composition.services[*other].networks.contains_key(networks[0])
+            };
+            let others: Vec<&String> = composition.services.keys().filter(is_shared).collect();
+            assert_eq!(others, REPLICAS, "{name} and its network");
+            assert!(networks.len() == 1 && networks != ["admin"], "{name} is in {networks:?}");
+            continue;
+        }
+        let address = service.networks["admin"].unwrap();
+        assert!(composition.subnets["admin"].contains(&address), "{address}");
+        let admin = ("TIERGATE__LISTEN__ADMIN".to_owned(), format!("{address}:9090"));
+        assert_eq!(service.environment, [admin], "{name}");
+    }
 }
 
 #[test]
@@ -112,15 +136,15 @@ fn the_balancer_knows_every_replica_and_asks_its_api_whether_it_is_ready() {
     let servers: Vec<(&str, u16)> =
         lines(&config, "server").iter().map(|words| port_of(words[2], &composition)).collect();
     let every = |port| REPLICAS.map(|replica| (replica, port));
-    assert_eq!(servers, [every(GATEWAY), every(API)].concat());
+    assert_eq!(servers, [every(GATEWAY), every(OWNERS), every(API)].concat());
     let checks = &lines(&config, "default-server")[0];
     assert!(checks.windows(2).any(|pair| pair == ["port", &API.to_string()]), "{checks:?}");
     let asks = lines(&config, "option").into_iter().filter(|words| words.contains(&"httpchk"));
-    assert!(asks.clone().all(|words| words == ["option", "httpchk", "GET", "/readyz"]) && asks.count() == 2);
+    assert!(asks.clone().all(|words| words == ["option", "httpchk", "GET", "/readyz"]) && asks.count() == 3);
     let binds: Vec<u16> = lines(&config, "bind").iter().map(|words| bound(words[1])).collect();
     let published: Vec<u16> =
         composition.services["balancer"].ports.iter().map(|(_, inside)| *inside).collect();
-    assert_eq!(published, [GATEWAY, API]);
+    assert_eq!(published, [GATEWAY, OWNERS, API]);
     assert!(published.iter().all(|port| binds.contains(port)), "{binds:?}");
 
     if is_installed("haproxy") {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -65,11 +66,48 @@ fn rendered(arguments: &[&str]) -> Option<String> {
     passes("helm", &[&base, arguments].concat(), &root().join("deploy/helm"))
 }
 
-/// All that is shipped for Kubernetes.
+/// Values of a chart with everything that a user may add to a pod.
+const FURTHER: &str = r#"
+autoscaling: {enabled: false}
+tlsSecret: tls
+replicas: 1
+strategy: {type: Recreate}
+tenants: {weather: null, vault: null}
+podAnnotations: {example: "yes"}
+extraEnv: [{name: TIERGATE__CHAIN__MAX_STALENESS, value: 7s}, {name: ZONE, value: one}]
+extraVolumes: [{name: certificates, secret: {secretName: certificates}}]
+extraVolumeMounts: [{name: certificates, mountPath: /etc/certificates, readOnly: true}]
+"#;
+
+/// The chart with these values over those of the example; `None` without Helm.
+pub(super) fn rendered_with(values: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    fs::write(&file, values).unwrap();
+    rendered(&["--values", file.to_str().unwrap()])
+}
+
+/// The same where the chart refuses the values: its words.
+fn refusal(values: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    fs::write(&file, values).unwrap();
+    let arguments = ["template", "agents", "tiergate", "--values", "examples/shared.yaml", "--values"];
+    let arguments = [&arguments[..], &[file.to_str().unwrap()]].concat();
+    let output = tool("helm", &arguments, &root().join("deploy/helm"))?;
+    assert!(!output.status.success(), "{values}");
+    Some(String::from_utf8(output.stderr).unwrap())
+}
+
+/// All of the pods that are shipped for Kubernetes.
 fn manifests() -> Vec<String> {
-    let variants = [&[][..], &["--set", "autoscaling.enabled=false,tlsSecret=tls"]];
-    let rendered = variants.into_iter().filter_map(rendered);
+    let rendered = ["", FURTHER].into_iter().filter_map(rendered_with);
     rendered.chain([read("deploy/kubernetes/sidecar.yaml")]).collect()
+}
+
+fn objects(manifests: &str) -> Vec<Yaml> {
+    let objects = YamlLoader::load_from_str(manifests).unwrap();
+    objects.into_iter().filter(|object| !object["kind"].is_badvalue()).collect()
 }
 
 /// True if the manifests are valid for Kubernetes; `None` without its schemas.
@@ -95,6 +133,17 @@ fn text(yaml: &Yaml) -> &str {
     yaml.as_str().unwrap()
 }
 
+fn items(yaml: &Yaml) -> impl Iterator<Item = &Yaml> {
+    yaml.as_vec().into_iter().flatten()
+}
+
+fn named<'a>(objects: &'a [Yaml], kind: &str, name: &str) -> Option<&'a Yaml> {
+    let is_it = |object: &&Yaml| {
+        object["kind"].as_str() == Some(kind) && object["metadata"]["name"].as_str() == Some(name)
+    };
+    objects.iter().find(is_it)
+}
+
 #[test]
 fn the_chart_has_no_fault_that_helm_finds() {
     let arguments = ["lint", "--strict", "tiergate", "--values", "examples/shared.yaml"];
@@ -105,8 +154,11 @@ fn the_chart_has_no_fault_that_helm_finds() {
 
 #[test]
 fn the_manifests_are_valid_for_kubernetes() {
-    for manifests in manifests() {
+    for manifests in manifests().into_iter().chain([read("deploy/helm/examples/ingress.yaml")]) {
         assert_ne!(is_valid(&manifests), Some(false), "{manifests}");
+        if !manifests.contains("kind: Deployment") {
+            continue;
+        }
         let broken = manifests.replace("readOnlyRootFilesystem:", "readOnlyRoot:");
         assert_ne!(is_valid(&broken), Some(true));
     }
@@ -115,7 +167,7 @@ fn the_manifests_are_valid_for_kubernetes() {
 #[test]
 fn the_manifests_confine_the_process_probe_it_and_wait_until_it_has_drained() {
     for manifests in manifests() {
-        let objects = YamlLoader::load_from_str(&manifests).unwrap();
+        let objects = objects(&manifests);
         let deployment = find(&objects, "Deployment");
         let pod = &deployment["spec"]["template"]["spec"];
         let grace = u64::try_from(pod["terminationGracePeriodSeconds"].as_i64().unwrap()).unwrap();
@@ -129,31 +181,47 @@ fn the_manifests_confine_the_process_probe_it_and_wait_until_it_has_drained() {
         for (probe, path) in [("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
             assert_eq!(text(&container[probe]["httpGet"]["path"]), path);
         }
+        let number = |key: &str| container["readinessProbe"][key].as_i64().unwrap();
+        let unready = number("periodSeconds") * number("failureThreshold");
+        assert!(unready >= 10, "a failover of Redis takes all replicas out of service after {unready} s");
     }
 }
 
-/// Writes the files that a pod sees in `/etc/tiergate`.
+/// Writes what a pod sees in `/etc/tiergate` as kubelet does: the files of a folder are links into another one that is
+/// exchanged as a whole, and a file that is mounted alone is a copy.
 fn mount(objects: &[Yaml], folder: &Path) {
-    let data = find(objects, "ConfigMap")["data"].as_hash().unwrap();
-    let data: BTreeMap<&str, &str> = data.iter().map(|(key, value)| (text(key), text(value))).collect();
-    let volume = &find(objects, "Deployment")["spec"]["template"]["spec"]["volumes"][0]["configMap"];
-    let paths = volume["items"].as_vec().into_iter().flatten();
-    let paths: BTreeMap<&str, &str> = paths.map(|item| (text(&item["key"]), text(&item["path"]))).collect();
-    for (key, value) in data {
-        let file = folder.join(paths.get(key).unwrap_or(&key));
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, value).unwrap();
+    let deployment = find(objects, "Deployment");
+    for mount in items(&container(deployment)["volumeMounts"]) {
+        let Some(place) = text(&mount["mountPath"]).strip_prefix("/etc/tiergate") else { continue };
+        let is_it = |volume: &&Yaml| volume["name"] == mount["name"];
+        let volume = items(&deployment["spec"]["template"]["spec"]["volumes"]).find(is_it).unwrap();
+        let Some(map) = volume["configMap"]["name"].as_str() else { continue };
+        assert!(volume["configMap"]["items"].is_badvalue(), "a list of files is a part of the pod");
+        let data = named(objects, "ConfigMap", map).unwrap()["data"].as_hash().unwrap();
+        let data: BTreeMap<&str, &str> = data.iter().map(|(key, value)| (text(key), text(value))).collect();
+        let place = folder.join(place.trim_start_matches('/'));
+        if let Some(file) = mount["subPath"].as_str() {
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::write(place, data.get(file).unwrap()).unwrap();
+            continue;
+        }
+        let version = place.join("..2026_11_24_03_00_00.1");
+        fs::create_dir_all(&version).unwrap();
+        symlink(version.file_name().unwrap(), place.join("..data")).unwrap();
+        for (file, text) in data {
+            fs::write(version.join(file), text).unwrap();
+            symlink(Path::new("..data").join(file), place.join(file)).unwrap();
+        }
     }
 }
 
 #[test]
 fn the_configurations_in_the_manifests_are_good() {
     for manifests in manifests() {
-        let objects = YamlLoader::load_from_str(&manifests).unwrap();
+        let objects = objects(&manifests);
         let folder = tempfile::tempdir().unwrap();
         mount(&objects, folder.path());
-        let environment = container(find(&objects, "Deployment"))["env"].as_vec().into_iter().flatten();
-        let environment = environment
+        let environment = items(&container(find(&objects, "Deployment"))["env"])
             .map(|variable| (text(&variable["name"]), text(&variable["value"])))
             .filter(|(name, _)| !name.contains("TLS"));
         let output = Command::new(PROGRAM)
@@ -164,4 +232,171 @@ fn the_configurations_in_the_manifests_are_good() {
             .unwrap();
         assert!(output.status.success(), "{output:?}");
     }
+}
+
+/// The pod that the chart makes, and the keys of the tenants' ConfigMap.
+fn pod_and_tenants(rendered: &str) -> (Yaml, Vec<String>) {
+    let objects = objects(rendered);
+    let tenants = named(&objects, "ConfigMap", "agents-tenants").unwrap()["data"].as_hash().unwrap();
+    let tenants = tenants.keys().map(|name| text(name).to_owned()).collect();
+    (find(&objects, "Deployment")["spec"]["template"].clone(), tenants)
+}
+
+#[test]
+fn a_tenant_more_or_less_changes_no_pod_and_another_configuration_makes_other_pods() {
+    let Some(first) = rendered(&[]) else { return };
+    let (pod, tenants) = pod_and_tenants(&first);
+    assert_eq!(tenants, ["vault.toml", "weather.toml"]);
+    for (values, expected) in [
+        ("tenants: {third: \"id = 'third'\"}", &["third.toml", "vault.toml", "weather.toml"][..]),
+        ("tenants: {weather: null}", &["vault.toml"]),
+        ("tenants: {weather: null, vault: null}", &[]),
+        ("tenants: {vault: \"id = 'other'\"}", &["vault.toml", "weather.toml"]),
+    ] {
+        let (same, tenants) = pod_and_tenants(&rendered_with(values).unwrap());
+        assert_eq!(same, pod, "{values}");
+        assert_eq!(tenants, expected, "{values}");
+    }
+    let config = "config: \"[store]\\nkind = 'redis'\"";
+    let (other, _) = pod_and_tenants(&rendered_with(config).unwrap());
+    assert_ne!(other, pod);
+    let hash = |pod: &Yaml| text(&pod["metadata"]["annotations"]["checksum/config"]).to_owned();
+    assert_ne!(hash(&other), hash(&pod));
+}
+
+#[test]
+fn what_a_user_adds_to_a_pod_is_in_it() {
+    let Some(rendered) = rendered_with(FURTHER) else { return };
+    let objects = objects(&rendered);
+    let deployment = find(&objects, "Deployment");
+    assert_eq!(deployment["spec"]["strategy"].as_hash().unwrap().len(), 1, "Recreate has no parameters");
+    let (pod, container) = (&deployment["spec"]["template"], container(deployment));
+    assert_eq!(pod["metadata"]["annotations"].as_hash().unwrap().len(), 2);
+    let has = |list: &Yaml, name: &str| items(list).any(|item| item["name"].as_str() == Some(name));
+    assert!(has(&container["env"], "ZONE") && has(&container["volumeMounts"], "certificates"));
+    assert!(has(&pod["spec"]["volumes"], "certificates"));
+}
+
+/// Values with an embedded store in place of Redis.
+fn embedded(path: &str, further: &str) -> String {
+    let path = if path.is_empty() { String::new() } else { format!("[store.embedded]\n  path = '{path}'\n") };
+    format!(
+        "config: |\n  # kind = \"redis\"\n  [store]\n  kind = 'embedded'\n  {path}  [[tenants]]\n  path = '/x'\n{further}"
+    )
+}
+
+#[test]
+fn the_chart_refuses_an_embedded_store_without_a_volume_or_with_a_second_process() {
+    let alone = "autoscaling: {enabled: false}\nreplicas: 1\nstrategy: {type: Recreate}\n";
+    let mounted = |at: &str| {
+        format!(
+            "{alone}extraVolumes: [{{name: data, persistentVolumeClaim: {{claimName: data}}}}]\n\
+             extraVolumeMounts: [{{name: data, mountPath: {at}}}]\n"
+        )
+    };
+    for (path, at) in [
+        ("", "/var/lib/tiergate/data"),
+        ("", "/var/lib"),
+        ("./keys", "/var/lib/tiergate/keys/"),
+        ("/srv/keys", "/srv"),
+    ] {
+        let values = embedded(path, &mounted(at));
+        if rendered_with(&values).is_none() {
+            return;
+        }
+        let needs = ["autoscaling: {enabled: true}", "replicas: 2", "strategy: {type: RollingUpdate}"];
+        for (number, need) in needs.into_iter().enumerate() {
+            let without = alone.lines().enumerate().filter(|(line, _)| *line != number);
+            let others: Vec<&str> = without.map(|(_, line)| line).chain([need]).collect();
+            let words = refusal(&values.replace(alone, &(others.join("\n") + "\n"))).unwrap();
+            assert!(words.contains("one process at a time opens the embedded store"), "{words}");
+        }
+    }
+    for (path, at) in
+        [("", "/var/lib/tiergate/database"), ("/srv/keys", "/srv/keys/below"), ("/srv", "/etc/x")]
+    {
+        let words = refusal(&embedded(path, &mounted(at))).unwrap();
+        assert!(words.contains("the root of the container is read-only: mount a volume there"), "{words}");
+    }
+    let read_only = mounted("/srv").replace("mountPath: /srv", "mountPath: /srv, readOnly: true");
+    assert!(refusal(&embedded("/srv", &read_only)).unwrap().contains("mount a volume there"));
+    assert!(refusal(&embedded("", alone)).unwrap().contains("mount a volume there"));
+    let by_variable = "extraEnv: [{name: TIERGATE__STORE__KIND, value: redis}]";
+    assert!(rendered_with(&embedded("", by_variable)).is_some());
+}
+
+/// Ports of a container by their names.
+fn ports(container: &Yaml) -> BTreeMap<&str, i64> {
+    let ports = items(&container["ports"]);
+    ports.map(|port| (text(&port["name"]), port["containerPort"].as_i64().unwrap())).collect()
+}
+
+#[test]
+fn metrics_are_open_to_those_who_are_named_and_no_policy_names_a_port_that_there_is_not() {
+    let without_peers = "networkPolicy: {clients: null, metrics: null}";
+    let variants = [rendered(&[]), rendered_with(without_peers)];
+    let sidecar = read("deploy/kubernetes/sidecar.yaml");
+    for manifests in variants.into_iter().flatten().chain([sidecar]) {
+        let objects = objects(&manifests);
+        let policy = &find(&objects, "NetworkPolicy")["spec"];
+        let deployment = find(&objects, "Deployment");
+        let labels = deployment["spec"]["template"]["metadata"]["labels"].as_hash().unwrap();
+        for (label, value) in policy["podSelector"]["matchLabels"].as_hash().unwrap() {
+            assert_eq!(labels.get(label), Some(value));
+        }
+        let ports = ports(container(deployment));
+        for rule in items(&policy["ingress"]) {
+            let named: Vec<&str> = items(&rule["ports"]).map(|port| text(&port["port"])).collect();
+            assert!(!named.is_empty() && named.iter().all(|port| ports.contains_key(port)), "{named:?}");
+            let is_inside = named.iter().any(|port| !["gateway", "owners"].contains(port));
+            assert!(!is_inside || items(&rule["from"]).next().is_some(), "everybody reaches {named:?}");
+        }
+        let clients = items(&policy["ingress"]).find(|rule| text(&rule["ports"][0]["port"]) == "gateway");
+        assert!(clients.is_some());
+    }
+    let closed = objects(&rendered_with(without_peers).unwrap_or_default());
+    let rules = items(
+        &closed.iter().find(|object| object["kind"].as_str() == Some("NetworkPolicy")).unwrap()["spec"]["ingress"],
+    );
+    assert!(rules.flat_map(|rule| items(&rule["ports"])).all(|port| text(&port["port"]) != "metrics"));
+    assert!(
+        rendered_with("networkPolicy: {enabled: false}")
+            .is_none_or(|text| !text.contains("kind: NetworkPolicy"))
+    );
+}
+
+#[test]
+fn the_ingress_leads_agents_to_the_gateway_and_owners_to_their_own_port() {
+    let Some(rendered) = rendered(&[]) else { return };
+    let objects = objects(&rendered);
+    let targets = ports(container(find(&objects, "Deployment")));
+    let hosts: Vec<String> =
+        pod_and_tenants(&rendered).1.iter().map(|file| file.replace("toml", "example")).collect();
+    let ingress = YamlLoader::load_from_str(&read("deploy/helm/examples/ingress.yaml")).unwrap().remove(0);
+    let mut reached = BTreeMap::new();
+    for rule in items(&ingress["spec"]["rules"]) {
+        let backend = &rule["http"]["paths"][0]["backend"]["service"];
+        let service = named(&objects, "Service", text(&backend["name"])).unwrap();
+        let is_it = |port: &&Yaml| port["name"] == backend["port"]["name"];
+        let port = items(&service["spec"]["ports"]).find(is_it).unwrap();
+        reached.insert(text(&rule["host"]), targets[text(&port["targetPort"])]);
+    }
+    assert!(hosts.iter().all(|host| reached.remove(host.as_str()) == Some(8_000)), "{reached:?}");
+    assert_eq!(reached.into_values().collect::<Vec<_>>(), [8_081]);
+}
+
+#[test]
+fn no_example_believes_a_network_that_other_pods_are_in() {
+    let mut asked = 0;
+    let sidecar = objects(&read("deploy/kubernetes/sidecar.yaml"));
+    let sidecar: toml::Table = text(&find(&sidecar, "ConfigMap")["data"]["tiergate.toml"]).parse().unwrap();
+    let chart = YamlLoader::load_from_str(&read("deploy/helm/examples/shared.yaml")).unwrap().remove(0);
+    let of_chart = items(&chart["trustedProxies"]).map(|network| text(network).to_owned());
+    let of_sidecar = sidecar["listen"]["trusted_proxies"].as_array().unwrap().iter();
+    for network in of_chart.chain(of_sidecar.map(|network| network.as_str().unwrap().to_owned())) {
+        let prefix = network.rsplit_once('/').map_or(32, |(_, prefix)| prefix.parse().unwrap());
+        assert!(prefix >= 28, "{network}");
+        asked += 1;
+    }
+    assert_eq!(asked, 2);
 }
