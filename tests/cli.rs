@@ -193,7 +193,7 @@ fn check_says_how_the_descriptors_would_be_divided() {
     let output = check("4000", "--strict");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
-    let caps = ["limit=4000", "reserved=", "api=", "gateway=", "requests=", "idle="];
+    let caps = ["limit=4000", "reserved=", "api=", "owners=", "gateway=", "requests=", "idle="];
     assert!(text.contains("file descriptors ") && caps.iter().all(|cap| text.contains(cap)), "{text}");
     let warned = check("100", "");
     assert!(warned.status.success(), "{warned:?}");

@@ -333,7 +333,7 @@ fn ports(container: &Yaml) -> BTreeMap<&str, i64> {
 
 #[test]
 fn metrics_are_open_to_those_who_are_named_and_no_policy_names_a_port_that_there_is_not() {
-    let without_peers = "networkPolicy: {clients: null, metrics: null}";
+    let without_peers = "networkPolicy: {clients: null, metrics: null}\npodMonitor: {enabled: false}";
     let variants = [rendered(&[]), rendered_with(without_peers)];
     let sidecar = read("deploy/kubernetes/sidecar.yaml");
     for manifests in variants.into_iter().flatten().chain([sidecar]) {
@@ -354,15 +354,15 @@ fn metrics_are_open_to_those_who_are_named_and_no_policy_names_a_port_that_there
         let clients = items(&policy["ingress"]).find(|rule| text(&rule["ports"][0]["port"]) == "gateway");
         assert!(clients.is_some());
     }
-    let closed = objects(&rendered_with(without_peers).unwrap_or_default());
-    let rules = items(
-        &closed.iter().find(|object| object["kind"].as_str() == Some("NetworkPolicy")).unwrap()["spec"]["ingress"],
-    );
-    assert!(rules.flat_map(|rule| items(&rule["ports"])).all(|port| text(&port["port"]) != "metrics"));
-    assert!(
-        rendered_with("networkPolicy: {enabled: false}")
-            .is_none_or(|text| !text.contains("kind: NetworkPolicy"))
-    );
+    let Some(closed) = rendered_with(without_peers) else { return };
+    let closed = objects(&closed);
+    let ports =
+        items(&find(&closed, "NetworkPolicy")["spec"]["ingress"]).flat_map(|rule| items(&rule["ports"]));
+    assert!(ports.into_iter().all(|port| text(&port["port"]) != "metrics"));
+    let words = refusal("networkPolicy: {metrics: null}").unwrap();
+    assert!(words.contains("networkPolicy.metrics: name Prometheus"), "{words}");
+    let without = rendered_with("networkPolicy: {enabled: false}").unwrap();
+    assert!(!without.contains("kind: NetworkPolicy"));
 }
 
 #[test]
@@ -399,4 +399,21 @@ fn no_example_believes_a_network_that_other_pods_are_in() {
         asked += 1;
     }
     assert_eq!(asked, 2);
+}
+
+#[test]
+fn the_documented_way_to_check_has_the_variables_and_the_file_of_the_unit() {
+    let unit = read("deploy/systemd/tiergate.service");
+    let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap().to_owned();
+    let variables = value("EnvironmentFile=");
+    let page = read("docs/operations.md");
+    let (_, command) = page.split_once("    systemd-run ").unwrap();
+    let command = command.split_once("\n\n").unwrap().0;
+    assert!(command.contains(&format!("--property=EnvironmentFile={}", variables.trim_start_matches('-'))));
+    let checked = value("ExecStart=").replace(" run ", " check ");
+    assert!(command.contains(&checked), "{command} and {checked}");
+    let options = command.split_whitespace().take_while(|word| word.starts_with("--"));
+    let options: Vec<&str> = options.filter_map(|word| word.split('=').next()).collect();
+    let Some(help) = passes("systemd-run", &["--help"], &root()) else { return };
+    assert!(options.len() == 4 && options.iter().all(|option| help.contains(option)), "{options:?}");
 }

@@ -37,6 +37,7 @@ mod in_flight;
 mod limits;
 mod loops;
 mod metrics;
+mod mounted;
 mod online;
 mod operations;
 mod outcomes;
@@ -94,6 +95,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("trouble", ONCE, trouble::CASES),
     ("streaming", ONCE, streaming::CASES),
     ("reload", ONCE, reload::CASES),
+    ("mounted", ONCE, mounted::CASES),
     ("differential", ONCE, differential::CASES),
     ("dialects", ONCE, dialects::CASES),
     ("retries", ONCE, retries::CASES),

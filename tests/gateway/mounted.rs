@@ -1,0 +1,69 @@
+//! `tenants.d` as Kubernetes mounts a ConfigMap: kubelet exchanges the whole folder that the files are links into.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::rig::case::{Case, cases};
+use crate::rig::gateway::Gateway;
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage, public_path};
+use crate::rig::tenants::Tenant;
+use crate::support::metrics::Samples;
+use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
+
+pub(crate) const CASES: &[Case] = cases![tenants_of_a_mounted_config_map_come_change_and_go_without_a_signal];
+
+fn until_status(gateway: &Gateway, host: &str, wanted: u16) {
+    let status = || gateway.ask(&Request::get(host, &public_path())).status;
+    until(&format!("{host} answers {wanted}"), SOON, || (status() == wanted).then_some(()));
+}
+
+/// Writes a version of the folder in kubelet's order: new files beside the old ones, one link exchanged, then the links of
+/// files that are new, and of those that are gone.
+fn write(folder: &Path, version: usize, files: &[(&str, String)]) {
+    let name = format!("..2026_11_24_04_00_0{version}.1");
+    fs::create_dir(folder.join(&name)).unwrap();
+    for (file, text) in files {
+        fs::write(folder.join(&name).join(file), text).unwrap();
+    }
+    let before = fs::read_link(folder.join("..data")).ok();
+    symlink(&name, folder.join("..data_tmp")).unwrap();
+    fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    for (file, _) in files.iter().filter(|(file, _)| !folder.join(file).is_symlink()) {
+        symlink(Path::new("..data").join(file), folder.join(file)).unwrap();
+    }
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_symlink() && !path.exists() {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    if let Some(before) = before {
+        fs::remove_dir_all(folder.join(before)).unwrap();
+    }
+}
+
+fn tenants_of_a_mounted_config_map_come_change_and_go_without_a_signal(stage: &Stage) {
+    let Site { gateway, upstream, .. } = &Site::start(stage);
+    let folder = gateway.service.folder.path().join("tenants.d");
+    let tenant = |id: &str, host: &str| Tenant::new(id, host, upstream.address).public().text();
+    let second = ("second.toml", tenant("second", "second.test"));
+    write(&folder, 1, &[second.clone()]);
+    until_status(gateway, "second.test", 200);
+    write(
+        &folder,
+        2,
+        &[("second.toml", tenant("second", "moved.test")), ("third.toml", tenant("third", "third.test"))],
+    );
+    for (host, status) in [("moved.test", 200), ("third.test", 200), ("second.test", 404)] {
+        until_status(gateway, host, status);
+    }
+    write(&folder, 3, &[second]);
+    for (host, status) in [("second.test", 200), ("third.test", 404), ("moved.test", 404), (ACME, 200)] {
+        until_status(gateway, host, status);
+    }
+    let samples = Samples::parse(&gateway.service.metrics());
+    assert_eq!(samples.get("tiergate_config_last_reload_successful"), 1.0);
+}
