@@ -114,7 +114,11 @@ fn check(reader: &mut Reader, url: &RedisUrl, given: &[&'static str]) {
     if url.password().is_some() && !passwords.is_empty() {
         reader.report(&passwords, "is a second password beside the one in url; write one of them");
     } else if url.user().is_some() && url.password().is_none() && passwords.is_empty() {
-        reader.report(&[URL], format!("is {url} with a user and no password; write both or neither"));
+        let phrase = format!(
+            "is {url} with a user, and nothing has the password; set TIERGATE__STORE__REDIS__PASSWORD as the service has it, or \
+             name a file that holds it in store.redis.password_file"
+        );
+        reader.report(&[URL], phrase);
     }
     let of_sentinels = starting("store.redis.sentinel_");
     if !matches!(url.layout(), RedisLayout::Sentinel { .. }) {
@@ -123,7 +127,8 @@ fn check(reader: &mut Reader, url: &RedisUrl, given: &[&'static str]) {
             reader.report(&[path, URL], phrase);
         }
     } else if of_sentinels == [SENTINEL_USER] {
-        let phrase = "has no password; write sentinel_password or sentinel_password_file too";
+        let phrase = "has no password; set TIERGATE__STORE__REDIS__SENTINEL_PASSWORD as the service has it, or name a file that \
+                      holds it in store.redis.sentinel_password_file";
         reader.report(&of_sentinels, phrase);
     }
     let of_tls = ["store.redis.ca", "store.redis.cert", "store.redis.key"];

@@ -70,9 +70,17 @@ fn what_belongs_to_redis_goes_together() {
         (&[REDIS, SENTINELS, CA], "store.redis.url: "),
         (&[REDIS, ("store.redis.url", "\"redis+cluster://a\""), CA], "store.redis.url: "),
         (&[REDIS, TLS, CERT], "store.redis.key: "),
-        (&[REDIS, ("store.redis.url", "\"redis://u@a\"")], "store.redis.url: "),
+        (
+            &[REDIS, ("store.redis.url", "\"redis://u@a\"")],
+            "store.redis.url: is redis://a:6379 with a user, and nothing has the password; set \
+             TIERGATE__STORE__REDIS__PASSWORD as the service has it, or name a file that holds it in \
+             store.redis.password_file",
+        ),
         (&[REDIS, SENTINELS, SENTINEL_TEXT, SENTINEL_FILE], "store.redis.sentinel_password: "),
-        (&[REDIS, SENTINELS, USER], "store.redis.sentinel_username: has no password"),
+        (
+            &[REDIS, SENTINELS, USER],
+            "store.redis.sentinel_username: has no password; set TIERGATE__STORE__REDIS__SENTINEL_PASSWORD",
+        ),
         (
             &[REDIS, PLAIN, SENTINEL_TEXT],
             "store.redis.sentinel_password: store.redis.sentinel_password is for Sentinels",
@@ -101,6 +109,15 @@ fn servers_and_sentinels_have_logins_of_their_own() {
     let read = redis(&[REDIS, url, SENTINEL_FILE]);
     assert_eq!(read.sentinel_password, Some(SecretSource::File("g".into())));
     assert_eq!((read.password, read.sentinel_username), (None, None));
+}
+
+#[test]
+fn a_user_in_the_url_has_its_password_from_a_variable_or_a_file() {
+    let user = ("store.redis.url", "\"redis://tiergate@a\"");
+    let password = ("TIERGATE__STORE__REDIS__PASSWORD", "p");
+    for (file, variables) in [(&[REDIS, user][..], &[password][..]), (&[REDIS, user, FILE], &[])] {
+        assert_eq!(problems(&minimal_with(file), variables), [""; 0]);
+    }
 }
 
 #[test]

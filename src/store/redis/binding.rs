@@ -1,4 +1,5 @@
-//! Binds Redis to one chain: in each shard stands which one it is for, in the shard's own slot.
+//! Binds Redis to one chain: in each shard stands which one it is for, in the shard's own slot. Where a release with later
+//! names has been, that stands there instead.
 //!
 //! A session begins with this, so a server that is another chain's is never asked for anything. What a failover or a
 //! flush has taken is bound again.
@@ -10,12 +11,15 @@ use redis::{Pipeline, RedisResult, Value};
 
 use crate::store::redis::answers::{array, bytes};
 use crate::store::redis::error::RedisError;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::names::{self, LATER, Shard};
 use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
 use crate::store::redis::server::Server;
 use crate::store::redis::session::Session;
 use crate::within::within;
+
+/// How much of a later release's names is shown.
+const NAMES_SHOWN_MAX: usize = 40;
 
 /// What to write for a Redis of another chain.
 const INSTEAD: &str = "another store.redis.prefix or database";
@@ -37,6 +41,30 @@ impl Server {
             }
             check(shared, connection, &pipeline).await?;
         }
+        self.retire_former(connection, &shards).await
+    }
+
+    /// Keeps releases with the former names from serving what was left under them: keys that were revoked since would pass.
+    ///
+    /// A user without rights on those names is none of such a release. Nor is anything under a prefix.
+    async fn retire_former(
+        &self,
+        connection: &mut MultiplexedConnection,
+        shards: &[Shard],
+    ) -> Result<(), RedisError> {
+        let options = &self.shared.options;
+        if !options.prefix.is_empty() {
+            return Ok(());
+        }
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        for shard in shards {
+            let (name, text) = names::former_epoch(*shard);
+            pipeline.cmd("SET").arg(name).arg(text);
+        }
+        let time_max = options.connect_timeout();
+        let asked = pipeline.query_async::<Vec<RedisResult<Value>>>(connection);
+        within(time_max, asked).await.ok_or(RedisError::Timeout(time_max))??;
         Ok(())
     }
 
@@ -51,7 +79,7 @@ impl Server {
             Err(error) => Err(error),
         };
         bound.inspect_err(|error| {
-            if matches!(error, RedisError::OtherChain(_)) {
+            if matches!(error, RedisError::OtherChain(_) | RedisError::LaterNames(_)) {
                 self.end(session, error.to_string());
             }
         })
@@ -80,6 +108,9 @@ fn is_bound(shared: &Shared, known: &Value) -> Result<bool, RedisError> {
         return Ok(false);
     }
     let known = String::from_utf8_lossy(bytes(known)?);
+    if let Some(names) = known.strip_prefix(LATER) {
+        return Err(RedisError::LaterNames(names.escape_debug().take(NAMES_SHOWN_MAX).collect()));
+    }
     shared.options.binding.check(&known, INSTEAD).map_err(RedisError::OtherChain)?;
     Ok(true)
 }

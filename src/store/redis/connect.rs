@@ -2,7 +2,9 @@
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
+};
 
 use crate::domain::redis_url::RedisHost;
 use crate::store::redis::error::RedisError;
@@ -21,6 +23,27 @@ pub(super) enum Login {
 }
 
 impl Login {
+    /// The account in words. A password is easily written as a user for Sentinels, so that one is not shown.
+    pub(super) fn words(self, options: &Options) -> String {
+        let (user, has_password) = match self {
+            Self::Server => {
+                let password = options.password.as_ref().or(options.url.password());
+                (options.url.user().map(|user| format!("user {user:?}")), password.is_some())
+            }
+            Self::Sentinel => {
+                let user = options.sentinel.user.as_ref();
+                let user = user.map(|_| "the user of store.redis.sentinel_username".to_owned());
+                (user, options.sentinel.password.is_some())
+            }
+        };
+        match (user, has_password, self) {
+            (Some(user), _, _) => user,
+            (None, true, Self::Server) => "the default user (store.redis.url names none)".to_owned(),
+            (None, true, Self::Sentinel) => "the Sentinel's default user".to_owned(),
+            (None, false, _) => "nobody (there is no password)".to_owned(),
+        }
+    }
+
     fn account(self, options: &Options) -> RedisConnectionInfo {
         let account = RedisConnectionInfo::default();
         let (account, user, password) = match self {
@@ -50,7 +73,16 @@ pub(super) async fn connect(
 ) -> Result<MultiplexedConnection, RedisError> {
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let client = client(shared, host, login)?;
-    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+    let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+    connected.map_err(|error| {
+        if error.kind() == ErrorKind::AuthenticationFailed {
+            let account = login.words(&shared.options);
+            return RedisError::Login(format!(
+                "the login as {account} is refused: user or password is wrong"
+            ));
+        }
+        RedisError::from(error).asked_as(&login.words(&shared.options))
+    })
 }
 
 /// Small requests leave at once, and a peer that is gone is noticed however quiet the connection is.

@@ -27,6 +27,12 @@ pub(super) enum RedisError {
     /// Its keys are those of another chain's agents.
     #[error("it {0}")]
     OtherChain(OtherChain),
+    /// A later release keeps everything under other names. A key that was revoked there would pass here.
+    #[error("a later release has its names, {0}, in it: this release must not use it")]
+    LaterNames(String),
+    /// The login was refused, or is missing.
+    #[error("{0}")]
+    Login(String),
     /// Another node of the cluster has the slot. Nothing was done.
     #[error("the slot is at {0}")]
     Moved(RedisHost),
@@ -68,6 +74,13 @@ impl From<redis::RedisError> for RedisError {
 }
 
 impl RedisError {
+    /// The same with who asked, where a right is missing.
+    pub(super) fn asked_as(self, account: &str) -> Self {
+        let Self::Refused(text) = &self else { return self };
+        let is_of_account = ["NOAUTH", "NOPERM"].iter().any(|code| text.starts_with(code));
+        if is_of_account { Self::Login(format!("Redis refused, asked as {account}: {text}")) } else { self }
+    }
+
     /// True when a node of a cluster only says that it has not, or not all of, the slot.
     pub(super) const fn is_elsewhere(&self) -> bool {
         matches!(self, Self::Moved(_) | Self::Moving(_))

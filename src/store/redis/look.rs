@@ -75,5 +75,5 @@ async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
         }
         Ok(found)
     });
-    looked.await
+    looked.await.map_err(|error| error.asked_as(&Login::Server.words(options)))
 }

@@ -1,5 +1,8 @@
 //! The name of every key in Redis. A later release that keeps anything otherwise begins its names with another version.
 //!
+//! Such a release keeps the former ones away before it serves: a release with the names `tg3:` writes `names tg3:` into each
+//! shard's binding under `tg2:`, which ends the sessions of this one.
+//!
 //! In front of each stands `store.redis.prefix`, so that several deployments can share a Redis.
 //!
 //! Names carry a shard between braces, which is what a cluster chooses the slot by. All keys of one agent carry the
@@ -20,6 +23,12 @@ use crate::ports::store::{RouteScope, Scope};
 
 /// The start of every name: the product and the version of the layout.
 const LAYOUT: &str = "tg2:";
+
+/// The former layout, which had no prefixes in front.
+const FORMER: &str = "tg1:";
+
+/// The start of what a binding says where a later release has names of its own.
+pub(super) const LATER: &str = "names ";
 
 /// How many shards there are; part of the layout. Each has an epoch of its own.
 pub(super) const SHARDS: u16 = 1_024;
@@ -167,6 +176,12 @@ pub(super) const fn epoch(shard: Shard) -> Name<'static> {
     Name { shard, kind: 'e', of: Of::Shard }
 }
 
+/// What stands at a shard's epoch in the former layout, and its text. It is no hash there, so that every release with those
+/// names fails before it serves.
+pub(super) fn former_epoch(shard: Shard) -> (String, String) {
+    (format!("{FORMER}{{{:x}}}e", shard.0), format!("{LATER}{LAYOUT}"))
+}
+
 /// A hash: what the shard is for.
 pub(super) const fn binding(shard: Shard) -> Name<'static> {
     Name { shard, kind: 'b', of: Of::Shard }
@@ -205,8 +220,8 @@ mod tests {
     use redis::{RedisWrite, ToRedisArgs};
 
     use super::{
-        Name, Prefixed, Shard, binding, crc16, entry, epoch, meter, nonce, nonces, probe, record, visits,
-        window,
+        Name, Prefixed, Shard, binding, crc16, entry, epoch, former_epoch, meter, nonce, nonces, probe,
+        record, visits, window,
     };
     use crate::domain::agent_id::AgentId;
     use crate::domain::api_key::KeyDigest;
@@ -224,6 +239,7 @@ mod tests {
     /// A change here makes everything unfindable that an earlier release has written.
     #[test]
     fn the_layout_stays_as_it_is() {
+        assert_eq!(former_epoch(Shard(0x26f)), ("tg1:{26f}e".to_owned(), "names tg2:".to_owned()));
         let agent = AgentId::new(U256::from(0x12_345));
         let client = ClientNet::of("192.0.2.1".parse().unwrap());
         let digest = KeyDigest::from_bytes([0xab; 32]);

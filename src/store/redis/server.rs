@@ -157,9 +157,10 @@ impl Server {
             let pause = self.breaker.lock().pause_micros(self.shared.clock.monotonic_micros());
             sleep(Duration::from_micros(pause)).await;
             self.set_breaker(Breaker::trying);
-            match in_time(self.shared.options.connect_timeout(), self.begin()).await {
+            let options = &self.shared.options;
+            match in_time(options.connect_timeout(), self.begin()).await {
                 Ok(session) => self.serve(Arc::new(session)).await,
-                Err(error) => self.failed(&error),
+                Err(error) => self.failed(&error.asked_as(&Login::Server.words(options))),
             }
         }
     }

@@ -147,7 +147,7 @@ async fn whoever_loses_a_redis_to_another_chain_while_it_runs_stops_using_it() {
 }
 
 /// All verbs, so that no name is left without the prefix.
-async fn use_everything(store: &RunningRedisStore) {
+pub(super) async fn use_everything(store: &RunningRedisStore) {
     let (client, route) = (ClientNet::of([192, 0, 2, 1].into()), RouteScope("acme/docs GET".into()));
     issue(store, 1).await;
     let rotated =

@@ -36,6 +36,7 @@ mod history_limits;
 mod history_revocation;
 mod kept;
 mod key_changes;
+mod layouts;
 mod lost_answers;
 mod meters;
 mod others;
