@@ -30,8 +30,8 @@ use tiergate::pipeline::Pipeline;
 use tiergate::pipeline::credential::Credential;
 use tiergate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use tiergate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
-    StoreFault,
+    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
+    Store, StoreFault,
 };
 
 use crate::scene::{Scene, access, ask, domain, ready, rules};
@@ -204,11 +204,13 @@ impl Store for YesStore {
         Ok(false)
     }
 
-    async fn hit(&self, _: ClientNet, _: AgentId, _: Quota) -> Result<Metered, StoreFault> {
-        Ok(Metered::Counted { remaining: 0 })
-    }
-
-    async fn charge(&self, _: ClientNet, _: AgentId, _: Quota) -> Result<Metered, StoreFault> {
+    async fn charge(
+        &self,
+        _: ClientNet,
+        _: AgentId,
+        _: KeyBudget,
+        _: Quota,
+    ) -> Result<Metered, StoreFault> {
         Ok(Metered::Counted { remaining: 0 })
     }
 

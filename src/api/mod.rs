@@ -34,6 +34,7 @@ use crate::wire::answers::Answer;
 use crate::wire::client_ip::client_of;
 use crate::wire::console::ConsoleRules;
 use crate::wire::errors::ErrorCause;
+use crate::wire::other_sites::is_of_another_site;
 use crate::wire::request_id::RequestIds;
 use crate::wire::results::VerificationResults;
 
@@ -127,7 +128,11 @@ impl WholeService for Api {
             return Err(ErrorCause::NotFound);
         }
         let endpoint = endpoint.taking(request.method)?;
-        Ok((endpoint, endpoint.body_bytes_max()))
+        let body_bytes_max = endpoint.body_bytes_max();
+        if body_bytes_max > 0 && is_of_another_site(&request.fields) {
+            return Err(ErrorCause::OtherSite); // 403
+        }
+        Ok((endpoint, body_bytes_max))
     }
 
     async fn answer(

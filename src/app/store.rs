@@ -69,7 +69,6 @@ pub(crate) fn open(
             }
             let store = Arc::new(RunningRedisStore::open(options, clock, metrics.clone())?);
             metrics.count_entries("known_keys", &store, RunningRedisStore::known_keys);
-            metrics.count_entries("key_managers", &store, RunningRedisStore::key_managers);
             metrics.count_entries("refused_visitors", &store, RunningRedisStore::refused_visitors);
             metrics.at_scrape_from(&store, |families, store| {
                 // Without a session it is not known.

@@ -1,9 +1,9 @@
 //! Key custody: generate, rotate, revoke, status (contract, "API key of an agent").
 //!
-//! Every well-formed request that its client's budgets let through counts against the hourly one, whatever becomes of it:
-//! at once within this process, and once it is known to be the owner's over all that share the store. So strangers leave
-//! nothing in a shared store. The nonce is used in the same atomic step that changes the key, so a request that comes to
-//! nothing burns nothing.
+//! Requests that the owner signed have hourly budgets that nobody else can spend, counted over all processes that share the
+//! store: generate and rotate one that counts revocations too, revocations one of their own, so that no other request keeps
+//! an owner from revoking. Others are counted apart, within this process, once their proof has failed. The nonce is used in
+//! the same atomic step that changes the key, so a request that comes to nothing burns none.
 
 use std::sync::OnceLock;
 
@@ -18,10 +18,10 @@ use crate::domain::quota::Allowance;
 use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
-use crate::pipeline::owner::Signed;
+use crate::pipeline::owner::{OwnerProof, Signed};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::NoEntropy;
-use crate::ports::store::{KeyChange, KeyChanged, KeySeen, NewKey};
+use crate::ports::store::{KeyBudget, KeyChange, KeyChanged, KeySeen, Metered, NewKey};
 
 /// How many keys are made until one fits into the store. A store takes one in a thousand or more: that none of so many fits
 /// happens once in 10^27 times, or where the randomness is none.
@@ -100,7 +100,8 @@ impl Pipeline {
     ///
     /// The refusals of any signed request.
     pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<RevokedKey, Refusal> {
-        let ((), allowance) = self.change_key(&order, || Ok(((), KeyChange::Revoke))).await?;
+        let revoke = || Ok(((), KeyChange::Revoke));
+        let ((), allowance) = self.change_key(&order, KeyBudget::Revocations, revoke).await?;
         Ok(RevokedKey { agent: order.signed.agent, allowance })
     }
 
@@ -131,7 +132,7 @@ impl Pipeline {
             let change = change(NewKey { digest: key.digest(), declared_endpoint });
             Ok((key, change))
         };
-        let (key, allowance) = self.change_key(&order, mint).await?;
+        let (key, allowance) = self.change_key(&order, KeyBudget::Changes, mint).await?;
         Ok(IssuedKey { key, agent: order.signed.agent, allowance })
     }
 
@@ -150,31 +151,70 @@ impl Pipeline {
     async fn change_key<T: Send>(
         &self,
         order: &KeyOrder<'_>,
+        budget: KeyBudget,
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
+        let client = order.client;
         let signed = self.owners.verification(&order.signed);
-        let deposit = self.check_budget(order.client, &signed)?;
-        let outcome = self.walk_custody(order, &signed, change).await;
-        self.failures.note(order.client, deposit, &outcome);
-        outcome
+        let deposit = match self.check_budget(client, &signed) {
+            Ok(deposit) => deposit,
+            Err(denial) if budget == KeyBudget::Revocations => {
+                self.let_owner_pass(client, &signed, denial).await?; // 429, 503
+                None
+            }
+            Err(denial) => return Err(denial.into()), // 429
+        };
+        let proof = self.owners.prove(&self.ports, &signed).await; // 400 timestamp, 404, 401, 503
+        let is_proven = proof.is_ok();
+        let outcome = match proof {
+            Ok(proof) => self.change_proven_key(order, &proof, budget, change).await,
+            Err(refusal) => Err(refusal),
+        };
+        self.failures.note(client, deposit, &outcome);
+        match outcome {
+            Err(Refusal::Denied(_)) if !is_proven => {
+                let counted = self.unproven.hit(&(client, signed.agent), self.key_management, self.now());
+                allowance(self.key_management, Some(signed.agent), counted.into())?; // 429
+                outcome
+            }
+            outcome => outcome,
+        }
     }
 
-    async fn walk_custody<T: Send>(
+    /// Lets a revocation of a client over budget pass if the agent's owner signed it. Each costs a read, which those for
+    /// one agent share, and few read at once.
+    async fn let_owner_pass(
+        &self,
+        client: ClientNet,
+        signed: &Signed<'_>,
+        denial: Denial,
+    ) -> Result<(), Refusal> {
+        let _place = self.failures.owner_place(client, &denial).await?;
+        if self.owners.is_owners(&self.ports, signed).await? { Ok(()) } else { Err(denial.into()) }
+    }
+
+    async fn change_proven_key<T: Send>(
         &self,
         order: &KeyOrder<'_>,
-        signed: &Signed<'_>,
+        proof: &OwnerProof,
+        budget: KeyBudget,
         change: impl FnOnce() -> Result<(T, KeyChange), Refusal> + Send,
     ) -> Result<(T, Allowance), Refusal> {
-        let (client, nonce) = (order.client, order.signed.nonce);
-        let store = &self.ports.store;
-        let quota = self.key_management;
-        allowance(quota, Some(signed.agent), store.hit(client, signed.agent, quota).await?)?; // 429
-        let proof = self.owners.prove(&self.ports, signed).await?; // 400 timestamp, 404, 401, 503
         order.owner.get_or_init(|| proof.owner());
-        let agent = proof.agent();
-        let allowance = allowance(quota, Some(agent), store.charge(client, agent, quota).await?)?; // 429
+        let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
+        let (store, quota) = (&self.ports.store, self.key_management);
+        if budget == KeyBudget::Revocations {
+            allowance(quota, Some(agent), store.charge(client, agent, budget, quota).await?)?; // 429
+        }
+        let counted = store.charge(client, agent, KeyBudget::Changes, quota).await?;
+        let allowance = match (counted, budget) {
+            (Metered::Limited { .. }, KeyBudget::Revocations) => {
+                Allowance { limit: quota.limit, remaining: 0 }
+            }
+            (counted, _) => allowance(quota, Some(agent), counted)?, // 429
+        };
         let (made, change) = change()?;
-        match self.ports.store.change_key(agent, order.signed.claim(), change).await? {
+        match store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
             KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce }.into()),

@@ -31,10 +31,13 @@ pub(super) const CLIENTS_MAX: usize = 65_536;
 /// How many keys of clients over budget are looked up at once. Others wait in the order in which they came.
 pub(super) const LOOK_UPS_MAX: usize = 32;
 
-/// How many of them wait at most, of one network a share.
+/// How many revocations of clients over budget have the agent's owner read at once: half of what strangers have.
+pub(super) const OWNERS_MAX: usize = 16;
+
+/// How many of both wait at most, of one network a share.
 pub(super) const WAITING_MAX: usize = 4_096;
 
-/// How long they wait. It takes a slow store for the line to be longer.
+/// How long they wait.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The budget of refused credentials per client.
@@ -43,6 +46,7 @@ pub struct FailureBudget {
     clients: Meters<ClientNet>,
     deposits: Arc<Counts<ClientNet>>,
     look_ups: Semaphore,
+    owners: Semaphore,
     waiting: Semaphore,
     waiters: Arc<Counts<ClientNet>>,
     clock: Arc<dyn Clock>,
@@ -68,6 +72,7 @@ impl FailureBudget {
             clients: Meters::new(CLIENTS_MAX),
             deposits: Arc::default(),
             look_ups: Semaphore::new(LOOK_UPS_MAX),
+            owners: Semaphore::new(OWNERS_MAX),
             waiting: Semaphore::new(WAITING_MAX),
             waiters: Arc::default(),
             clock,
@@ -111,11 +116,31 @@ impl FailureBudget {
         client: ClientNet,
     ) -> Result<Option<SemaphorePermit<'_>>, Denial> {
         let Err(denial) = self.check(client, None) else { return Ok(None) };
+        self.stand_in_line(client, &self.look_ups, &denial).await.map(Some)
+    }
+
+    /// Waits for a place to have an agent's owner read for a client over budget. Denies it if too many wait, or for too long.
+    pub(super) async fn owner_place(
+        &self,
+        client: ClientNet,
+        denial: &Denial,
+    ) -> Result<SemaphorePermit<'_>, Denial> {
+        self.stand_in_line(client, &self.owners, denial).await
+    }
+
+    async fn stand_in_line<'a>(
+        &self,
+        client: ClientNet,
+        places: &'a Semaphore,
+        denial: &Denial,
+    ) -> Result<SemaphorePermit<'a>, Denial> {
         let free = u32::try_from(self.waiting.available_permits()).unwrap_or(u32::MAX);
-        let Some(_share) = self.waiters.take(client, SHARE.saturating_mul(free)) else { return Err(denial) };
-        let Ok(_waiting) = self.waiting.try_acquire() else { return Err(denial) };
-        let place = timeout(WAIT_MAX, self.look_ups.acquire()).await.ok().and_then(Result::ok);
-        place.map(Some).ok_or(denial)
+        let Some(_share) = self.waiters.take(client, SHARE.saturating_mul(free)) else {
+            return Err(denial.clone());
+        };
+        let Ok(_waiting) = self.waiting.try_acquire() else { return Err(denial.clone()) };
+        let place = timeout(WAIT_MAX, places.acquire()).await.ok().and_then(Result::ok);
+        place.ok_or_else(|| denial.clone())
     }
 
     /// Counts an outcome that was a refused credential. A deposit counts whatever the refusal is.

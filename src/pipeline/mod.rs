@@ -97,6 +97,8 @@ pub struct Pipeline {
     failures: Arc<FailureBudget>,
     key_format: ApiKeyFormat,
     key_management: Quota,
+    /// Requests to manage an agent's key that its owner has not signed.
+    unproven: Meters<(ClientNet, AgentId)>,
     profile_reads: Meters<(ClientNet, AgentId)>,
     /// How often a client may ask whether an agent has a key; `None`: no limit.
     status_reads_max: Option<Quota>,
@@ -113,6 +115,7 @@ impl Pipeline {
             failures: Arc::new(FailureBudget::new(rules.failures, Arc::clone(&ports.clock))),
             key_format: rules.key_format,
             key_management: rules.key_management,
+            unproven: Meters::new(CLIENTS_MAX),
             profile_reads: Meters::new(READERS_MAX),
             status_reads_max: rules.failures,
             status_reads: Meters::new(CLIENTS_MAX),
@@ -181,11 +184,16 @@ impl Pipeline {
     /// Drops windows of clients that are idle. To be called now and then.
     pub fn sweep(&self) {
         self.failures.sweep();
-        let now_micros = self.ports.clock.monotonic_micros();
+        let now_micros = self.now();
+        self.unproven.sweep(self.key_management.window_micros, now_micros);
         self.profile_reads.sweep(READS.window_micros, now_micros);
         if let Some(quota) = self.status_reads_max {
             self.status_reads.sweep(quota.window_micros, now_micros);
         }
+    }
+
+    fn now(&self) -> u64 {
+        self.ports.clock.monotonic_micros()
     }
 
     /// How many clients are counted for bad credentials.

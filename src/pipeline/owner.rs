@@ -91,6 +91,16 @@ impl OwnerCheck {
             && signed.signer().is_some_and(|signer| ports.chain.was_owned_by(signed.agent, signer))
     }
 
+    /// True if the message may be accepted by its age, and its key is the agent's owner at the latest block. No contract is
+    /// asked.
+    pub(super) async fn is_owners(&self, ports: &Ports, signed: &Signed<'_>) -> Result<bool, Refusal> {
+        let is_fresh = self.freshness.accepts(signed.signed_at, UnixSeconds(ports.clock.unix_seconds()));
+        let Some(signer) = signed.signer().filter(|_| is_fresh && !signed.agent.is_reserved()) else {
+            return Ok(false);
+        };
+        Ok(ports.chain.owner(signed.agent, Asker::Stranger).await? == Some(signer))
+    }
+
     /// Timestamp, then owner, then signer: the cheap check first, and nothing is used up by any of them.
     pub(super) async fn prove(&self, ports: &Ports, signed: &Signed<'_>) -> Result<OwnerProof, Refusal> {
         let Signed { agent, nonce, signed_at, digest, signature, .. } = *signed;

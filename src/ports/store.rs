@@ -80,7 +80,7 @@ impl From<Verdict> for Admission {
     }
 }
 
-/// The answer of [`Store::pass`], [`Store::hit`] and [`Store::charge`].
+/// The answer of [`Store::pass`] and [`Store::charge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metered {
     /// Counted; so many more would be.
@@ -95,12 +95,21 @@ pub enum Metered {
     },
 }
 
+/// A budget of a client for an agent's key. Requests that the agent's owner signed alone count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyBudget {
+    /// All of them.
+    Changes,
+    /// Revocations.
+    Revocations,
+}
+
 /// The answer of [`Store::status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeySeen {
     /// True if the agent has an active key.
     pub has_key: bool,
-    /// How many key-management requests the client has left for the agent.
+    /// How much of [`KeyBudget::Changes`] the client has left for the agent.
     pub left: u32,
 }
 
@@ -205,13 +214,14 @@ pub trait Store: Send + Sync {
     /// True if the agent has an active key.
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault>;
 
-    /// Counts one key-management request of a client for an agent, whoever it may be from: at least within this process,
-    /// in bounded memory. What processes that share a store have counted by [`Self::charge`] is looked at too.
-    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault>;
-
-    /// Counts a request that [`Self::hit`] has counted and that is now known to be from the agent's owner: exactly, over
-    /// all processes that share the store. A store of one process has counted it already.
-    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault>;
+    /// Counts a request of a client that the agent's owner signed: exactly, over all processes that share the store.
+    async fn charge(
+        &self,
+        client: ClientNet,
+        agent: AgentId,
+        budget: KeyBudget,
+        quota: Quota,
+    ) -> Result<Metered, StoreFault>;
 
     /// What the client may see of the agent's key; counts nothing.
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault>;

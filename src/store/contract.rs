@@ -17,7 +17,8 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::quota::Quota;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, NewKey, Proof, RouteScope, Scope, Store,
+    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, NewKey, Proof, RouteScope,
+    Scope, Store,
 };
 
 #[path = "../../tests/support/seed.rs"]
@@ -81,7 +82,7 @@ macro_rules! store_contract {
             retry_after_is_honest_and_a_limited_request_burns_no_nonce,
             a_key_does_not_expire,
             of_a_thousand_twins_exactly_one_passes,
-            ten_hits_an_hour_per_client_and_agent,
+            ten_changes_and_ten_revocations_an_hour_per_client_and_agent,
             each_client_passes_each_public_route_exactly_so_often_a_minute,
         }
     };
@@ -335,26 +336,28 @@ pub(super) async fn of_a_thousand_twins_exactly_one_passes(bench: Bench) {
     assert_eq!(bench.by_nonce(1, 8, MANY).await, Admission::Admitted { remaining: 2_698 });
 }
 
-pub(super) async fn ten_hits_an_hour_per_client_and_agent(bench: Bench) {
+pub(super) async fn ten_changes_and_ten_revocations_an_hour_per_client_and_agent(bench: Bench) {
     let ten = Quota::per_hour(10);
     let client = |last| ClientNet::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
+    let charge = async |budget| bench.store.charge(client(1), agent(1), budget, ten).await.unwrap();
     assert_eq!(bench.store.status(client(1), agent(1), ten).await.unwrap().left, 10);
     for remaining in (0..10).rev() {
-        let metered = bench.store.hit(client(1), agent(1), ten).await.unwrap();
-        assert_eq!(metered, Metered::Counted { remaining });
+        assert_eq!(charge(KeyBudget::Changes).await, Metered::Counted { remaining });
         assert_eq!(bench.store.status(client(1), agent(1), ten).await.unwrap().left, remaining);
-        let charged = bench.store.charge(client(1), agent(1), ten).await.unwrap();
-        assert_eq!(charged, Metered::Counted { remaining }, "an owner's request is not counted twice");
         (bench.advance_secs)(60);
     }
-    let Metered::Limited { retry_after } = bench.store.hit(client(1), agent(1), ten).await.unwrap() else {
+    let Metered::Limited { retry_after } = charge(KeyBudget::Changes).await else {
         panic!("the eleventh should be limited");
     };
     assert_eq!(retry_after.seconds(), 3_000);
+    for remaining in (0..10).rev() {
+        assert_eq!(charge(KeyBudget::Revocations).await, Metered::Counted { remaining });
+    }
+    assert!(matches!(charge(KeyBudget::Revocations).await, Metered::Limited { .. }));
     assert_eq!(bench.store.status(client(2), agent(1), ten).await.unwrap().left, 10);
     assert_eq!(bench.store.status(client(1), agent(2), ten).await.unwrap().left, 10);
     (bench.advance_secs)(3_000);
-    assert_eq!(bench.store.hit(client(1), agent(1), ten).await.unwrap(), Metered::Counted { remaining: 0 });
+    assert_eq!(charge(KeyBudget::Changes).await, Metered::Counted { remaining: 0 });
 }
 
 pub(super) async fn each_client_passes_each_public_route_exactly_so_often_a_minute(bench: Bench) {

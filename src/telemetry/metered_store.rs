@@ -17,8 +17,8 @@ use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
-    StoreFault,
+    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
+    Store, StoreFault,
 };
 use crate::telemetry::metrics::Metrics;
 
@@ -50,7 +50,7 @@ macro_rules! verbs {
     };
 }
 
-verbs!(find, admit, pass, change_key, has_key, hit, charge, status, probe);
+verbs!(find, admit, pass, change_key, has_key, charge, status, probe);
 
 /// Counts an operation whose caller gave up before it was answered: a hung disk shows nowhere else.
 struct Unanswered<'a>(Option<&'a IntCounter>);
@@ -172,12 +172,14 @@ impl Store for MeteredStore {
         self.timed(&self.verbs.has_key, self.inner.has_key(agent)).await
     }
 
-    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        self.timed(&self.verbs.hit, self.inner.hit(client, agent, quota)).await
-    }
-
-    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        self.timed(&self.verbs.charge, self.inner.charge(client, agent, quota)).await
+    async fn charge(
+        &self,
+        client: ClientNet,
+        agent: AgentId,
+        budget: KeyBudget,
+        quota: Quota,
+    ) -> Result<Metered, StoreFault> {
+        self.timed(&self.verbs.charge, self.inner.charge(client, agent, budget, quota)).await
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

@@ -68,6 +68,8 @@ pub enum ErrorCause {
     UnknownHost,
     /// The tenant's rules let nobody pass here.
     Forbidden,
+    /// A page of an origin that may not do this had its visitor's browser send it.
+    OtherSite,
     /// Agents alone pass here, and the request shows no credential that is taken, or more than one.
     Unproven {
         /// What is wrong, as a sentence.
@@ -212,6 +214,9 @@ impl ErrorCause {
                 Row::bare(StatusCode::NOT_FOUND, "NOT_FOUND", "No service here has this host name")
             }
             Self::Forbidden => Row::bare(StatusCode::FORBIDDEN, "FORBIDDEN", "Nobody may do this here"),
+            Self::OtherSite => {
+                Row::bare(StatusCode::FORBIDDEN, "FORBIDDEN", "A page of this origin may not do this")
+            }
             Self::Unproven { problem } => {
                 Row::unauthorized("INVALID_API_KEY", *problem, json!({ "agentId": null }))
             }

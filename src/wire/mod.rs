@@ -10,6 +10,7 @@ pub mod credentials;
 pub mod errors;
 pub mod grpc;
 pub mod headers;
+pub mod other_sites;
 pub mod pages;
 pub mod received;
 pub mod request_id;

@@ -17,6 +17,8 @@ pub(crate) const CASES: &[Case<World>] = cases![
     forwarded_for_of_a_trusted_peer_names_the_client,
     the_proxy_protocol_of_a_trusted_peer_names_the_client,
     refused_credentials_are_limited_per_client,
+    who_spends_an_addresss_budget_keeps_no_owner_behind_it_from_revoking,
+    what_pages_of_other_sites_send_is_refused_before_it_counts,
     a_clients_good_requests_are_not_counted_as_failures,
 ];
 
@@ -27,7 +29,9 @@ pub(crate) const WINDOWS: &[Case<World>] = cases![
     at_once_exactly_the_limit_passes,
     agents_do_not_share_a_budget,
     refused_requests_cost_nothing,
-    keys_are_managed_ten_times_an_hour_and_refusals_count,
+    keys_are_managed_ten_times_an_hour_and_the_owners_refusals_count,
+    an_owner_revokes_ten_times_an_hour_whatever_else_was_asked_for,
+    ten_unproven_requests_an_hour_are_answered_and_keep_no_owner_from_revoking,
     key_management_is_limited_per_agent,
     key_management_and_verification_have_budgets_of_their_own,
 ];
@@ -137,26 +141,25 @@ fn refused_requests_cost_nothing(world: &World) {
     assert_eq!(service.verify(&key).allowance(), (16, 15));
 }
 
-fn keys_are_managed_ten_times_an_hour_and_refusals_count(world: &World) {
+fn keys_are_managed_ten_times_an_hour_and_the_owners_refusals_count(world: &World) {
     let (service, agent) = (world.service(), world.agent(0));
-    // Ten requests: some pass, some are refused for a reason each.
+    // Ten requests: some pass, some are refused.
     let watch = Stopwatch::start();
-    let unsigned = with(&agent.signed(), "signature", json!(format!("0x{}", "00".repeat(65))));
     assert_eq!(service.generate(&agent.signed()).allowance(), (10, 9));
     service.generate(&agent.signed()).error(409, "KEY_ALREADY_EXISTS");
-    assert_eq!(service.rotate(&agent.signed()).allowance(), (10, 7));
-    service.rotate(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
-    service.revoke(&unsigned).error(401, "SIGNATURE_INVALID");
-    service.rotate(&agent.draft().timestamp(unix_seconds() - 3_600).body()).error(400, "REPLAY_DETECTED");
-    assert_eq!(service.revoke(&agent.signed()).allowance(), (10, 3));
-    assert_eq!(service.revoke(&agent.signed()).allowance(), (10, 2));
+    let used = agent.signed();
+    assert_eq!(service.rotate(&used).allowance(), (10, 7));
+    service.rotate(&used).error(400, "REPLAY_DETECTED");
+    for left in [5, 4, 3, 2] {
+        assert_eq!(service.revoke(&agent.signed()).allowance(), (10, left));
+    }
     assert_eq!(service.status(&agent.text()).allowance(), (10, 2), "asking does not count");
     assert_eq!(service.generate(&agent.signed()).allowance(), (10, 1));
     let tenth = service.revoke(&agent.signed());
     tenth.success(200);
     assert_eq!(tenth.allowance(), (10, 0));
     let body = agent.signed();
-    for endpoint in KEY_ENDPOINTS {
+    for endpoint in KEY_ENDPOINTS.into_iter().filter(|(method, _)| *method == "POST") {
         let retry_after = service.signed(endpoint, &body).is_limited(json!(agent.text()), Value::Null, 10);
         is_rest_of(3_600, &watch, retry_after);
     }
@@ -164,6 +167,99 @@ fn keys_are_managed_ten_times_an_hour_and_refusals_count(world: &World) {
     assert_eq!(service.status(&agent.text()).allowance(), (10, 0));
     // The nonce of the refused request is still unused: its agent is only too low for it.
     service.verify_signature(&body).error(403, "TIER_BLOCKED");
+}
+
+fn an_owner_revokes_ten_times_an_hour_whatever_else_was_asked_for(world: &World) {
+    let (service, agent) = (world.service(), world.agent(0));
+    for _ in 0..10 {
+        service.rotate(&agent.signed()).success(200);
+    }
+    service.rotate(&agent.signed()).is_limited(json!(agent.text()), Value::Null, 10);
+    for _ in 0..10 {
+        assert_eq!(service.revoke(&agent.signed()).allowance(), (10, 0));
+    }
+    service.revoke(&agent.signed()).is_limited(json!(agent.text()), Value::Null, 10);
+}
+
+fn ten_unproven_requests_an_hour_are_answered_and_keep_no_owner_from_revoking(world: &World) {
+    let (service, agent) = (world.service(), world.agent(0));
+    service.generate(&agent.signed()).success(201);
+    let watch = Stopwatch::start();
+    let unsigned = || with(&agent.signed(), "signature", json!(format!("0x{}", "00".repeat(65))));
+    let stale = agent.draft().timestamp(unix_seconds() - 3_600).body();
+    service.rotate(&stale).error(400, "REPLAY_DETECTED");
+    for _ in 0..3 {
+        service.rotate(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
+        service.generate(&unsigned()).error(401, "SIGNATURE_INVALID");
+        service.revoke(&unsigned()).error(401, "SIGNATURE_INVALID");
+    }
+    for endpoint in KEY_ENDPOINTS {
+        for body in [unsigned(), stale.clone()] {
+            let retry_after =
+                service.signed(endpoint, &body).is_limited(json!(agent.text()), Value::Null, 10);
+            is_rest_of(3_600, &watch, retry_after);
+        }
+    }
+    assert_eq!(service.status(&agent.text()).allowance(), (10, 9), "none was the owner's");
+    service.revoke(&agent.signed()).success(200);
+    assert_eq!(service.generate(&agent.signed()).allowance(), (10, 7));
+}
+
+/// The owner has never been seen by this service, and somebody behind the same address has spent its budget.
+fn who_spends_an_addresss_budget_keeps_no_owner_behind_it_from_revoking(world: &World) {
+    let service = Service::start(world.settings().set("abuse.failures_per_minute", 5));
+    let agent = world.agent(0);
+    service.generate(&agent.signed()).success(201);
+    for _ in 0..5 {
+        service.revoke(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
+    }
+    for _ in 0..3 {
+        service.revoke(&agent.draft().by(BOB).body()).is_limited(json!(agent.text()), Value::Null, 5);
+    }
+    service.rotate(&agent.signed()).is_limited(json!(agent.text()), Value::Null, 5);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let refused = service.revoke(&agent.draft().by(BOB).body());
+                    refused.is_limited(json!(agent.text()), Value::Null, 5);
+                }
+            });
+        }
+        service.revoke(&agent.signed()).success(200);
+    });
+    assert_eq!(service.status(&agent.text()).success(200)["hasKey"], json!(false));
+}
+
+fn what_pages_of_other_sites_send_is_refused_before_it_counts(world: &World) {
+    let service = Service::start(world.settings().set("abuse.failures_per_minute", 5));
+    let agent = world.agent(1);
+    let host = service.api.to_string();
+    let own = format!("http://{host}");
+    let send = |method: &str, path: &str, headers: &[(&str, &str)]| {
+        let body = agent.draft().by(BOB).body().to_string();
+        service.request(method, path, headers, Some(body.as_bytes()))
+    };
+    let paths = ["/verify", "/verify/signature", "/profile", "/keys/generate", "/keys/rotate"];
+    for (method, path) in paths.map(|path| ("POST", path)).into_iter().chain([("DELETE", "/keys")]) {
+        for headers in [
+            &[("Origin", "https://page.example"), ("Content-Type", "text/plain;charset=UTF-8")][..],
+            &[("Sec-Fetch-Site", "cross-site")],
+            &[("Sec-Fetch-Site", "same-origin"), ("Content-Type", "text/plain")],
+            &[("Origin", &own), ("Content-Type", "text/plain")],
+        ] {
+            for _ in 0..3 {
+                send(method, path, headers).is_error(403, "FORBIDDEN", Value::Null);
+            }
+        }
+    }
+    send("DELETE", "/keys", &[("Origin", &own)]).error(401, "SIGNATURE_INVALID");
+    send("DELETE", "/keys", &[]).error(401, "SIGNATURE_INVALID");
+    let signed = agent.signed().to_string();
+    let page = [("Origin", "https://shown.example"), ("Sec-Fetch-Site", "same-origin")];
+    assert_eq!(service.request("DELETE", "/keys", &page, Some(signed.as_bytes())).allowance(), (10, 9));
+    let navigated = [("Sec-Fetch-Site", "cross-site")];
+    assert_eq!(service.request("GET", "/docs", &navigated, None).status, 200, "a link from elsewhere");
 }
 
 fn malformed_key_requests_do_not_count(world: &World) {
@@ -197,7 +293,7 @@ fn key_management_is_limited_per_agent(world: &World) {
 fn key_management_and_verification_have_budgets_of_their_own(world: &World) {
     let (service, agent) = (world.service(), world.agent(1));
     let key = agent.generate(service);
-    spend(service, &agent, 9);
+    spend(service, &agent, 10);
     service.verify(&key).error(401, "INVALID_API_KEY");
     service.verify_signature(&agent.signed()).success(200);
 }

@@ -74,7 +74,7 @@ fn rpc_store_and_cache_series_move(world: &World) {
     assert!((1.0..=6.0).contains(&moved("tiergate_rpc_errors_total", &failed)));
     assert!(moved("tiergate_profile_cache_total", &["result=\"miss\""]) >= 1.0);
     assert_eq!(moved("tiergate_profile_cache_total", &[]), 2.0, "one look-up for each verification");
-    for (verb, times) in [("find", 2.0), ("admit", 2.0), ("change_key", 1.0), ("hit", 1.0)] {
+    for (verb, times) in [("find", 2.0), ("admit", 2.0), ("change_key", 1.0), ("charge", 1.0)] {
         let labels = [format!("verb=\"{verb}\""), "outcome=\"ok\"".to_owned()];
         let labels = [labels[0].as_str(), labels[1].as_str()];
         assert_eq!(moved("tiergate_store_operations_total", &labels), times, "{verb}");

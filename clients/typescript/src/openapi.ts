@@ -117,7 +117,7 @@ export interface paths {
         put?: never;
         /**
          * Create the agent's API key.
-         * @description Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together; every well-formed request counts that is not itself refused with 429.
+         * @description Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own.
          */
         post: operations["generateKey"];
         delete?: never;
@@ -137,7 +137,7 @@ export interface paths {
         put?: never;
         /**
          * Make a new key the agent's one and only.
-         * @description The old key, if there is one, is invalid at once. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together; every well-formed request counts that is not itself refused with 429.
+         * @description The old key, if there is one, is invalid at once. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own.
          */
         post: operations["rotateKey"];
         delete?: never;
@@ -158,7 +158,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke the agent's key for good.
-         * @description Also succeeds when there is none. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together; every well-formed request counts that is not itself refused with 429.
+         * @description Also succeeds when there is none. Limited per client IP and agent, by default to 10 requests in any 60 minutes over generate, rotate and revoke together that the owner signed. Others have as many of their own. Beyond them as many revocations pass.
          */
         delete: operations["revokeKey"];
         options?: never;

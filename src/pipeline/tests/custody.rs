@@ -1,11 +1,18 @@
-//! Key management: the order of its checks, and that every well-formed request counts.
+//! Key management: the order of its checks, and which requests count against which budget.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{START_SECS, Scene, Word, agent, client, retry_after, signer, verdict};
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
+
+use super::{START_SECS, Scene, Word, agent, client, retry_after, signer, unknown_key, verdict};
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
 use crate::pipeline::credential::{Credential, SignedRequest};
+use crate::pipeline::custody::KeyOrder;
+use crate::pipeline::failures::OWNERS_MAX;
+use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 
 async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
@@ -16,8 +23,21 @@ async fn left(scene: &Scene) -> u32 {
     scene.pipeline.key_status(client(1), agent(7)).await.unwrap().allowance.remaining
 }
 
+async fn rotate(scene: &Scene, signed: SignedRequest) -> &'static str {
+    verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await)
+}
+
+async fn revoke(scene: &Scene, signed: SignedRequest) -> &'static str {
+    verdict(&scene.pipeline.revoke_key(scene.order(signed)).await)
+}
+
+/// A request for agent 7 by a stranger.
+fn unproven(scene: &Scene) -> SignedRequest {
+    scene.signed_by(&signer(2), agent(7), scene.clock.unix_seconds())
+}
+
 #[tokio::test]
-async fn budget_then_window_then_owner_then_signer_then_nonce_then_key() {
+async fn window_then_owner_then_signer_then_budget_then_nonce_then_key() {
     let scene = Scene::new();
     let used = scene.signed();
     assert_eq!(generate(&scene, &used).await, "admitted");
@@ -37,37 +57,133 @@ async fn budget_then_window_then_owner_then_signer_then_nonce_then_key() {
     assert_eq!(generate(&scene, &foreign).await, "401 signature", "before the nonce");
     assert_eq!(generate(&scene, &used).await, "400 replay", "before the key that exists");
     assert_eq!(generate(&scene, &scene.signed()).await, "409");
-    assert_eq!(left(&scene).await, 10 - 8);
+    assert_eq!(left(&scene).await, 10 - 3, "the owner's");
 
-    assert_eq!(generate(&scene, &scene.signed()).await, "409");
-    assert_eq!(generate(&scene, &scene.signed()).await, "409");
-    let before = scene.chain.all_calls();
-    assert_eq!(generate(&scene, &scene.signed_by(&signer(2), agent(7), 0)).await, "429", "before the window");
-    assert_eq!((scene.chain.all_calls(), left(&scene).await), (before, 0));
+    for _ in 0..7 {
+        assert_eq!(generate(&scene, &scene.signed()).await, "409");
+    }
+    assert_eq!(generate(&scene, &used).await, "429", "before the nonce");
+    assert_eq!(generate(&scene, &foreign).await, "401 signature", "before the budget");
+    assert_eq!(left(&scene).await, 0);
 }
 
 #[tokio::test]
-async fn every_well_formed_request_counts_whatever_becomes_of_it() {
+async fn every_proven_request_counts_whatever_becomes_of_it() {
     let scene = Scene::new();
-    scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+    assert_eq!(rotate(&scene, scene.signed()).await, "admitted");
     assert_eq!(left(&scene).await, 9);
-    let refused = [
-        (scene.signed_by(&signer(2), agent(7), START_SECS), "401 signature"),
-        (scene.signed_by(&signer(1), agent(7), 0), "400 replay"),
-        (scene.signed(), "409"),
-    ];
-    for (count, (signed, expected)) in (1..).zip(refused) {
-        assert_eq!(generate(&scene, &signed).await, expected);
-        assert_eq!(left(&scene).await, 9 - count);
-    }
+    assert_eq!(generate(&scene, &scene.signed()).await, "409");
+    assert_eq!(left(&scene).await, 8);
     *scene.store.broken.lock() = Some("change_key");
     assert_eq!(generate(&scene, &scene.signed()).await, "500 store");
     *scene.store.broken.lock() = None;
-    scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
-    assert_eq!(left(&scene).await, 4);
+    assert_eq!(revoke(&scene, scene.signed()).await, "admitted");
+    assert_eq!(left(&scene).await, 6);
     let other_agent = scene.pipeline.key_status(client(1), agent(8)).await.unwrap();
     let other_client = scene.pipeline.key_status(client(2), agent(7)).await.unwrap();
     assert_eq!((other_agent.allowance.remaining, other_client.allowance.remaining), (10, 10));
+}
+
+#[tokio::test]
+async fn requests_that_prove_nothing_are_429_after_ten_an_hour_and_spend_nothing_of_the_owners() {
+    let scene = Scene::new();
+    for _ in 0..4 {
+        assert_eq!(rotate(&scene, unproven(&scene)).await, "401 signature");
+        assert_eq!(revoke(&scene, unproven(&scene)).await, "401 signature");
+    }
+    assert_eq!(generate(&scene, &scene.signed_by(&signer(2), agent(7), 0)).await, "400 replay");
+    *scene.chain.owner.lock() = Word::Down;
+    assert_eq!(rotate(&scene, unproven(&scene)).await, "503", "this may have been the owner");
+    *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
+    assert_eq!(rotate(&scene, unproven(&scene)).await, "401 signature");
+    for _ in 0..3 {
+        assert_eq!(rotate(&scene, unproven(&scene)).await, "429");
+        assert_eq!(revoke(&scene, unproven(&scene)).await, "429");
+    }
+    assert_eq!((scene.store.calls("charge"), left(&scene).await), (0, 10));
+    assert_eq!(revoke(&scene, scene.signed()).await, "admitted");
+    assert_eq!(rotate(&scene, scene.signed()).await, "admitted");
+    let elsewhere = KeyOrder { client: client(2), ..scene.order(unproven(&scene)) };
+    assert_eq!(verdict(&scene.pipeline.revoke_key(elsewhere).await), "401 signature", "another client");
+    scene.clock.advance_secs(3_600);
+    assert_eq!(rotate(&scene, unproven(&scene)).await, "401 signature");
+    scene.clock.advance_secs(3_600);
+    scene.pipeline.sweep();
+    assert_eq!(scene.pipeline.unproven.len(), 0);
+}
+
+#[tokio::test]
+async fn ten_other_changes_keep_no_owner_from_revoking_and_the_eleventh_revocation_is_429() {
+    let scene = Scene::new();
+    for _ in 0..10 {
+        assert_eq!(rotate(&scene, scene.signed()).await, "admitted");
+    }
+    assert_eq!(rotate(&scene, scene.signed()).await, "429");
+    for _ in 0..10 {
+        let revoked = scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
+        assert_eq!(revoked.allowance.remaining, 0);
+    }
+    assert_eq!(retry_after(scene.pipeline.revoke_key(scene.order(scene.signed())).await), 3_600);
+    scene.clock.advance_secs(3_600);
+    for remaining in (0..10).rev() {
+        let revoked = scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
+        assert_eq!(revoked.allowance.remaining, remaining);
+    }
+    for refused in [revoke(&scene, scene.signed()).await, rotate(&scene, scene.signed()).await] {
+        assert_eq!(refused, "429", "revocations count against both budgets");
+    }
+}
+
+/// A scene whose client has spent its budget of refused credentials, and whose agent's owner was never seen.
+async fn spent(format: SignatureFormat) -> Scene {
+    let scene = Scene::with(format, Some(Quota::per_minute(3)));
+    for _ in 0..3 {
+        assert_eq!(scene.verdict(&unknown_key()).await, "401 key");
+    }
+    scene
+}
+
+#[tokio::test]
+async fn a_client_over_its_budget_of_refused_credentials_keeps_no_owner_behind_it_from_revoking() {
+    for format in [SignatureFormat::Keys, SignatureFormat::Contracts] {
+        let scene = spent(format).await;
+        assert_eq!(revoke(&scene, unproven(&scene)).await, "429");
+        assert_eq!(rotate(&scene, scene.signed()).await, "429");
+        assert_eq!(scene.chain.all_calls(), 1, "one read");
+        let refused = [
+            scene.signed_by(&signer(1), agent(7), 0),
+            scene.signed_by(&signer(1), agent(0), scene.clock.unix_seconds()),
+        ];
+        for refused in refused {
+            assert_eq!(revoke(&scene, refused).await, "429");
+        }
+        assert_eq!((scene.chain.all_calls(), scene.chain.calls("ask_owner")), (1, 0), "no read, no contract");
+        let signed = scene.signed();
+        assert_eq!(revoke(&scene, signed.clone()).await, "admitted");
+        assert_eq!(revoke(&scene, signed).await, "400 replay");
+        *scene.chain.owner.lock() = Word::Is(None);
+        assert_eq!(revoke(&scene, scene.signed()).await, "429");
+        *scene.chain.owner.lock() = Word::Down;
+        assert_eq!(revoke(&scene, scene.signed()).await, "503");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_revocations_over_budget_reads_few_owners_at_once_and_the_owner_in_it_passes() {
+    let scene = spent(SignatureFormat::Keys).await;
+    let gate = Arc::new(Semaphore::new(0));
+    *scene.chain.gate.lock() = Some(Arc::clone(&gate));
+    let flood = join_all((0..300).map(|at| {
+        let signed = if at == 200 { scene.signed() } else { unproven(&scene) };
+        revoke(&scene, signed)
+    }));
+    let release = async {
+        assert_eq!(scene.chain.calls("owner"), OWNERS_MAX);
+        gate.add_permits(1_000);
+    };
+    let (verdicts, ()) = tokio::join!(biased; flood, release);
+    let expected = |at: usize| if at == 200 { "admitted" } else { "429" };
+    assert!(verdicts.iter().enumerate().all(|(at, verdict)| *verdict == expected(at)), "{verdicts:?}");
 }
 
 #[tokio::test]

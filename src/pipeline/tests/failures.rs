@@ -43,7 +43,7 @@ async fn after_300_refused_credentials_a_client_waits_as_long_as_it_is_told() {
     let order = scene.order(scene.signed());
     assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "429");
     assert_eq!(
-        (scene.store.calls("hit"), scene.chain.all_calls()),
+        (scene.store.calls("charge"), scene.chain.all_calls()),
         (0, 0),
         "and costs neither server nor node a call"
     );

@@ -16,7 +16,7 @@ async fn a_store_that_fails_admits_nobody_and_recovers() {
         *scene.store.broken.lock() = Some(verb);
         assert_eq!(scene.verdict(credential).await, "500 store", "{verb}");
     }
-    for verb in ["hit", "change_key"] {
+    for verb in ["charge", "change_key"] {
         *scene.store.broken.lock() = Some(verb);
         let order = scene.order(scene.signed());
         assert_eq!(verdict(&scene.pipeline.rotate_key(order, None).await), "500 store", "{verb}");

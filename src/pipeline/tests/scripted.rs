@@ -24,8 +24,8 @@ use crate::domain::quota::Quota;
 use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
-    StoreFault,
+    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
+    Store, StoreFault,
 };
 use crate::store::embedded::EmbeddedStore;
 
@@ -58,7 +58,7 @@ pub(super) struct ScriptedChain {
     pub(super) is_down: AtomicBool,
     /// The owner is a contract that accepts every signature.
     pub(super) accepts: AtomicBool,
-    /// A contract's answer waits for one of its permits.
+    /// An owner's answer waits for one of its permits.
     pub(super) gate: Mutex<Option<Arc<Semaphore>>>,
     /// The owner that was seen last.
     pub(super) last_owner: Mutex<Option<Address>>,
@@ -70,6 +70,13 @@ pub(super) struct ScriptedChain {
 impl ScriptedChain {
     fn count(&self, verb: &'static str) {
         *self.calls.lock().entry(verb).or_default() += 1;
+    }
+
+    async fn pass_gate(&self) {
+        let gate = self.gate.lock().clone();
+        if let Some(gate) = gate {
+            gate.acquire().await.unwrap().forget();
+        }
     }
 
     pub(super) fn calls(&self, verb: &str) -> usize {
@@ -104,6 +111,7 @@ impl Chain for ScriptedChain {
     async fn owner(&self, _agent: AgentId, asker: Asker) -> Result<Option<Address>, ChainFault> {
         self.count("owner");
         self.askers.lock().push(asker);
+        self.pass_gate().await;
         self.owner.lock().clone().say()
     }
 
@@ -114,10 +122,7 @@ impl Chain for ScriptedChain {
         _signature: &[u8],
     ) -> Result<Option<AskedOwner>, ChainFault> {
         self.count("ask_owner");
-        let gate = self.gate.lock().clone();
-        if let Some(gate) = gate {
-            gate.acquire().await.unwrap().forget();
-        }
+        self.pass_gate().await;
         let accepts = self.accepts.load(Ordering::SeqCst);
         let owner = self.owner.lock().clone().say()?;
         Ok(owner.map(|address| AskedOwner { address, accepts }))
@@ -242,13 +247,15 @@ impl Store for TamperedStore {
         self.inner.has_key(agent).await
     }
 
-    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        self.enter("hit")?;
-        self.inner.hit(client, agent, quota).await
-    }
-
-    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        self.inner.charge(client, agent, quota).await
+    async fn charge(
+        &self,
+        client: ClientNet,
+        agent: AgentId,
+        budget: KeyBudget,
+        quota: Quota,
+    ) -> Result<Metered, StoreFault> {
+        self.enter("charge")?;
+        self.inner.charge(client, agent, budget, quota).await
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

@@ -39,8 +39,8 @@ use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
-    StoreFault,
+    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
+    Store, StoreFault,
 };
 use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
@@ -117,7 +117,7 @@ impl EmbeddedStore {
         self.shared.book.len()
     }
 
-    /// How many pairs of client and agent are counted for their requests to manage keys.
+    /// How many budgets of clients for agents' keys are counted.
     #[must_use]
     pub fn key_managers(&self) -> usize {
         self.shared.meters.len()
@@ -239,21 +239,22 @@ impl Store for EmbeddedStore {
         Ok(self.shared.book.has_key(agent))
     }
 
-    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
+    async fn charge(
+        &self,
+        client: ClientNet,
+        agent: AgentId,
+        budget: KeyBudget,
+        quota: Quota,
+    ) -> Result<Metered, StoreFault> {
         self.shared.check("count a request")?;
         let now_micros = self.shared.clock.monotonic_micros();
-        Ok(self.shared.meters.hit(&(client, agent), quota, now_micros).into())
-    }
-
-    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        // It is counted already.
-        Ok(Metered::Counted { remaining: self.status(client, agent, quota).await?.left })
+        Ok(self.shared.meters.hit(&(client, agent, budget), quota, now_micros).into())
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
         self.shared.check("look for a key")?;
         let now_micros = self.shared.clock.monotonic_micros();
-        let left = match self.shared.meters.peek(&(client, agent), quota, || now_micros) {
+        let left = match self.shared.meters.peek(&(client, agent, KeyBudget::Changes), quota, || now_micros) {
             Verdict::Admitted { remaining } => remaining + 1,
             Verdict::Limited { .. } => 0,
         };

@@ -12,7 +12,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::RetryAfter;
 use crate::ports::clock::Clock;
-use crate::ports::store::{RouteScope, StoreFault};
+use crate::ports::store::{KeyBudget, RouteScope, StoreFault};
 use crate::sharded::meters::Meters;
 use crate::store::embedded::book::Book;
 
@@ -27,7 +27,7 @@ pub(super) struct Closed;
 /// The store's memory and its health.
 pub(super) struct Shared {
     pub(super) book: Book,
-    pub(super) meters: Meters<(ClientNet, AgentId)>,
+    pub(super) meters: Meters<(ClientNet, AgentId, KeyBudget)>,
     pub(super) visitors: Meters<(ClientNet, RouteScope)>,
     pub(super) clock: Arc<dyn Clock>,
     /// Nonces of signatures made before this may have been forgotten. Unix seconds; never falls.

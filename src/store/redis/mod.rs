@@ -11,7 +11,6 @@ use std::io;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::Either;
@@ -25,21 +24,19 @@ use crate::domain::client::ClientNet;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
-use crate::domain::quota::{HOUR_MICROS, Quota};
+use crate::domain::quota::Quota;
 use crate::domain::redis_url::RedisLayout;
 use crate::domain::window::Verdict;
 use crate::files::{self, PEM_BYTES_MAX};
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope, Store,
-    StoreFault,
+    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
+    Store, StoreFault,
 };
-use crate::sharded::meters::Meters;
 use crate::store::redis::answers::{admission, bytes};
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::error::RedisError;
 pub use crate::store::redis::look::{look, other_chain};
-use crate::store::redis::meters::METERS_MAX;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
@@ -47,7 +44,6 @@ use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::server::{Address, Server};
 use crate::store::redis::servers::{Layout, Servers};
 use crate::store::redis::visitors::Refusals;
-use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
@@ -75,9 +71,6 @@ mod watch;
 /// How many keys' owners are remembered.
 const KNOWN_KEYS_MAX: usize = 131_072;
 
-/// How often idle counts are dropped.
-const TIDY_EVERY: Duration = Duration::from_secs(60);
-
 /// Why the store can't be used at all. That no server answers is no reason.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -95,8 +88,6 @@ pub struct RedisStore {
     servers: Servers,
     /// The owners of keys.
     known: Cache<KeyDigest, KeyOwner>,
-    /// Requests to manage keys that came to this process.
-    meters: Meters<(ClientNet, AgentId)>,
     /// Clients that are at the limit of a public route.
     refusals: Refusals,
 }
@@ -142,12 +133,7 @@ impl RunningRedisStore {
         };
         let servers = Servers::new(Arc::clone(&shared), layout);
         let known = Cache::new(KNOWN_KEYS_MAX);
-        let (meters, refusals) = (Meters::new(METERS_MAX), Refusals::new());
-        let store = Arc::new(RedisStore { shared, servers, known, meters, refusals });
-        let tidied = Arc::clone(&store);
-        runtime.spawn(async move {
-            keep_going("redis-tidying", &tidied.shared.metrics, || tidied.tidy_now_and_then()).await;
-        });
+        let store = Arc::new(RedisStore { shared, servers, known, refusals: Refusals::new() });
         Ok(Self { store, runtime: Some(runtime) })
     }
 }
@@ -157,12 +143,6 @@ impl RunningRedisStore {
     #[must_use]
     pub fn known_keys(&self) -> usize {
         self.store.known.len()
-    }
-
-    /// How many pairs of client and agent are counted in this process for their requests to manage keys.
-    #[must_use]
-    pub fn key_managers(&self) -> usize {
-        self.store.meters.len()
     }
 
     /// By how many microseconds a server's clock is ahead of this machine's: of the server for which that is most.
@@ -188,13 +168,6 @@ impl Drop for RunningRedisStore {
 }
 
 impl RedisStore {
-    async fn tidy_now_and_then(&self) {
-        loop {
-            tokio::time::sleep(TIDY_EVERY).await;
-            self.meters.sweep(HOUR_MICROS, self.shared.clock.monotonic_micros());
-        }
-    }
-
     async fn look_up(&self, digest: &KeyDigest) -> Result<Option<KeyOwner>, RedisError> {
         let get = self.shared.command("GET", names::entry(digest));
         let entry = self.servers.ask(Shard::of_digest(digest), get).await?;
@@ -292,31 +265,23 @@ impl Store for RunningRedisStore {
         value.map(|value| value == Value::Int(1)).map_err(fault("look for a key"))
     }
 
-    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        let here = self.store.count_here(client, agent, quota);
-        if matches!(here, Metered::Limited { .. }) {
-            return Ok(here);
-        }
-        let meter = names::meter(client, agent);
-        let left = self.store.metered(&self.store.shared.scripts.left, meter, quota).await;
-        Ok(meters::min(here, left.map_err(fault("look at a count"))?.into()))
-    }
-
-    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        let meter = names::meter(client, agent);
+    async fn charge(
+        &self,
+        client: ClientNet,
+        agent: AgentId,
+        budget: KeyBudget,
+        quota: Quota,
+    ) -> Result<Metered, StoreFault> {
+        let meter = names::meter(client, agent, budget);
         let hit = self.store.metered(&self.store.shared.scripts.hit, meter, quota).await;
-        let everywhere = hit.map_err(fault("count a request"))?.into();
-        Ok(meters::min(
-            everywhere,
-            Metered::Counted { remaining: self.store.left_here(client, agent, quota) },
-        ))
+        Ok(hit.map_err(fault("count a request"))?.into())
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
-        let (everywhere, has_key) =
+        let (counted, has_key) =
             self.store.look_at_key(client, agent, quota).await.map_err(fault("look for a key"))?;
-        let left = match everywhere {
-            Verdict::Admitted { remaining } => remaining.min(self.store.left_here(client, agent, quota)),
+        let left = match counted {
+            Verdict::Admitted { remaining } => remaining,
             Verdict::Limited { .. } => 0,
         };
         Ok(KeySeen { has_key, left })

@@ -19,7 +19,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::nonce::Nonce;
-use crate::ports::store::{RouteScope, Scope};
+use crate::ports::store::{KeyBudget, RouteScope, Scope};
 
 /// The start of every name: the product and the version of the layout.
 const LAYOUT: &str = "tg2:";
@@ -150,9 +150,13 @@ pub(super) fn window(agent: AgentId, scope: &Scope) -> Name<'_> {
     of_agent(agent, 'w', of)
 }
 
-/// A list: the counted requests of a client for an agent.
-pub(super) fn meter(client: ClientNet, agent: AgentId) -> Name<'static> {
-    of_agent(agent, 'm', Of::Client(agent, client))
+/// A list: the requests of a client that are counted against a budget for an agent's key.
+pub(super) fn meter(client: ClientNet, agent: AgentId, budget: KeyBudget) -> Name<'static> {
+    let kind = match budget {
+        KeyBudget::Changes => 'm',
+        KeyBudget::Revocations => 'r',
+    };
+    of_agent(agent, kind, Of::Client(agent, client))
 }
 
 /// A list: the counted requests of a client on a public route.
@@ -227,7 +231,7 @@ mod tests {
     use crate::domain::api_key::KeyDigest;
     use crate::domain::client::ClientNet;
     use crate::domain::nonce::Nonce;
-    use crate::ports::store::{RouteScope, Scope};
+    use crate::ports::store::{KeyBudget, RouteScope, Scope};
 
     /// Without a prefix. No other code can forget it.
     impl ToRedisArgs for Name<'_> {
@@ -248,7 +252,8 @@ mod tests {
             record(agent),
             window(agent, &Scope::Api),
             window(agent, &acme),
-            meter(client, agent),
+            meter(client, agent, KeyBudget::Changes),
+            meter(client, agent, KeyBudget::Revocations),
             nonces(Shard::of_agent(agent)),
             epoch(Shard::of_agent(agent)),
             binding(Shard::of_agent(agent)),
@@ -262,6 +267,7 @@ mod tests {
             "tg2:{26f}w:12345",
             "tg2:{26f}w:12345:acme",
             "tg2:{26f}m:12345:192.0.2.1",
+            "tg2:{26f}r:12345:192.0.2.1",
             "tg2:{26f}n",
             "tg2:{26f}e",
             "tg2:{26f}b",

@@ -201,6 +201,7 @@ fn our_own_additions_have_the_same_body() {
         (ErrorCause::MethodNotAllowed { allow: "POST" }, 405, "METHOD_NOT_ALLOWED", Value::Null),
         (ErrorCause::UnknownHost, 404, "NOT_FOUND", Value::Null),
         (ErrorCause::Forbidden, 403, "FORBIDDEN", Value::Null),
+        (ErrorCause::OtherSite, 403, "FORBIDDEN", Value::Null),
         (ErrorCause::UploadTooLarge { bytes_max: 9 }, 413, "PAYLOAD_TOO_LARGE", Value::Null),
         (ErrorCause::HeadTooLarge, 431, "REQUEST_HEADER_FIELDS_TOO_LARGE", Value::Null),
         (ErrorCause::Upstream, 502, "UPSTREAM_ERROR", Value::Null),

@@ -14,8 +14,8 @@ use crate::domain::client::ClientNet;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::ports::store::{
-    Admission, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, NewKey, Proof, Reply, RouteScope, Scope,
-    Store, StoreFault,
+    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, NewKey, Proof, Reply,
+    RouteScope, Scope, Store, StoreFault,
 };
 use crate::store::contract::{Bench, store_contract, until};
 use crate::store::redis::RunningRedisStore;
@@ -212,12 +212,14 @@ impl Store for Fitting {
         self.store.has_key(agent).await
     }
 
-    async fn hit(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        self.store.hit(client, agent, quota).await
-    }
-
-    async fn charge(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<Metered, StoreFault> {
-        self.store.charge(client, agent, quota).await
+    async fn charge(
+        &self,
+        client: ClientNet,
+        agent: AgentId,
+        budget: KeyBudget,
+        quota: Quota,
+    ) -> Result<Metered, StoreFault> {
+        self.store.charge(client, agent, budget, quota).await
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::domain::client::ClientNet;
 use crate::domain::quota::Quota;
-use crate::ports::store::{KeyChange, Metered, Proof, Scope, Store};
+use crate::ports::store::{KeyBudget, KeyChange, Proof, Scope, Store};
 use crate::store::contract::seed::seed;
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::embedded::{EmbeddedStore, Options};
@@ -37,7 +37,7 @@ enum Question {
     Admit(u64, Scope, Quota, Proof),
     Change(u64, u64, KeyChange),
     HasKey(u64),
-    Hit(ClientNet, u64, Quota),
+    Charge(ClientNet, u64, KeyBudget, Quota),
     Status(ClientNet, u64, Quota),
 }
 
@@ -94,7 +94,8 @@ impl Schedule {
             75..80 => Question::Change(agent, self.nonce(), self.change()),
             80..85 => Question::Find(self.old(self.keys)),
             85..88 => Question::HasKey(agent),
-            88..95 => Question::Hit(client, agent, ten),
+            88..92 => Question::Charge(client, agent, KeyBudget::Changes, ten),
+            92..95 => Question::Charge(client, agent, KeyBudget::Revocations, ten),
             _ => Question::Status(client, agent, ten),
         }
     }
@@ -124,13 +125,8 @@ async fn answer(store: &dyn Store, question: &Question) -> String {
             format!("{:?}", store.change_key(agent(*number), claim, change.clone()).await.unwrap())
         }
         Question::HasKey(number) => format!("{:?}", store.has_key(agent(*number)).await.unwrap()),
-        Question::Hit(client, number, quota) => {
-            let hit = store.hit(*client, agent(*number), *quota).await.unwrap();
-            let charged = match hit {
-                Metered::Counted { .. } => Some(store.charge(*client, agent(*number), *quota).await.unwrap()),
-                Metered::Limited { .. } => None,
-            };
-            format!("{hit:?} {charged:?}")
+        Question::Charge(client, number, budget, quota) => {
+            format!("{:?}", store.charge(*client, agent(*number), *budget, *quota).await.unwrap())
         }
         Question::Status(client, number, quota) => {
             format!("{:?}", store.status(*client, agent(*number), *quota).await.unwrap())
