@@ -191,8 +191,14 @@ impl Gateway {
         if self.via.has_passed(request.fields) {
             return Err(ErrorCause::Loop.into()); // 508
         }
+        let has_cors = site.tenant.cors.is_some();
         let route = Self::decide(request, site)?;
         ctx.decision = Some(route.decision());
+        // Browsers ask no leave for a WebSocket, and let the page read it.
+        let is_socket = route.upgrades() && request.fields.has(Name::Upgrade);
+        if has_cors && is_socket && request.fields.has(Name::Origin) && ctx.origin.is_none() {
+            return Err(ErrorCause::OtherSite.into()); // 403
+        }
         Ok(route)
     }
 

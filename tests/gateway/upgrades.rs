@@ -28,6 +28,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_upgrade_that_is_answered_at_once_is_not_cut_off,
     the_limit_on_bodies_does_not_end_a_websocket,
     a_websocket_needs_a_credential_like_anything_else,
+    a_page_of_an_origin_that_cors_does_not_list_opens_no_websocket,
     an_upstream_that_does_not_upgrade_answers_as_usual,
     bytes_sent_along_with_an_upgrade_are_not_a_request,
     a_body_that_comes_with_an_upgrade_is_forwarded_as_a_body,
@@ -268,6 +269,41 @@ fn a_websocket_needs_a_credential_like_anything_else(stage: &Stage) {
     talks(&mut open_socket(&mut wire, &Request::get(ACME, &path).key(&key)));
     let limited = site.gateway.ask(&request.key(&key));
     assert_eq!(limited.status, 429, "an upgrade spends the budget like anything else");
+}
+
+fn a_page_of_an_origin_that_cors_does_not_list_opens_no_websocket(stage: &Stage) {
+    const PAGE: &str = "https://page.example";
+    let sockets = |tenant: Tenant| {
+        let public = tenant.route("/open", "access = \"public\"\nupgrades = true");
+        public.route("/socket", "access = \"agents\"\nupgrades = true")
+    };
+    let other = |upstream| sockets(Tenant::new("plain", "plain.test", upstream));
+    let any = |upstream| sockets(Tenant::new("any", "any.test", upstream)).set("cors.origins", vec!["*"]);
+    let listed = |tenant| sockets(tenant).set("cors.origins", vec![PAGE]);
+    let site = Site::of(stage).tenant(listed).also(other).also(any).agent(4).start();
+    for path in ["/open", "/socket"] {
+        site.upstream.on(path, websocket_echo());
+        let request = |host: &str| Request::get(host, path).key(site.key());
+        for origins in [&["https://evil.example"][..], &["null"], &[PAGE, PAGE], &["https://PAGE.example"]] {
+            let asked = origins.iter().fold(request(ACME), |request, origin| request.with("Origin", origin));
+            let answer = site.gateway.ask(&with_kind(asked, WEBSOCKET));
+            assert_eq!(refused(&answer, 403), "FORBIDDEN", "{origins:?}");
+        }
+        assert_eq!(site.upstream.count_at(path), 0);
+        let elsewhere = |host: &str| request(host).with("Origin", "https://evil.example");
+        for passing in [
+            request(ACME),
+            request(ACME).with("Origin", PAGE),
+            elsewhere("plain.test"),
+            elsewhere("any.test"),
+        ] {
+            talks(&mut open_socket(&mut site.gateway.connect(), &passing));
+        }
+        // A browser lets no such page read this answer.
+        site.upstream.on(path, scripts::echo());
+        assert_eq!(site.gateway.ask(&elsewhere(ACME)).status, 200);
+        site.upstream.on(path, websocket_echo());
+    }
 }
 
 /// The connection ends behind the answer: a client that believed in an upgrade would not speak HTTP on it.
