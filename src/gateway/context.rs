@@ -12,12 +12,13 @@ use crate::domain::tenant::RouteAccess;
 use crate::gateway::corridor::Passage;
 use crate::gateway::notes::Notes;
 use crate::gateway::pace::Pace;
-use crate::gateway::policy::cors;
+use crate::gateway::policy::{answers, cors};
 use crate::gateway::site::Site;
 use crate::gateway::times::Times;
 use crate::gateway::upstreams::Retrying;
 use crate::gateway::upstreams::attempt::Attempt;
 use crate::gateway::upstreams::state::UpstreamPlace;
+use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 use crate::pipeline::permit::Permit;
@@ -139,6 +140,15 @@ impl Context {
             passage.write_quota(site, lines);
         }
         self.write_common_headers(lines);
+    }
+
+    /// Writes those of an upstream's answer, and what keeps it from others if it is an agent's.
+    pub(super) fn write_forwarded_answer_headers(&self, fields: &impl Fields, lines: &mut impl Lines) {
+        self.write_answer_headers(lines);
+        // In a map its `Vary` replaces the one about pages, and names their header too.
+        if self.permit().is_some() {
+            answers::write_sharing(fields, lines);
+        }
     }
 
     /// Writes the headers of every answer: the request's id, and what lets a page read it.

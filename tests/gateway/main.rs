@@ -19,6 +19,7 @@ mod support;
 mod access_log;
 mod balancing;
 mod bodies;
+mod caches;
 mod credentials;
 mod crowds;
 mod dialects;
@@ -115,6 +116,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("upgrades", ONCE, upgrades::CASES),
     ("smuggling", ONCE, smuggling::CASES),
     ("bodies", ONCE, bodies::CASES),
+    ("caches", ONCE, caches::CASES),
     ("http2", ONCE, http2::CASES),
     ("routing", ONCE, routing::CASES),
     ("paths", ONCE, paths::CASES),

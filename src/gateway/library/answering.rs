@@ -124,9 +124,9 @@ pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<()
         return Ok(());
     }
     let mut ours = HeaderMap::new();
-    ctx.write_answer_headers(&mut ours);
+    ctx.write_forwarded_answer_headers(&response.headers, &mut ours);
     for (name, value) in &ours {
-        if name == http::header::VARY {
+        if matches!(*name, http::header::VARY | http::header::CACHE_CONTROL) {
             response.append_header(name, value)?;
             continue;
         }

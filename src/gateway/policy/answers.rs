@@ -1,7 +1,13 @@
-//! The headers of an upstream's answer that its client does not see.
+//! The headers of an upstream's answer that its client does not see, and what we say to caches beside it.
 
+use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::http1::options::Options;
+use crate::http1::writing::Lines;
+
+/// The headers that tell agents apart, and `Origin`, of which the upstream learns whether it is the declared one. A signature
+/// covers the headers beside it.
+const PROOFS: &[u8] = b"Authorization, Origin, X-API-Key, X-Agent-Signature";
 
 /// True if a header of an upstream's answer is for one hop only (RFC 9110, section 7.6.1). Headers that frame the answer
 /// stay, even if `Connection` names them.
@@ -9,6 +15,26 @@ pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &
     let always = matches!(id, Name::KeepAlive | Name::ProxyConnection);
     let never = matches!(id, Name::ContentLength | Name::TransferEncoding);
     always || (!never && options.name(name))
+}
+
+/// Keeps an answer to an admitted agent from everybody else: it is for requests with the same proof. As HTTP has it for
+/// `Authorization` (RFC 9111, section 3.5), no shared cache may store it unless the upstream says that one may.
+pub(in crate::gateway) fn write_sharing(fields: &impl Fields, lines: &mut impl Lines) {
+    let (mut is_shared, mut is_private) = (false, false);
+    for (_, value) in fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control")) {
+        for directive in value.split(|byte| *byte == b',') {
+            let name = directive.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
+            is_shared |= [&b"public"[..], b"s-maxage"].iter().any(|one| name.eq_ignore_ascii_case(one));
+            // With an argument `private` is about some headers.
+            let is_whole = name.len() == directive.trim_ascii().len();
+            is_private |=
+                is_whole && [&b"private"[..], b"no-store"].iter().any(|one| name.eq_ignore_ascii_case(one));
+        }
+    }
+    lines.set("Vary", PROOFS);
+    if !is_private && !is_shared {
+        lines.set("Cache-Control", b"private");
+    }
 }
 
 /// True if a header says something about limits, by any of the names in use.
@@ -23,7 +49,46 @@ pub(in crate::gateway) fn is_about_limits(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_about_limits;
+    use http::{HeaderMap, HeaderName};
+
+    use super::{PROOFS, is_about_limits, write_sharing};
+
+    /// What is said of caches beside this.
+    fn added(cache_control: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for value in cache_control {
+            headers.append("cache-control".parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        }
+        let mut out = Vec::new();
+        write_sharing(&headers, &mut out);
+        let vary = [b"Vary: ", PROOFS, b"\r\n"].concat();
+        String::from_utf8(out.strip_prefix(&*vary).unwrap().to_owned()).unwrap()
+    }
+
+    #[test]
+    fn no_shared_cache_may_store_an_agents_answer_unless_the_upstream_says_so() {
+        for said in [
+            &[][..],
+            &["max-age=60"],
+            &["no-cache"],
+            &["must-revalidate, max-age=0"],
+            &["private=\"set-cookie\""],
+            &["x-public, publicly"],
+            &["", ","],
+        ] {
+            assert_eq!(added(said), "Cache-Control: private\r\n", "{said:?}");
+        }
+        for said in [
+            &["public"][..],
+            &["max-age=60,PUBLIC"],
+            &["max-age=1", "s-maxage = 60"],
+            &["private"],
+            &["max-age=60, No-Store"],
+            &["public", "private"],
+        ] {
+            assert_eq!(added(said), "", "{said:?}");
+        }
+    }
 
     #[test]
     fn every_name_in_use_for_limits_is_known_in_any_case() {

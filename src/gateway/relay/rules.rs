@@ -103,7 +103,7 @@ impl AnswerRules for Rules<'_> {
         if !fields.has(Name::Date) {
             out.set("Date", get_cached_date().as_bytes());
         }
-        self.ctx.write_answer_headers(out);
+        self.ctx.write_forwarded_answer_headers(fields, out);
     }
 }
 
