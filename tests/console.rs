@@ -17,6 +17,8 @@ mod late;
 mod looks;
 #[path = "console/owner.rs"]
 mod owner;
+#[path = "console/redirects.rs"]
+mod redirects;
 #[path = "console/stage.rs"]
 mod stage;
 #[path = "console/trouble.rs"]

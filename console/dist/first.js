@@ -36,8 +36,8 @@ function throughGateway({ url, path }, key) {
     const whole = url + path;
     return [
         ["curl", `curl -i -H ${shell(`X-API-Key: ${key}`)} ${shell(whole)}`],
-        ["TypeScript", `const answer = await fetch(${quoted(whole)}, { headers: { "X-API-Key": ${quoted(key)} } });\nconsole.log(answer.status, await answer.text());`],
-        ["Python", python(whole, `headers={"X-API-Key": ${quoted(key)}}`)],
+        ["TypeScript", `const answer = await fetch(${quoted(whole)}, { headers: { "X-API-Key": ${quoted(key)} }, redirect: "error" });\nconsole.log(answer.status, await answer.text());`],
+        ["Python", python(`Request(${quoted(whole)})\nrequest.add_unredirected_header("X-API-Key", ${quoted(key)})`)],
     ];
 }
 function byVerification(key) {
@@ -45,12 +45,12 @@ function byVerification(key) {
     const body = JSON.stringify({ apiKey: key });
     return [
         ["curl", `curl -i -d ${shell(body)} ${shell(url)}`],
-        ["TypeScript", `const answer = await fetch(${quoted(url)}, { method: "POST", body: ${quoted(body)} });\nconsole.log(answer.status, await answer.text());`],
-        ["Python", python(url, `data=${quoted(body)}.encode()`)],
+        ["TypeScript", `const answer = await fetch(${quoted(url)}, { method: "POST", body: ${quoted(body)}, redirect: "error" });\nconsole.log(answer.status, await answer.text());`],
+        ["Python", python(`Request(${quoted(url)}, data=${quoted(body)}.encode())`)],
     ];
 }
-function python(url, argument) {
-    return (`from urllib.request import Request, urlopen\n\nrequest = Request(${quoted(url)}, ${argument})\n` +
+function python(request) {
+    return (`from urllib.request import Request, urlopen\n\nrequest = ${request}\n` +
         "with urlopen(request) as answer:\n    print(answer.status, answer.read().decode())");
 }
 const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;

@@ -50,13 +50,16 @@ function draw(): void {
 
 type Snippets = [title: string, text: string][];
 
-/** They need nothing that is to be installed. */
+/**
+ * They need nothing that is to be installed. None shows the key to the server that a redirect names: curl follows none, and
+ * of fetch and urllib that is said.
+ */
 function throughGateway({ url, path }: { url: string; path: string }, key: string): Snippets {
   const whole = url + path;
   return [
     ["curl", `curl -i -H ${shell(`X-API-Key: ${key}`)} ${shell(whole)}`],
-    ["TypeScript", `const answer = await fetch(${quoted(whole)}, { headers: { "X-API-Key": ${quoted(key)} } });\nconsole.log(answer.status, await answer.text());`],
-    ["Python", python(whole, `headers={"X-API-Key": ${quoted(key)}}`)],
+    ["TypeScript", `const answer = await fetch(${quoted(whole)}, { headers: { "X-API-Key": ${quoted(key)} }, redirect: "error" });\nconsole.log(answer.status, await answer.text());`],
+    ["Python", python(`Request(${quoted(whole)})\nrequest.add_unredirected_header("X-API-Key", ${quoted(key)})`)],
   ];
 }
 
@@ -65,14 +68,14 @@ function byVerification(key: string): Snippets {
   const body = JSON.stringify({ apiKey: key });
   return [
     ["curl", `curl -i -d ${shell(body)} ${shell(url)}`],
-    ["TypeScript", `const answer = await fetch(${quoted(url)}, { method: "POST", body: ${quoted(body)} });\nconsole.log(answer.status, await answer.text());`],
-    ["Python", python(url, `data=${quoted(body)}.encode()`)],
+    ["TypeScript", `const answer = await fetch(${quoted(url)}, { method: "POST", body: ${quoted(body)}, redirect: "error" });\nconsole.log(answer.status, await answer.text());`],
+    ["Python", python(`Request(${quoted(url)}, data=${quoted(body)}.encode())`)],
   ];
 }
 
-function python(url: string, argument: string): string {
+function python(request: string): string {
   return (
-    `from urllib.request import Request, urlopen\n\nrequest = Request(${quoted(url)}, ${argument})\n` +
+    `from urllib.request import Request, urlopen\n\nrequest = ${request}\n` +
     "with urlopen(request) as answer:\n    print(answer.status, answer.read().decode())"
   );
 }

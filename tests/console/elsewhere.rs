@@ -1,11 +1,10 @@
 //! Signing without a wallet of the browser, and deployments without gateway and public node.
 
-use std::process::Command;
-
 use alloy::primitives::U256;
 use serde_json::json;
 
 use crate::browser::Browser;
+use crate::redirects::{run, show_the_key_to_no_other_server, snippets};
 use crate::stage::{Stage, signed_elsewhere, typed_data, wallet};
 use crate::support::chain::Chain;
 use crate::support::service::Service;
@@ -57,7 +56,7 @@ fn a_signature_made_elsewhere_is_pasted_without_any_wallet() {
     stage.is_done();
     let key = stage.key();
     stage.try_key(&key, "200");
-    works_as_shown(&mut stage, "2");
+    works_as_shown(&mut stage, "2", &key);
     stage.has_kept_to_itself();
 }
 
@@ -122,28 +121,18 @@ fn without_gateway_and_public_node_a_contract_wallet_signs_elsewhere_and_its_key
     stage.browser.until("!document.getElementById('signature-use').disabled");
     stage.browser.click("#signature-use");
     stage.is_done();
-    stage.key();
+    let key = stage.key();
     let url = format!("{}/verify", stage.url());
     stage.text("snippets", &url);
-    works_as_shown(&mut stage, &agent.to_string());
+    works_as_shown(&mut stage, &agent.to_string(), &key);
     stage.has_kept_to_itself();
 }
 
 /// Runs the programs that the page shows.
-fn works_as_shown(stage: &mut Stage, agent: &str) {
-    let texts = "[...document.querySelectorAll('#snippets pre')].map((pre) => pre.textContent)";
-    let texts: Vec<String> = serde_json::from_value(stage.browser.until(texts)).unwrap();
-    let [shell, typescript, python] = &*texts else { panic!("{texts:?}") };
-    for (program, arguments) in [
-        ("sh", vec!["-c", shell]),
-        ("node", vec!["--input-type=module", "--eval", typescript]),
-        ("python3", vec!["-c", python]),
-    ] {
-        let output = Command::new(program).args(arguments).output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            printed.contains("200") && printed.contains(&format!("\"{agent}\"")),
-            "{program}: {output:?}"
-        );
+fn works_as_shown(stage: &mut Stage, agent: &str, key: &str) {
+    let texts = snippets(stage);
+    for printed in run(&texts) {
+        assert!(printed.contains("200") && printed.contains(&format!("\"{agent}\"")), "{printed}");
     }
+    show_the_key_to_no_other_server(&texts, key);
 }

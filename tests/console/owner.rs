@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::redirects;
 use crate::stage::{Stage, wallet};
 use crate::support::signing::{ALICE, BOB};
 
@@ -56,6 +57,7 @@ fn an_owner_reads_the_agent_and_makes_copies_tries_replaces_and_revokes_its_key(
     }
     let snippets = stage.browser.until("document.getElementById('snippets').textContent");
     assert_eq!(snippets.as_str().unwrap().matches(&key).count(), 3);
+    redirects::show_the_key_to_no_other_server(&redirects::snippets(&mut stage), &key);
 
     is_limited_after_one_request(&mut stage, &key);
 
