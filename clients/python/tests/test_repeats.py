@@ -33,6 +33,11 @@ def refused(status: int, error_type: str, **more: Any) -> Answer:
     return code, headers | JSON, json.dumps(json.loads(body) | more).encode()
 
 
+def with_limit(answer: Answer) -> Answer:
+    code, headers, body = answer
+    return code, headers | {"X-RateLimit-Limit": "16"}, body
+
+
 def stale(ahead: float) -> Answer:
     """A refused timestamp, by a service whose clock is so many seconds ahead."""
     told = int((time.time() + ahead) * 1_000)
@@ -59,6 +64,9 @@ def test_what_the_gateway_refused_before_it_forwarded_it_is_sent_again(
         (503, {"Retry-After": "1"}, b"busy"),
         (503, {"Retry-After": "1"} | JSON, b'{"error":"busy"}'),
         (503, {"Retry-After": "1"} | JSON, b"busy"),
+        # The gateway has charged it, and the API answers with what another gateway told it.
+        with_limit(refused(503, "OVERLOADED", retry_after=1)),
+        refused(503, "OVERLOADED", retry_after=1, details={"text": "x" * 65_536}),
         (429, {}, b"busy"),
         refused(502, "UPSTREAM_ERROR", retry_after=1),
         refused(400, "REPLAY_DETECTED", retry_after=1),

@@ -108,6 +108,10 @@ def refuse_conflict(headers: Mapping[str, Any], shown: Mapping[str, str]) -> Non
             raise ValueError(f"the request has an {name} of its own: show the agent's key {other}")
 
 
+#: No error of Tiergate is longer. It tells its length.
+_ERROR_BYTES_MAX = 64 * 1024
+
+
 class Repeating:
     """Decides which requests are sent again: those that the gateway refused before it forwarded them."""
 
@@ -117,9 +121,13 @@ class Repeating:
         self._is_corrected = False
 
     def reads(self, status: int, headers: Mapping[str, str]) -> bool:
-        """True if the body of this answer is needed."""
+        """True if the body of this answer is needed: it may be a refusal of the gateway."""
         is_json = headers.get("content-type", "").startswith("application/json")
-        return is_json and (status == 503 or status == 400 and self._credential.is_timed)
+        length = headers.get("content-length", "")
+        is_short = re.fullmatch("[0-9]{1,5}", length) is not None and int(length) <= _ERROR_BYTES_MAX
+        # The gateway writes the agent's limit into what comes from the API.
+        is_refusal = is_json and is_short and "x-ratelimit-limit" not in headers
+        return is_refusal and (status == 503 or status == 400 and self._credential.is_timed)
 
     def wait(self, status: int, headers: Mapping[str, str], error: errors.TiergateError | None) -> float | None:
         """Returns the seconds after which the request is sent again, or `None`."""

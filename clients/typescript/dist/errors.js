@@ -69,8 +69,29 @@ function redirectOf({ headers, status, url }) {
 export async function errorOf(response) {
     if (response.ok)
         return null;
-    const body = parse(await response.clone().text());
+    const body = parse(await beginningOf(response));
     return isObject(body) ? errorIn(body, response) : null;
+}
+/** No error of Tiergate is longer, in bytes. */
+const ERROR_BYTES_MAX = 64 * 1024;
+/** The body, which stays readable; nothing of a longer one. */
+async function beginningOf(response) {
+    const reader = response.clone().body?.getReader();
+    const decoder = new TextDecoder();
+    let text = "";
+    for (let bytes = 0; reader;) {
+        const { done, value } = await reader.read();
+        if (done)
+            break;
+        bytes += value.length;
+        if (bytes > ERROR_BYTES_MAX) {
+            // It ends with the other half of the body.
+            reader.cancel().catch(() => { });
+            return "";
+        }
+        text += decoder.decode(value, { stream: true });
+    }
+    return text + decoder.decode();
 }
 function errorIn(body, { ok, status, headers }) {
     const { error, errorType, details, timestamp } = body;

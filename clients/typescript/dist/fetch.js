@@ -77,10 +77,15 @@ export function agentFetch(gateway, credential, options = {}) {
 function nameOf({ bearer = false }) {
     return bearer ? "Authorization" : "X-API-Key";
 }
-/** The gateway's refusal in an answer that may be one. Other answers are not read. */
+/**
+ * The gateway's refusal in an answer that may be one. Other answers are not read. The gateway writes the agent's limit into
+ * what comes from the API.
+ */
 async function refusalOf(response) {
-    const isJson = /^application\/json\b/.test(response.headers.get("content-type") ?? "");
-    return isJson && [400, 503].includes(response.status) ? errorOf(response) : null;
+    const { headers, status } = response;
+    const isJson = /^application\/json\b/.test(headers.get("content-type") ?? "");
+    const isOfApi = headers.has("x-ratelimit-limit");
+    return isJson && !isOfApi && [400, 503].includes(status) ? errorOf(response) : null;
 }
 /** Headers of one request. A signature is good for one. */
 async function headersOf(credential, signal) {

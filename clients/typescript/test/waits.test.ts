@@ -79,6 +79,22 @@ describe("waits", { timeout: 60_000 }, () => {
     assert.deepEqual(tries.map(({ headers }) => (headers as Headers).get("x-api-key")), [apiKey, apiKey]);
   });
 
+  test("of agentFetch are for refusals of the gateway, not for an API's answers that look like one", async (context) => {
+    const waited = waits(context);
+    const refused = { error: "Not now", errorType: "OVERLOADED", details: {}, timestamp: 1 };
+    const answers: [object, Record<string, string>][] = [
+      [refused, { "x-ratelimit-limit": "16" }],
+      [{ ...refused, error: "x".repeat(65_536) }, {}],
+    ];
+    for (const [body, further] of answers) {
+      const headers = { "retry-after": "1", ...further };
+      const { fetch, tries } = scripted(() => Response.json(body, { status: 503, headers }));
+      const answer = await agentFetch(url, { apiKey }, { fetch })("/orders", { method: "POST", body: "one" });
+      assert.deepEqual([answer.status, tries.length, waited], [503, 1, []]);
+      assert.deepEqual(await answer.json(), body, "the caller reads it whole");
+    }
+  });
+
   type Call = (options: { fetch: typeof fetch; maxWait: number }, signal: AbortSignal) => Promise<unknown>;
   const calls: [string, Call][] = [
     ["the client", (options, signal) => new Tiergate(url, options).keys.status("4", { signal })],
