@@ -4,13 +4,11 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use prometheus::IntCounter;
 
 use crate::domain::denial::{About, Denial};
 use crate::domain::tier::Tier;
 use crate::pipeline::permit::Permit;
-use crate::pipeline::readiness::{Report, Word};
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
 use crate::telemetry::faults::FaultLog;
@@ -25,14 +23,6 @@ pub(crate) struct Verdicts {
     chain_faults: FaultLog,
     store_faults: FaultLog,
     entropy_faults: FaultLog,
-    /// What was last wrong with the store and the chain, as far as readiness goes.
-    unready: Mutex<Unready>,
-}
-
-#[derive(Default)]
-struct Unready {
-    store: Option<String>,
-    chain: Option<String>,
 }
 
 /// The agent, tier and limit that an error is about, as far as it names them.
@@ -58,7 +48,6 @@ impl Verdicts {
             store_faults: FaultLog::new("store", Arc::clone(clock)),
             entropy_faults: FaultLog::new("entropy", Arc::clone(clock)),
             metrics: metrics.clone(),
-            unready: Mutex::default(),
         }
     }
 
@@ -90,26 +79,6 @@ impl Verdicts {
         };
         self.metrics.limiter_decisions.with_label_values(&[tier_label(tier), decision]).inc();
     }
-
-    /// Passes a readiness report on. What is wrong is written down when it begins, changes or ends, and not at each look.
-    pub(crate) fn seen(&self, report: Report) -> Report {
-        let mut unready = self.unready.lock();
-        note_change("store", &mut unready.store, &report.store);
-        note_change("chain", &mut unready.chain, &report.chain);
-        report
-    }
-}
-
-fn note_change(kind: &str, last: &mut Option<String>, word: &Word) {
-    let now = word.as_ref().err().map(ToString::to_string);
-    if now == *last {
-        return;
-    }
-    match &now {
-        Some(fault) => tracing::error!(kind, "not ready: {fault}"),
-        None => tracing::info!(kind, "is well again"),
-    }
-    *last = now;
 }
 
 const fn tier_label(tier: Tier) -> &'static str {
@@ -119,43 +88,5 @@ const fn tier_label(tier: Tier) -> &'static str {
         Tier::Silver => "2",
         Tier::Gold => "3",
         Tier::Diamond => "4",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Error;
-    use std::sync::Arc;
-
-    use tracing::dispatcher::with_default;
-
-    use super::Verdicts;
-    use crate::pipeline::readiness::{Report, Word};
-    use crate::ports::simulated::SimulatedClock;
-    use crate::telemetry::metrics::Metrics;
-    use crate::telemetry::paper::Paper;
-
-    #[test]
-    fn what_keeps_from_being_ready_is_said_once_per_change_and_not_per_look() {
-        let clock: Arc<dyn crate::ports::clock::Clock> = Arc::new(SimulatedClock::new(1_700_000_000));
-        let verdicts = Verdicts::new("api", &Metrics::new().unwrap(), &clock);
-        let paper = Paper::default();
-        with_default(&paper.dispatch(), || {
-            for fault in [None, Some("no contract"), Some("no node"), None] {
-                for _ in 0..10 {
-                    let chain: Word = fault.map_or(Ok(()), |fault| Err(Arc::new(Error::other(fault))));
-                    let (lacks_logs, signatures_accepted_from) = (false, None);
-                    let (is_stopping, store) = (false, Ok(()));
-                    verdicts.seen(Report { is_stopping, store, chain, lacks_logs, signatures_accepted_from });
-                }
-            }
-        });
-        let lines = paper.take();
-        assert_eq!(lines.len(), 3, "{lines:?}");
-        for (line, said) in
-            lines.iter().zip(["not ready: no contract", "not ready: no node", "is well again"])
-        {
-            assert!(line.contains(said) && line.contains("chain"), "{line}");
-        }
     }
 }

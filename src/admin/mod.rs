@@ -1,4 +1,4 @@
-//! Door 3, for operators alone: `GET /metrics` for Prometheus, and a page that shows how the service is.
+//! Door 3, for operators alone: `GET /metrics` for Prometheus, health for probes, and a page that shows how the service is.
 //!
 //! The page has no password. Browsers keep it from other pages: it sends no header that would share it, and is shown only
 //! under addresses and names that no stranger can have, so that no stranger's name can be pointed at it (DNS rebinding).
@@ -7,15 +7,13 @@ mod status;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
-use tokio::time::timeout;
 
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
-use crate::pipeline::readiness::{Readiness, Report};
+use crate::pipeline::readiness::Readiness;
 use crate::serve::whole::{Request, WholeService};
 use crate::telemetry::metrics::Metrics;
 use crate::wire::answers::{self, Answer};
@@ -34,9 +32,6 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 /// Ends of names that nobody can register. Names below `.local` alone are not among them: by mDNS any machine on the same
 /// link can answer for them.
 const INSIDE: [&str; 4] = [".localhost", ".cluster.local", ".internal", ".svc"];
-
-/// How long a scrape waits to know whether the service is ready; beyond that it says no.
-const READINESS_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// Facts that the page shows beside metrics and readiness.
 pub(crate) trait Facts: Send + Sync + 'static {
@@ -59,6 +54,10 @@ pub(crate) struct Admin {
 pub(crate) enum Endpoint {
     /// `GET /metrics`
     Metrics,
+    /// `GET /livez`
+    Livez,
+    /// `GET /readyz`
+    Readyz,
     /// `GET /`, and its style and script.
     File { kind: &'static str, text: &'static str },
     /// `GET /status.json`
@@ -75,17 +74,10 @@ impl Admin {
         Self { metrics, readiness, facts }
     }
 
-    /// A scrape that waits for what is broken is dropped, and with it every other series.
-    async fn report(&self) -> Option<Report> {
-        timeout(READINESS_WAIT_MAX, self.readiness.report()).await.ok()
-    }
-
-    async fn scrape(&self) -> Result<Answer, ErrorCause> {
-        let report = self.report().await;
-        let store = report.as_ref().is_some_and(|report| report.store.is_ok());
-        let chain = report.as_ref().is_some_and(|report| report.chain.is_ok());
-        self.metrics.ready.with_label_values(&["store"]).set(store.into());
-        self.metrics.ready.with_label_values(&["chain"]).set(chain.into());
+    fn scrape(&self) -> Result<Answer, ErrorCause> {
+        let report = self.readiness.report();
+        self.metrics.ready.with_label_values(&["store"]).set(report.store.is_ok().into());
+        self.metrics.ready.with_label_values(&["chain"]).set(report.chain.is_ok().into());
         let text = self.metrics.render().map_err(|_| ErrorCause::Internal)?;
         Ok(answers::text(StatusCode::OK, HeaderMap::new(), METRICS_TYPE, text.into_bytes()))
     }
@@ -95,6 +87,8 @@ impl Endpoint {
     fn at(path: &str) -> Option<Self> {
         Some(match path {
             "/metrics" => Self::Metrics,
+            "/livez" => Self::Livez,
+            "/readyz" => Self::Readyz,
             "/" => Self::File { kind: "text/html; charset=utf-8", text: include_str!("page.html") },
             "/page.css" => Self::File { kind: "text/css; charset=utf-8", text: include_str!("page.css") },
             "/page.js" => {
@@ -118,8 +112,8 @@ impl WholeService for Admin {
         if !matches!(request.method, "GET" | "HEAD") {
             return Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD" });
         }
-        let is_shown =
-            endpoint == Endpoint::Metrics || request.fields.only(Name::Host).is_some_and(is_inside);
+        let is_page = !matches!(endpoint, Endpoint::Metrics | Endpoint::Livez | Endpoint::Readyz);
+        let is_shown = !is_page || request.fields.only(Name::Host).is_some_and(is_inside);
         Ok((if is_shown { endpoint } else { Endpoint::Elsewhere }, 0))
     }
 
@@ -132,10 +126,11 @@ impl WholeService for Admin {
     ) -> Result<Answer, ErrorCause> {
         let json = |value: &Value| answers::json(StatusCode::OK, HeaderMap::new(), value);
         let answer = match endpoint {
-            Endpoint::Metrics => return self.scrape().await,
+            Endpoint::Metrics => return self.scrape(),
+            Endpoint::Livez => return Ok(answers::alive()),
+            Endpoint::Readyz => return Ok(answers::readiness(&self.readiness.first_report().await)),
             Endpoint::Status => {
-                let report = self.report().await;
-                json(&status::of(report.as_ref(), &self.metrics.gather(), self.facts.status()))
+                json(&status::of(&self.readiness.report(), &self.metrics.gather(), self.facts.status()))
             }
             Endpoint::Configuration => json(&self.facts.configuration()),
             Endpoint::File { kind, text } => {

@@ -191,15 +191,14 @@ const plotted = (label, ...keys) => ({ plotted: rates(...keys), label });
 // Sections.
 
 function showReadiness({ readiness }) {
-  if (readiness === null) {
-    rows("readiness", [["Store and chain", bad("no answer yet")]]);
-    fill(byId("state"), bad("Not ready"));
-    return;
-  }
   const check = (reason) => (reason === null ? good("ok") : bad(reason));
   const list = [["Store", check(readiness.store)], ["Chain", check(readiness.chain)]];
   if (readiness.isStopping) list.push(["Process", bad("is ending")]);
   if (readiness.lacksLogs) list.push(["Logs of the chain", bad("no node gives them: profiles are read again and again")]);
+  if (readiness.replicasMissing > 0) {
+    list.push(["Replicas of Redis", bad(`${readiness.replicasMissing} missing: no key can be made or replaced`)]);
+  }
+  if (readiness.ageSeconds > 1) list.push(["Last asked", `${readiness.ageSeconds} s ago`]);
   if (readiness.signaturesAcceptedFrom !== null) {
     list.push(["Signatures", bad(`are refused until ${moment(readiness.signaturesAcceptedFrom)}`)]);
   }

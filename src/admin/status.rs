@@ -14,8 +14,8 @@ const ROUTES: &str = "http_server_request_duration_seconds";
 /// How many series of routes are shown.
 const ROUTES_SHOWN_MAX: usize = 200;
 
-/// The object. No report: the dependencies have not answered in time.
-pub(super) fn of(report: Option<&Report>, families: &[MetricFamily], facts: Value) -> Value {
+/// The object.
+pub(super) fn of(report: &Report, families: &[MetricFamily], facts: Value) -> Value {
     let tenants = facts.get("tenants").and_then(Value::as_array).into_iter().flatten();
     let shown: HashSet<&str> = tenants.filter_map(|tenant| tenant.get("id")?.as_str()).collect();
     let metrics: Map<String, Value> =
@@ -24,7 +24,7 @@ pub(super) fn of(report: Option<&Report>, families: &[MetricFamily], facts: Valu
         "version": env!("CARGO_PKG_VERSION"),
         // The time of a start is in whole seconds, and two processes may begin in one.
         "process": std::process::id(),
-        "readiness": report.map(readiness),
+        "readiness": readiness(report),
         "metrics": metrics,
     });
     if let (Some(status), Value::Object(facts)) = (status.as_object_mut(), facts) {
@@ -40,7 +40,9 @@ fn readiness(report: &Report) -> Value {
         "isStopping": report.is_stopping,
         "store": reason(&report.store),
         "chain": reason(&report.chain),
+        "ageSeconds": report.age_micros / 1_000_000,
         "lacksLogs": report.lacks_logs,
+        "replicasMissing": report.replicas_missing,
         "signaturesAcceptedFrom": report.signatures_accepted_from.map(|from| from.0),
     })
 }
@@ -80,7 +82,7 @@ mod tests {
     use prometheus::{HistogramOpts, HistogramVec};
     use serde_json::json;
 
-    use super::{ROUTES, ROUTES_SHOWN_MAX, of};
+    use super::{ROUTES, ROUTES_SHOWN_MAX, Report, of};
 
     #[test]
     fn the_routes_with_the_most_requests_are_shown() {
@@ -89,7 +91,16 @@ mod tests {
             let route = routes.with_label_values(&[&format!("/{number}")]);
             (0..=number).for_each(|_| route.observe(1.0));
         }
-        let status = of(None, &routes.collect(), json!({}));
+        let report = Report {
+            is_stopping: false,
+            store: Ok(()),
+            chain: Ok(()),
+            age_micros: 0,
+            lacks_logs: false,
+            replicas_missing: 0,
+            signatures_accepted_from: None,
+        };
+        let status = of(&report, &routes.collect(), json!({}));
         let shown = status["metrics"][ROUTES].as_array().unwrap();
         assert_eq!(shown.len(), ROUTES_SHOWN_MAX);
         assert_eq!(shown[0]["labels"]["http_route"], format!("/{}", ROUTES_SHOWN_MAX + 49));

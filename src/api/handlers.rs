@@ -31,7 +31,7 @@ impl Api {
             Endpoint::RevokeKey => self.revoke_key(request, notes).await,
             Endpoint::KeyStatus => self.key_status(request).await,
             Endpoint::Livez => Ok(answers::alive()),
-            Endpoint::Readyz => Ok(answers::readiness(&self.verdicts.seen(self.readiness.report().await))),
+            Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await)),
             Endpoint::Signing => {
                 let (domain, window) = self.pipeline.signing();
                 Ok(answers::signing(&PublicRules {

@@ -53,7 +53,7 @@ impl App {
                 for address in &*addresses {
                     listening(*address).await;
                 }
-                while !readiness.report().await.is_ready() {
+                while !readiness.report().is_ready() {
                     sleep(TRY_EVERY).await;
                 }
                 welcome();

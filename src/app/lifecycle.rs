@@ -22,7 +22,7 @@ use crate::serve::worker::BACKLOG;
 /// How long a process with handed-over sockets waits for store and chain.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// How often store and chain are asked meanwhile.
+/// How often it is looked meanwhile whether they are ready.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
 /// The life of a process. The server framework would sleep for the whole grace, whatever is left.
@@ -126,7 +126,7 @@ impl Lifecycle {
     /// Returns when store and chain answer.
     async fn ready(&self) {
         let Some(readiness) = &self.readiness else { return };
-        while !readiness.report().await.is_ready() {
+        while !readiness.report().is_ready() {
             sleep(TRY_EVERY).await;
         }
     }

@@ -141,6 +141,11 @@ impl App {
             _audit_guard: audit_guard,
         };
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
+        let asking = Arc::clone(&app.readiness);
+        app.process.supervise("readiness", move || {
+            let readiness = Arc::clone(&asking);
+            async move { readiness.refresh().await }
+        });
         app.serve_api(settings, &pipeline, &os)?;
         app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings, overview)?;

@@ -87,6 +87,10 @@ pub(super) async fn look(
     settings: &Settings,
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
+                families.store_replicas_missing.reset();
+                if let Some(missing) = store.replicas_missing() {
+                    families.store_replicas_missing.with_label_values::<&str>(&[]).set(missing.into());
+                }
 ) -> Result<String, String> {
     match &settings.store {
         StoreSettings::Embedded { path } if path.is_dir() => {

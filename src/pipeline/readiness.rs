@@ -1,33 +1,46 @@
 //! Whether verifications can be answered now (contract, "GET /readyz").
 //!
-//! The endpoint is public and a probe costs real work, so one answer serves everybody for a second.
+//! Store and chain are asked in the background, each on its own, so that one that hangs hides nothing of the other. Whoever
+//! wants to know reads what was last found, and waits for nobody. An answer that is too old counts as a no.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 use crate::domain::freshness::UnixSeconds;
 use crate::ports::chain::Chain;
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 
-/// How long one answer serves, in microseconds.
-const ANSWER_SERVES_MICROS: u64 = 1_000_000;
+/// How often each is asked.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// The first pause. Each is twice the one before, up to [`ASK_EVERY`]: a start is not held up by the first refusal.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a dependency has for its word; silence is a no.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// How old a word may be, in microseconds: longer than a probe and a pause take.
+const AGE_MICROS_MAX: u64 = 5_000_000;
+
 /// A dependency's word: nothing to complain of, or what is wrong.
 pub type Word = Result<(), Arc<dyn Error + Send + Sync>>;
 
-/// A dependency that said nothing.
+/// Why a dependency counts as unhealthy without a word of its own.
 #[derive(Debug, thiserror::Error)]
-#[error("the {name} did not answer a probe within {secs} s", name = .0, secs = PROBE_TIME_MAX.as_secs())]
-struct Silent(&'static str);
+enum Silence {
+    #[error("the {name} did not answer a probe within {secs} s", name = .0, secs = PROBE_TIME_MAX.as_secs())]
+    Silent(&'static str),
+    #[error("the {0} has not been asked yet")]
+    Unasked(&'static str),
+    #[error("the {name} was last asked {secs} s ago")]
+    Stale { name: &'static str, secs: u64 },
+}
 
 /// What the dependencies said when they were last asked.
 #[derive(Debug, Clone)]
@@ -38,8 +51,12 @@ pub struct Report {
     pub store: Word,
     /// The chain's word.
     pub chain: Word,
+    /// How old the older of the two words is, in microseconds.
+    pub age_micros: u64,
     /// True when no node gives logs, so that profiles are read again and again. Verifications are right all the same.
     pub lacks_logs: bool,
+    /// How many replicas the store lacks without which it changes no key. Verifications are right all the same.
+    pub replicas_missing: u32,
     /// Set while signatures are refused because nonces may have been lost. Key checks go on.
     pub signatures_accepted_from: Option<UnixSeconds>,
 }
@@ -52,20 +69,35 @@ impl Report {
     }
 }
 
-/// Asks the dependencies, at most once a second.
+/// A word, and when it was given, in monotonic microseconds.
+#[derive(Debug, Clone)]
+struct Found {
+    word: Word,
+    at_micros: u64,
+}
+
+/// What was last found; nothing before the first answers.
+#[derive(Debug, Default)]
+struct Known {
+    store: Option<Found>,
+    chain: Option<Found>,
+}
+
+/// Asks the dependencies again and again, and knows what was last found.
 pub struct Readiness {
     chain: Arc<dyn Chain>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     is_stopping: AtomicBool,
-    last: Mutex<Option<(u64, Report)>>,
+    known: watch::Sender<Known>,
 }
 
 impl Readiness {
     /// Over these dependencies; nothing has been asked yet.
     #[must_use]
     pub fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { chain, store, clock, is_stopping: AtomicBool::new(false), last: Mutex::new(None) }
+        let (is_stopping, known) = (AtomicBool::new(false), watch::Sender::default());
+        Self { chain, store, clock, is_stopping, known }
     }
 
     /// Says from now on that the process is to end.
@@ -73,32 +105,81 @@ impl Readiness {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    /// The dependencies' word, at most a second old, and if the process is to end.
-    pub async fn report(&self) -> Report {
-        let report = self.of_dependencies().await;
-        Report { is_stopping: self.is_stopping.load(Ordering::Relaxed), ..report }
+    /// Asks both for as long as it is polled.
+    pub async fn refresh(&self) {
+        let store = self.ask_again("store", |known| &mut known.store, || self.store.probe());
+        let chain = self.ask_again("chain", |known| &mut known.chain, || self.chain.probe());
+        tokio::join!(store, chain);
     }
 
-    /// Callers that come while dependencies are being asked wait for their word.
-    async fn of_dependencies(&self) -> Report {
-        let mut last = self.last.lock().await;
+    /// What was last found.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let known = self.known.borrow();
         let now = self.clock.monotonic_micros();
-        if let Some((asked_at, report)) = last.as_ref()
-            && now.saturating_sub(*asked_at) < ANSWER_SERVES_MICROS
-        {
-            return report.clone();
-        }
-        let (store, chain) =
-            tokio::join!(word("store", self.store.probe()), word("chain", self.chain.probe()));
-        let report = Report {
-            is_stopping: false,
-            store,
-            chain,
-            lacks_logs: self.chain.lacks_logs(),
-            signatures_accepted_from: self.store.signatures_accepted_from(),
+        let age =
+            |found: &Option<Found>| found.as_ref().map_or(0, |found| now.saturating_sub(found.at_micros));
+        let word = |name, found: &Option<Found>| -> Word {
+            let age_micros = age(found);
+            match found {
+                None => Err(Arc::new(Silence::Unasked(name))),
+                Some(_) if age_micros > AGE_MICROS_MAX => {
+                    Err(Arc::new(Silence::Stale { name, secs: age_micros / 1_000_000 }))
+                }
+                Some(found) => found.word.clone(),
+            }
         };
-        *last = Some((self.clock.monotonic_micros(), report.clone()));
-        report
+        Report {
+            is_stopping: self.is_stopping.load(Ordering::Relaxed),
+            store: word("store", &known.store),
+            chain: word("chain", &known.chain),
+            age_micros: age(&known.store).max(age(&known.chain)),
+            lacks_logs: self.chain.lacks_logs(),
+            replicas_missing: self.store.replicas_missing().unwrap_or_default(),
+            signatures_accepted_from: self.store.signatures_accepted_from(),
+        }
+    }
+
+    /// The same. Just after the start it waits until both have been asked once, for no longer than that takes.
+    pub async fn first_report(&self) -> Report {
+        let mut known = self.known.subscribe();
+        let asked = known.wait_for(|known| known.store.is_some() && known.chain.is_some());
+        // Without answers it is not ready.
+        let _ = timeout(PROBE_TIME_MAX, asked).await.is_ok();
+        self.report()
+    }
+
+    async fn ask_again<F: Error + Send + Sync + 'static, P: Future<Output = Result<(), F>>>(
+        &self,
+        name: &'static str,
+        place: fn(&mut Known) -> &mut Option<Found>,
+        probe: impl Fn() -> P,
+    ) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let word = word(name, probe()).await;
+            let found = Found { word, at_micros: self.clock.monotonic_micros() };
+            self.known.send_modify(|known| {
+                let place = place(known);
+                note_change(name, place.as_ref(), &found.word);
+                *place = Some(found);
+            });
+            sleep(pause).await;
+            pause = (pause * 2).min(ASK_EVERY);
+        }
+    }
+}
+
+/// What is wrong is written down when it begins, changes or ends, and not at each look.
+fn note_change(kind: &str, last: Option<&Found>, word: &Word) {
+    let text = |word: &Word| word.as_ref().err().map(ToString::to_string);
+    let (last, now) = (last.and_then(|found| text(&found.word)), text(word));
+    if now == last {
+        return;
+    }
+    match now {
+        Some(fault) => tracing::error!(kind, "not ready: {fault}"),
+        None => tracing::info!(kind, "is well again"),
     }
 }
 
@@ -109,6 +190,6 @@ async fn word<F: Error + Send + Sync + 'static>(
     match timeout(PROBE_TIME_MAX, probe).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(fault)) => Err(Arc::new(fault)),
-        Err(_) => Err(Arc::new(Silent(name))),
+        Err(_) => Err(Arc::new(Silence::Silent(name))),
     }
 }

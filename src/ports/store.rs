@@ -231,6 +231,12 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// How many replicas a server lacks of those that must have each change of a key; `None` where none must, or while it is
+    /// not known.
+    fn replicas_missing(&self) -> Option<u32> {
+        None
+    }
+
     /// Succeeds when the store can read and write.
     async fn probe(&self) -> Result<(), StoreFault>;
 }

@@ -190,6 +190,10 @@ impl Store for MeteredStore {
         self.inner.signatures_accepted_from()
     }
 
+    fn replicas_missing(&self) -> Option<u32> {
+        self.inner.replicas_missing()
+    }
+
     async fn probe(&self) -> Result<(), StoreFault> {
         self.timed(&self.verbs.probe, self.inner.probe()).await
     }

@@ -143,6 +143,8 @@ metrics! {
     store_size: IntGaugeVec = gauge("store_size_bytes", &[]);
     /// Redis' clock minus this machine's.
     store_clock_offset: GaugeVec = float("store_clock_offset_seconds", &[]);
+    /// Replicas that Redis lacks of those that must acknowledge changes of keys.
+    store_replicas_missing: IntGaugeVec = gauge("store_replicas_missing", &[]);
     /// Entries held in memory.
     entries: IntGaugeVec = gauge("entries", &["kind"]);
     /// 1 when the last check succeeded.

@@ -91,8 +91,11 @@ pub fn readiness(report: &Report) -> Answer {
         checks.insert("signatures".to_owned(), format!("refused until {}", rfc3339(accepted_from)).into());
     }
     let mut body = serde_json::json!({ "status": ready, "checks": checks });
-    if let Some(fields) = body.as_object_mut().filter(|_| report.lacks_logs) {
-        fields.insert("degraded".to_owned(), serde_json::json!(["chain_logs"]));
+    let degraded = [(report.lacks_logs, "chain_logs"), (report.replicas_missing > 0, "store_replicas")];
+    let degraded: Vec<&str> =
+        degraded.into_iter().filter_map(|(is_so, what)| is_so.then_some(what)).collect();
+    if let Some(fields) = body.as_object_mut().filter(|_| !degraded.is_empty()) {
+        fields.insert("degraded".to_owned(), serde_json::json!(degraded));
     }
     success(status, &body, None)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
@@ -14,7 +15,9 @@ pub(crate) const CASES: &[Case<World>] = cases![
     livez_is_200_with_its_body,
     readyz_is_200_with_every_check_ok,
     head_has_the_headers_and_no_body,
+    the_admin_listener_answers_both_under_any_name,
     a_hung_node_makes_unready_within_the_time_limit,
+    a_hung_node_hides_nothing_of_the_store_from_scrape_page_and_probe,
     readiness_comes_and_goes_with_the_node,
     a_node_of_another_chain_makes_unready_and_the_log_says_so,
 ];
@@ -43,6 +46,42 @@ fn head_has_the_headers_and_no_body(world: &World) {
         // No stray byte: the next answer on the same connection is whole.
         connection.send("GET", "/livez", &[], None).unwrap().success(200);
     }
+}
+
+fn the_admin_listener_answers_both_under_any_name(world: &World) {
+    let service = world.service();
+    for path in ["/livez", "/readyz"] {
+        for host in ["localhost", "tiergate.example"] {
+            let mut admin = Connection::open(service.admin).unwrap();
+            admin.write(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
+            let answer = admin.read(false).unwrap();
+            assert_eq!((answer.status, answer.json()), (200, service.get(path).json()), "{path} {host}");
+        }
+    }
+}
+
+/// The service runs for longer than a probe takes: scrapes in between used to cancel it.
+fn a_hung_node_hides_nothing_of_the_store_from_scrape_page_and_probe(world: &World) {
+    let relay = Relay::new(world.chain().node);
+    let node = format!("http://{}", relay.address);
+    let service = Service::start(world.settings().set("chain.rpc_urls", vec![node]));
+    relay.behave(Behaviour::Hang);
+    let ready = |check: &str| service.samples().get(&format!("tiergate_ready{{check=\"{check}\"}}"));
+    until("the scrapes say that the chain is not ready", SOON, || (ready("chain") == 0.0).then_some(()));
+    assert_eq!(ready("store"), 1.0);
+    let status =
+        Connection::open(service.admin).unwrap().send("GET", "/status.json", &[], None).unwrap().json();
+    assert_eq!(
+        (&status["readiness"]["store"], &status["readiness"]["isReady"]),
+        (&json!(null), &json!(false))
+    );
+    assert!(status["readiness"]["chain"].is_string(), "{status}");
+    assert_eq!(service.get("/readyz").success(503), unready());
+    until("the log says so though few have asked", SOON, || {
+        service.log().contains("not ready: ").then_some(())
+    });
+    relay.behave(Behaviour::Honest);
+    until("the scrapes say that it is ready again", SOON, || (ready("chain") == 1.0).then_some(()));
 }
 
 fn unready() -> serde_json::Value {

@@ -21,6 +21,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_redis_that_is_full_lets_nobody_through_and_goes_on,
     a_redis_that_is_a_replica_lets_nobody_through_and_goes_on,
     a_redis_that_is_absent_at_the_start_is_waited_for,
+    a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers,
     after_a_failover_nothing_that_replicas_have_is_undone,
     what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret,
 ];
@@ -296,6 +297,36 @@ fn after_a_failover_nothing_that_replicas_have_is_undone(world: &World) {
     // No replica is left that could acknowledge: nothing is promised that could be undone.
     let signed = scene.agent.signed();
     assert!(matches!(scene.services[0].rotate(&signed).status, 400 | 500));
+}
+
+fn a_replica_that_is_missing_is_shown_where_health_is_and_nothing_else_suffers(world: &World) {
+    let master = Redis::start(&[]);
+    let mut replica = Redis::start(&["--replicaof", master.host(), "6379"]);
+    until("the replica follows", SOON, || (master.acknowledged() == 1).then_some(()));
+    let settings = world.settings().set("store.redis.url", master.database());
+    let settings = settings.set("store.redis.wait_replicas", 1).set("store.redis.wait_timeout", "100ms");
+    let service = Service::start(settings);
+    let missing = || service.samples().get("tiergate_store_replicas_missing");
+    let agent = world.agent(4);
+    let key = agent.generate(&service);
+    assert_eq!((service.get("/readyz").success(200).get("degraded"), missing()), (None, 0.0));
+    replica.kill();
+    until("it is missed", SOON, || (missing() == 1.0).then_some(()));
+    let body = service.get("/readyz").success(200);
+    assert_eq!((&body["status"], &body["degraded"]), (&json!("ready"), &json!(["store_replicas"])));
+    service.verify(&key).success(200);
+    service.rotate(&agent.signed()).error(500, "INTERNAL_ERROR");
+    let log = service.log();
+    let line = |text: &str| log.lines().find(|line| line.contains(text)).unwrap_or_default().to_owned();
+    assert!(
+        line("fewer replicas than store.redis.wait_replicas").contains(&format!("server={master}")),
+        "{log}"
+    );
+    assert!(line("replicas of").contains(&format!("0 of 1 replicas of {master} acknowledged")), "{log}");
+    replica.start_again();
+    until("it is there again", SOON, || (missing() == 0.0).then_some(()));
+    assert_eq!(service.get("/readyz").success(200).get("degraded"), None);
+    until("the log says so", SOON, || service.log().contains("as many replicas again").then_some(()));
 }
 
 fn what_a_redis_may_lose_is_said_once_with_its_name_and_no_secret(world: &World) {

@@ -98,6 +98,7 @@ impl Scene {
             is_far: AtomicBool::new(false),
             look_ups: AtomicUsize::new(0),
             most_look_ups: AtomicUsize::new(0),
+            hangs: AtomicBool::new(false),
             broken: Mutex::new(None),
             calls: Mutex::default(),
         });

@@ -159,6 +159,8 @@ pub(super) struct TamperedStore {
     /// How many are being looked up, and how many were at once at most.
     pub(super) look_ups: AtomicUsize,
     pub(super) most_look_ups: AtomicUsize,
+    /// The probe is never answered.
+    pub(super) hangs: AtomicBool,
     /// The verb that fails.
     pub(super) broken: Mutex<Option<&'static str>>,
     pub(super) calls: Mutex<HashMap<&'static str, usize>>,
@@ -269,7 +271,10 @@ impl Store for TamperedStore {
 
     async fn probe(&self) -> Result<(), StoreFault> {
         self.enter("probe")?;
-        self.inner.probe().await
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
     }
 }
 

@@ -48,8 +48,8 @@ pub(super) enum RedisError {
     #[error("Redis gave an answer that can't be understood")]
     Unreadable,
     /// Written, but too few replicas acknowledged it.
-    #[error("{acknowledged} of {wanted} replicas acknowledged a write in time")]
-    Unacknowledged { acknowledged: u32, wanted: u32 },
+    #[error("{acknowledged} of {wanted} replicas of {server} acknowledged a write in time")]
+    Unacknowledged { server: RedisHost, acknowledged: u32, wanted: u32 },
 }
 
 impl From<redis::RedisError> for RedisError {

@@ -60,7 +60,7 @@ fn findings(info: &Info, settings: &HashMap<String, String>, wait_replicas: u32)
         (_, _, Some("no")) => Some(NEVER_SYNCS),
         (_, _, _) => None,
     };
-    let replicas = info.value("connected_slaves").parse().unwrap_or(0);
+    let replicas = info.replicas();
     let goes_on_alone = replicas > 0 && setting("min-replicas-to-write") == Some("0");
     let others = [
         (wait_replicas > replicas).then_some(TOO_FEW_REPLICAS),

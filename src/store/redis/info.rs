@@ -6,6 +6,12 @@ use redis::aio::MultiplexedConnection;
 
 use crate::store::redis::error::RedisError;
 
+/// A replica that has acknowledged nothing for longer does not follow. Those that do acknowledge each second.
+const LAG_SECS_MAX: u64 = 5;
+
+/// How many replicas are looked at.
+const REPLICAS_MAX: u32 = 64;
+
 /// The fields of `INFO` by name.
 pub(super) struct Info(HashMap<String, String>);
 
@@ -41,6 +47,20 @@ impl Info {
     /// A field's value; empty when it is absent.
     pub(super) fn value(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// How many replicas follow: those that have acknowledged something within [`LAG_SECS_MAX`], as far as the server shows it.
+    pub(super) fn replicas(&self) -> u32 {
+        let connected: u32 = self.value("connected_slaves").parse().unwrap_or(0);
+        let follows = |number: &u32| {
+            let shown = self.value(&format!("slave{number}"));
+            let field = |name| shown.split(',').find_map(|field| field.strip_prefix(name));
+            let lag = field("lag=").and_then(|lag| lag.parse::<u64>().ok());
+            shown.is_empty()
+                || (field("state=") == Some("online") && lag.is_none_or(|lag| lag <= LAG_SECS_MAX))
+        };
+        let count = (0..connected.min(REPLICAS_MAX)).filter(follows).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     /// Succeeds for a master that has loaded its data and evicts nothing. What is evicted may be a used nonce, a key or
@@ -98,6 +118,21 @@ mod tests {
         ] {
             assert!(Info::read(&MASTER.replace(field, instead)).check_usable().is_err(), "{instead}");
         }
+    }
+
+    #[test]
+    fn a_replica_that_has_acknowledged_nothing_for_long_or_is_not_online_does_not_follow() {
+        let replica = |number, state, lag| {
+            format!("slave{number}:ip=127.0.0.1,port=7,state={state},offset=1,lag={lag}\r\n")
+        };
+        let count = |connected: u32, shown: &[String]| {
+            Info::read(&format!("connected_slaves:{connected}\r\n{}", shown.concat())).replicas()
+        };
+        assert_eq!(count(0, &[]), 0);
+        assert_eq!(count(2, &[]), 2, "the server does not show them");
+        let shown = [replica(0, "online", 1), replica(1, "online", 6), replica(2, "wait_bgsave", 0)];
+        assert_eq!(count(3, &shown), 1);
+        assert_eq!(count(3, &[replica(0, "online", 0), replica(1, "online", 5), replica(2, "online", 1)]), 3);
     }
 
     #[test]

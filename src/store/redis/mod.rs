@@ -292,6 +292,10 @@ impl Store for RunningRedisStore {
         (from > self.store.shared.clock.unix_seconds()).then_some(UnixSeconds(from))
     }
 
+    fn replicas_missing(&self) -> Option<u32> {
+        self.store.servers.replicas_missing()
+    }
+
     async fn probe(&self) -> Result<(), StoreFault> {
         self.store.servers.probe().await.map_err(fault("write"))
     }

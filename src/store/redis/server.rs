@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -19,7 +19,7 @@ use crate::store::redis::breaker::{Breaker, OPEN};
 use crate::store::redis::connect::{Login, connect};
 use crate::store::redis::epochs::Shards;
 use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
-use crate::store::redis::findings::{self, Finding};
+use crate::store::redis::findings::{self, Finding, TOO_FEW_REPLICAS};
 use crate::store::redis::info::Info;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::Shared;
@@ -60,6 +60,8 @@ pub(super) struct Server {
     reported: Mutex<(Option<RedisHost>, Vec<Finding>)>,
     /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
     pub(super) accepted_from_secs: AtomicU64,
+    /// How many replicas it lacked when it was asked last, of those that must acknowledge writes.
+    replicas_missing: AtomicU32,
 }
 
 impl Server {
@@ -75,6 +77,7 @@ impl Server {
             shards: Mutex::new(Shards::new(shards)),
             reported: Mutex::default(),
             accepted_from_secs: AtomicU64::new(0),
+            replicas_missing: AtomicU32::new(0),
         })
     }
 
@@ -109,7 +112,8 @@ impl Server {
             let waited = self.send(session, &connection, &wait, time_max).await??;
             let acknowledged = u32::try_from(number(&waited)?).unwrap_or(u32::MAX);
             if acknowledged < options.wait_replicas {
-                return Err(RedisError::Unacknowledged { acknowledged, wanted: options.wait_replicas });
+                let (server, wanted) = (session.host.clone(), options.wait_replicas);
+                return Err(RedisError::Unacknowledged { server, acknowledged, wanted });
             }
         }
         Ok(value)
@@ -147,6 +151,37 @@ impl Server {
         (offset != i64::MIN).then_some(offset)
     }
 
+    /// How many replicas it lacks of those that must acknowledge writes; `None` where none must, or without a session.
+    pub(super) fn replicas_missing(&self) -> Option<u32> {
+        let is_known = self.shared.options.wait_replicas > 0 && self.session.load().is_some();
+        is_known.then(|| self.replicas_missing.load(Ordering::Relaxed))
+    }
+
+    fn lacking(&self, info: &Info) -> u32 {
+        self.shared.options.wait_replicas.saturating_sub(info.replicas())
+    }
+
+    /// Notes how many replicas the server has now. The log says it when they become too few, and when they are enough again.
+    pub(super) fn note_replicas(&self, session: &Arc<Session>, info: &Info) {
+        if !self.session.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
+            return;
+        }
+        let missing = self.lacking(info);
+        self.replicas_missing.store(missing, Ordering::Relaxed);
+        let (server, found) = (&session.host, &mut self.reported.lock().1);
+        match (missing > 0, found.iter().position(|finding| *finding == TOO_FEW_REPLICAS)) {
+            (true, None) => {
+                found.push(TOO_FEW_REPLICAS);
+                tracing::warn!(%server, missing, "Redis: {TOO_FEW_REPLICAS}");
+            }
+            (false, Some(place)) => {
+                found.swap_remove(place);
+                tracing::info!(%server, "Redis has as many replicas again as store.redis.wait_replicas wants");
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
     /// Keeps a session up for as long as the runtime lives.
     pub(super) async fn keep(self: Arc<Self>) {
         keep_going("redis-server", &self.shared.metrics, || self.keep_session()).await;
@@ -178,6 +213,7 @@ impl Server {
         self.bind(&mut connection).await?;
         self.begin_epochs(&mut connection).await?;
         let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
+        self.replicas_missing.store(self.lacking(&info), Ordering::Relaxed);
         let mut reported = self.reported.lock();
         if reported.0.replace(host.clone()).is_some_and(|before| before != host) {
             reported.1.clear();

@@ -88,6 +88,11 @@ impl Servers {
         servers.iter().filter_map(|server| server.clock_offset_micros()).max_by_key(|offset| offset.abs())
     }
 
+    /// How many replicas a server lacks of those that must acknowledge writes: the server that lacks most.
+    pub(super) fn replicas_missing(&self) -> Option<u32> {
+        self.all().unwrap_or_default().iter().filter_map(|server| server.replicas_missing()).max()
+    }
+
     fn all(&self) -> Result<Vec<Arc<Server>>, RedisError> {
         match &self.layout {
             Layout::One(server) => Ok(vec![Arc::clone(server)]),

@@ -38,7 +38,10 @@ impl Server {
                     let answer = server.send(&session, &connection, &redis::cmd("INFO"), time_max).await;
                     if let Ok(Ok(answer)) = answer {
                         match judge(&session, &answer) {
-                            Ok(info) => server.note_time(&session, &info, asked_at),
+                            Ok(info) => {
+                                server.note_time(&session, &info, asked_at);
+                                server.note_replicas(&session, &info);
+                            }
                             Err(error) => server.end(&session, error.to_string()),
                         }
                     }
