@@ -23,6 +23,7 @@ pub(crate) struct Verdicts {
     chain_faults: FaultLog,
     store_faults: FaultLog,
     entropy_faults: FaultLog,
+    audit_faults: FaultLog,
 }
 
 /// The agent, tier and limit that an error is about, as far as it names them.
@@ -47,6 +48,7 @@ impl Verdicts {
             chain_faults: FaultLog::new("chain", Arc::clone(clock)),
             store_faults: FaultLog::new("store", Arc::clone(clock)),
             entropy_faults: FaultLog::new("entropy", Arc::clone(clock)),
+            audit_faults: FaultLog::new("audit", Arc::clone(clock)),
             metrics: metrics.clone(),
         }
     }
@@ -59,6 +61,7 @@ impl Verdicts {
                 Refusal::Chain(fault) => self.chain_faults.note(fault),
                 Refusal::Store(fault) => self.store_faults.note(fault),
                 Refusal::Entropy(fault) => self.entropy_faults.note(fault),
+                Refusal::Unrecorded(fault) => self.audit_faults.note(fault),
                 Refusal::Denied(_) => {}
             }
         }

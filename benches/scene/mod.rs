@@ -125,7 +125,7 @@ impl Scene {
 
     pub(crate) fn generate_key(&self) -> ApiKey {
         let owner = OnceLock::new();
-        let order = KeyOrder { client: client(), signed: self.sign(0), owner: &owner };
+        let order = KeyOrder { client: client(), signed: self.sign(0), owner: &owner, recorder: None };
         self.runtime.block_on(self.pipeline.generate_key(order, None)).expect("the owner gets a key").key
     }
 }

@@ -91,7 +91,7 @@ impl Api {
 
     async fn generate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
-        let order = notes.order(request.client, body.signed);
+        let order = notes.order(request, body.signed);
         let issued = self.pipeline.generate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key generated");
         Ok(answers::key_generated(&issued))
@@ -99,7 +99,7 @@ impl Api {
 
     async fn rotate_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse_with_endpoint(request.body, self.pipeline.signature_format())?;
-        let order = notes.order(request.client, body.signed);
+        let order = notes.order(request, body.signed);
         let issued = self.pipeline.rotate_key(order, body.declared_endpoint).await?;
         tracing::info!(agent = %issued.agent, "API key rotated");
         Ok(answers::key_rotated(&issued))
@@ -107,7 +107,7 @@ impl Api {
 
     async fn revoke_key(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse(request.body, self.pipeline.signature_format())?;
-        let order = notes.order(request.client, body.signed);
+        let order = notes.order(request, body.signed);
         let revoked = self.pipeline.revoke_key(order).await?;
         tracing::info!(agent = %revoked.agent, "API key revoked");
         Ok(answers::key_revoked(&revoked))

@@ -18,7 +18,7 @@ use ipnet::IpNet;
 
 use crate::api::console::Console;
 use crate::api::observe::{DOOR, Observer};
-use crate::api::record::Notes;
+use crate::api::record::{Begins, Notes};
 use crate::api::routes::{Audience, Endpoint};
 use crate::domain::client::ClientNet;
 use crate::domain::tier::Tier;
@@ -78,6 +78,8 @@ pub(crate) struct ApiRequest<'a> {
     path: &'a str,
     query: Option<&'a str>,
     body: &'a [u8],
+    /// Where an operation must be recorded before it is done.
+    recorder: Option<Begins<'a>>,
 }
 
 impl Api {
@@ -144,7 +146,8 @@ impl WholeService for Api {
     ) -> Result<Answer, ErrorCause> {
         let _under_way = self.observer.begin();
         let client = client_of(request.peer, &request.fields, &self.trusted_proxies);
-        let request = ApiRequest { client, path: request.path, query: request.query, body };
+        let recorder = self.begins(endpoint, request, notes);
+        let request = ApiRequest { client, path: request.path, query: request.query, body, recorder };
         self.handle(endpoint, &request, notes).await
     }
 

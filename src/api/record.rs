@@ -2,26 +2,27 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use alloy::primitives::Address;
+use async_trait::async_trait;
 
-use crate::api::Api;
 use crate::api::observe::outcome_of;
 use crate::api::routes::Endpoint;
+use crate::api::{Api, ApiRequest};
 use crate::domain::agent_id::AgentId;
-use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::quota::Allowance;
 use crate::domain::tier::Tier;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::pipeline::credential::SignedRequest;
-use crate::pipeline::custody::KeyOrder;
+use crate::pipeline::custody::{KeyOrder, Recorder};
 use crate::pipeline::permit::Permit;
 use crate::pipeline::profile::OwnerProfile;
-use crate::pipeline::refusal::Refusal;
+use crate::pipeline::refusal::{Refusal, Unrecorded};
+use crate::ports::clock::Clock;
 use crate::serve::whole::{Answered, Request};
 use crate::telemetry::access::{self, Line, Shown};
 use crate::telemetry::audit::{Audit, Record};
@@ -56,9 +57,14 @@ impl Notes {
     }
 
     /// A request to change a key, by which its owner is noted.
-    pub(super) fn order(&mut self, client: ClientNet, signed: SignedRequest) -> KeyOrder<'_> {
+    pub(super) fn order<'a>(
+        &'a mut self,
+        request: &'a ApiRequest<'_>,
+        signed: SignedRequest,
+    ) -> KeyOrder<'a> {
         self.agent = Some(signed.agent);
-        KeyOrder { client, signed, owner: &self.owner }
+        let recorder = request.recorder.as_ref().map(|begins| begins as &dyn Recorder);
+        KeyOrder { client: request.client, signed, owner: &self.owner, recorder }
     }
 
     pub(super) fn shown(&mut self, profile: &OwnerProfile) {
@@ -73,7 +79,62 @@ impl Notes {
     }
 }
 
+/// Writes the line of an operation that is about to be done.
+pub(super) struct Begins<'a> {
+    audit: &'a Audit,
+    clock: &'a dyn Clock,
+    operation: &'static str,
+    client: IpAddr,
+    request_id: String,
+    trace_id: Option<String>,
+}
+
+#[async_trait]
+impl Recorder for Begins<'_> {
+    async fn begin(&self, agent: AgentId, owner: Address) -> Result<(), Unrecorded> {
+        let owner = owner.to_checksum(None);
+        let record = Record {
+            timestamp: timestamp(self.clock),
+            operation: self.operation,
+            outcome: "begun",
+            error_type: None,
+            agent: Some(agent.to_string()),
+            owner: Some(owner.clone()),
+            signer: Some(owner),
+            client: self.client,
+            request_id: &self.request_id,
+            trace_id: self.trace_id.as_deref(),
+            unsaid_before: None,
+        };
+        self.audit.begin(record).await.map_err(|cause| Unrecorded(Arc::new(cause)))
+    }
+}
+
+/// The time of a line.
+fn timestamp(clock: &dyn Clock) -> String {
+    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(clock.unix_millis())).to_string()
+}
+
 impl Api {
+    /// Records the beginning of a key operation, where a line is required.
+    pub(super) fn begins(
+        &self,
+        endpoint: Endpoint,
+        request: &Request<'_>,
+        notes: &Notes,
+    ) -> Option<Begins<'_>> {
+        let audit = self.audit.as_deref().filter(|audit| audit.is_required())?;
+        let changes = Some(endpoint).filter(|endpoint| *endpoint != Endpoint::KeyStatus);
+        Some(Begins {
+            audit,
+            clock: &*self.clock,
+            operation: changes.and_then(Endpoint::key_operation)?,
+            client: self.client_address(request),
+            request_id: notes.request_id.as_str().to_owned(),
+            trace_id: notes.trace_id(request).map(Cow::into_owned),
+        })
+    }
+
     /// Begins the trace of a request, if it is recorded.
     pub(super) fn begin_trace(&self, request: &Request<'_>) -> Option<Box<Trace>> {
         // Without a tracer no clock is read and no header looked at.
@@ -163,9 +224,8 @@ impl Api {
         }
         let trace_id = notes.trace_id(request);
         let text = |address: Address| address.to_checksum(None);
-        let now = UNIX_EPOCH + Duration::from_millis(self.clock.unix_millis());
         let record = Record {
-            timestamp: humantime::format_rfc3339_millis(now).to_string(),
+            timestamp: timestamp(&*self.clock),
             operation,
             outcome: outcome_of(answered.status),
             error_type: answered.refused.map(|(_, error_type)| error_type),

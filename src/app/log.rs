@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use tracing_appender::non_blocking::WorkerGuard;
-
 use crate::app::error::StartError;
 use crate::config::log::{AuditPlace, LogFormat, LogSettings};
 use crate::ports::clock::Clock;
 use crate::telemetry::audit::Audit;
-use crate::telemetry::log::{self, LogRules};
+use crate::telemetry::log::{self, LogGuard, LogRules};
 
 /// Starts the log. Lines are written until the guard is dropped.
 ///
 /// # Errors
 ///
 /// When the level variable can't be understood.
-pub(crate) fn start(settings: &LogSettings) -> Result<WorkerGuard, String> {
+pub(crate) fn start(settings: &LogSettings) -> Result<LogGuard, String> {
     log::start(rules(settings), settings.format == LogFormat::Json)
 }
 
@@ -23,13 +21,14 @@ pub(crate) fn start(settings: &LogSettings) -> Result<WorkerGuard, String> {
 pub(super) fn audit(
     settings: &LogSettings,
     clock: Arc<dyn Clock>,
-) -> Result<(Option<Arc<Audit>>, Option<WorkerGuard>), StartError> {
+) -> Result<(Option<Arc<Audit>>, Option<LogGuard>), StartError> {
     let (audit, guard) = match &settings.audit {
         None => return Ok((None, None)),
         Some(AuditPlace::Stdout) => Audit::to_stdout(clock),
         Some(AuditPlace::File(path)) => Audit::to_file(path, clock)
             .map_err(|cause| StartError::Audit { path: path.display().to_string(), cause })?,
     };
+    let audit = if settings.audit_required { audit.required() } else { audit };
     Ok((Some(Arc::new(audit)), Some(guard)))
 }
 

@@ -26,8 +26,6 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing_appender::non_blocking::WorkerGuard;
-
 use crate::app::chain::ChainThreads;
 use crate::app::descriptors::Descriptors;
 use crate::app::error::StartError;
@@ -51,7 +49,7 @@ use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 use crate::supervision::keep_going;
 use crate::telemetry::audit::Audit;
-use crate::telemetry::log::dropped_lines;
+use crate::telemetry::log::{LogGuard, dropped_lines};
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traced::TracerSettings;
@@ -72,7 +70,7 @@ pub(crate) struct App {
     tracer: Option<Arc<Tracer>>,
     audit: Option<Arc<Audit>>,
     /// Dropped when the service has ended.
-    _audit_guard: Option<WorkerGuard>,
+    _audit_guard: Option<LogGuard>,
 }
 
 impl App {

@@ -25,6 +25,9 @@ use std::fmt;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
@@ -77,6 +80,9 @@ struct ConfigFile {
 
 /// Made by the build script.
 const VERSION: &str = env!("BUILD_VERSION");
+
+/// How long a line on standard error is waited for.
+const COMPLAINT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The exit code for a configuration or arguments that can't be used.
 const BAD_CONFIGURATION: u8 = 2;
@@ -161,7 +167,16 @@ fn say(line: fmt::Arguments<'_>) -> Result<(), Failure> {
     }
 }
 
-/// A line on standard error, for which nothing can be done when it can't be written.
+/// A line on standard error, for which nothing can be done when it can't be written. A reader that has stopped is not waited for:
+/// the writer of the log may hold standard error.
 fn complain(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "tiergate: {line}");
+    let line = format!("tiergate: {line}\n");
+    let (ends, has_ended) = mpsc::channel::<()>();
+    let write = move || {
+        let _ = io::stderr().write_all(line.as_bytes());
+        drop(ends);
+    };
+    if thread::Builder::new().name("complaint".to_owned()).spawn(write).is_ok() {
+        let _ = has_ended.recv_timeout(COMPLAINT_TIME_MAX);
+    }
 }

@@ -21,6 +21,8 @@ pub struct LogSettings {
     pub access: bool,
     /// The place of the audit log; `None`: there is none.
     pub audit: Option<AuditPlace>,
+    /// True if no key operation is done that has no line there.
+    pub audit_required: bool,
 }
 
 /// The format of lines.
@@ -44,17 +46,25 @@ pub enum AuditPlace {
 impl LogSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
-        read_all!(Self {
+        let settings = read_all!(Self {
             format: reader.text("log.format", "text", choice(&formats)),
             level: reader.text("log.level", "info", level),
             access: reader.boolean("log.access", false),
             audit: reader.text("log.audit", "", audit_place),
-        })
+            audit_required: reader.boolean("log.audit_required", false),
+        })?;
+        if settings.audit_required && settings.audit.is_none() {
+            reader.report(
+                &["log.audit_required", "log.audit"],
+                "is true, and log.audit names no place".to_owned(),
+            );
+        }
+        Some(settings)
     }
 
     /// True if a restart is needed for the difference to another.
     pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
-        (self.format, &self.audit) != (other.format, &other.audit)
+        (self.format, &self.audit, self.audit_required) != (other.format, &other.audit, other.audit_required)
     }
 }
 

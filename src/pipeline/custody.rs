@@ -8,6 +8,7 @@
 use std::sync::OnceLock;
 
 use alloy::primitives::Address;
+use async_trait::async_trait;
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::ApiKey;
@@ -19,7 +20,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::owner::{OwnerProof, Signed};
-use crate::pipeline::refusal::Refusal;
+use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::NoEntropy;
 use crate::ports::store::{KeyBudget, KeyChange, KeyChanged, KeySeen, Metered, NewKey};
 
@@ -27,8 +28,19 @@ use crate::ports::store::{KeyBudget, KeyChange, KeyChanged, KeySeen, Metered, Ne
 /// happens once in 10^27 times, or where the randomness is none.
 const MINTS_MAX: u32 = 65_536;
 
+/// Takes note of an operation that is about to be done.
+#[async_trait]
+pub trait Recorder: Send + Sync {
+    /// The agent's key is about to be changed as its owner has signed.
+    ///
+    /// # Errors
+    ///
+    /// [`Unrecorded`]: it must not be.
+    async fn begin(&self, agent: AgentId, owner: Address) -> Result<(), Unrecorded>;
+}
+
 /// A signed request to change an agent's key.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct KeyOrder<'a> {
     /// Where it comes from.
     pub client: ClientNet,
@@ -36,6 +48,8 @@ pub struct KeyOrder<'a> {
     pub signed: SignedRequest,
     /// Takes the agent's owner, once they are known to have signed.
     pub owner: &'a OnceLock<Address>,
+    /// Asked before the key is changed; `None`: nobody needs to know before.
+    pub recorder: Option<&'a dyn Recorder>,
 }
 
 /// A key that was made for an agent. This is the one moment at which it can be shown.
@@ -214,6 +228,9 @@ impl Pipeline {
             (counted, _) => allowance(quota, Some(agent), counted)?, // 429
         };
         let (made, change) = change()?;
+        if let Some(recorder) = order.recorder {
+            recorder.begin(agent, proof.owner()).await?; // 500
+        }
         match store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),

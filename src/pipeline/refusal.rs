@@ -1,5 +1,8 @@
 //! Why nobody was let through: the client's doing, or ours.
 
+use std::error::Error;
+use std::sync::Arc;
+
 use crate::domain::denial::Denial;
 use crate::ports::chain::ChainFault;
 use crate::ports::clock::NoEntropy;
@@ -16,6 +19,19 @@ pub enum Refusal {
     Store(StoreFault),
     /// No key could be minted: a fault.
     Entropy(NoEntropy),
+    /// An operation that must be recorded could not be: a fault.
+    Unrecorded(Unrecorded),
+}
+
+/// An operation was not done, because no line could be written about it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("no line of the audit log can be written, so no key is changed: {0}")]
+pub struct Unrecorded(pub Arc<dyn Error + Send + Sync>);
+
+impl From<Unrecorded> for Refusal {
+    fn from(fault: Unrecorded) -> Self {
+        Self::Unrecorded(fault)
+    }
 }
 
 impl From<Denial> for Refusal {

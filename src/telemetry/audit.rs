@@ -1,7 +1,8 @@
 //! The audit log: a line of JSON for each key operation, in a place of its own, by a writer of its own.
 //!
-//! No request waits for it. A line that finds the queue or the disk full is lost, and the log says how many were. Requests that
-//! nobody is known to have signed can't fill the disk: most of a flood of them are counted only.
+//! No request waits for it, unless it is required: then each operation of an owner has a line before it is done, and is not
+//! done without it. A line that finds the queue or the disk full is lost, and the log says how many were. Requests that nobody
+//! is known to have signed can't fill the disk: most of a flood of them are counted only.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,20 +12,28 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+use tracing_appender::non_blocking::NonBlocking;
 
 use crate::ports::clock::Clock;
 use crate::telemetry::faults::LineRate;
-use crate::telemetry::log::queue;
+use crate::telemetry::log::{LogGuard, queue, write_whole};
 
 /// The mode of the file: it names agents, owners and clients.
 const MODE: u32 = 0o600;
 
 /// Lines a second about requests that the agent's owner is not known to have signed.
 const STRANGERS_PER_SECOND: u64 = 10;
+
+/// How many required lines are waited for at once, and for how long.
+const WAITING_MAX: usize = 16;
+const WRITE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A key operation, for its line.
 #[derive(Debug, Serialize)]
@@ -33,7 +42,7 @@ pub struct Record<'a> {
     pub timestamp: String,
     /// `generate`, `rotate` or `revoke`.
     pub operation: &'static str,
-    /// `done`, `refused` or `failed`.
+    /// `begun`, `done`, `refused` or `failed`.
     pub outcome: &'static str,
     /// The `errorType` of its answer, if it was not done.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +79,20 @@ pub struct Audit {
     losses: LineRate,
     /// How many lines that the queue had no room for are in the log.
     reported: AtomicUsize,
+    out: Arc<Mutex<Out>>,
+    /// Places of lines that are waited for; `None` where none are required.
+    required: Option<Arc<Semaphore>>,
+}
+
+/// Why an operation has no line.
+#[derive(Debug, thiserror::Error)]
+pub enum Unrecorded {
+    /// The error of the operating system.
+    #[error("{0}")]
+    Failed(#[from] io::Error),
+    /// The disk or the reader hangs.
+    #[error("it takes no line in time")]
+    Late,
 }
 
 /// The writer's side of the queue.
@@ -83,9 +106,12 @@ struct Out {
     lost: u64,
 }
 
+/// The queue writes here, and lines that are waited for.
+struct Shared(Arc<Mutex<Out>>);
+
 impl Audit {
     /// To standard output. Lines are written until the guard is dropped.
-    pub fn to_stdout(clock: Arc<dyn Clock>) -> (Self, WorkerGuard) {
+    pub fn to_stdout(clock: Arc<dyn Clock>) -> (Self, LogGuard) {
         Self::to(Box::new(io::stdout()), None, clock)
     }
 
@@ -94,17 +120,15 @@ impl Audit {
     /// # Errors
     ///
     /// When it can't be opened.
-    pub fn to_file(path: &Path, clock: Arc<dyn Clock>) -> io::Result<(Self, WorkerGuard)> {
+    pub fn to_file(path: &Path, clock: Arc<dyn Clock>) -> io::Result<(Self, LogGuard)> {
         Ok(Self::to(Box::new(open(path)?), Some(path.to_owned()), clock))
     }
 
-    fn to(
-        writer: Box<dyn Write + Send>,
-        path: Option<PathBuf>,
-        clock: Arc<dyn Clock>,
-    ) -> (Self, WorkerGuard) {
+    fn to(writer: Box<dyn Write + Send>, path: Option<PathBuf>, clock: Arc<dyn Clock>) -> (Self, LogGuard) {
         let next = Arc::default();
-        let (queue, guard) = queue(Out { writer, next: Arc::clone(&next), is_torn: false, lost: 0 });
+        let out = Out { writer, next: Arc::clone(&next), is_torn: false, lost: 0 };
+        let out = Arc::new(Mutex::new(out));
+        let (queue, guard) = queue(Shared(Arc::clone(&out)));
         let audit = Self {
             queue,
             clock,
@@ -113,8 +137,45 @@ impl Audit {
             strangers: LineRate::per_second(STRANGERS_PER_SECOND),
             losses: LineRate::per_second(1),
             reported: AtomicUsize::new(0),
+            out,
+            required: None,
         };
         (audit, guard)
+    }
+
+    /// The same; an owner's operation has a line before it is done.
+    #[must_use]
+    pub fn required(self) -> Self {
+        Self { required: Some(Arc::new(Semaphore::new(WAITING_MAX))), ..self }
+    }
+
+    /// True if no operation may be done without a line.
+    #[must_use]
+    pub const fn is_required(&self) -> bool {
+        self.required.is_some()
+    }
+
+    /// Writes the line of an operation that is about to be done, where that is required.
+    ///
+    /// # Errors
+    ///
+    /// [`Unrecorded`]: it must not be done.
+    pub async fn begin(&self, record: Record<'_>) -> Result<(), Unrecorded> {
+        let Some(places) = &self.required else { return Ok(()) };
+        let place = Arc::clone(places).try_acquire_owned().map_err(|_| Unrecorded::Late)?;
+        let mut line = serde_json::to_vec(&record).map_err(io::Error::from)?;
+        line.push(b'\n');
+        let (tell, told) = oneshot::channel();
+        let out = Arc::clone(&self.out);
+        // A disk that hangs holds up no runtime, and not the end of the process.
+        thread::Builder::new().name("audit".to_owned()).spawn(move || {
+            let written = out.lock().append(&line);
+            // The place is taken for as long as the disk hangs.
+            drop(place);
+            let _ = tell.send(written);
+        })?;
+        let written = timeout(WRITE_TIME_MAX, told).await.map_err(|_| Unrecorded::Late)?;
+        Ok(written.map_err(|_| Unrecorded::Late)??)
     }
 
     /// Records an operation. All are recorded that the agent's owner is known to have signed.
@@ -145,7 +206,7 @@ impl Audit {
 }
 
 impl Out {
-    fn append(&mut self, line: &[u8]) {
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let next = self.next.lock().take();
         if let Some(file) = next {
             (self.writer, self.is_torn) = (Box::new(file), false);
@@ -159,6 +220,7 @@ impl Out {
                 if lost > 0 {
                     tracing::warn!(lost, "the audit log is written again");
                 }
+                Ok(())
             }
             Err((written, why)) => {
                 self.is_torn |= written > end.len();
@@ -166,34 +228,22 @@ impl Out {
                     tracing::error!("the audit log can't be written, and loses lines: {why}");
                 }
                 self.lost += 1;
+                Err(why)
             }
         }
     }
 }
 
-impl Write for Out {
+impl Write for Shared {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.append(line);
+        // It has counted a line that it loses.
+        let _ = self.0.lock().append(line);
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Writes all of it, or says how much was written.
-fn write_whole(writer: &mut impl Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
-    let mut written = 0;
-    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-        match writer.write(rest) {
-            Ok(0) => return Err((written, io::ErrorKind::WriteZero.into())),
-            Ok(count) => written += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err((written, error)),
-        }
-    }
-    writer.flush().map_err(|error| (written, error))
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -211,7 +261,7 @@ mod tests {
     use parking_lot::Mutex;
     use tracing::dispatcher::with_default;
 
-    use super::{Audit, Out, Record};
+    use super::{Audit, Out, Record, Unrecorded, WAITING_MAX};
     use crate::ports::simulated::SimulatedClock;
     use crate::telemetry::log::LINES_QUEUED_MAX;
     use crate::telemetry::paper::Paper;
@@ -324,6 +374,33 @@ mod tests {
         drop((release, guard));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_required_line_that_is_not_taken_in_time_counts_as_none_and_few_wait_for_it() {
+        let ((given, is_given), (release, held)) = (mpsc::channel(), mpsc::channel());
+        let (audit, guard) = Audit::to(Box::new(Stuck { given, held }), None, clock());
+        let audit = audit.required();
+        for _ in 0..=WAITING_MAX {
+            assert!(matches!(audit.begin(record("one")).await, Err(Unrecorded::Late)));
+        }
+        is_given.recv_timeout(LONG).unwrap();
+        assert_eq!(audit.required.as_ref().unwrap().available_permits(), 0);
+        drop((release, guard));
+    }
+
+    #[tokio::test]
+    async fn a_required_line_is_in_the_file_before_the_operation_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let (audit, _guard) = Audit::to_file(&path, clock()).unwrap();
+        audit.begin(record("one")).await.unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "", "it is not required");
+        let audit = audit.required();
+        audit.begin(record("two")).await.unwrap();
+        assert!(fs::read_to_string(&path).unwrap().contains("\"two\""));
+        let (audit, _guard) = Audit::to_file("/dev/full".as_ref(), clock()).unwrap();
+        assert!(matches!(audit.required().begin(record("one")).await, Err(Unrecorded::Failed(_))));
+    }
+
     #[test]
     fn of_a_flood_of_strangers_ten_a_second_are_recorded_and_every_operation_of_an_owner() {
         let folder = tempfile::tempdir().unwrap();
@@ -355,13 +432,13 @@ mod tests {
         let paper = Paper::default();
         with_default(&paper.dispatch(), || {
             for line in ["{one}\n", "{two}\n", "{three}\n", "{four}\n"] {
-                out.append(line.as_bytes());
+                let _ = out.append(line.as_bytes());
             }
             let lines = paper.take();
             assert!(lines.len() == 1 && lines[0].contains("can't be written"), "{lines:?}");
             disk.0.lock().1 = 100;
-            out.append(b"{five}\n");
-            out.append(b"{six}\n");
+            out.append(b"{five}\n").unwrap();
+            out.append(b"{six}\n").unwrap();
             let lines = paper.take();
             assert!(lines.len() == 1 && lines[0].contains("written again lost=3"), "{lines:?}");
         });

@@ -170,7 +170,7 @@ metrics! {
     tls_failures: IntCounterVec = counter("tls_handshake_failures_total", &["door"]);
     /// Time at which the first certificate of a chain expires.
     certificate_expiry: IntGaugeVec = gauge("certificate_expiry_timestamp_seconds", &["kind", "tenant"]);
-    /// Log lines dropped because the queue was full.
+    /// Log lines dropped because the queue was full, or lost because they could not be written.
     log_lines_dropped: IntCounter = one_counter("log_lines_dropped_total");
 }
 

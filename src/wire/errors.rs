@@ -161,7 +161,8 @@ impl ErrorCause {
                 },
                 json!({ "rpcUrl": &*fault.endpoint, "method": fault.method }),
             ),
-            Self::Refused(Refusal::Store(_) | Refusal::Entropy(_)) | Self::Internal => Row::bare(
+            Self::Refused(Refusal::Store(_) | Refusal::Entropy(_) | Refusal::Unrecorded(_))
+            | Self::Internal => Row::bare(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "INTERNAL_ERROR",
                 "The service failed to process the request; try again later",

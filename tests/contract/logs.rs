@@ -3,10 +3,11 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
 use crate::support::service::{KEY_ENDPOINTS, Service, status_of};
 use crate::support::signing::{ALICE, BOB};
@@ -21,6 +22,9 @@ pub(crate) const CASES: &[Case<World>] = cases![
     a_place_that_hangs_holds_up_no_reload,
     the_audit_log_on_standard_output_stands_beside_the_log,
     an_audit_log_that_cannot_be_opened_keeps_the_service_from_starting,
+    with_a_required_audit_log_no_key_is_changed_without_a_line,
+    lines_of_the_log_that_a_full_disk_refuses_are_counted_and_disturb_nobody,
+    a_reader_of_the_log_that_has_stopped_keeps_the_process_neither_from_serving_nor_from_ending,
 ];
 
 /// The whole lines of a text, as JSON.
@@ -271,4 +275,95 @@ fn an_audit_log_that_cannot_be_opened_keeps_the_service_from_starting(world: &Wo
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("(log.audit)") && told.contains(path.to_str().unwrap()), "{told}");
+}
+
+fn with_a_required_audit_log_no_key_is_changed_without_a_line(world: &World) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let settings = world.settings().set("log.audit", path.to_str().unwrap()).set("log.audit_required", true);
+    let service = Service::start(settings);
+    let agent = world.agent(1);
+    let signed = agent.signed();
+    service.generate(&signed).error(500, "INTERNAL_ERROR");
+    assert_eq!(service.status(&agent.text()).success(200)["hasKey"], false);
+    service.generate(&agent.draft().by(BOB).body()).error(401, "SIGNATURE_INVALID");
+    until("the log says why", SOON, || {
+        service.log().contains("no key is changed: No space left").then_some(())
+    });
+    service.get("/readyz").success(200);
+    fs::remove_file(&path).unwrap();
+    hang_up(&service);
+    until("there is a file", SOON, || path.exists().then_some(()));
+    // The same request: its nonce was not used.
+    service.generate(&signed).success(201);
+    service.revoke(&agent.signed()).success(200);
+    let lines = record(&path, 4);
+    let is = |line: &Value, operation: &str, outcome: &str| {
+        line["operation"] == operation
+            && line["outcome"] == outcome
+            && line["owner"] == ALICE.address.to_checksum(None)
+    };
+    for (place, (operation, outcome)) in
+        [("generate", "begun"), ("generate", "done"), ("revoke", "begun"), ("revoke", "done")]
+            .into_iter()
+            .enumerate()
+    {
+        assert!(is(&lines[place], operation, outcome), "{lines:?}");
+    }
+    assert_eq!(lines[0]["request_id"], lines[1]["request_id"]);
+}
+
+/// A process whose output goes where a test says.
+struct Loose(Child);
+
+impl Drop for Loose {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+impl Loose {
+    fn run(service: &Service, out: impl Into<Stdio>, err: impl Into<Stdio>) -> Self {
+        let config = service.folder.path().join("tiergate.toml");
+        let mut run = Command::new(env!("CARGO_BIN_EXE_tiergate"));
+        run.arg("run").arg("--config").arg(config).stdin(Stdio::null()).stdout(out).stderr(err);
+        let process = Self(run.spawn().unwrap());
+        until("it listens", SOON, || Connection::open(service.api).ok());
+        process
+    }
+}
+
+fn lost_lines(service: &Service) -> f64 {
+    service.samples().get("tiergate_log_lines_dropped_total")
+}
+
+fn lines_of_the_log_that_a_full_disk_refuses_are_counted_and_disturb_nobody(world: &World) {
+    let service = Service::prepare(world.settings());
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let _process = Loose::run(&service, Stdio::null(), full);
+    service.await_ready();
+    let before = lost_lines(&service);
+    (0..50).for_each(|_| drop(service.get("/livez").success(200)));
+    until("they are counted", SOON, || (lost_lines(&service) >= before + 50.0).then_some(()));
+}
+
+/// Nobody reads the pipe, to which standard output leads too.
+fn a_reader_of_the_log_that_has_stopped_keeps_the_process_neither_from_serving_nor_from_ending(
+    world: &World,
+) {
+    let service = Service::prepare(world.settings().set("shutdown.delay", "0s"));
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let mut process = Loose::run(&service, writer.try_clone().unwrap(), writer);
+    service.await_ready();
+    let mut connection = service.connect();
+    while lost_lines(&service) == 0.0 {
+        for _ in 0..1_000 {
+            assert_eq!(connection.send("GET", "/livez", &[], None).unwrap().status, 200);
+        }
+    }
+    let pid = process.0.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    let status = until("the process ends", SOON, || process.0.try_wait().unwrap());
+    assert!(status.success(), "{status}");
 }

@@ -289,6 +289,8 @@ fn a_log_level_is_a_word_for_all_or_one_for_each_target() {
         "'', 'inof', 'tiergate', 'a=b', '=info', 5",
     );
     check("log.audit", "'', 'stdout', '/var/log/audit.log', 'audit.log'", "\"a\\u0000b\", 5");
+    check("log.audit_required", "false", "true, 'yes', 1");
+    assert!(settings(&[("log.audit", "'stdout'"), ("log.audit_required", "true")]).log.audit_required);
 }
 
 #[test]

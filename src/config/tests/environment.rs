@@ -53,6 +53,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("listen.trusted_proxies", "[\"::1\"]", "[\"::1\"]", "::1,"),
     ("log.access", "true", "true", "yes"),
     ("log.audit", "stdout", "\"stdout\"", "a\0b"),
+    ("log.audit_required", "true", "true", "yes"),
     ("log.format", "json", "\"json\"", "xml"),
     ("log.level", "warn,tiergate=debug", "\"warn,tiergate=debug\"", "inof"),
     ("shutdown.delay", "7s", "\"7s\"", "61m"),
@@ -110,11 +111,12 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     let trusted = [("listen.trusted_proxies", "[\"10.0.0.0/8\"]")];
     let trusted = if path == "listen.proxy_protocol" { &trusted[..] } else { &[] };
     let of_redis = path.starts_with("store.redis.");
+    let audit = if path == "log.audit_required" { &[("log.audit", "\"stdout\"")][..] } else { &[] };
     let of_sentinels = path.starts_with("store.redis.sentinel_");
     // One of two ways to write the same password.
     let last = if path.ends_with("_file") { 1 } else { sentinels.len() };
     let sentinels = if of_sentinels { &sentinels[..last] } else { &[] };
-    minimal_with(&[&base[..], trusted, if of_redis { &redis } else { &[] }, sentinels, keys].concat())
+    minimal_with(&[&base[..], trusted, audit, if of_redis { &redis } else { &[] }, sentinels, keys].concat())
 }
 
 pub(super) fn variable(path: &str) -> String {

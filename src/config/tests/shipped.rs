@@ -87,8 +87,9 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.abuse.failures_per_minute, Some(Quota::per_minute(300)));
     let [delay, grace] = [5, 20].map(Duration::from_secs);
     assert_eq!(settings.shutdown, ShutdownSettings { delay, grace });
-    let LogSettings { format, level, access, audit } = settings.log;
+    let LogSettings { format, level, access, audit, audit_required } = settings.log;
     assert_eq!((format, level.as_str(), access, audit), (LogFormat::Text, "info", false, None));
+    assert!(!audit_required);
 }
 
 #[test]

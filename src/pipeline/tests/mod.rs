@@ -210,7 +210,7 @@ impl Scene {
     }
 
     fn order(&self, signed: SignedRequest) -> KeyOrder<'_> {
-        KeyOrder { client: client(1), signed, owner: &self.owner }
+        KeyOrder { client: client(1), signed, owner: &self.owner, recorder: None }
     }
 }
 
@@ -250,6 +250,7 @@ fn verdict<T>(outcome: &Result<T, Refusal>) -> &'static str {
         Err(Refusal::Chain(_)) => "503",
         Err(Refusal::Store(_)) => "500 store",
         Err(Refusal::Entropy(_)) => "500 entropy",
+        Err(Refusal::Unrecorded(_)) => "500 unrecorded",
         Err(Refusal::Denied(denial)) => match denial {
             Denial::SignatureInvalid { .. } => "401 signature",
             Denial::ReplayDetected { .. } | Denial::TimestampRefused { .. } => "400 replay",
