@@ -28,7 +28,8 @@ RUN cargo build --release --locked $FEATURES \
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /image/tiergate /usr/local/bin/tiergate
-# The embedded store's folder, if it is used: ./data, as conf/tiergate.toml has it. Mount a volume there.
+# The embedded store's folder, if it is used: ./data, as conf/tiergate.toml has it. Mount a volume there. A start without the
+# store's file is refused, but with TIERGATE__STORE__EMBEDDED__CREATE=true: set it for the first start alone.
 COPY --from=build --chown=65532:65532 /image/data /var/lib/tiergate/data
 WORKDIR /var/lib/tiergate
 ENV TIERGATE_CONFIG=/etc/tiergate/tiergate.toml

@@ -150,7 +150,7 @@ fn an_address_in_use_is_a_sentence_that_names_its_key() {
             let address = if other == key { taken.clone() } else { free_address() };
             run.env(format!("TIERGATE__LISTEN__{}", other.to_uppercase()), address);
         }
-        run.env(OWN_NAME, "own");
+        run.env(OWN_NAME, "own").env("TIERGATE__STORE__EMBEDDED__CREATE", "true");
         let said = failure(&run.current_dir(folder.path()).output().unwrap(), 1);
         assert!(said.contains(&format!("cannot listen on {taken} (listen.{key}): ")), "{said}");
     }
@@ -384,8 +384,9 @@ fn health_asks_where_the_process_listens_whatever_has_become_of_its_configuratio
     let health = || in_place(&["health"]).output().unwrap();
     std::fs::write(&file, config(&format!("api = \"{api}\""))).unwrap();
     assert!(failure(&health(), 1).contains("does not answer"));
-    let mut running =
-        Running(in_place(&["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut run = in_place(&["run"]);
+    run.env("TIERGATE__STORE__EMBEDDED__CREATE", "true").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = Running(run.spawn().unwrap());
     let alive = (0..5_000).any(|_| running.0.try_wait().unwrap().is_some() || health().status.success());
     assert!(alive && running.0.try_wait().unwrap().is_none());
     let tls = format!("api = \"{api}\"\n[listen.tls]\ncert = \"c\"\nkey = \"k\"");

@@ -83,6 +83,7 @@ reputation = "{reputation}"
 validation = "{validation}"
 organization = "{organization}"
 [store.embedded]
+create = true
 path = "{data}"
 [tiers]
 requests_per_minute = {limits}

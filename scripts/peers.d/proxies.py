@@ -199,7 +199,7 @@ def chain(rig, binary, cores):
 def tiergate(rig, binary, facts, port, store, tls=False):
     """Tiergate: the gateway at `port`, the API at the next one, metrics at the one after."""
     keep = (f'kind = "redis"\n[store.redis]\nurl = "{store}"\ntimeout = "2s"' if str(store).startswith("redis:")
-            else f'kind = "embedded"\n[store.embedded]\npath = "{store}"')
+            else f'kind = "embedded"\n[store.embedded]\ncreate = true\npath = "{store}"')
     certificate = f'[listen.tls]\ncert = "{rig.folder}/cert.pem"\nkey = "{rig.folder}/key.pem"\n' if tls else ""
     config = rig.write(f"tiergate-{port}.toml", f"""
 [listen]

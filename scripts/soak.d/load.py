@@ -93,7 +93,7 @@ class Place:
         threading.Thread(target=echo.serve_forever, daemon=True).start()
         tenants = TENANTS.format(steady=self.steady, shapes=shapes.port, echo=echo.server_address[1])
         stores = [f'kind = "redis"\n[store.redis]\nurl = "redis://127.0.0.1:{self.redis.port}"'] * 2
-        stores += [f'kind = "embedded"\n[store.embedded]\npath = "{folder}/data-{number}"' for number in (3, 4)]
+        stores += [f'kind = "embedded"\n[store.embedded]\ncreate = true\npath = "{folder}/data-{number}"' for number in (3, 4)]
         # The last one is there to be killed, and has a certificate to watch.
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=soak.example",
                         "-keyout", f"{folder}/tls.key", "-out", f"{folder}/tls.crt"], check=True, capture_output=True)

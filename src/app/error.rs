@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use crate::app::descriptors::TooFew;
 use crate::app::store::StoreError;
+use crate::config::problem::Problem;
 use crate::ports::clock::NoEntropy;
 
 /// Why the service can't start.
@@ -34,6 +35,9 @@ pub(crate) enum StartError {
     /// Headers for nodes that can't be read from their files, each with its file.
     #[error("headers for RPC nodes can't be used:\n  {}", .0.join("\n  "))]
     Headers(Vec<String>),
+    /// The gateway would serve nobody, or none of a folder.
+    #[error("{0}")]
+    NoTenants(Box<Problem>),
     /// Two metrics of one name.
     #[error("cannot register the metrics: {0}")]
     Metrics(#[from] prometheus::Error),

@@ -34,7 +34,7 @@ use crate::app::overview::Overview;
 use crate::app::process::Process;
 use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
-use crate::app::tenants::Tenants;
+use crate::app::tenants::{Tenants, emptiness};
 use crate::chain::follower::Follower;
 use crate::chain::reader::ChainReader;
 use crate::config::shutdown::ShutdownSettings;
@@ -83,6 +83,9 @@ impl App {
         handover: Handover,
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
+        if let Some(why) = emptiness(settings, source.path()) {
+            return Err(StartError::NoTenants(Box::new(why)));
+        }
         let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
         let clock: Arc<dyn Clock> = Arc::new(os);
@@ -138,12 +141,12 @@ impl App {
             audit,
             _audit_guard: audit_guard,
         };
-        app.process.supervise("reloader", move || Arc::clone(&reloader).run());
         let asking = Arc::clone(&app.readiness);
         app.process.supervise("readiness", move || {
             let readiness = Arc::clone(&asking);
             async move { readiness.refresh().await }
         });
+        app.process.supervise("reloader", move || Arc::clone(&reloader).run());
         app.serve_api(settings, &pipeline, &os)?;
         app.serve_gateway(settings, &pipeline, &os)?;
         app.serve_admin(settings, overview)?;

@@ -60,7 +60,7 @@ pub(crate) async fn ask(settings: &Settings, source: Source) -> Result<Vec<Findi
     );
     let mut findings = of_chain(settings, &nodes, clock.unix_seconds());
     let part = match &settings.store {
-        StoreSettings::Embedded { path } => format!("store {}", path.display()),
+        StoreSettings::Embedded { path, .. } => format!("store {}", path.display()),
         StoreSettings::Redis(redis) => format!("store {}", redis.url),
     };
     findings.push((part, store));

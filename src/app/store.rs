@@ -1,5 +1,6 @@
 //! Chooses the store that the settings name, and opens it.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::Settings;
@@ -21,6 +22,9 @@ pub(crate) enum StoreError {
     /// The file of the embedded store.
     #[error(transparent)]
     Embedded(#[from] embedded::file::OpenError),
+    /// There is no file, and none may be made.
+    #[error("there is {}", missing(.0))]
+    Missing(PathBuf),
     /// What Redis needs.
     #[error(transparent)]
     Redis(#[from] redis::OpenError),
@@ -45,7 +49,11 @@ pub(crate) fn open(
 ) -> Result<Arc<dyn Store>, StoreError> {
     let clock = Arc::clone(clock);
     Ok(match &settings.store {
-        StoreSettings::Embedded { path } => {
+        StoreSettings::Embedded { path, create } => {
+            let is_new = !embedded::file::is_there(path);
+            if is_new && !create {
+                return Err(StoreError::Missing(path.clone()));
+            }
             let options = embedded::Options {
                 path: path.clone(),
                 binding: settings.binding(),
@@ -53,6 +61,9 @@ pub(crate) fn open(
                 max_ahead_secs: settings.signature.freshness.max_ahead_secs,
             };
             let store = Arc::new(EmbeddedStore::open(options, clock)?);
+            if is_new {
+                tracing::info!(path = %path.display(), "made an empty store: no key is known");
+            }
             metrics.count_entries("agents", &store, EmbeddedStore::agents);
             metrics.count_entries("key_managers", &store, EmbeddedStore::key_managers);
             metrics.count_entries("visitors", &store, EmbeddedStore::visitors);
@@ -76,6 +87,10 @@ pub(crate) fn open(
                 if let Some(offset) = store.clock_offset_micros() {
                     families.store_clock_offset.with_label_values::<&str>(&[]).set(offset as f64 / 1e6);
                 }
+                families.store_replicas_missing.reset();
+                if let Some(missing) = store.replicas_missing() {
+                    families.store_replicas_missing.with_label_values::<&str>(&[]).set(missing.into());
+                }
             });
             store
         }
@@ -87,23 +102,36 @@ pub(super) async fn look(
     settings: &Settings,
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
-                families.store_replicas_missing.reset();
-                if let Some(missing) = store.replicas_missing() {
-                    families.store_replicas_missing.with_label_values::<&str>(&[]).set(missing.into());
-                }
 ) -> Result<String, String> {
     match &settings.store {
-        StoreSettings::Embedded { path } if path.is_dir() => {
+        StoreSettings::Embedded { path, .. } if path.exists() && !path.is_dir() => {
+            Err("is not a folder".to_owned())
+        }
+        StoreSettings::Embedded { path, create } if !embedded::file::is_there(path) => {
+            if *create {
+                Ok("is not there yet; the service makes it".to_owned())
+            } else {
+                Err(missing(path))
+            }
+        }
+        StoreSettings::Embedded { path, .. } => {
             embedded::file::look(path, &settings.binding()).map_err(|other| other.to_string())
         }
-        StoreSettings::Embedded { path } if path.exists() => Err("is not a folder".to_owned()),
-        StoreSettings::Embedded { .. } => Ok("is not there yet; the service makes it".to_owned()),
         StoreSettings::Redis(redis) => {
             let options = redis_options(settings, redis).map_err(|error| error.to_string())?;
             let found = redis::look(options, Arc::clone(clock), metrics.clone()).await?;
             Ok(["answers"].into_iter().chain(found).collect::<Vec<_>>().join("; "))
         }
     }
+}
+
+/// A first start looks like a volume that is not mounted.
+fn missing(path: &Path) -> String {
+    format!(
+        "no store in {}; if there was one, mount its volume or restore the file: an empty one knows no key and takes used \
+         signatures again. For a first start set store.embedded.create or TIERGATE__STORE__EMBEDDED__CREATE to true, once",
+        path.display()
+    )
 }
 
 fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, StoreError> {

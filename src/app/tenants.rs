@@ -2,7 +2,7 @@
 //! place in one step.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::app::source::{Fingerprint, Source};
 use crate::config::problem::{Problem, Problems};
+use crate::config::tenants::has_folder;
 use crate::config::{Loaded, Settings};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::Tenant;
@@ -57,6 +58,16 @@ struct Built {
 
 /// A certificate's use, its tenant, and when it expires, in Unix seconds.
 type Expiry = (&'static str, Arc<str>, i64);
+
+/// Why a gateway must not start with these tenants: nobody is served, or a folder holds none, as one that is not mounted. What
+/// was served before the start is not known.
+pub(crate) fn emptiness(settings: &Settings, config: &Path) -> Option<Problem> {
+    let is_empty = settings.tenants.is_empty() || (settings.folder_tenants == 0 && has_folder(config));
+    let matters = is_empty && !settings.listen.gateway.is_empty() && !settings.allow_empty;
+    let place = if has_folder(config) { "tenants.d" } else { "tenants" };
+    let phrase = "there is no tenant; mount the folder, or set gateway.allow_empty to true if that is meant";
+    matters.then(|| Problem::new(place, phrase))
+}
 
 impl Tenants {
     /// Puts the tenants of these settings, which were read from `source`, in force.

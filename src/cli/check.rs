@@ -6,6 +6,7 @@ use crate::app::descriptors::Descriptors;
 use crate::app::named_files;
 use crate::app::online::{self, Finding};
 use crate::app::source::Source;
+use crate::app::tenants::emptiness;
 use crate::cli::client::wait_for;
 use crate::cli::output::Output;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
@@ -40,6 +41,7 @@ impl Check {
         if let Err(too_few) = &descriptors {
             problems.push(Problem::new("file descriptors", too_few.to_string()).as_warning());
         }
+        problems.extend(settings.as_ref().and_then(|settings| emptiness(settings, config)));
         let problems = Problems::from(problems);
         let (warnings, errors): (Vec<&Problem>, Vec<&Problem>) =
             problems.as_slice().iter().partition(|problem| problem.is_warning());

@@ -10,6 +10,7 @@ use crate::config::written::quoted;
 pub mod redis_keys;
 
 const PATH: &str = "store.embedded.path";
+const CREATE: &str = "store.embedded.create";
 
 /// The kind of store, with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum StoreSettings {
     Embedded {
         /// The folder that holds it; a relative one is relative to the working directory of the process.
         path: PathBuf,
+        /// True if an empty store may be made where there is none.
+        create: bool,
     },
     /// A Redis that many processes share.
     Redis(Box<RedisSettings>),
@@ -34,16 +37,17 @@ impl StoreSettings {
     /// Reads both tables, so that every mistake is found. A value in the table of the other kind is a mistake: its
     /// author believes that it counts.
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let [of_embedded, of_redis] = [given(reader, &[PATH]), given(reader, &redis_keys::KEYS)];
+        let [of_embedded, of_redis] = [given(reader, &[PATH, CREATE]), given(reader, &redis_keys::KEYS)];
         let kinds = choice(&[("embedded", Kind::Embedded), ("redis", Kind::Redis)]);
         let kind = reader.text("store.kind", "embedded", kinds);
         let path = reader.text(PATH, "./data", folder);
+        let create = reader.boolean(CREATE, false);
         let redis = RedisSettings::read(reader, &of_redis);
         match kind? {
             Kind::Embedded => {
                 reader.forget_values("store.redis.");
                 refuse(reader, of_redis, "[store.redis] has no meaning for the kind \"embedded\"");
-                Some(Self::Embedded { path: path? })
+                Some(Self::Embedded { path: path?, create: create? })
             }
             Kind::Redis => {
                 reader.forget_values("store.embedded.");
@@ -59,7 +63,7 @@ impl StoreSettings {
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Embedded { path }, Self::Embedded { path: others }) => path == others,
+            (Self::Embedded { path, .. }, Self::Embedded { path: others, .. }) => path == others,
             (Self::Redis(redis), Self::Redis(others)) => {
                 (&redis.url, &redis.prefix) == (&others.url, &others.prefix)
             }

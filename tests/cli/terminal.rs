@@ -74,7 +74,8 @@ fn there_are_colours_in_a_terminal_alone_and_none_with_no_color() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut run = in_terminal(&[PROGRAM, "run", "--config", shipped]);
     run.env("TIERGATE__LISTEN__API", taken.local_addr().unwrap().to_string())
-        .env("TIERGATE__LOG__LEVEL", "debug");
+        .env("TIERGATE__LOG__LEVEL", "debug")
+        .env("TIERGATE__STORE__EMBEDDED__CREATE", "true");
     assert!(!is_coloured(run.env("TIERGATE__STORE__EMBEDDED__PATH", tempfile::tempdir().unwrap().path())));
 }
 

@@ -24,6 +24,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 /// About the embedded store's file.
 pub(crate) const ON_A_DISK: &[Case<World>] = cases![
     a_second_process_on_the_same_folder_is_refused,
+    a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made,
     a_full_disk_is_500_and_loses_nothing,
     a_data_folder_of_the_previous_release_opens,
 ];
@@ -219,6 +220,47 @@ fn a_second_process_on_the_same_folder_is_refused(world: &World) {
 }
 
 /// `tests/fixtures/README.md` says how the file was made.
+/// A volume that is not mounted is an empty folder, or none.
+fn a_start_without_the_stores_file_is_refused_unless_an_empty_one_may_be_made(world: &World) {
+    let mut service = Service::start(world.settings());
+    let key = world.agent(1).generate(&service);
+    assert!(service.log().contains("made an empty store"), "{}", service.log());
+    service.kill();
+    let file = service.folder.path().join("tiergate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("create = true"), "{text}");
+    std::fs::write(&file, text.replace("create = true", "create = false")).unwrap();
+    let (data, aside) = (service.data(), service.folder.path().join("aside"));
+    std::fs::rename(&data, &aside).unwrap();
+    let is_refused = |service: &Service| {
+        let output = service.run_second();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        for part in
+            ["there is no store in", data.to_str().unwrap(), "mount its volume", "store.embedded.create"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let checked = service.command("check", &["--online"]);
+        let said = String::from_utf8(checked.stderr).unwrap();
+        assert!(said.contains("no store in") && !data.join("tiergate.redb").exists(), "{said}");
+    };
+    is_refused(&service);
+    assert!(!data.exists(), "nothing is made");
+    std::fs::create_dir(&data).unwrap();
+    is_refused(&service);
+    // The volume is there, and its file was deleted.
+    std::fs::remove_dir(&data).unwrap();
+    std::fs::rename(&aside, &data).unwrap();
+    std::fs::rename(data.join("tiergate.redb"), data.join("kept")).unwrap();
+    is_refused(&service);
+    std::fs::rename(data.join("kept"), data.join("tiergate.redb")).unwrap();
+    service.start_again("");
+    service.await_ready();
+    service.verify(&key).success(200);
+    assert_eq!(service.log().matches("made an empty store").count(), 1, "that of the first start");
+}
+
 fn a_data_folder_of_the_previous_release_opens(world: &World) {
     const FILE: &[u8] = include_bytes!("../fixtures/data-0.1/tiergate.redb");
     const KEY: &str = "svc_live_v1_5b91cb422b84fcb7a4a936880d5670008d30f7819ea9668adafad8023c45328c";

@@ -26,6 +26,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_window_outlives_a_reload,
     sections_that_need_a_restart_are_named_and_count_from_the_next_start_on,
     a_reload_that_finds_no_tenants_is_refused_unless_that_is_meant,
+    a_start_that_finds_no_tenants_is_refused_unless_that_is_meant,
 ];
 
 /// The status of a request for a public path of a host.
@@ -214,6 +215,43 @@ fn sections_that_need_a_restart_are_named_and_count_from_the_next_start_on(stage
     reread(gateway, "applied");
     assert_eq!(gauges(gateway), [1.0, 0.0], "it is as it was at the start");
     assert!(applied() >= started);
+}
+
+fn a_start_that_finds_no_tenants_is_refused_unless_that_is_meant(stage: &Stage) {
+    let site = Site::of(stage).in_files().start();
+    let gateway = &site.gateway;
+    let folder = gateway.service.folder.path().join("tenants.d");
+    let is_fine = |what: &str| {
+        let checked = gateway.service.command("check", &[]);
+        assert!(checked.status.success(), "{what}: {checked:?}");
+    };
+    let is_refused = |place: &str| {
+        let why =
+            format!("{place}: there is no tenant; mount the folder, or set gateway.allow_empty to true");
+        for (output, code) in [(gateway.service.run_second(), 1), (gateway.service.command("check", &[]), 2)]
+        {
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.code() == Some(code) && said.contains(&why), "{why}: {said}");
+        }
+    };
+    is_fine("as it stands");
+    fs::remove_dir_all(&folder).unwrap();
+    is_refused("tenants");
+    fs::create_dir(&folder).unwrap();
+    is_refused("tenants.d");
+    // A tenant of the main file does not hide that those of the folder are gone.
+    let upstream = site.upstream.address;
+    let main =
+        format!("\n[[tenants]]\nid = \"main\"\nhosts = [\"main.test\"]\nupstreams = [\"{upstream}\"]\n");
+    edit(gateway, |text| text + &main);
+    is_refused("tenants.d");
+    fs::remove_dir(&folder).unwrap();
+    std::os::unix::fs::symlink("nowhere", &folder).unwrap();
+    is_refused("tenants.d");
+    fs::remove_file(&folder).unwrap();
+    is_fine("there is no folder");
+    edit(gateway, |text| text.replace(&main, "\n[gateway]\nallow_empty = true\n"));
+    is_fine("it is meant");
 }
 
 fn a_reload_that_finds_no_tenants_is_refused_unless_that_is_meant(stage: &Stage) {

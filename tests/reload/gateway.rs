@@ -39,7 +39,7 @@ impl Gateway {
              [chain]\nrpc_urls = [\"http://127.0.0.1:1\"]\nchain_id = 8004\n[chain.contracts]\n\
              identity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
              stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n\
-             [store.embedded]\npath = {:?}\n",
+             [store.embedded]\ncreate = true\npath = {:?}\n",
             folder.path().join("data")
         );
         fs::write(&config, text).unwrap();

@@ -65,7 +65,7 @@ impl Settings {
         if store.is_some_and(|store| store.contains_key("redis")) {
             return self;
         }
-        self.set("store.embedded.path", folder.to_str().unwrap())
+        self.set("store.embedded.path", folder.to_str().unwrap()).set("store.embedded.create", true)
     }
 
     /// Leaves a key out.

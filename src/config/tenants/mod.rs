@@ -36,6 +36,12 @@ pub fn watched_files(path: &Path) -> Vec<PathBuf> {
     [path.to_owned(), folder].into_iter().chain(files).collect()
 }
 
+/// True if there is a folder of tenants beside the file at `path`, or a link in its place.
+#[must_use]
+pub fn has_folder(path: &Path) -> bool {
+    folder::beside(path).symlink_metadata().is_ok()
+}
+
 /// The tenants of the file that is being read, then those of the folder beside it if it stands at a path; and how many the
 /// folder holds.
 pub(super) fn read(

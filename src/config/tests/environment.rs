@@ -65,6 +65,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("signature.max_age", "20s", "\"20s\"", "25h"),
     ("signature.max_ahead", "0s", "\"0s\"", "2h"),
     ("signature.nonce_retention", "7m", "\"7m\"", "359s"),
+    ("store.embedded.create", "true", "true", "yes"),
     ("store.embedded.path", "elsewhere", "\"elsewhere\"", ""),
     ("store.kind", "redis", "\"redis\"", "memory"),
     ("store.redis.ca", "ca.pem", "\"ca.pem\"", ""),
@@ -110,8 +111,8 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     ];
     let trusted = [("listen.trusted_proxies", "[\"10.0.0.0/8\"]")];
     let trusted = if path == "listen.proxy_protocol" { &trusted[..] } else { &[] };
-    let of_redis = path.starts_with("store.redis.");
     let audit = if path == "log.audit_required" { &[("log.audit", "\"stdout\"")][..] } else { &[] };
+    let of_redis = path.starts_with("store.redis.");
     let of_sentinels = path.starts_with("store.redis.sentinel_");
     // One of two ways to write the same password.
     let last = if path.ends_with("_file") { 1 } else { sentinels.len() };

@@ -168,7 +168,7 @@ fn the_shipped_file_shows_the_default_of_every_key_that_has_one() {
             tried += 1;
         }
     }
-    assert_eq!(tried, 7);
+    assert_eq!(tried, 8);
 }
 
 /// Earlier versions had all keys in `[store]`.
@@ -188,5 +188,5 @@ fn a_key_that_stands_in_store_itself_is_an_error_that_says_where_it_belongs() {
         assert_eq!(found, [format!("{old}: is not a known variable; did you mean {new}?")]);
         tried += 1;
     }
-    assert_eq!(tried, 14);
+    assert_eq!(tried, 15);
 }

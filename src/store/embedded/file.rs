@@ -97,8 +97,7 @@ impl Folder {
             TryLockError::Error(cause) => failed(cause),
         })?;
         let folder = Self { path: path.to_owned(), file: path.join(FILE_NAME), lock };
-        // An error of any other kind comes again when the file is opened.
-        if fs::symlink_metadata(&folder.file).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
+        if !is_there(path) {
             folder.make(binding).map_err(|error| refusal(error, &folder.file))?;
         }
         Ok(folder)
@@ -117,6 +116,11 @@ impl Folder {
         self.lock.set_len(0)?;
         self.lock.write_all_at(binding.as_str().as_bytes(), 0)
     }
+}
+
+/// True if the folder holds a store. An error of any other kind than a missing file comes again when the file is opened.
+pub fn is_there(folder: &Path) -> bool {
+    !fs::symlink_metadata(folder.join(FILE_NAME)).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound)
 }
 
 /// Looks from outside at what a folder's store is for, as the process said that opened it last.

@@ -6,11 +6,11 @@
 //! the process. A key check touches memory alone. One thread reads and writes the file (`writer.rs`).
 //!
 //! After a crash every acknowledged change is in the file, and any other as a whole or not at all. The store is opened
-//! only if the checksums of all pages in use are right. Only a missing file is begun anew.
+//! only if the checksums of all pages in use are right. Only a missing file is begun anew, where that is asked for.
 //!
 //! Not detected:
 //!
-//! - An older copy of the file in its place, or its deletion.
+//! - An older copy of the file in its place.
 //! - Damage to the tenth byte, the only one without a checksum: it says which of the last two commits is current, so a
 //!   flipped bit can undo the last commit.
 //! - A disk that reports a sync that it has not done.

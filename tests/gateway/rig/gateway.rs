@@ -30,16 +30,13 @@ impl Gateway {
             settings = settings.set("tenants", tenants.iter().map(Tenant::value).collect::<Vec<_>>());
         }
         let gateway = Self::with(settings);
-        for (name, text) in files {
-            fs::write(gateway.service.folder.path().join("tenants.d").join(name), text).unwrap();
-        }
+        files.iter().for_each(|(name, text)| gateway.put(name, text));
         gateway
     }
 
     fn with(settings: Settings) -> Self {
         let address = free_port(own_ip());
         let service = Service::prepare(settings.clone().set("listen.gateway", vec![address.to_string()]));
-        fs::create_dir(service.folder.path().join("tenants.d")).unwrap();
         Self { address, service, settings }
     }
 
@@ -60,9 +57,11 @@ impl Gateway {
     /// Puts a file into `tenants.d` in one step, as an editor or a deployment does.
     pub(crate) fn put(&self, name: &str, text: &str) {
         let folder = self.service.folder.path();
-        let draft = folder.join("draft");
+        let (draft, tenants) = (folder.join("draft"), folder.join("tenants.d"));
         fs::write(&draft, text).unwrap();
-        fs::rename(draft, folder.join("tenants.d").join(name)).unwrap();
+        // Without tenants it is not there: a start would take it for a volume that is not mounted.
+        fs::create_dir_all(&tenants).unwrap();
+        fs::rename(draft, tenants.join(name)).unwrap();
     }
 
     pub(crate) fn remove(&self, name: &str) {
