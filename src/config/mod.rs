@@ -229,7 +229,7 @@ impl Settings {
             ("tiers", self.tiers != other.tiers),
             ("signature", self.signature != other.signature),
             ("keys", self.keys != other.keys),
-            ("store", self.store != other.store),
+            ("store", !self.store.is_alike(&other.store)),
             ("abuse", self.abuse != other.abuse),
             ("console", self.console != other.console),
             ("gateway", self.gateway != other.gateway),

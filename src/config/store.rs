@@ -59,6 +59,15 @@ impl StoreSettings {
 }
 
 impl StoreSettings {
+    /// True if a restart with the other would change nothing while the store is there.
+    #[must_use]
+    pub fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Embedded { .. }, Self::Embedded { .. }) => self.is_same(other),
+            (Self::Embedded { .. } | Self::Redis(_), _) => self == other,
+        }
+    }
+
     /// True for a store whose content is that of the other.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
