@@ -150,7 +150,10 @@ fn an_address_in_use_is_a_sentence_that_names_its_key() {
             let address = if other == key { taken.clone() } else { free_address() };
             run.env(format!("TIERGATE__LISTEN__{}", other.to_uppercase()), address);
         }
-        run.env(OWN_NAME, "own").env("TIERGATE__STORE__EMBEDDED__CREATE", "true");
+        for permitted in ["STORE__EMBEDDED__CREATE", "GATEWAY__ALLOW_EMPTY"] {
+            run.env(format!("TIERGATE__{permitted}"), "true");
+        }
+        run.env(OWN_NAME, "own");
         let said = failure(&run.current_dir(folder.path()).output().unwrap(), 1);
         assert!(said.contains(&format!("cannot listen on {taken} (listen.{key}): ")), "{said}");
     }
