@@ -27,6 +27,7 @@ pub(crate) const CASES: &[Case] = cases![
 fn prepared(settings: Settings, tenants: &[Tenant]) -> Service {
     let tenants: Vec<toml::Value> = tenants.iter().map(Tenant::value).collect();
     let listener = free_port(own_ip()).to_string();
+    let settings = settings.set("gateway.allow_empty", tenants.is_empty());
     Service::prepare(settings.set("listen.gateway", vec![listener]).set("tenants", tenants))
 }
 

@@ -39,6 +39,8 @@ impl Stage {
         let (chain, gateway, upstream) = (Chain::dev(), free_port(own_ip()), free_port(own_ip()));
         let settings =
             Settings::new(chain.node, &chain.contracts).set("listen.gateway", vec![gateway.to_string()]);
+        // Some tests have none.
+        let settings = settings.set("gateway.allow_empty", true);
         let service = Service::prepare(change(settings));
         let folder = tempfile::tempdir().unwrap();
         let program = Path::new(env!("CARGO_BIN_EXE_tiergate"));
