@@ -50,7 +50,7 @@ fn tenants_of_a_mounted_config_map_come_change_and_go_without_a_signal(stage: &S
     let folder = gateway.service.folder.path().join("tenants.d");
     let tenant = |id: &str, host: &str| Tenant::new(id, host, upstream.address).public().text();
     let second = ("second.toml", tenant("second", "second.test"));
-    write(&folder, 1, &[second.clone()]);
+    write(&folder, 1, std::slice::from_ref(&second));
     until_status(gateway, "second.test", 200);
     write(
         &folder,
