@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy::primitives::{B256, U256};
+use alloy::primitives::{Address, B256, U256};
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
@@ -13,13 +13,13 @@ use crate::app::error::StartError;
 use crate::app::source::Source;
 use crate::app::tenants::Tenants;
 use crate::app::{chain, store};
-use crate::chain::reader::{ChainReader, Sight};
+use crate::chain::reader::{ChainReader, FIRST_AGENTS, Sight};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::domain::agent_id::AgentId;
 use crate::gateway::watch::check_all;
 use crate::os::Os;
-use crate::ports::chain::Chain;
+use crate::ports::chain::{Chain, ChainFault, Parts};
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 use crate::within::within;
@@ -30,8 +30,12 @@ const TIME_MAX: Duration = Duration::from_secs(7);
 /// A part, and its state or what is wrong with it.
 pub(crate) type Finding = (String, Result<String, String>);
 
-/// Asks every part that these settings, which were read from `source`, name.
-pub(crate) async fn ask(settings: &Settings, source: Source) -> Result<Vec<Finding>, StartError> {
+/// Asks every part that these settings, which were read from `source`, name. One agent is read whole: this one, or the first.
+pub(crate) async fn ask(
+    settings: &Settings,
+    source: Source,
+    agent: Option<AgentId>,
+) -> Result<Vec<Finding>, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(Os::new());
     let metrics = Metrics::new()?;
     let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
@@ -59,6 +63,11 @@ pub(crate) async fn ask(settings: &Settings, source: Source) -> Result<Vec<Findi
         check_all(&table, TIME_MAX)
     );
     let mut findings = of_chain(settings, &nodes, clock.unix_seconds());
+    let answering = readers.iter().zip(&nodes).find(|(_, seen)| seen.is_ok());
+    if let Some((reader, _)) = answering {
+        findings.push(of_token(settings, in_time(told(reader.stake_token())).await));
+        findings.push(of_agent(settings, reader, agent).await);
+    }
     let part = match &settings.store {
         StoreSettings::Embedded { path, .. } => format!("store {}", path.display()),
         StoreSettings::Redis(redis) => format!("store {}", redis.url),
@@ -77,14 +86,92 @@ fn of_chain(settings: &Settings, nodes: &[Result<Sight, String>], now: u64) -> V
         });
         findings.push((format!("node {}", url.origin()), state));
     }
-    for (key, address, has_code) in nodes.iter().flatten().take(1).flat_map(|seen| &seen.contracts) {
-        let state = if *has_code { Ok("there is code") } else { Err("there is no contract") };
-        findings.push((format!("{key} {address}"), state.map(str::to_owned).map_err(str::to_owned)));
+    for (key, address, answer) in nodes.iter().flatten().take(1).flat_map(|seen| &seen.contracts) {
+        let state = answer.as_ref().map(|function| format!("answers {function}")).map_err(String::clone);
+        findings.push((format!("{key} {address}"), state));
     }
     findings
+}
+
+/// The decimals of the token that the stake vault takes, beside those that are configured.
+fn of_token(settings: &Settings, token: Result<Option<(Address, u8)>, String>) -> Finding {
+    let configured = settings.tiers.token_decimals;
+    let state = token.and_then(|token| match token {
+        Some((token, decimals)) if decimals == configured => {
+            Ok(format!("{decimals}, as the token {token} says"))
+        }
+        Some((token, decimals)) => {
+            Err(format!("is {configured}, and the token {token} of the stake vault has {decimals}"))
+        }
+        None => Ok(format!("{configured}; the stake vault names no token: compare it yourself")),
+    });
+    ("tiers.token_decimals".to_owned(), state)
+}
+
+/// The agent as verifications see it.
+async fn of_agent(settings: &Settings, reader: &ChainReader, agent: Option<AgentId>) -> Finding {
+    let found = match agent {
+        Some(agent) => Ok(Some(agent)),
+        None => in_time(told(reader.first_agent())).await,
+    };
+    let agent = match found {
+        Ok(Some(agent)) => agent,
+        Ok(None) => {
+            let none = format!("none of 0 to {} is minted; --agent-id names another one", FIRST_AGENTS - 1);
+            return ("agent".to_owned(), Ok(none));
+        }
+        Err(fault) => return ("agent".to_owned(), Err(fault)),
+    };
+    let read = in_time(told(reader.latest_profile(agent, Parts::Whole))).await;
+    let state = read.and_then(|profile| {
+        let profile = profile.ok_or_else(|| "is not minted".to_owned())?;
+        let tiers = &settings.tiers;
+        let tier = tiers.stake.tier_of(profile.stake);
+        let limit = tiers.requests_per_minute.get(tier);
+        let limit =
+            limit.map_or_else(|| "never passes".to_owned(), |quota| format!("{} a minute", quota.limit));
+        let (owner, stake) = (profile.owner, in_tokens(profile.stake, tiers.token_decimals));
+        Ok(format!("owner {owner}, {stake} tokens staked, tier {} ({}), {limit}", tier.number(), tier.name()))
+    });
+    (format!("agent {agent}"), state)
+}
+
+/// An amount in the token's smallest unit, in whole tokens.
+fn in_tokens(units: U256, decimals: u8) -> String {
+    let decimals = usize::from(decimals);
+    let digits = format!("{:0>width$}", units.to_string(), width = decimals + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - decimals);
+    format!("{whole}.{fraction}").trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A read whose fault is told without its node: that stands in a line of its own.
+async fn told<T>(read: impl Future<Output = Result<T, ChainFault>>) -> Result<T, String> {
+    read.await.map_err(|fault| fault.cause.to_string())
 }
 
 async fn in_time<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let late = || Err(format!("no answer within {} s", TIME_MAX.as_secs()));
     within(TIME_MAX, asked).await.unwrap_or_else(late)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::primitives::U256;
+
+    use super::in_tokens;
+
+    #[test]
+    fn an_amount_is_written_in_whole_tokens_as_the_configuration_writes_it() {
+        for (units, decimals, expected) in [
+            (0, 18, "0"),
+            (1, 0, "1"),
+            (1_000, 0, "1000"),
+            (1_500_000, 6, "1.5"),
+            (1, 6, "0.000001"),
+            (1_000_000_000_000_000_000_u64, 18, "1"),
+            (1_000_000_000_000_000_000_u64, 6, "1000000000000"),
+        ] {
+            assert_eq!(in_tokens(U256::from(units), decimals), expected);
+        }
+    }
 }

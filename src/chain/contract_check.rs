@@ -1,5 +1,5 @@
-//! Looks for the configured contracts. An address without code answers every call with success and no data, so that is
-//! found out before anybody asks. Contracts that were found are not looked for again.
+//! Looks for the configured contracts: an address without code answers every call with success and no data, and another
+//! contract answers none, so that is found out before anybody asks. Contracts that were found are not looked for again.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub(super) struct ContractCheck {
     pub(super) source: Arc<Source>,
     pub(super) registries: Registries,
     pub(super) are_found: AtomicBool,
-    /// The key that the log named last.
-    pub(super) reported: Mutex<Option<&'static str>>,
+    /// The problem that the log named last.
+    pub(super) reported: Mutex<Option<ReadError>>,
 }
 
 impl ContractCheck {
@@ -40,16 +40,14 @@ impl ContractCheck {
         }
     }
 
-    /// Succeeds when all contracts were found. Which of them answer about an agent says which are there.
+    /// Succeeds when all contracts were found, and those that decide who passes answer what they are asked for.
     pub(super) async fn look(&self) -> Result<(), ChainFault> {
         if self.are_found.load(Ordering::Relaxed) {
             return Ok(());
         }
         let calls = self.registries.profile_calls(somebody());
-        let missing = |results: Vec<_>| {
-            self.registries.missing(&results).map_or(Ok(()), |key| Err(ReadError::NoCode(key)))
-        };
-        let found = self.source.read(Asker::Vouched, At::Latest, &calls, missing).await;
+        let judge = |results: Vec<_>| self.registries.unusable(&results).map_or(Ok(()), Err);
+        let found = self.source.read(Asker::Vouched, At::Latest, &calls, judge).await;
         match &found {
             Ok(_) => {
                 self.are_found.store(true, Ordering::Relaxed);
@@ -58,8 +56,9 @@ impl ContractCheck {
                 }
             }
             Err(fault) => {
-                if let Some(ReadError::NoCode(key)) = fault.cause.downcast_ref()
-                    && self.reported.lock().replace(key) != Some(key)
+                if let Some(problem @ (ReadError::NoCode(_) | ReadError::OtherContract { .. })) =
+                    fault.cause.downcast_ref()
+                    && self.reported.lock().replace(problem.clone()).as_ref() != Some(problem)
                 {
                     tracing::warn!("{fault}");
                 }

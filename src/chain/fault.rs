@@ -38,6 +38,9 @@ pub(super) enum ReadError {
     Undecodable(&'static str),
     #[error("there is no contract at the address configured as {0}")]
     NoCode(&'static str),
+    /// It has no such function, or answers it with something else.
+    #[error("the contract at the address configured as {key} is another one: it does not answer {function}")]
+    OtherContract { key: &'static str, function: &'static str },
     /// The node failed repeatedly and is not asked until the next probe.
     #[error("the node is unhealthy, since {0}")]
     Unhealthy(Arc<ReadError>),

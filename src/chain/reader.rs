@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, Bytes};
+use alloy::primitives::{Address, B256, Bytes, U256};
 use async_trait::async_trait;
 use futures_util::future::Either;
 use parking_lot::Mutex;
@@ -20,11 +20,14 @@ use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::micros;
 use crate::chain::coalesce::{Bounds, Coalesced};
 use crate::chain::contract_check::{ContractCheck, somebody};
+use crate::chain::fault::ReadError;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::pool::places::{PLACES_MAX, STRANGERS_MAX};
 use crate::chain::pool::{Pool, WAIT_TIME_MAX};
 use crate::chain::registries::Registries;
+use crate::chain::registries::standard::read_owner;
+use crate::chain::registries::token::{decimals_calls, read_decimals, read_token, token_calls};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
@@ -78,9 +81,12 @@ pub(crate) struct Sight {
     pub(crate) block: u64,
     /// Its time, in seconds since 1970.
     pub(crate) timestamp: u64,
-    /// Each registry's key and address, and whether there is code.
-    pub(crate) contracts: Vec<(&'static str, Address, bool)>,
+    /// Each registry's key and address, and the function that it answers.
+    pub(crate) contracts: Vec<(&'static str, Address, Result<&'static str, String>)>,
 }
+
+/// Of the agents below this number the first one is looked for.
+pub(crate) const FIRST_AGENTS: u64 = 64;
 
 impl ChainReader {
     /// Reads these registries through these nodes, with all calls on this runtime: it outlives those who ask, and so do
@@ -169,10 +175,38 @@ impl ChainReader {
     pub(crate) async fn look(&self) -> Result<Sight, ChainFault> {
         let Agents { registries, source, .. } = &*self.agents;
         let calls = registries.profile_calls(somebody());
-        let decode = |results: Vec<_>| Ok(registries.found(&results).collect());
+        let shown = |(key, address, answer): (_, _, Result<_, ReadError>)| {
+            (key, address, answer.map_err(|error| error.to_string()))
+        };
+        let decode = |results: Vec<_>| Ok(registries.found(&results).map(shown).collect());
         let (date, contracts) = source.read(Asker::Vouched, At::Latest, &calls, decode).await?;
         let chain = source.pool.chain_id;
         Ok(Sight { chain, block: date.number, timestamp: date.timestamp, contracts })
+    }
+
+    /// The first agent that is minted, of the [`FIRST_AGENTS`].
+    pub(crate) async fn first_agent(&self) -> Result<Option<AgentId>, ChainFault> {
+        let Agents { registries, source, .. } = &*self.agents;
+        let agents: Vec<_> = (0..FIRST_AGENTS).map(|id| AgentId::new(U256::from(id))).collect();
+        let calls: Vec<_> = agents.iter().flat_map(|agent| registries.owner_calls(*agent)).collect();
+        let decode = |results: Vec<_>| {
+            let mut results = results.into_iter();
+            let is_minted = |agent: &AgentId| matches!(read_owner(*agent, &mut results), Ok(Some(_)));
+            Ok(agents.into_iter().find(is_minted))
+        };
+        source.read(Asker::Vouched, At::Latest, &calls, decode).await.map(|(_, first)| first)
+    }
+
+    /// The token that the stake vault takes and its decimals, where they say so.
+    pub(crate) async fn stake_token(&self) -> Result<Option<(Address, u8)>, ChainFault> {
+        let Agents { registries, source, .. } = &*self.agents;
+        let calls = token_calls(registries.stake_vault);
+        let decode = |results: Vec<_>| Ok(read_token(&results));
+        let (_, token) = source.read(Asker::Vouched, At::Latest, &calls, decode).await?;
+        let Some(token) = token else { return Ok(None) };
+        let decode = |results: Vec<_>| Ok(read_decimals(&results));
+        let (_, decimals) = source.read(Asker::Vouched, At::Latest, &decimals_calls(token), decode).await?;
+        Ok(decimals.map(|decimals| (token, decimals)))
     }
 
     /// The result of a read that somebody waited for.

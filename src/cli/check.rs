@@ -12,6 +12,7 @@ use crate::cli::output::Output;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
 use crate::config::problem::{Problem, Problems};
 use crate::config::{Loaded, Survey, Wanted};
+use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
 use crate::ports::clock::Clock;
@@ -27,6 +28,9 @@ pub(super) struct Check {
     /// Ask the nodes, contracts, store and upstreams too; exit code 1 if one of them is not as it should be.
     #[arg(long)]
     online: bool,
+    /// The agent that `--online` reads: its owner, stake, tier and limit are printed [default: the first that is minted].
+    #[arg(long, value_name = "N", value_parser = AgentId::parse, requires = "online")]
+    agent_id: Option<AgentId>,
     /// How to print the problems. As JSON, `--online` adds healthy parts with the severity `info`.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -47,9 +51,10 @@ impl Check {
             problems.as_slice().iter().partition(|problem| problem.is_warning());
         let is_unusable = !errors.is_empty() || (self.strict && !warnings.is_empty());
         let findings = match &settings {
-            Some(settings) if self.online && !is_unusable => {
-                wait_for("everything that is asked", online::ask(settings, Source::at(config)))??
-            }
+            Some(settings) if self.online && !is_unusable => wait_for(
+                "everything that is asked",
+                online::ask(settings, Source::at(config), self.agent_id),
+            )??,
             _ => Vec::new(),
         };
         if self.output == Output::Json {

@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case<World>] = cases![
 /// About what a node itself says.
 pub(crate) const NODES: &[Case<World>] = cases![
     an_address_without_code_is_503_and_not_ready_never_404,
+    registries_that_are_swapped_are_not_ready_and_the_log_names_the_key_and_the_function,
     without_multicall_the_profile_is_the_same_field_by_field,
     every_common_registry_says_unminted_in_its_own_words,
     a_registry_that_speaks_of_another_id_is_503,
@@ -54,6 +55,24 @@ fn an_address_without_code_is_503_and_not_ready_never_404(world: &World) {
             }
         }
         until("the log says which", SOON, || service.log().contains(key).then_some(()));
+    }
+}
+
+fn registries_that_are_swapped_are_not_ready_and_the_log_names_the_key_and_the_function(world: &World) {
+    let contracts = world.chain().contracts;
+    let (identity, vault) = ("chain.contracts.identity", "chain.contracts.stake_vault");
+    let settings = world.settings().at(identity, contracts.stake_vault).at(vault, contracts.identity);
+    let half = settings.clone().at(identity, contracts.identity);
+    for (settings, key, function) in
+        [(settings, identity, "ownerOf(uint256)"), (half, vault, "getStake(uint256)")]
+    {
+        let service = Service::start_unready(settings);
+        let unready = json!({ "status": "unavailable", "checks": { "store": "ok", "chain": "error" } });
+        assert_eq!(service.get("/readyz").success(503), unready, "{key}");
+        let line = format!(
+            "the contract at the address configured as {key} is another one: it does not answer {function}"
+        );
+        until("the log says which", SOON, || service.log().contains(&line).then_some(()));
     }
 }
 

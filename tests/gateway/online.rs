@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use alloy::primitives::U256;
 use serde_json::Value;
 
 use crate::rig::case::{Case, cases};
@@ -15,12 +16,15 @@ use crate::support::redis::Redis;
 use crate::support::relay::{Behaviour, Relay};
 use crate::support::service::Service;
 use crate::support::settings::Settings;
+use crate::support::signing::ALICE;
 use crate::upstream_tls::{Trust, UP};
 
 pub(crate) const CASES: &[Case] = cases![
     every_part_that_answers_is_named_and_nothing_is_written,
     every_part_that_is_wrong_is_named,
-    nodes_that_refuse_creations_are_wrong_where_contracts_are_asked
+    nodes_that_refuse_creations_are_wrong_where_contracts_are_asked,
+    one_agent_is_read_whole_and_its_stake_is_told_in_tokens,
+    decimals_that_are_not_the_tokens_and_registries_that_are_swapped_are_wrong,
 ];
 
 /// A service that was never started.
@@ -64,6 +68,10 @@ fn every_part_that_answers_is_named_and_nothing_is_written(stage: &Stage) {
         assert!(output.status.success(), "{output:?}");
         let code = |name: &str| format!("chain.contracts.{name} 0x");
         let registries = ["identity", "stake_vault", "reputation", "validation", "organization"].map(code);
+        holds(
+            &output.stdout,
+            &["answers ownerOf(uint256)".to_owned(), "answers getStake(uint256)".to_owned()],
+        );
         let parts = [
             format!("node http://{node}: chain 8004, block "),
             store,
@@ -123,11 +131,11 @@ fn every_part_that_is_wrong_is_named(stage: &Stage) {
     let output = check(&service, &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let wrong = [
-        "tiergate: 7 of 12 parts are not as they should be:\n".to_owned(),
+        "tiergate: 8 of 14 parts are not as they should be:\n".to_owned(),
         format!("  node http://{nobody}: the connection failed: Connection refused"),
         "  chain.contracts.stake_vault 0x00000000000000000000000000000000000000AA: there is no contract"
             .to_owned(),
-        format!("  store redis://{nobody}: the connection to Redis broke: Connection refused"),
+        format!("  store redis://{nobody}: it can't be reached: Connection refused"),
         format!("  tenant gone upstream http://{nobody}: ConnectRefused: Connection refused"),
         format!("  tenant healths upstream http://{}: its check is answered with 503", upstream.address),
         format!(
@@ -142,7 +150,7 @@ fn every_part_that_is_wrong_is_named(stage: &Stage) {
     let json = check(&service, &["-o", "json"]);
     let parts: Vec<Value> = serde_json::from_slice(&json.stdout).unwrap();
     let count = |severity: &str| parts.iter().filter(|part| part["severity"] == severity).count();
-    assert_eq!((json.status.code(), count("error"), count("info")), (Some(1), 7, 5), "{parts:?}");
+    assert_eq!((json.status.code(), count("error"), count("info")), (Some(1), 8, 6), "{parts:?}");
     for output in [&output, &json] {
         let said = [&output.stdout[..], &output.stderr].concat();
         assert!(!String::from_utf8(said).unwrap().contains("SECRET"), "{output:?}");
@@ -154,4 +162,56 @@ fn every_part_that_is_wrong_is_named(stage: &Stage) {
     // A configuration that can't be used names no parts.
     let unusable = check(&prepared(settings.set("surprise", 1), &[]), &[]);
     assert_eq!(unusable.status.code(), Some(2), "{unusable:?}");
+}
+
+fn one_agent_is_read_whole_and_its_stake_is_told_in_tokens(stage: &Stage) {
+    let (world, settings) =
+        (stage.world(), stage.settings().set("tiers.requests_per_minute", vec![1, 2, 3, 4]));
+    let service = prepared(settings, &[]);
+    let owner = ALICE.address.to_checksum(None);
+    for (tier, name, tokens) in [(1, "Bronze", "1000"), (4, "Diamond", "500000"), (0, "Unverified", "0")] {
+        let agent = world.agent(tier).text();
+        let limit = if tier == 0 { "never passes".to_owned() } else { format!("{tier} a minute") };
+        let line =
+            format!("agent {agent}: owner {owner}, {tokens} tokens staked, tier {tier} ({name}), {limit}\n");
+        let output = check(&service, &["--agent-id", &agent]);
+        assert!(output.status.success(), "{output:?}");
+        holds(&output.stdout, &[line, "tiers.token_decimals: 18; the stake vault names no token".to_owned()]);
+    }
+    holds(&check(&service, &[]).stdout, &["agent 1: owner 0x".to_owned()]);
+    let absent = check(&service, &["--agent-id", "555555557"]);
+    assert_eq!(absent.status.code(), Some(1), "{absent:?}");
+    holds(&absent.stderr, &["  agent 555555557: is not minted\n".to_owned()]);
+}
+
+fn decimals_that_are_not_the_tokens_and_registries_that_are_swapped_are_wrong(stage: &Stage) {
+    let (chain, agent) = (stage.world().chain(), stage.world().agent(4));
+    let vault = chain.deploy("TokenVault");
+    chain.stake_on(vault, agent.id, U256::from(1_500_000_000_u64));
+    let settings = stage.settings().at("chain.contracts.stake_vault", vault);
+    let asked = ["--agent-id", &agent.text()];
+    let output = check(&prepared(settings.clone(), &[]), &asked);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let wrong = "  tiers.token_decimals: is 18, and the token 0x";
+    holds(&output.stderr, &[wrong.to_owned(), " of the stake vault has 6\n".to_owned()]);
+    let output = check(&prepared(settings.set("tiers.token_decimals", 6), &[]), &asked);
+    assert!(output.status.success(), "{output:?}");
+    holds(
+        &output.stdout,
+        &["tiers.token_decimals: 6, as the token 0x".to_owned(), ", 1500 tokens staked, tier 1 (".to_owned()],
+    );
+
+    let of = chain.contracts;
+    let swapped = stage
+        .settings()
+        .at("chain.contracts.identity", of.stake_vault)
+        .at("chain.contracts.stake_vault", of.identity)
+        .at("chain.contracts.reputation", of.validation);
+    let output = check(&prepared(swapped, &[]), &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let functions = ["ownerOf(uint256)", "getStake(uint256)", "getReputation(uint256)"];
+    holds(
+        &output.stderr,
+        &functions.map(|function| format!("is another one: it does not answer {function}\n")),
+    );
 }

@@ -115,8 +115,7 @@ impl Chain {
         let node = free_port(own_ip());
         let (host, port) = (node.ip().to_string(), node.port().to_string());
         let id = chain_id.to_string();
-        let arguments =
-            ["--host", &host, "--port", &port, "--chain-id", &id, "--silent"].map(str::to_owned);
+        let arguments = ["--host", &host, "--port", &port, "--chain-id", &id, "--silent"].map(str::to_owned);
         let process = Process::start(program, &arguments, &folder.path().join("log"), "");
         wait_for_node(node);
         rpc(node, "anvil_setCode", json!([MULTICALL, artifact("Multicall3")["deployedBytecode"]])).unwrap();

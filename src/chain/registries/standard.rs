@@ -162,26 +162,54 @@ impl Registries {
         vec![call(self.identity, ownerOfCall { tokenId: agent.token_id() }.abi_encode())]
     }
 
-    /// Each registry's key and address, and whether there is code, by the results of [`Self::profile_calls`]: a call to an
-    /// address without code succeeds and returns nothing.
+    /// Each registry's key and address, and the function that it answers, by the results of [`Self::profile_calls`] about
+    /// any agent.
     pub(in crate::chain) fn found(
         &self,
         results: &[Result3],
-    ) -> impl Iterator<Item = (&'static str, Address, bool)> {
+    ) -> impl Iterator<Item = (&'static str, Address, Result<&'static str, ReadError>)> {
+        let answers: [(bool, fn(&'static str, &Result3) -> Result<&'static str, ReadError>); 5] = [
+            (true, answers::<ownerOfCall>),
+            (true, answers::<getStakeCall>),
+            (self.reputation.is_some(), answers::<getReputationCall>),
+            (self.validation.is_some(), answers::<getValidationCall>),
+            (self.organization.is_some(), answers::<getAgentOrganizationsCall>),
+        ];
+        let answers =
+            answers.into_iter().filter_map(|(is_configured, answers)| is_configured.then_some(answers));
         // The second call is the identity registry's too.
         let by_contract = results.iter().enumerate().filter(|(index, _)| *index != 1);
-        self.contracts().zip(by_contract).map(|((key, address), (_, result))| {
-            (key, address, !(result.success && result.returnData.is_empty()))
-        })
+        self.contracts()
+            .zip(answers)
+            .zip(by_contract)
+            .map(|(((key, address), answers), (_, result))| (key, address, answers(key, result)))
     }
 
-    /// The key of the first registry without code.
-    pub(in crate::chain) fn missing(&self, results: &[Result3]) -> Option<&'static str> {
-        self.found(results).find_map(|(key, _, has_code)| (!has_code).then_some(key))
+    /// Why no verification can be answered, if the contracts are the reason. A registry of details that is another contract
+    /// leaves profiles without details.
+    pub(in crate::chain) fn unusable(&self, results: &[Result3]) -> Option<ReadError> {
+        let is_needed = |key| ["chain.contracts.identity", "chain.contracts.stake_vault"].contains(&key);
+        self.found(results).find_map(|(key, _, answer)| {
+            answer.err().filter(|error| is_needed(key) || matches!(error, ReadError::NoCode(_)))
+        })
     }
 }
 
-fn call(target: Address, data: Vec<u8>) -> Call3 {
+/// The function, if the contract has it. A call to an address without code succeeds and returns nothing. Contracts revert
+/// without data at a function that they don't have; one that reverts with a reason knows the function, and not the agent.
+fn answers<C: SolCall>(key: &'static str, result: &Result3) -> Result<&'static str, ReadError> {
+    if result.success && result.returnData.is_empty() {
+        return Err(ReadError::NoCode(key));
+    }
+    let says_why = !result.success && !result.returnData.is_empty();
+    if says_why || decode::<C>(key, &mut std::iter::once(result.clone())).is_ok() {
+        Ok(C::SIGNATURE)
+    } else {
+        Err(ReadError::OtherContract { key, function: C::SIGNATURE })
+    }
+}
+
+pub(super) fn call(target: Address, data: Vec<u8>) -> Call3 {
     Call3 { target, allowFailure: true, callData: data.into() }
 }
 
@@ -222,6 +250,7 @@ pub(in crate::chain) fn may_lie_in_details(error: &ReadError) -> bool {
         | ReadError::HttpStatus(_)
         | ReadError::Unintelligible(_)
         | ReadError::NoCode(_)
+        | ReadError::OtherContract { .. }
         | ReadError::Unhealthy(_)
         | ReadError::WrongChain { .. }
         | ReadError::Behind { .. }

@@ -59,7 +59,11 @@ impl Scene {
             self.bench.clock.advance(LIFETIME);
             self.tick(following).await;
             let shown = format!("{case}, poll {poll}");
-            assert_eq!((self.mode(), self.polls("behind"), self.polls("failed")), ("following", 0, 0), "{shown}");
+            assert_eq!(
+                (self.mode(), self.polls("behind"), self.polls("failed")),
+                ("following", 0, 0),
+                "{shown}"
+            );
             self.bench.reader.probe().await.unwrap_or_else(|fault| panic!("{shown}: {fault}"));
             let owner = self.bench.reader.owner(id(1), Asker::Vouched).await;
             assert!(owner.unwrap_or_else(|fault| panic!("{shown}: {fault}")).is_some());

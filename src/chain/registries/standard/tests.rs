@@ -115,14 +115,39 @@ fn a_call_that_fails_or_gives_nothing_is_a_fault_whichever_it_is() {
         let empty = with(index, returned(Vec::new()));
         let Err(ReadError::NoCode(key)) = read_on(ALL, &empty) else { panic!("{name}") };
         // The contract check does not look at a second call of the same registry.
-        assert_eq!(ALL.missing(&empty), (index != 1).then_some(key), "{name}");
+        assert_eq!(ALL.unusable(&empty), (index != 1).then_some(ReadError::NoCode(key)), "{name}");
         let cut = read_on(ALL, &with(index, returned(vec![0xff; 31])));
         assert_eq!(cut, Err(ReadError::Undecodable(name)));
     }
     // A revert that says something of another call says nothing of the owner.
     assert_eq!(read_on(ALL, &with(2, reverted(not_minted()))), Err(ReadError::Reverted("getStake(uint256)")));
     assert!(matches!(read_on(ALL, &results()[..5]), Err(ReadError::Unintelligible(_))));
-    assert_eq!(ALL.missing(&results()), None);
+    assert_eq!(ALL.unusable(&results()), None);
+}
+
+#[test]
+fn a_contract_without_the_function_is_another_one_and_one_that_says_why_it_reverts_is_not() {
+    let others = |results: &[Result3]| {
+        let found = ALL.found(results).filter_map(|(_, _, answer)| answer.err());
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(others(&results()), []);
+    for (index, key, function) in [
+        (0, "chain.contracts.identity", "ownerOf(uint256)"),
+        (2, "chain.contracts.stake_vault", "getStake(uint256)"),
+        (3, "chain.contracts.reputation", "getReputation(uint256)"),
+        (4, "chain.contracts.validation", "getValidation(uint256)"),
+        (5, "chain.contracts.organization", "getAgentOrganizations(uint256)"),
+    ] {
+        let other = ReadError::OtherContract { key, function };
+        for result in [reverted(Vec::new()), returned(vec![0xff; 31])] {
+            let results = with(index, result);
+            assert_eq!(others(&results), [other.clone()]);
+            // Without details verifications are answered.
+            assert_eq!(ALL.unusable(&results), (index < 3).then_some(other.clone()), "{key}");
+        }
+        assert_eq!(others(&with(index, reverted(not_minted()))), [], "{key}");
+    }
 }
 
 #[test]

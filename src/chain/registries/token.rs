@@ -1,0 +1,50 @@
+//! The token that a stake vault takes, where the vault names it, and its decimals. No read of an agent needs them.
+
+use alloy::primitives::{Address, U256};
+use alloy::sol;
+use alloy::sol_types::{SolCall, SolValue};
+
+use crate::chain::answer::{Call3, Result3};
+use crate::chain::registries::standard::call;
+
+sol! {
+    /// Names by which vaults tell their token. The last one is ERC-4626's.
+    function token() external view returns (address);
+    function stakingToken() external view returns (address);
+    function stakeToken() external view returns (address);
+    function asset() external view returns (address);
+
+    /// ERC-20.
+    function decimals() external view returns (uint8);
+}
+
+/// The calls for a vault's token.
+pub(in crate::chain) fn token_calls(vault: Address) -> Vec<Call3> {
+    let calls = [
+        tokenCall {}.abi_encode(),
+        stakingTokenCall {}.abi_encode(),
+        stakeTokenCall {}.abi_encode(),
+        assetCall {}.abi_encode(),
+    ];
+    calls.map(|data| call(vault, data)).into()
+}
+
+/// The token in the results of [`token_calls`].
+pub(in crate::chain) fn read_token(results: &[Result3]) -> Option<Address> {
+    let tokens = results.iter().filter_map(word).map(|word| Address::from_word(word.into()));
+    tokens.into_iter().find(|token| !token.is_zero())
+}
+
+/// The call for a token's decimals.
+pub(in crate::chain) fn decimals_calls(token: Address) -> Vec<Call3> {
+    vec![call(token, decimalsCall {}.abi_encode())]
+}
+
+/// The decimals in the result of [`decimals_calls`].
+pub(in crate::chain) fn read_decimals(results: &[Result3]) -> Option<u8> {
+    word(results.first()?)?.try_into().ok()
+}
+
+fn word(result: &Result3) -> Option<U256> {
+    result.success.then(|| U256::abi_decode(&result.returnData).ok()).flatten()
+}
