@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair as GeneratedKey, date_time_ymd};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientSessionStore, Resumption};
 use rustls::crypto::ring::default_provider;
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
-    ServerConnection, SignatureScheme,
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind, RootCertStore, ServerConfig,
+    ServerConnection, SignatureScheme, SupportedProtocolVersion,
 };
 
 use crate::domain::fixture;
@@ -127,6 +128,48 @@ pub(super) fn shown(
     }
     serving.join().unwrap();
     client.peer_certificates().unwrap()[0].clone()
+}
+
+/// A client that believes everybody, with this version and these sessions.
+pub(super) fn client(
+    sessions: Arc<dyn ClientSessionStore>,
+    version: &'static SupportedProtocolVersion,
+) -> Arc<ClientConfig> {
+    let mut client = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyName))
+        .with_no_client_auth();
+    client.resumption = Resumption::store(sessions);
+    Arc::new(client)
+}
+
+/// Shakes hands, and says in which way that was.
+pub(super) fn handshake(server: &Arc<ServerConfig>, client: &Arc<ClientConfig>, name: &str) -> HandshakeKind {
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut client = ClientConnection::new(Arc::clone(client), name).unwrap();
+    let mut server = ServerConnection::new(Arc::clone(server)).unwrap();
+    while client.wants_write() || server.wants_write() {
+        let (mut sent, mut answered) = (Vec::new(), Vec::new());
+        while client.wants_write() {
+            client.write_tls(&mut sent).unwrap();
+        }
+        let mut sent = sent.as_slice();
+        while !sent.is_empty() {
+            server.read_tls(&mut sent).unwrap();
+            server.process_new_packets().unwrap();
+        }
+        while server.wants_write() {
+            server.write_tls(&mut answered).unwrap();
+        }
+        let mut answered = answered.as_slice();
+        while !answered.is_empty() {
+            client.read_tls(&mut answered).unwrap();
+            client.process_new_packets().unwrap();
+        }
+    }
+    server.handshake_kind().unwrap()
 }
 
 /// Waits for one client that must show a certificate, and says which it was; nothing when the handshake fails.
