@@ -204,13 +204,7 @@ impl Store for YesStore {
         Ok(false)
     }
 
-    async fn charge(
-        &self,
-        _: ClientNet,
-        _: AgentId,
-        _: KeyBudget,
-        _: Quota,
-    ) -> Result<Metered, StoreFault> {
+    async fn charge(&self, _: ClientNet, _: AgentId, _: KeyBudget, _: Quota) -> Result<Metered, StoreFault> {
         Ok(Metered::Counted { remaining: 0 })
     }
 

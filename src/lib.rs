@@ -28,6 +28,7 @@ pub mod config;
 pub mod telemetry;
 pub mod tls;
 
+mod caught;
 mod files;
 
 pub mod domain;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("files", &["domain"]),
+    ("caught", &[]),
     ("within", &[]),
     ("http1", &[]),
     ("sharded", &["domain"]),
@@ -22,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipeline", &["domain", "within", "sharded", "ports"]),
     ("config", &["domain", "files"]),
     ("chain", &["domain", "within", "ports", "telemetry"]),
-    ("store", &["domain", "files", "within", "sharded", "ports", "telemetry", "supervision"]),
+    ("store", &["domain", "files", "caught", "within", "sharded", "ports", "telemetry", "supervision"]),
     ("tls", &["domain", "files", "ports", "telemetry"]),
     ("wire", &["domain", "http1", "ports", "pipeline"]),
     ("serve", &["domain", "sharded", "http1", "ports", "telemetry", "supervision", "wire"]),

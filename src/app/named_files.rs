@@ -2,6 +2,8 @@
 //!
 //! Must not say what is in them.
 
+use std::path::Path;
+
 use crate::config::problem::Problem;
 use crate::config::{Content, NamedFile};
 use crate::domain::freshness::UnixSeconds;
@@ -24,13 +26,15 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
         }
         Content::Shown(pair, hosts) => (Vec::new(), look::other_hosts(pair, hosts)),
         Content::Authorities(path) => (load(Some(path.clone()), None), Vec::new()),
-        // Without their paths: a password is easily written under the key of its file.
-        Content::Secret(path) => (files::secret_in(path).err().into_iter().collect(), Vec::new()),
+        Content::Secret(path) => {
+            let wrong = files::secret_in(path).err().map(|why| with_path(path, why));
+            (wrong.into_iter().collect(), Vec::new())
+        }
         Content::HeaderValue(path) => {
             let unfit = |why| format!("can't be sent: {why}");
             let sendable =
                 files::secret_in(path).and_then(|text| rpc_header::value(text.reveal()).map_err(unfit));
-            (sendable.err().into_iter().collect(), Vec::new())
+            (sendable.err().map(|why| with_path(path, why)).into_iter().collect(), Vec::new())
         }
     };
     let errors =
@@ -39,8 +43,34 @@ pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
     errors.chain(warnings).collect()
 }
 
+/// The problem of a secret's file, with its path if that is one for certain: the file is there, or its folder is. A
+/// password is easily written under the key of its file, and must not be shown then.
+fn with_path(path: &Path, why: String) -> String {
+    let folder = path.parent().filter(|folder| folder.parent().is_some());
+    let is_path = path.symlink_metadata().is_ok() || folder.is_some_and(Path::is_dir);
+    if is_path { format!("{}: {why}", path.display()) } else { why }
+}
+
 /// The number of the key that names the file of this problem, which begins with the file's path.
 fn key_of(content: &Content, phrase: &str) -> usize {
     let is_of = |KeyPair { key, .. }: &KeyPair| phrase.starts_with(&format!("{}: ", key.display()));
     usize::from(matches!(content, Content::Pair(pair) if is_of(pair)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::with_path;
+
+    #[test]
+    fn the_path_of_a_secrets_file_is_shown_and_a_password_in_its_place_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = folder.path().join("absent");
+        let shown = with_path(&absent, "can't be read".to_owned());
+        assert_eq!(shown, format!("{}: can't be read", absent.display()));
+        for password in ["5ecret", "/5ecret", "/5/ecret", "5ecret/x", "", "//5ecret"] {
+            assert_eq!(with_path(Path::new(password), "why".to_owned()), "why", "{password}");
+        }
+    }
 }

@@ -1,17 +1,20 @@
 //! One request to a running service.
 
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
-use reqwest::{ClientBuilder, Method, StatusCode, Url};
+use reqwest::{Certificate, ClientBuilder, Method, StatusCode, Url};
 use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::cli::output::{Output, lines, shown};
-use crate::cli::{Failure, complain, say};
+use crate::cli::{BAD_CONFIGURATION, Failure, complain, say};
+use crate::files::{self, PEM_BYTES_MAX};
+use crate::tls::look::handshake_failure;
 
 /// How long a request may take.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -28,12 +31,27 @@ pub(super) struct Service {
     /// The service's base address [default: http://127.0.0.1:8080].
     #[arg(long, value_name = "URL", env = "TIERGATE_URL")]
     pub(super) url: Option<Url>,
+    /// File with the authorities (PEM) that are believed about the service's certificate, and no others.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
 }
 
 impl Service {
     /// The address.
     pub(super) fn base(&self) -> &str {
         self.url.as_ref().map_or(USUAL_URL, Url::as_str).trim_end_matches('/')
+    }
+
+    fn client(&self) -> Result<ClientBuilder, Failure> {
+        let client = ClientBuilder::new().timeout(TIME_MAX);
+        let Some(ca) = &self.ca else { return Ok(client) };
+        let unusable =
+            |why: &str| Failure::new(format!("{} {why}", ca.display())).with_code(BAD_CONFIGURATION);
+        let pem = files::bytes(ca, PEM_BYTES_MAX).map_err(|why| unusable(&why))?;
+        match Certificate::from_pem_bundle(&pem) {
+            Ok(authorities) if !authorities.is_empty() => Ok(client.tls_certs_only(authorities)),
+            Ok(_) | Err(_) => Err(unusable("holds no certificate (PEM)")),
+        }
     }
 
     /// Sends one request. An error answer is a failure that says what the service said.
@@ -44,7 +62,7 @@ impl Service {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, Failure> {
-        let (client, base) = (ClientBuilder::new().timeout(TIME_MAX), self.base());
+        let (client, base) = (self.client()?, self.base());
         let (status, text) = exchange(client, method, &format!("{base}{path}"), body)
             .map_err(|cause| Failure::new(format!("cannot reach {base}: {cause}")))?;
         let answer: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -81,11 +99,12 @@ pub(super) fn exchange(
     };
     let answer = wait_for(url, exchange).map_err(|cause| cause.to_string())?;
     answer.map_err(|cause: reqwest::Error| {
-        let mut innermost: &dyn std::error::Error = &cause;
+        let mut innermost: &(dyn std::error::Error + 'static) = &cause;
         while let Some(inner) = innermost.source() {
             innermost = inner;
         }
-        innermost.to_string()
+        // The library's own text names its types.
+        handshake_failure(innermost).map_or_else(|| innermost.to_string(), str::to_owned)
     })
 }
 

@@ -32,6 +32,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::caught::is_catching;
+
 /// A gateway that lets verified on-chain agents through.
 #[derive(Parser)]
 #[command(name = "tiergate", version = VERSION, about, max_term_width = 100, after_help = EXIT_CODES)]
@@ -151,6 +153,9 @@ pub fn main() -> ExitCode {
 
 /// A panic is a fault of ours; where it happened is what we need to know, in one line.
 fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    if is_catching() {
+        return;
+    }
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     let what = panic.payload_as_str().unwrap_or("no words");
     complain(format_args!("internal error at {place}: {what}"));

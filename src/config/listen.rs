@@ -116,11 +116,26 @@ fn refuse_overlaps(
 
 fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
+        if let Some(port) = too_large(text) {
+            return format!(
+                "is {}, and the port {port} is too large; write one up to {}",
+                quoted(text),
+                u16::MAX
+            );
+        }
         format!(
             "is {}; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"",
             quoted(text)
         )
     })
+}
+
+/// The port of an address, if it is a number and nothing else is wrong.
+fn too_large(text: &str) -> Option<&str> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && format!("{host}:0").parse::<SocketAddr>().is_ok() && port.parse::<u16>().is_err())
+        .then_some(port)
 }
 
 /// A network, or an address that is a network of its own. Bits behind the prefix do not count.

@@ -1,7 +1,10 @@
 //! A look at certificates that work and are probably not the ones that are meant.
 
+use std::error::Error;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 
+use rustls::CertificateError;
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
@@ -37,6 +40,33 @@ pub fn other_hosts(pair: &KeyPair, hosts: &[HostPattern]) -> Vec<String> {
     others
         .map(|host| format!("{}: the certificate is not for the host {host}", pair.cert.display()))
         .collect()
+}
+
+/// Why a handshake with a server failed, in plain words, if this error is about that.
+#[must_use]
+pub fn handshake_failure(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    use CertificateError as Wrong;
+    let Some(error) = error.downcast_ref::<rustls::Error>() else {
+        return handshake_failure(error.downcast_ref::<io::Error>()?.get_ref()?);
+    };
+    let rustls::Error::InvalidCertificate(wrong) = error else {
+        let speaks_none = matches!(error, rustls::Error::InvalidMessage(_));
+        return Some(if speaks_none { "it does not speak TLS" } else { "the TLS handshake failed" });
+    };
+    let is_for_another = matches!(wrong, Wrong::NotValidForName | Wrong::NotValidForNameContext { .. });
+    let is_untimely = matches!(
+        wrong,
+        Wrong::Expired | Wrong::ExpiredContext { .. } | Wrong::NotValidYet | Wrong::NotValidYetContext { .. }
+    );
+    Some(if is_for_another {
+        "its certificate is for another name"
+    } else if is_untimely {
+        "its certificate has expired, or is not valid yet"
+    } else if *wrong == Wrong::UnknownIssuer {
+        "its certificate is of an authority that is not believed; --ca names a file with yours"
+    } else {
+        "its certificate can't be verified"
+    })
 }
 
 fn leaf(pair: &KeyPair) -> Option<CertificateDer<'static>> {

@@ -17,13 +17,14 @@ const DOMAIN: &str = "name \"Elsewhere\", version \"1\", chain id 31337, verifyi
 pub(super) struct Elsewhere {
     pub(super) folder: TempDir,
     pub(super) url: String,
+    admin: String,
     _running: Running,
 }
 
 impl Elsewhere {
     pub(super) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let api = free_address();
+        let (api, admin) = (free_address(), free_address());
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new([api.split(':').next().unwrap().to_owned()]).unwrap();
         fs::write(folder.path().join("cert"), params.self_signed(&key).unwrap().pem()).unwrap();
@@ -31,7 +32,7 @@ impl Elsewhere {
         let running = command(&["run", "--config", &Dev::shared().config()])
             .current_dir(folder.path())
             .env("TIERGATE__LISTEN__API", &api)
-            .env("TIERGATE__LISTEN__ADMIN", free_address())
+            .env("TIERGATE__LISTEN__ADMIN", &admin)
             .env("TIERGATE__LISTEN__GATEWAY", free_address())
             .env("TIERGATE__LISTEN__TLS__CERT", folder.path().join("cert"))
             .env("TIERGATE__LISTEN__TLS__KEY", folder.path().join("tls.key"))
@@ -42,7 +43,7 @@ impl Elsewhere {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let service = Self { folder, url: format!("https://{api}"), _running: Running(running) };
+        let service = Self { folder, url: format!("https://{api}"), admin, _running: Running(running) };
         // Each try is a process of its own, so that many of them are time enough.
         let answers =
             (0..1_000).any(|_| service.ask(&["keys", "status", "--agent-id", "4"]).status.success());
@@ -100,6 +101,36 @@ fn an_owner_without_any_configuration_gets_and_uses_a_key_of_a_service_with_anot
     assert!(failure(&service.ask(&verify), 1).contains("401 INVALID_API_KEY"));
     quiet(&service.ask(&["verify", "--api-key-file", "new.key"]));
     quiet(&service.ask_signed(&["keys", "revoke"]));
+}
+
+#[test]
+fn a_private_authority_is_named_with_a_flag_and_what_is_wrong_with_a_certificate_is_told_plainly() {
+    let service = Elsewhere::start();
+    let run = |arguments: &[&str]| {
+        let mut command = command(&[&["keys", "status", "--agent-id", "4"], arguments].concat());
+        command.current_dir(service.folder.path()).output().unwrap()
+    };
+    quiet(&run(&["--url", &service.url, "--ca", "cert"]));
+    let plain = service.url.replace("https:", "http:");
+    let admin = format!("https://{}", service.admin);
+    let key = service.folder.path().join("tls.key");
+    for (arguments, code, said) in [
+        (
+            &["--url", &service.url][..],
+            1,
+            "its certificate is of an authority that is not believed; --ca names a file",
+        ),
+        (&["--url", &admin, "--ca", "cert"], 1, "it does not speak TLS"),
+        (&["--url", &service.url, "--ca", "absent"], 2, "absent can't be read: No such file"),
+        (&["--url", &service.url, "--ca", key.to_str().unwrap()], 2, "tls.key holds no certificate (PEM)"),
+    ] {
+        let said_so = failure(&run(arguments), code);
+        assert!(said_so.contains(said), "{said_so}");
+        for debug in ["UnknownIssuer", "InvalidContentType", "InvalidCertificate", "hyper", "reqwest"] {
+            assert!(!said_so.contains(debug), "{said_so}");
+        }
+    }
+    assert!(!run(&["--url", &plain]).status.success());
 }
 
 #[test]

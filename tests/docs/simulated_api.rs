@@ -66,7 +66,7 @@ impl Api {
         let changed = std::mem::take(&mut self.state.lock().unwrap().changed);
         // kubectl sends the selector of a budget each time.
         let changed =
-            changed.into_iter().map(|path| path.rsplitn(3, '/').collect::<Vec<_>>()[..2].join(" of "));
+            changed.into_iter().map(|path| path.rsplitn(3, '/').take(2).collect::<Vec<_>>().join(" of "));
         Some(changed.filter(|object| !object.ends_with("of poddisruptionbudgets")).collect())
     }
 }
@@ -111,6 +111,10 @@ fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
     (code, status)
 }
 
+fn name_at<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer)?.as_str()
+}
+
 fn path_of(group: &str) -> String {
     if group == "v1" { "/api/v1".to_owned() } else { format!("/apis/{group}") }
 }
@@ -120,7 +124,7 @@ impl State {
         match method {
             "GET" => self.get(path),
             "POST" => {
-                let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap());
+                let path = format!("{path}/{}", name_at(&body, "/metadata/name").unwrap());
                 let missing = self.missing(&body);
                 if !missing.is_empty() {
                     return failure(422, "Invalid", &format!("{path} refers to {missing:?}"));
@@ -174,13 +178,12 @@ impl State {
 
     /// The objects that one refers to and that are not there.
     fn missing(&self, object: &Value) -> Vec<String> {
-        let pod = &object["spec"]["template"]["spec"];
-        let volumes = pod["volumes"].as_array().into_iter().flatten();
-        let maps = volumes.filter_map(|volume| volume["configMap"]["name"].as_str());
+        let volumes = object.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
+        let maps = volumes.into_iter().flatten().filter_map(|volume| name_at(volume, "/configMap/name"));
         let maps = maps.map(|name| format!("/api/v1/namespaces/default/configmaps/{name}"));
-        let account = pod["serviceAccountName"].as_str();
+        let account = name_at(object, "/spec/template/spec/serviceAccountName");
         let account = account.map(|name| format!("/api/v1/namespaces/default/serviceaccounts/{name}"));
-        let scaled = object["spec"]["scaleTargetRef"]["name"].as_str();
+        let scaled = name_at(object, "/spec/scaleTargetRef/name");
         let scaled = scaled.map(|name| format!("/apis/apps/v1/namespaces/default/deployments/{name}"));
         maps.chain(account).chain(scaled).filter(|path| !self.objects.contains_key(path)).collect()
     }

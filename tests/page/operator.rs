@@ -259,6 +259,15 @@ fn a_certificate_is_called_replaced_when_its_file_holds_another() {
     // It expires when the former one does.
     issue();
     reload(&stage, true);
+    if let Some(mut browser) = Browser::start() {
+        browser.look(1_400, 900, false);
+        browser.open(&format!("{}/", stage.page()));
+        browser.until("document.querySelectorAll('#certificates tr').length > 0 || null");
+        let cut = "[...document.querySelectorAll('#certificates')].map((body) => body.closest('.scroll')).filter((card) => \
+                   card.scrollWidth > card.clientWidth).length === 0 || null";
+        browser.until(cut);
+        browser.picture("certificates.png");
+    }
     // One more tenant uses it.
     let acme = weather.replace("weather", "acme");
     stage.tenant("acme.toml", &acme);

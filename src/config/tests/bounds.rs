@@ -54,6 +54,12 @@ fn a_listener_is_an_ip_address_and_a_port_and_holds_1_to_a_million_connections()
         "'0.0.0.0:1', '[::]:65535', '127.0.0.1:0'",
         "'', '127.0.0.1', 'localhost:80', ':80', '127.0.0.1:65536', ' 127.0.0.1:80'",
     );
+    for (address, port) in [("127.0.0.1:99999", "99999"), ("[::1]:65536", "65536")] {
+        let found = problems(&minimal_with(&[("listen.api", &format!("'{address}'"))]), &[]);
+        let expected =
+            format!("listen.api: is \"{address}\", and the port {port} is too large; write one up to 65535");
+        assert_eq!(found, [expected]);
+    }
     check("listen.max_connections", "1, 1_000_000", "0, 1_000_001, -1, '4096'");
     check("listen.max_connections_per_network", "0, 1_000_000", "1_000_001, -1, '64'");
 }

@@ -3,12 +3,12 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, OpenOptionsExt};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{self, Path, PathBuf};
 
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 
+use crate::caught::caught;
 use crate::domain::binding::{Binding, OtherChain};
 use crate::store::embedded::tables::{self, LAYOUT, Loaded};
 
@@ -164,7 +164,7 @@ pub(super) fn verified(
     binding: &Binding,
 ) -> Result<(Database, Loaded), OpenError> {
     let corrupted = |what: &str| Err(redb::Error::Corrupted(what.to_owned()));
-    let opened = catch_unwind(AssertUnwindSafe(|| {
+    let opened = caught(|| {
         // redb would make a new database of an empty file.
         if backend.len()? == 0 {
             return corrupted("it is empty");
@@ -187,8 +187,8 @@ pub(super) fn verified(
             tracing::warn!("the store named no chain: from now on it is for {binding}");
         }
         Ok(Ok((database, loaded)))
-    }));
-    let opened = opened.unwrap_or_else(|_| corrupted("reading it fails"));
+    });
+    let opened = opened.unwrap_or_else(|panic| corrupted(&format!("reading it fails: {panic}")));
     opened.unwrap_or_else(|error| Err(refusal(error, file)))
 }
 

@@ -39,9 +39,23 @@ impl Login {
         match (user, has_password, self) {
             (Some(user), _, _) => user,
             (None, true, Self::Server) => "the default user (store.redis.url names none)".to_owned(),
-            (None, true, Self::Sentinel) => "the Sentinel's default user".to_owned(),
-            (None, false, _) => "nobody (there is no password)".to_owned(),
+            (None, true, Self::Sentinel) => {
+                "the default user (there is no store.redis.sentinel_username)".to_owned()
+            }
+            (None, false, Self::Server) => "nobody (there is no password)".to_owned(),
+            (None, false, Self::Sentinel) => "nobody (there is no store.redis.sentinel_password)".to_owned(),
         }
+    }
+
+    /// The error of a request, with the account if it is about the account.
+    pub(super) fn error(self, error: redis::RedisError, options: &Options) -> RedisError {
+        if error.kind() == ErrorKind::AuthenticationFailed || error.code() == Some("WRONGPASS") {
+            let account = self.words(options);
+            return RedisError::Login(format!(
+                "the login as {account} is refused: user or password is wrong"
+            ));
+        }
+        RedisError::from(error).asked_as(&self.words(options))
     }
 
     fn account(self, options: &Options) -> RedisConnectionInfo {
@@ -74,14 +88,9 @@ pub(super) async fn connect(
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let client = client(shared, host, login)?;
     let connected = client.get_multiplexed_async_connection_with_config(&config).await;
-    connected.map_err(|error| {
-        if error.kind() == ErrorKind::AuthenticationFailed {
-            let account = login.words(&shared.options);
-            return RedisError::Login(format!(
-                "the login as {account} is refused: user or password is wrong"
-            ));
-        }
-        RedisError::from(error).asked_as(&login.words(&shared.options))
+    connected.map_err(|error| match login.error(error, &shared.options) {
+        RedisError::Broken(cause) => RedisError::Unreached(cause),
+        other => other,
     })
 }
 

@@ -15,6 +15,8 @@ pub(super) enum RedisError {
     /// The request may have taken effect.
     #[error("Redis did not answer within {0:?}")]
     Timeout(Duration),
+    #[error("it can't be reached: {0}")]
+    Unreached(String),
     /// The request may have taken effect.
     #[error("the connection to Redis broke: {0}")]
     Broken(String),

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::domain::redis_url::RedisHost;
 use crate::store::redis::connect::{Login, connect};
 use crate::store::redis::error::RedisError;
-use crate::store::redis::options::Shared;
+use crate::store::redis::options::{Options, Shared};
 use crate::store::redis::server::in_time;
 
 /// How often they are asked whether the master is still the master.
@@ -71,7 +71,20 @@ impl Sentinels {
                 return Ok(host.clone());
             }
         }
-        Err(no_majority(answers))
+        Err(self.no_majority(answers))
+    }
+
+    /// The same text for the same answers, in whichever order they came.
+    fn no_majority(&self, mut answers: Vec<Named>) -> RedisError {
+        answers.sort_unstable_by_key(|(place, _)| *place);
+        let said = |(place, named): (usize, Result<RedisHost, RedisError>)| {
+            let sentinel = &self.sentinels.get(place)?.host;
+            Some(match named {
+                Ok(master) => format!("{sentinel} names {master}"),
+                Err(error) => format!("{sentinel}: {error}"),
+            })
+        };
+        RedisError::NoMajority(answers.into_iter().filter_map(said).collect::<Vec<_>>().join("; "))
     }
 
     async fn ask(&self, place: usize, shared: &Shared) -> Result<RedisHost, RedisError> {
@@ -82,7 +95,7 @@ impl Sentinels {
                 Some(kept) => kept,
                 None => connect(shared, &sentinel.host, Login::Sentinel).await?,
             };
-            let named = self.name_of_master(&mut connection).await;
+            let named = self.name_of_master(&mut connection, &shared.options).await;
             // A broken one is made anew with the next question.
             if !matches!(named, Err(RedisError::Broken(_))) {
                 *sentinel.connection.lock() = Some(connection);
@@ -92,11 +105,16 @@ impl Sentinels {
         in_time(shared.options.timeout, asked).await
     }
 
-    async fn name_of_master(&self, connection: &mut MultiplexedConnection) -> Result<RedisHost, RedisError> {
+    async fn name_of_master(
+        &self,
+        connection: &mut MultiplexedConnection,
+        options: &Options,
+    ) -> Result<RedisHost, RedisError> {
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
-        let answer: Option<(String, u16)> = command.query_async(connection).await?;
-        let unknown = || RedisError::Refused(format!("a Sentinel knows no master {:?}", self.service));
+        let answer = command.query_async(connection).await;
+        let answer: Option<(String, u16)> = answer.map_err(|error| Login::Sentinel.error(error, options))?;
+        let unknown = || RedisError::Refused(format!("it knows no master {:?}", self.service));
         let (host, port) = answer.ok_or_else(unknown)?;
         Ok(RedisHost { host, port })
     }
@@ -106,15 +124,6 @@ impl Sentinels {
 fn of_most(answers: &[Named], sentinels: usize) -> Option<&RedisHost> {
     let named = || answers.iter().filter_map(|(_, named)| named.as_ref().ok());
     named().find(|host| named().filter(|other| other == host).count() * 2 > sentinels)
-}
-
-/// The same text for the same answers, in whichever order they came.
-fn no_majority(mut answers: Vec<Named>) -> RedisError {
-    answers.sort_unstable_by_key(|(place, _)| *place);
-    let said = |(_, named): (usize, Result<RedisHost, RedisError>)| {
-        named.map_or_else(|error| error.to_string(), |host| host.to_string())
-    };
-    RedisError::NoMajority(answers.into_iter().map(said).collect::<Vec<_>>().join(", "))
 }
 
 /// How often in a row no majority of the Sentinels has named a master.
@@ -151,7 +160,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Belief, DOUBTS_MAX, Named, no_majority, of_most};
+    use super::{Belief, DOUBTS_MAX, Named, Sentinels, of_most};
     use crate::domain::redis_url::RedisHost;
     use crate::store::redis::error::RedisError;
 
@@ -183,14 +192,16 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_majority_is_told_alike_whichever_answer_came_first() {
+    fn a_missing_majority_is_told_alike_whichever_answer_came_first_and_each_with_its_sentinel() {
+        let sentinels = Sentinels::new([7, 8, 9].map(host).into(), "service".to_owned());
         let mut turned = answers(&[Some(1), None, Some(2)]);
-        let text = no_majority(turned.clone()).to_string();
+        let text = sentinels.no_majority(turned.clone()).to_string();
         turned.reverse();
-        assert_eq!(text, no_majority(turned).to_string());
+        assert_eq!(text, sentinels.no_majority(turned).to_string());
         assert_eq!(
             text,
-            "no majority of the Sentinels names one master: a:1, Redis did not answer within 1s, a:2"
+            "no majority of the Sentinels names one master: a:7 names a:1; a:8: Redis did not answer within 1s; \
+             a:9 names a:2"
         );
     }
 

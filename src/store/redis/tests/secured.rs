@@ -175,7 +175,8 @@ async fn sentinels_and_servers_with_tls_and_logins_are_followed_through_a_failov
 
     let plain = format!("redis-sentinel://tiergate:of-servers@{}/service", guarded.sentinel.host);
     let no_password = format!("rediss-sentinel://{}/service", guarded.sentinel.host);
-    for lacking in [
+    let sentinel = format!("{}: ", guarded.sentinel.host);
+    for (number, lacking) in [
         Options { sentinel: SentinelLogin::default(), ..complete.clone() },
         Options { sentinel: login("watcher", "of-servers"), ..complete.clone() },
         Options { sentinel: login("tiergate", "of-servers"), ..complete.clone() },
@@ -183,11 +184,21 @@ async fn sentinels_and_servers_with_tls_and_logins_are_followed_through_a_failov
         Options { tls: TlsFiles { identity: None, ..files.clone() }, ..complete.clone() },
         Options { url: RedisUrl::parse(&plain).unwrap(), ..complete.clone() },
         Options { url: RedisUrl::parse(&no_password).unwrap(), ..complete.clone() },
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let store = open(lacking.clone());
         refused(&store).await;
         let fault = format!("{:?} {lacking:?}", store.has_key(agent(1)).await.unwrap_err());
         assert!(!fault.contains("of-s"), "{fault}");
+        if number < 3 {
+            until("the Sentinel and its login are named", async || {
+                let fault = format!("{:?}", store.has_key(agent(1)).await.unwrap_err());
+                (fault.contains(&sentinel) && fault.contains("store.redis.sentinel_")).then_some(())
+            })
+            .await;
+        }
     }
 
     fail_over(&guarded.sentinel, &mut guarded.master).await;
