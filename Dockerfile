@@ -1,7 +1,8 @@
 # Tiergate as an image: the program on a base that has a C library, the authorities that the web believes, and no shell.
 #
 #   docker build -t tiergate .
-#   docker build -t tiergate --build-arg FEATURES="--no-default-features --features traces" .     without the development chain
+#   docker build -t tiergate-dev --build-arg FEATURES="--features dev-chain" .     with `tiergate dev`, for trying it out
+#   docker build --target symbols --output . .     tiergate.debug: the symbols of the same program
 #   docker build -t tiergate --build-arg BUILD_COMMIT=$(git rev-parse --short=12 HEAD) .     `version` names the commit
 #
 # It reads /etc/tiergate/tiergate.toml, which has to be mounted. It writes nowhere but into
@@ -19,12 +20,16 @@ COPY . .
 ARG FEATURES=
 # The history is not copied, so git can't be asked.
 ARG BUILD_COMMIT=
-# Without the names of functions: what a panic says has file and line all the same.
-ENV CARGO_PROFILE_RELEASE_STRIP=symbols
+# Symbols stay beside the program: what a panic says has file and line without them. As scripts/release does.
+ENV CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none
 RUN cargo build --release --locked $FEATURES \
     && mkdir -p /image/data \
-    && mv target/release/tiergate /image/tiergate \
+    && objcopy --only-keep-debug target/release/tiergate /image/tiergate.debug \
+    && objcopy --strip-all --add-gnu-debuglink=/image/tiergate.debug target/release/tiergate /image/tiergate \
     && rm -rf target
+
+FROM scratch AS symbols
+COPY --from=build /image/tiergate.debug /
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /image/tiergate /usr/local/bin/tiergate

@@ -4,17 +4,26 @@
 export TG_REQUIRE_SERVERS = 1
 
 # A test that hangs is ended and named.
-test = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
+test_what_ships = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
 
-.PHONY: help dev test test-here test-all lint deny bench fuzz peers instructions contracts console clean
+# Most tests run over the development chain, which does not ship.
+test = $(test_what_ships) --features dev-chain
+
+build_dev = cargo build --profile quick --no-default-features --features dev-chain
+
+.PHONY: help dev release test test-here test-all lint deny bench fuzz peers instructions contracts console clean
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 dev: ## Build for development and start everything, with sample agents
 	@scripts/need cmake
-	@cargo build --profile quick --no-default-features --features dev-chain
+	@$(build_dev)
 	@exec target/quick/tiergate dev
+
+release: ## Build what ships into target/ship: tiergate, stripped, and its symbols in tiergate.debug
+	@scripts/need cmake objcopy
+	scripts/release
 
 test: ## Install what the tests need, and run all of them
 	@scripts/need cmake python3
@@ -29,15 +38,17 @@ test-here: ## Run the tests whose servers are installed, and name all others at 
 	@mkdir -p target && rm -f target/skipped && touch target/skipped
 	$(test); status=$$?; echo "skipped: $$(wc -l <target/skipped)"; cat target/skipped; exit $$status
 
-test-all: test ## Before a release: all tests again in release, and again without the development chain
+test-all: test ## Before a release: all tests again in release, and again without the development chain, as it ships
 	$(test) --release
-	$(test) --no-default-features
+	$(test_what_ships)
+	$(build_dev)
 
-lint: ## Formatting and lints, with and without the development chain
+lint: ## Formatting and lints, with the development chain, as it ships, and as make dev builds it
 	@scripts/need cmake
 	cargo fmt --check
-	cargo clippy --all-targets -- -D warnings
-	cargo clippy --no-default-features -- -D warnings
+	cargo clippy --all-targets --features dev-chain -- -D warnings
+	cargo clippy -- -D warnings
+	cargo clippy --no-default-features --features dev-chain -- -D warnings
 
 deny: ## Check advisories, licenses and sources of the dependencies with cargo-deny
 	@command -v cargo-deny >/dev/null || { echo "make deny needs cargo-deny: cargo install --locked cargo-deny" >&2; exit 1; }
@@ -48,7 +59,7 @@ fuzz: ## Fuzz the readers of HTTP/1 for half a minute; scripts/fuzz SECONDS for 
 
 bench: ## Measure the pipeline beside a baseline of the same run
 	@scripts/need cmake
-	cargo bench
+	cargo bench --features dev-chain
 
 peers: ## Measure beside nginx, haproxy and Envoy; ONLY=base for a part
 	@scripts/peers

@@ -1,5 +1,4 @@
 //! The client libraries do what their tests say, against the real service with a chain and a gateway.
-#![cfg(feature = "dev-chain")]
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,7 +1,6 @@
 //! `conf/compose` as it is shipped, without containers: the same files, with every service on a loopback address of its
 //! own in place of its name, and a real balancer, a real Redis and two replicas behind them. Its chain is the program's
 //! own development chain.
-#![cfg(feature = "dev-chain")]
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

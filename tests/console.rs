@@ -1,5 +1,4 @@
 //! The owner's page, in a real Chromium with a wallet that really signs, in front of `tiergate dev`.
-#![cfg(feature = "dev-chain")]
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,6 +1,5 @@
 //! The API is what its description says: Schemathesis makes requests of `/openapi.json`, right ones and wrong ones, and
 //! judges each answer.
-#![cfg(feature = "dev-chain")]
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,7 +1,6 @@
 //! Pages for people, in a real Chromium: the operator's page of the admin listener, and the documentation of the API.
 //!
 //! The service is the real program, with a chain, tenants and upstreams.
-#![cfg(feature = "dev-chain")]
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -20,6 +20,8 @@ pub(crate) struct Composition {
 pub(crate) struct Service {
     pub(crate) image: String,
     pub(crate) builds_at: Option<PathBuf>,
+    /// The Dockerfile's argument of this name; empty where it has its default.
+    pub(crate) features: String,
     /// As the shell of the container sees it.
     pub(crate) command: Vec<String>,
     /// Files from here and where they are inside, secrets too.
@@ -91,7 +93,8 @@ impl Service {
         let ports = texts(&yaml["ports"]);
         Self {
             image: yaml["image"].as_str().unwrap().to_owned(),
-            builds_at: yaml["build"].as_str().map(|context| folder.join(context)),
+            builds_at: yaml["build"].as_str().or(yaml["build"]["context"].as_str()).map(|at| folder.join(at)),
+            features: yaml["build"]["args"]["FEATURES"].as_str().unwrap_or_default().to_owned(),
             command: texts(&yaml["command"]).into_iter().map(|word| word.replace("$$", "$")).collect(),
             files,
             volumes,

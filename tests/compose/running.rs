@@ -137,7 +137,7 @@ impl Running {
                 PathBuf::from("haproxy")
             }
             "redis" => PathBuf::from(words.remove(0)),
-            "tiergate" => {
+            "tiergate" | "tiergate-dev" => {
                 if words == ["run"] {
                     words.extend(["--config".to_owned(), text(&home.join("tiergate.toml"))]);
                 }

@@ -36,7 +36,10 @@ fn every_file_volume_and_image_of_the_composition_is_there() {
             assert!(composition.names("volumes").contains(&volume.as_str()), "{name}: {volume}");
         }
         match (service.image.as_str(), &service.builds_at) {
-            ("tiergate", Some(context)) => {
+            ("tiergate" | "tiergate-dev", Some(context)) => {
+                let has_dev_chain = service.features.contains("dev-chain");
+                assert_eq!(has_dev_chain, service.image == "tiergate-dev", "{name}");
+                assert_eq!(has_dev_chain, service.command[0] == "dev", "{name}");
                 assert!(context.join("Dockerfile").is_file(), "{name}: {}", context.display());
                 assert!(service.is_read_only, "{name} writes nowhere");
             }
@@ -67,7 +70,7 @@ fn the_image_reads_the_file_that_is_mounted_and_its_checks_are_commands_that_the
         let ignore = fs::read_to_string(root.join(".dockerignore")).unwrap();
         assert!(ignore.lines().any(|line| line == format!("!{kept}")) && root.join(kept).exists(), "{kept}");
     }
-    for arguments in composition.services.values().filter(|service| service.image == "tiergate") {
+    for arguments in composition.services.values().filter(|service| service.builds_at.is_some()) {
         let command = arguments.command.iter().map(String::as_str).chain(["--help"]);
         let output = Command::new(env!("CARGO_BIN_EXE_tiergate")).args(command).output().unwrap();
         assert!(output.status.success(), "{output:?}");

@@ -45,11 +45,20 @@ impl Kind {
             Self::Redis => redis_server().err(),
             Self::Dev | Self::Anvil => None,
         };
-        missing.or_else(|| self.has_a_real_node().then(anvil)?.err())
+        missing.or_else(|| self.has_a_real_node().then(anvil)?.map_err(without_a_chain).err())
     }
 
     const fn has_a_real_node(self) -> bool {
         matches!(self, Self::Anvil) || cfg!(not(feature = "dev-chain"))
+    }
+}
+
+/// Says what needs no node, where a build has no chain of its own.
+fn without_a_chain(missing: String) -> String {
+    if cfg!(feature = "dev-chain") {
+        missing
+    } else {
+        format!("{missing}; --features dev-chain needs no node")
     }
 }
 
