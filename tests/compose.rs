@@ -56,6 +56,37 @@ fn client_ip(last: u8) -> IpAddr {
     Ipv4Addr::new(127, 8, 0, last).into()
 }
 
+/// The balancer deletes the headers by which proxies say how a request came, and sets those that the replicas trust.
+#[test]
+fn no_word_of_a_stranger_about_how_its_request_came_gets_past_the_balancer() {
+    let Some(running) = Running::shared() else { return };
+    let mut balancer = running.client(client_ip(9), "balancer", API);
+    let key = running.generate(&mut balancer, 3);
+    let mut gateway = running.client(client_ip(9), "balancer", GATEWAY);
+    let forged = [
+        "X-Forwarded-For",
+        "X-Forwarded-Proto",
+        "X-Forwarded-Host",
+        "X-Forwarded-Port",
+        "X-Forwarded-Prefix",
+        "X_Forwarded_Host",
+        "Forwarded",
+        "X-Real-IP",
+    ];
+    let headers: Vec<(&str, &str)> = forged.iter().map(|name| (*name, "https")).collect();
+    let answer = gateway.get("/forecast", &[&[("X-API-Key", key.as_str())], &headers[..]].concat());
+    let seen = &answer.success(200)["headers"];
+    let told = |name: &str| seen[name].as_str().unwrap_or_default().to_owned();
+    let hops = told("x-forwarded-for");
+    assert!(hops.starts_with(&format!("{}, ", client_ip(9))), "the balancer's word, then ours: {seen}");
+    assert_eq!(told("x-forwarded-proto"), "http", "{seen}");
+    assert!(!told("x-forwarded-host").contains("https"), "{seen}");
+    assert!(!told("forwarded").contains("https") && !told("forwarded").contains(','), "{seen}");
+    for name in ["x-forwarded-port", "x-forwarded-prefix", "x_forwarded_host", "x-real-ip"] {
+        assert_eq!(told(name), "", "{name}: {seen}");
+    }
+}
+
 #[test]
 fn a_key_made_through_the_balancer_is_good_at_every_replica_until_every_replica_refuses_it() {
     let Some(running) = Running::shared() else { return };

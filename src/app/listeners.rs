@@ -78,7 +78,7 @@ impl App {
             access,
             token_decimals: settings.tiers.token_decimals,
             console: console_rules(settings),
-            trusted_proxies: settings.listen.trusted_proxies.clone(),
+            trusted_proxies: settings.listen.client_proxies(),
             audit: self.audit.clone(),
             tracer: self.tracer.clone(),
         };
@@ -103,6 +103,8 @@ impl App {
         process.supervise("upstreams", move || Arc::clone(&watch).run());
         let rules = GatewayRules {
             trusted_proxies: settings.listen.trusted_proxies.clone(),
+            trusted_headers: settings.listen.trusted_headers.clone(),
+            client_proxies: settings.listen.client_proxies(),
             in_flight_max: self.descriptors.requests,
             via: settings.gateway.via.clone(),
             tracer: self.tracer.clone(),

@@ -9,6 +9,7 @@ use crate::config::files::key_pair;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::tenant::KeyPair;
+use crate::domain::trusted_headers::{FORWARDED_FOR, OF_PROXIES, TrustedHeaders};
 use crate::domain::upstream::Upstream;
 
 /// How many addresses the gateway may listen on, and how many there may be for owners.
@@ -16,6 +17,9 @@ const ADDRESSES_MAX: usize = 16;
 
 /// How many networks of trusted proxies there may be.
 const TRUSTED_PROXIES_MAX: usize = 1_024;
+
+/// How many trusted headers there may be.
+const TRUSTED_HEADERS_MAX: usize = 16;
 
 /// A listener of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +43,10 @@ pub struct Listen {
     pub owners: Vec<SocketAddr>,
     /// Where metrics are answered.
     pub admin: SocketAddr,
-    /// Networks of proxies whose `X-Forwarded-For` is believed.
+    /// Networks of proxies that are believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// The headers of theirs that are believed.
+    pub trusted_headers: TrustedHeaders,
     /// Listeners on which these proxies, and nobody else, speak the PROXY protocol.
     pub proxy_protocol: Vec<Listener>,
     /// How many connections each listener holds; 1 to 1,000,000.
@@ -52,6 +58,16 @@ pub struct Listen {
 }
 
 impl Listen {
+    /// Networks of proxies whose `X-Forwarded-For` names the client.
+    #[must_use]
+    pub fn client_proxies(&self) -> Vec<IpNet> {
+        if self.trusted_headers.has(FORWARDED_FOR.as_bytes()) {
+            self.trusted_proxies.clone()
+        } else {
+            Vec::new()
+        }
+    }
+
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         let listeners =
             choice(&[("api", Listener::Api), ("gateway", Listener::Gateway), ("owners", Listener::Owners)]);
@@ -61,6 +77,9 @@ impl Listen {
             owners: reader.texts("listen.owners", &[], &(0..=ADDRESSES_MAX), socket_address),
             admin: reader.text("listen.admin", "127.0.0.1:9090", socket_address),
             trusted_proxies: reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network),
+            trusted_headers: reader
+                .texts("listen.trusted_headers", &["X-Forwarded-For"], &(0..=TRUSTED_HEADERS_MAX), header)
+                .map(|names| TrustedHeaders::new(&names.iter().map(|name| &**name).collect::<Vec<_>>())),
             proxy_protocol: reader.texts("listen.proxy_protocol", &[], &(0..=3), listeners),
             max_connections: reader.integer("listen.max_connections", 4_096, &(1..=1_000_000)),
             max_connections_per_network: reader.integer(
@@ -136,6 +155,18 @@ fn too_large(text: &str) -> Option<&str> {
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && format!("{host}:0").parse::<SocketAddr>().is_ok() && port.parse::<u16>().is_err())
         .then_some(port)
+}
+
+/// A header by which proxies say how a request came.
+fn header(text: &str) -> Result<Box<str>, String> {
+    if TrustedHeaders::may_name(text) {
+        return Ok(text.into());
+    }
+    Err(format!(
+        "is {}; write a header of proxies: \"Forwarded\", \"X-Forwarded-...\", or one of {}",
+        quoted(text),
+        OF_PROXIES.join(", ")
+    ))
 }
 
 /// A network, or an address that is a network of its own. Bits behind the prefix do not count.

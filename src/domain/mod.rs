@@ -26,6 +26,7 @@ pub mod signature;
 pub mod tenant;
 pub mod tier;
 pub mod trace;
+pub mod trusted_headers;
 pub mod uint256;
 pub mod upstream;
 pub mod window;

@@ -30,12 +30,13 @@ use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
 use crate::domain::tenant::RouteAccess;
+use crate::domain::trusted_headers::TrustedHeaders;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
 use crate::gateway::policy::cors;
-use crate::gateway::policy::forwarded::{self, Arrival};
+use crate::gateway::policy::forwarded::{self, Arrival, Believed};
 use crate::gateway::policy::identity;
 use crate::gateway::policy::via::Via;
 use crate::gateway::refusals::End;
@@ -132,6 +133,10 @@ impl GatewayDoor {
 pub(crate) struct GatewayRules {
     /// Networks of proxies that are believed.
     pub(crate) trusted_proxies: Vec<IpNet>,
+    /// The headers of theirs that are believed.
+    pub(crate) trusted_headers: TrustedHeaders,
+    /// Networks of those whose `X-Forwarded-For` names the client.
+    pub(crate) client_proxies: Vec<IpNet>,
     /// How many requests may be under way at once.
     pub(crate) in_flight_max: u32,
     /// The name in `Via`; `None`: one of its own.
@@ -144,7 +149,8 @@ pub(crate) struct GatewayRules {
 pub(crate) struct Gateway {
     table: Arc<LiveTable>,
     pipeline: Arc<Pipeline>,
-    trusted_proxies: Vec<IpNet>,
+    client_proxies: Vec<IpNet>,
+    believed: Believed,
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
     via: Via,
@@ -165,14 +171,27 @@ impl Gateway {
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
-        let GatewayRules { trusted_proxies, in_flight_max, via, tracer } = rules;
+        let GatewayRules { trusted_proxies, trusted_headers, client_proxies, in_flight_max, via, tracer } =
+            rules;
+        let believed = Believed { proxies: trusted_proxies, headers: trusted_headers };
         let via = Via::new(via, &request_ids);
         let room = Arc::new(Room::new(in_flight_max));
         let now = Arc::clone(&clock);
         metrics.at_scrape_from(&table, move |families, table| {
             table.load().show(families, now.monotonic_micros())
         });
-        Ok(Self { table, pipeline, trusted_proxies, clock, request_ids, via, tracer, observer, room })
+        Ok(Self {
+            table,
+            pipeline,
+            client_proxies,
+            believed,
+            clock,
+            request_ids,
+            via,
+            tracer,
+            observer,
+            room,
+        })
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.

@@ -231,7 +231,7 @@ impl Gateway {
             listener: DOOR,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),
             trace_id: trace_id.as_deref(),
-            client: asked.peer.map(|peer| address_of(peer, asked.fields, &self.trusted_proxies)),
+            client: asked.peer.map(|peer| address_of(peer, asked.fields, &self.client_proxies)),
             tenant: Some(tenant(ctx)),
             // No name of a user.
             host: asked.host.rsplit(|byte| *byte == b'@').next().map(Shown),

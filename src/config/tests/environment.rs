@@ -51,6 +51,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("listen.tls.cert", "a.pem", "\"a.pem\"", ""),
     ("listen.tls.key", "b.pem", "\"b.pem\"", ""),
     ("listen.trusted_proxies", "[\"::1\"]", "[\"::1\"]", "::1,"),
+    ("listen.trusted_headers", "X-Real-IP,forwarded", "[\"X-Real-IP\", \"forwarded\"]", "Host"),
     ("log.access", "true", "true", "yes"),
     ("log.audit", "stdout", "\"stdout\"", "a\0b"),
     ("log.audit_required", "true", "true", "yes"),

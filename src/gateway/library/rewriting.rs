@@ -12,7 +12,6 @@ use crate::gateway::library::answering::names_that;
 use crate::gateway::library::requests::authority_of;
 use crate::gateway::policy::forwarded::Arrival;
 use crate::gateway::policy::requests::Kept;
-use crate::wire::client_ip::is_trusted;
 
 /// The most headers that are written into one request.
 const HEADERS_WRITTEN_MAX: usize = 15;
@@ -33,8 +32,8 @@ impl Gateway {
         let mut parts = request.as_owned_parts();
         let headers = &mut parts.headers;
         let peer = passage.peer();
-        let peer_is_trusted = is_trusted(peer, &self.trusted_proxies);
-        let kept = Kept::of(&downstream.headers, self.pipeline.key_format(), peer_is_trusted);
+        let believed = self.believed.of(peer);
+        let kept = Kept::of(&downstream.headers, self.pipeline.key_format(), believed);
         for name in names_that(headers, |id, name| ctx.replaces(id, name) || !kept.has(id, name)) {
             headers.remove(&name);
         }
@@ -46,7 +45,7 @@ impl Gateway {
             Version::HTTP_2 => "2.0",
             _ => "1.1",
         };
-        let arrival = Arrival { peer: &peer_text, peer_is_trusted, is_tls, version };
+        let arrival = Arrival { peer: &peer_text, believed, is_tls, version };
         let authority = authority_of(downstream).unwrap_or_default().as_bytes();
         self.write_ours(&downstream.headers, authority, ctx, &arrival, headers);
         if ctx.site()?.tenant.proxy.host_header == HostHeader::Upstream

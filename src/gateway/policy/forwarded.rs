@@ -1,17 +1,42 @@
 //! `X-Forwarded-*` and `Forwarded` (RFC 7239): how a request came.
 //!
-//! The words of an untrusted peer are replaced; those of a trusted proxy are kept and added to.
+//! The words of an untrusted peer are replaced. Of a trusted proxy those are kept and added to that it sets: what else it
+//! passes on was written by a stranger.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::domain::trusted_headers::TrustedHeaders;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
+use crate::wire::client_ip::is_trusted;
+
+/// The proxies that are believed, and which of their headers.
+pub(in crate::gateway) struct Believed {
+    /// Their networks.
+    pub(in crate::gateway) proxies: Vec<IpNet>,
+    /// The headers that they set.
+    pub(in crate::gateway) headers: TrustedHeaders,
+}
+
+/// The headers of a peer that is not trusted.
+static NONE: TrustedHeaders = TrustedHeaders::NONE;
+
+impl Believed {
+    /// The headers that a peer is trusted to set.
+    pub(in crate::gateway) fn of(&self, peer: IpAddr) -> &TrustedHeaders {
+        if is_trusted(peer, &self.proxies) { &self.headers } else { &NONE }
+    }
+}
 
 /// How a request came.
 pub(in crate::gateway) struct Arrival<'a> {
     /// The address of the client, or of a proxy before us, as text.
     pub(in crate::gateway) peer: &'a str,
-    /// True if that is a proxy that is believed.
-    pub(in crate::gateway) peer_is_trusted: bool,
+    /// The headers that it is trusted to set.
+    pub(in crate::gateway) believed: &'a TrustedHeaders,
     pub(in crate::gateway) is_tls: bool,
     /// The version of HTTP, as `Via` has it.
     pub(in crate::gateway) version: &'static str,
@@ -24,10 +49,12 @@ pub(in crate::gateway) fn write(
     host: &[u8],
     lines: &mut impl Lines,
 ) {
-    let Arrival { peer, peer_is_trusted: is_trusted, is_tls, .. } = *arrival;
+    let Arrival { peer, believed, is_tls, .. } = *arrival;
     let scheme = if is_tls { "https" } else { "http" };
+    let is_believed = |name: Name| believed.has(name.as_str().as_bytes());
     let before = |name: Name, out: &mut Vec<u8>| {
-        for value in fields.values(name).filter(|_| is_trusted) {
+        let is_believed = is_believed(name);
+        for value in fields.values(name).filter(|_| is_believed) {
             out.extend_from_slice(value);
             out.extend_from_slice(b", ");
         }
@@ -36,10 +63,10 @@ pub(in crate::gateway) fn write(
         before(Name::ForwardedFor, out);
         out.extend_from_slice(peer.as_bytes());
     });
-    let known = fields.only(Name::ForwardedProto).filter(|_| is_trusted);
+    let known = fields.only(Name::ForwardedProto).filter(|_| is_believed(Name::ForwardedProto));
     let proto = known.filter(|proto| matches!(*proto, b"http" | b"https"));
     lines.set("X-Forwarded-Proto", proto.unwrap_or(scheme.as_bytes()));
-    let known = fields.only(Name::ForwardedHost).filter(|_| is_trusted);
+    let known = fields.only(Name::ForwardedHost).filter(|_| is_believed(Name::ForwardedHost));
     lines.set("X-Forwarded-Host", known.unwrap_or(host));
     lines.line("Forwarded", |out| {
         before(Name::Forwarded, out);
@@ -55,15 +82,16 @@ pub(in crate::gateway) fn write(
 mod tests {
     use http::{HeaderMap, HeaderName};
 
-    use super::{Arrival, write};
+    use super::{Arrival, TrustedHeaders, write};
 
-    fn told(peer: &str, peer_is_trusted: bool, inbound: &[(&'static str, &str)]) -> [String; 4] {
+    fn told(peer: &str, believed: &[&str], inbound: &[(&'static str, &str)]) -> [String; 4] {
         let mut headers = HeaderMap::new();
         for (name, value) in inbound {
             let name: HeaderName = name.parse().unwrap();
             headers.append(name, value.parse().unwrap());
         }
-        let arrival = Arrival { peer, peer_is_trusted, is_tls: true, version: "1.1" };
+        let believed = &TrustedHeaders::new(believed);
+        let arrival = Arrival { peer, believed, is_tls: true, version: "1.1" };
         let mut told = HeaderMap::new();
         write(&headers, &arrival, b"api.example:8443", &mut told);
         ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"].map(|name| {
@@ -86,15 +114,29 @@ mod tests {
     fn what_an_untrusted_peer_wrote_is_replaced() {
         let forwarded = "for=192.0.2.1;host=\"api.example:8443\";proto=https";
         let expected = ["192.0.2.1", "https", "api.example:8443", forwarded].map(str::to_owned);
-        assert_eq!(told("192.0.2.1", false, FORGED), expected);
-        assert_eq!(told("192.0.2.1", false, &[]), expected);
+        assert_eq!(told("192.0.2.1", &[], FORGED), expected);
+        assert_eq!(told("192.0.2.1", &[], &[]), expected);
     }
 
     #[test]
-    fn what_a_trusted_proxy_wrote_is_kept_and_added_to() {
-        let [chain, proto, host, forwarded] = told("2001:db8::1", true, FORGED);
+    fn the_headers_that_a_trusted_proxy_sets_are_kept_and_added_to() {
+        let all = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded"];
+        let [chain, proto, host, forwarded] = told("2001:db8::1", &all, FORGED);
         assert_eq!(chain, "1.2.3.4, 5.6.7.8, 2001:db8::1");
         assert_eq!((proto.as_str(), host.as_str()), ("http", "other.example"));
         assert_eq!(forwarded, "for=1.2.3.4, for=\"[2001:db8::1]\";host=\"api.example:8443\";proto=https");
+    }
+
+    #[test]
+    fn a_header_that_a_trusted_proxy_does_not_set_is_a_strangers_and_replaced() {
+        let ours = told("192.0.2.1", &[], FORGED);
+        let all = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded"];
+        let theirs = told("192.0.2.1", &all, FORGED);
+        for (at, set) in all.iter().enumerate() {
+            let mut expected = ours.clone();
+            expected[at].clone_from(&theirs[at]);
+            assert_ne!(expected, ours, "{set}");
+            assert_eq!(told("192.0.2.1", &[set], FORGED), expected, "{set}");
+        }
     }
 }

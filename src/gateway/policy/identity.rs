@@ -3,25 +3,13 @@
 //! Names are compared in a normal form, because many servers take `X_Agent_Id` and `X-Agent-Id` for one header.
 
 use crate::domain::tier::Tier;
+use crate::domain::trusted_headers::{FORWARDED_PREFIX, OF_PROXIES};
 use crate::domain::uint256::decimal;
 use crate::http1::writing::{Lines, write_decimal};
 use crate::pipeline::permit::Permit;
 
 /// The beginning of our headers' names, in normal form.
 const OURS: &[u8] = b"x-agent-";
-
-/// The beginning of the names under which proxies tell how a request came.
-const FORWARDED: &[u8] = b"x-forwarded-";
-
-/// Other names under which proxies tell the client's address.
-const OF_PROXIES: [&[u8]; 6] = [
-    b"cf-connecting-ip",
-    b"fastly-client-ip",
-    b"true-client-ip",
-    b"x-client-ip",
-    b"x-cluster-client-ip",
-    b"x-real-ip",
-];
 
 /// Headers that no upstream sees by these names: other spellings of those that we set or read; those by which some servers
 /// take another path than the one that was judged; and `Proxy`, which CGI turns into `HTTP_PROXY`.
@@ -43,7 +31,7 @@ const STRIPPED: [&[u8]; 10] = [
 pub(super) enum Standing {
     /// It goes upstream.
     Free,
-    /// It goes upstream from a proxy that is trusted, and is stripped from others.
+    /// It goes upstream from a proxy that is trusted to set it, and is stripped from others.
     OfProxies,
     /// It is stripped.
     Stripped,
@@ -79,10 +67,11 @@ pub(super) fn standing_of(name: &[u8]) -> Standing {
     if !matches!(name.first(), Some(b'c' | b'C' | b'f' | b'F' | b'p' | b'P' | b't' | b'T' | b'x' | b'X')) {
         return Standing::Free;
     }
-    let is_one_of = |list: &[&[u8]]| list.iter().any(|one| one.len() == name.len() && begins(name, one));
-    if begins(name, OURS) || is_one_of(&STRIPPED) {
+    let is_one = |one: &[u8]| one.len() == name.len() && begins(name, one);
+    if begins(name, OURS) || STRIPPED.iter().any(|one| is_one(one)) {
         Standing::Stripped
-    } else if begins(name, FORWARDED) || is_one_of(&OF_PROXIES) {
+    } else if begins(name, FORWARDED_PREFIX.as_bytes()) || OF_PROXIES.iter().any(|one| is_one(one.as_bytes()))
+    {
         Standing::OfProxies
     } else {
         Standing::Free

@@ -4,6 +4,7 @@
 //! look. So a head costs time by its length, whatever is in it.
 
 use crate::domain::api_key::ApiKeyFormat;
+use crate::domain::trusted_headers::TrustedHeaders;
 use crate::gateway::policy::identity::{Standing, standing_of};
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
@@ -32,21 +33,22 @@ pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &
 }
 
 /// Says which headers of a request go upstream as they are.
-pub(in crate::gateway) struct Kept {
+pub(in crate::gateway) struct Kept<'a> {
     authorization: bool,
     api_key: bool,
-    peer_is_trusted: bool,
+    /// The headers that the peer is trusted to set.
+    believed: &'a TrustedHeaders,
 }
 
-impl Kept {
+impl<'a> Kept<'a> {
     /// The headers of this request that are kept. A header of which any value shows an API key is stripped whole.
-    pub(in crate::gateway) fn of(fields: &impl Fields, keys: &ApiKeyFormat, peer_is_trusted: bool) -> Self {
+    pub(in crate::gateway) fn of(
+        fields: &impl Fields,
+        keys: &ApiKeyFormat,
+        believed: &'a TrustedHeaders,
+    ) -> Self {
         let shows_none = |id| !fields.values(id).any(|value| shows_key(id, value, keys));
-        Self {
-            authorization: shows_none(Name::Authorization),
-            api_key: shows_none(Name::ApiKey),
-            peer_is_trusted,
-        }
+        Self { authorization: shows_none(Name::Authorization), api_key: shows_none(Name::ApiKey), believed }
     }
 
     /// True if a header goes upstream as it is: it is neither one that we set nor a credential of ours.
@@ -54,7 +56,7 @@ impl Kept {
         if id == Name::Other {
             return match standing_of(name) {
                 Standing::Free => true,
-                Standing::OfProxies => self.peer_is_trusted,
+                Standing::OfProxies => self.believed.has(name),
                 Standing::Stripped => false,
             };
         }
@@ -101,7 +103,7 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
     use proptest::prelude::{prop_assert, proptest};
 
-    use super::{ApiKeyFormat, Kept, Name, Options, asks_for_stream, is_of_one_hop};
+    use super::{ApiKeyFormat, Kept, Name, Options, TrustedHeaders, asks_for_stream, is_of_one_hop};
 
     fn map(lines: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -114,14 +116,14 @@ mod tests {
 
     /// The names of these headers that are kept.
     fn left(names: &[&str]) -> Vec<String> {
-        left_of(false, names)
+        left_of(&TrustedHeaders::NONE, names)
     }
 
-    /// The same, where the peer is a trusted proxy or not.
-    fn left_of(peer_is_trusted: bool, names: &[&str]) -> Vec<String> {
+    /// The same, where the peer is trusted to set these headers.
+    fn left_of(believed: &TrustedHeaders, names: &[&str]) -> Vec<String> {
         let lines: Vec<_> = names.iter().map(|name| (*name, "Bearer svc_live_v1_x")).collect();
         let (headers, format) = (map(&lines), ApiKeyFormat::new("svc_live_v1_"));
-        let kept = Kept::of(&headers, &format, peer_is_trusted);
+        let kept = Kept::of(&headers, &format, believed);
         let is_kept = |name: &&str| kept.has(Name::of(name.as_bytes()), name.as_bytes());
         names.iter().copied().filter(is_kept).map(str::to_owned).collect()
     }
@@ -152,17 +154,20 @@ mod tests {
     fn no_header_overrides_the_judged_path_or_names_a_proxy_whoever_writes_it() {
         let overriding =
             ["X-Original-URL", "x_rewrite_url", "X.Original.URI", "Proxy", "proxy", "X_Forwarded_For"];
-        for peer_is_trusted in [false, true] {
-            assert_eq!(left_of(peer_is_trusted, &overriding), [""; 0]);
+        for believed in [TrustedHeaders::NONE, TrustedHeaders::new(&overriding)] {
+            assert_eq!(left_of(&believed, &overriding), [""; 0]);
         }
     }
 
     #[test]
-    fn a_trusted_proxy_alone_tells_how_a_request_came() {
+    fn a_trusted_proxy_alone_tells_how_a_request_came_and_only_by_the_headers_that_it_sets() {
         let told =
-            ["X-Forwarded-Port", "x_forwarded_prefix", "X-Forwarded-Ssl", "X-Real-IP", "true.client.ip"];
-        assert_eq!(left_of(false, &told), [""; 0]);
-        assert_eq!(left_of(true, &told), told);
+            ["X-Forwarded-Port", "X-Forwarded-Prefix", "x-forwarded-ssl", "X-Real-IP", "true-client-ip"];
+        assert_eq!(left(&told), [""; 0]);
+        assert_eq!(left_of(&TrustedHeaders::new(&told), &told), told);
+        assert_eq!(left_of(&TrustedHeaders::new(&["X-Real-IP"]), &told), ["X-Real-IP"]);
+        let spelled = ["X_Forwarded_Port", "x.forwarded.prefix", "X_Real_IP"];
+        assert_eq!(left_of(&TrustedHeaders::new(&told), &spelled), [""; 0]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use proptest::sample::select;
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::tenant::AcceptedCredentials;
+use crate::domain::trusted_headers::TrustedHeaders;
 use crate::gateway::policy::forwarded::{self, Arrival};
 use crate::gateway::policy::requests::{Kept, asks_for_stream};
 use crate::gateway::policy::via::Via;
@@ -80,14 +81,16 @@ fn judge_request(fields: &Counting, via: &Via) -> bool {
     let trusted = [IpNet::from(peer)];
     let both = AcceptedCredentials { api_key: true, signature: true };
     let Ok(options) = Options::of(fields) else { return true };
-    let kept = Kept::of(fields, &keys, true);
+    let believed =
+        &TrustedHeaders::new(&["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"]);
+    let kept = Kept::of(fields, &keys, believed);
     for (name, _) in fields.all() {
         let id = Name::of(name);
         let _ = (requests::is_of_one_hop(&options, id, name), kept.has(id, name));
     }
     let _ = (fields.expects_continue(), asks_for_stream(fields, true), cors::preflight("OPTIONS", fields));
     let _ = (client_of(peer, fields, &trusted), remote_span(fields), state_of(fields));
-    let arrival = Arrival { peer: "127.0.0.1", peer_is_trusted: true, is_tls: true, version: "1.1" };
+    let arrival = Arrival { peer: "127.0.0.1", believed, is_tls: true, version: "1.1" };
     let mut out = Vec::new();
     forwarded::write(fields, &arrival, b"a", &mut out);
     via.write(fields, "1.1", &mut out);

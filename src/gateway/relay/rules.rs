@@ -20,7 +20,6 @@ use crate::http1::name::Name;
 use crate::http1::options::Options;
 use crate::http1::writing::Lines;
 use crate::serve::connection::Connection;
-use crate::wire::client_ip::is_trusted;
 
 impl Gateway {
     /// Writes the head of the request for its upstream.
@@ -41,8 +40,8 @@ impl Gateway {
         out.extend_from_slice(text(&head.target));
         out.extend_from_slice(b" HTTP/1.1\r\n");
         let options = Options::of(&fields).map_err(|_| Failure::Malformed)?;
-        let peer_is_trusted = is_trusted(connection.peer.ip(), &self.trusted_proxies);
-        let kept = Kept::of(&fields, self.pipeline.key_format(), peer_is_trusted);
+        let believed = self.believed.of(connection.peer.ip());
+        let kept = Kept::of(&fields, self.pipeline.key_format(), believed);
         for span in &**fields.spans {
             let name = text(&span.name);
             let is_own_host = span.id == Name::Host && host.is_some();
@@ -66,7 +65,7 @@ impl Gateway {
         }
         let arrival = Arrival {
             peer: &connection.peer_text,
-            peer_is_trusted,
+            believed,
             is_tls: connection.is_tls(),
             version: if head.is_http_1_0 { "1.0" } else { "1.1" },
         };

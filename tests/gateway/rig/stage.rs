@@ -16,6 +16,10 @@ pub(crate) const ACME: &str = "acme.test";
 /// Addresses of proxies that the shared gateway trusts.
 pub(crate) const TRUSTED: &str = "127.0.0.2/31";
 
+/// The forwarding headers that they set.
+pub(crate) const TRUSTED_HEADERS: [&str; 4] =
+    ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded"];
+
 /// A chain and a gateway.
 pub(crate) struct Stage {
     // Dropped in this order: the gateway before its chain.
@@ -41,6 +45,7 @@ impl Stage {
     pub(crate) fn site(&self) -> &Site {
         self.site.get_or_init(|| {
             let site = Site::of(self).set("listen.trusted_proxies", vec![TRUSTED]);
+            let site = site.set("listen.trusted_headers", TRUSTED_HEADERS.to_vec());
             let tenants = shared_tenants(site.upstream());
             site.only(tenants).start()
         })
