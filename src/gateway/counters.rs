@@ -9,7 +9,7 @@ use prometheus::{Histogram, IntCounter, IntCounterVec};
 use crate::domain::tenant::Tenant;
 use crate::ports::clock::Clock;
 use crate::telemetry::faults::FaultLog;
-use crate::telemetry::http::RouteSeries;
+use crate::telemetry::http::{RouteSeries, TenantSeries};
 use crate::telemetry::metrics::{Metrics, OVERLOAD_LIMITS};
 
 /// The counters of one tenant, made at its first request: most of many tenants get none. They outlive reloads.
@@ -130,20 +130,26 @@ pub(super) struct Routes {
     routes: Vec<Arc<RouteSeries>>,
     /// Of requests that no route takes.
     rest: Arc<RouteSeries>,
+    /// What all of them share.
+    shared: Arc<TenantSeries>,
 }
 
 impl Routes {
     pub(super) fn new(metrics: &Metrics, tenant: &Tenant, former: Option<&Self>) -> Self {
+        let shared = former.map(|former| Arc::clone(&former.shared));
+        let shared = shared.unwrap_or_else(|| Arc::new(TenantSeries::new(metrics, &tenant.id)));
         let mut known: HashMap<&str, Arc<RouteSeries>> = former
             .into_iter()
             .flat_map(Self::all)
             .map(|series| (series.route(), Arc::clone(series)))
             .collect();
         let mut of = |route| {
-            let new = || Arc::new(RouteSeries::new(metrics, &tenant.id, route));
+            let new = || Arc::new(RouteSeries::of_tenant(metrics, &tenant.id, route, &shared));
             Arc::clone(known.entry(route).or_insert_with(new))
         };
-        Self { routes: tenant.routes.iter().map(|route| of(route.path.as_str())).collect(), rest: of("") }
+        let routes = tenant.routes.iter().map(|route| of(route.path.as_str())).collect();
+        let rest = of("");
+        Self { routes, rest, shared }
     }
 
     /// Those of a route by its place.
@@ -155,6 +161,9 @@ impl Routes {
     pub(super) fn end(&self, newer: Option<&Self>) {
         let kept: HashSet<_> = newer.into_iter().flat_map(Self::all).map(Arc::as_ptr).collect();
         self.all().filter(|series| !kept.contains(&Arc::as_ptr(series))).for_each(|series| series.end());
+        if newer.is_none() {
+            self.shared.end();
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<RouteSeries>> {

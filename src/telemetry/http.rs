@@ -1,6 +1,7 @@
 //! `http_server_request_duration_seconds`, as OpenTelemetry's semantic conventions for HTTP have it: the series of a route,
 //! each looked up once. Requests allocate nothing and take no lock.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
@@ -19,11 +20,22 @@ const STATUS_OTHER: u16 = u16::MAX;
 /// statuses. Clients choose the method, and upstreams the status.
 const SERIES_MAX: usize = 32;
 
+/// So many series all routes of a tenant have together. Further ones are those of [`OTHER`] routes.
+const TENANT_SERIES_MAX: usize = 1_000;
+
+/// The series of a tenant's routes beyond [`TENANT_SERIES_MAX`].
+pub struct TenantSeries {
+    begun: AtomicUsize,
+    others: RouteSeries,
+}
+
 /// The series of one route: a list in the order of their first requests, one for each pair of method and status.
 pub struct RouteSeries {
     metrics: Metrics,
     tenant: Arc<str>,
     route: Box<str>,
+    /// What the routes of its tenant share; `None`: it has no tenant.
+    shared: Option<Arc<TenantSeries>>,
     first: OnceLock<Box<Series>>,
     /// True once the route is gone. Held while a series begins.
     has_ended: Mutex<bool>,
@@ -36,12 +48,42 @@ struct Series {
     next: OnceLock<Box<Self>>,
 }
 
+impl TenantSeries {
+    /// Of a tenant whose routes have none yet.
+    #[must_use]
+    pub fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
+        Self { begun: AtomicUsize::new(0), others: RouteSeries::new(metrics, tenant, OTHER) }
+    }
+
+    /// The tenant is gone, and its series with it.
+    pub fn end(&self) {
+        self.others.end();
+    }
+
+    fn is_full(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) >= TENANT_SERIES_MAX
+    }
+
+    /// True if one more may begin, which is counted then.
+    fn begin(&self) -> bool {
+        let one_more = |begun| (begun < TENANT_SERIES_MAX).then_some(begun + 1);
+        self.begun.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+}
+
 impl RouteSeries {
     /// A route by its template, which may be empty, as the tenant may.
     #[must_use]
     pub fn new(metrics: &Metrics, tenant: &Arc<str>, route: &str) -> Self {
-        let (metrics, tenant) = (metrics.clone(), Arc::clone(tenant));
-        Self { metrics, tenant, route: route.into(), first: OnceLock::new(), has_ended: Mutex::new(false) }
+        let (metrics, tenant, route) = (metrics.clone(), Arc::clone(tenant), route.into());
+        let has_ended = Mutex::new(false);
+        Self { metrics, tenant, route, shared: None, first: OnceLock::new(), has_ended }
+    }
+
+    /// A route of a tenant.
+    #[must_use]
+    pub fn of_tenant(metrics: &Metrics, tenant: &Arc<str>, route: &str, shared: &Arc<TenantSeries>) -> Self {
+        Self { shared: Some(Arc::clone(shared)), ..Self::new(metrics, tenant, route) }
     }
 
     /// Its template.
@@ -52,14 +94,23 @@ impl RouteSeries {
 
     /// A request has its answer. A status of 0: it has none.
     pub fn observe(&self, method: &[u8], status: u16, seconds: f64) {
-        let (mut method, mut status) = (known_method(method), known_status(status));
+        self.observe_known(known_method(method), known_status(status), seconds);
+    }
+
+    fn observe_known(&self, mut method: &'static str, mut status: u16, seconds: f64) {
+        let (asked, of_answer) = (method, status);
         let mut place = &self.first;
         for position in 0.. {
             if position == SERIES_MAX {
                 (method, status) = (OTHER, class_of(status));
             }
             let known = place.get().map(|series| &**series);
-            let Some(series) = known.or_else(|| self.begin(place, method, status)) else { return };
+            let Some(series) = known.or_else(|| self.begin(place, method, status)) else {
+                if let Some(shared) = self.shared.as_ref().filter(|shared| shared.is_full()) {
+                    shared.others.observe_known(asked, of_answer, seconds);
+                }
+                return;
+            };
             if series.status == status && series.method == method {
                 series.histogram.observe(seconds);
                 return;
@@ -68,29 +119,44 @@ impl RouteSeries {
         }
     }
 
-    /// Begins a series at the end of the list, unless the route is gone. Another thread may have begun another there.
+    /// Begins a series at the end of the list, unless the route is gone or its tenant has no room for another. Another thread
+    /// may have begun another there.
     fn begin<'a>(
         &self,
         place: &'a OnceLock<Box<Series>>,
         method: &'static str,
         status: u16,
     ) -> Option<&'a Series> {
+        // Routes that came too late ask this for each request.
+        if self.shared.as_ref().is_some_and(|shared| shared.is_full()) {
+            return None;
+        }
         let has_ended = self.has_ended.lock();
+        if *has_ended || (place.get().is_none() && self.shared.as_ref().is_some_and(|shared| !shared.begin()))
+        {
+            return None;
+        }
         let begin = || {
             let labels = [&*self.tenant, method, &status_label(status), &self.route];
             let histogram = self.metrics.http_requests.with_label_values(&labels);
             Box::new(Series { method, status, histogram, next: OnceLock::new() })
         };
-        (!*has_ended).then(|| &**place.get_or_init(begin))
+        Some(place.get_or_init(begin))
     }
 
     /// The route is gone, and its series with it.
     pub fn end(&self) {
-        *self.has_ended.lock() = true;
+        // Routes of one template share it, and each of them may end it.
+        if std::mem::replace(&mut *self.has_ended.lock(), true) {
+            return;
+        }
         let mut place = &self.first;
         while let Some(series) = place.get() {
             let labels = [&*self.tenant, series.method, &status_label(series.status), &self.route];
             let _ = self.metrics.http_requests.remove_label_values(&labels);
+            if let Some(shared) = &self.shared {
+                shared.begun.fetch_sub(1, Ordering::Relaxed);
+            }
             place = &series.next;
         }
     }
@@ -126,7 +192,7 @@ fn status_label(status: u16) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use super::{RouteSeries, SERIES_MAX};
+    use super::{RouteSeries, SERIES_MAX, TENANT_SERIES_MAX, TenantSeries};
     use crate::telemetry::metrics::Metrics;
 
     const NAME: &str = "http_server_request_duration_seconds_count";
@@ -227,5 +293,39 @@ mod tests {
         let counts = counts(&metrics);
         assert_eq!(sum(&counts), 4 * 60);
         assert!(counts.iter().all(|line| !line.ends_with(" 0")), "{counts:?}");
+    }
+
+    #[test]
+    fn a_tenant_has_a_bounded_number_of_series_and_counts_further_routes_as_one() {
+        let (metrics, tenant) = (Metrics::new().unwrap(), "acme".into());
+        let shared = Arc::new(TenantSeries::new(&metrics, &tenant));
+        let of = |number: usize| RouteSeries::of_tenant(&metrics, &tenant, &format!("/{number}"), &shared);
+        let routes: Vec<RouteSeries> = (0..1_000).map(of).collect();
+        let statuses = [200, 201, 204, 400, 404, 500];
+        for _ in 0..2 {
+            for route in &routes {
+                statuses.iter().for_each(|status| route.observe(b"GET", *status, 0.1));
+            }
+        }
+        let shown = counts(&metrics);
+        assert_eq!(sum(&shown), 12_000, "each request is counted");
+        assert_eq!(shown.len(), TENANT_SERIES_MAX + statuses.len(), "{shown:?}");
+        assert!(shown.contains(&series("GET", "200", "/0", 2)), "the first ones keep theirs");
+        // Each route that has one has all of them but for the last.
+        let late = 1_000 - TENANT_SERIES_MAX / statuses.len();
+        assert!(
+            shown.contains(&series("GET", "500", "_OTHER", 2 * u32::try_from(late).unwrap())),
+            "{shown:?}"
+        );
+        // Routes that go leave their room to others.
+        for _ in 0..2 {
+            routes[..10].iter().for_each(RouteSeries::end);
+        }
+        assert_eq!(counts(&metrics).len(), TENANT_SERIES_MAX + statuses.len() - 60);
+        routes[999].observe(b"GET", 200, 0.1);
+        assert!(counts(&metrics).contains(&series("GET", "200", "/999", 1)));
+        routes[10..].iter().for_each(RouteSeries::end);
+        shared.end();
+        assert_eq!(counts(&metrics), [""; 0]);
     }
 }

@@ -1,6 +1,6 @@
 //! Connections to upstreams that wait for the next request, and the buffers of exchanges. A worker has its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -31,7 +31,14 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Idle {
-    connections: HashMap<SocketAddr, Vec<Unused>, RandomState>,
+    tenants: HashMap<Arc<str>, OfTenant, RandomState>,
+    count: usize,
+}
+
+/// The connections of one tenant. Each list is in the order in which they came.
+#[derive(Default)]
+struct OfTenant {
+    connections: HashMap<SocketAddr, VecDeque<Unused>, RandomState>,
     count: usize,
 }
 
@@ -48,39 +55,51 @@ impl Pool {
         Self { connections_max, idle: Mutex::default(), buffers: Mutex::default() }
     }
 
-    /// A connection to this address that its upstream has not closed. The one that was used last comes first.
-    pub(super) fn take(&self, address: SocketAddr, now: Instant) -> Option<TcpStream> {
+    /// A connection of this tenant to this address that its upstream has not closed. The one that was used last comes first.
+    pub(super) fn take(&self, tenant: &str, address: SocketAddr, now: Instant) -> Option<TcpStream> {
         let mut idle = self.idle.lock();
-        let Idle { connections, count } = &mut *idle;
-        let list = connections.get_mut(&address)?;
-        while let Some(Unused { stream, until }) = list.pop() {
+        let Idle { tenants, count } = &mut *idle;
+        let of_tenant = tenants.get_mut(tenant)?;
+        let list = of_tenant.connections.get_mut(&address)?;
+        while let Some(Unused { stream, until }) = list.pop_back() {
             *count -= 1;
+            of_tenant.count -= 1;
             if now < until && is_silent(&stream) {
                 return Some(stream);
             }
         }
-        connections.remove(&address);
+        of_tenant.connections.remove(&address);
         None
     }
 
-    /// Keeps a connection for as long as `idle_time`, if there is room.
-    pub(super) fn put(&self, address: SocketAddr, stream: TcpStream, now: Instant, idle_time: Duration) {
-        let mut idle = self.idle.lock();
-        if idle.count < self.connections_max {
-            idle.count += 1;
-            idle.connections.entry(address).or_default().push(Unused { stream, until: now + idle_time });
-        }
+    /// Keeps a connection for as long as `idle_time`. Without room the oldest goes: the tenant's own if it has its share, else
+    /// that of the tenant that has the most.
+    pub(super) fn put(
+        &self,
+        tenant: &Arc<str>,
+        address: SocketAddr,
+        stream: TcpStream,
+        now: Instant,
+        idle_time: Duration,
+    ) {
+        let unused = Unused { stream, until: now + idle_time };
+        // Closed when the lock is free again.
+        let _closed = self.idle.lock().keep(tenant, address, unused, self.connections_max);
     }
 
     /// Closes the connections whose time is over, or that their upstreams have closed.
     pub(super) fn sweep(&self, now: Instant) {
         let mut idle = self.idle.lock();
-        let Idle { connections, count } = &mut *idle;
-        connections.retain(|_, list| {
-            let before = list.len();
-            list.retain(|unused| now < unused.until && is_silent(&unused.stream));
-            *count -= before - list.len();
-            !list.is_empty()
+        let Idle { tenants, count } = &mut *idle;
+        tenants.retain(|_, of_tenant| {
+            of_tenant.connections.retain(|_, list| {
+                let before = list.len();
+                list.retain(|unused| now < unused.until && is_silent(&unused.stream));
+                *count -= before - list.len();
+                of_tenant.count -= before - list.len();
+                !list.is_empty()
+            });
+            !of_tenant.connections.is_empty()
         });
     }
 
@@ -94,6 +113,61 @@ impl Pool {
         if kept.len() < BUFFERS_MAX {
             kept.push(buffers);
         }
+    }
+}
+
+impl Idle {
+    /// Keeps a connection, and gives the one that has to go for it, which may be itself.
+    fn keep(
+        &mut self,
+        tenant: &Arc<str>,
+        address: SocketAddr,
+        unused: Unused,
+        most: usize,
+    ) -> Option<Unused> {
+        let mut closed = None;
+        if self.count >= most {
+            closed = self.oldest_but_for(tenant, address, most);
+            if closed.is_none() {
+                return Some(unused);
+            }
+            self.count -= 1;
+        }
+        if !self.tenants.contains_key(tenant) {
+            self.tenants.insert(Arc::clone(tenant), OfTenant::default());
+        }
+        if let Some(of_tenant) = self.tenants.get_mut(tenant) {
+            of_tenant.connections.entry(address).or_default().push_back(unused);
+            of_tenant.count += 1;
+            self.count += 1;
+        }
+        closed
+    }
+
+    /// Takes out the connection that goes for another one of this tenant.
+    fn oldest_but_for(&mut self, tenant: &str, address: SocketAddr, most: usize) -> Option<Unused> {
+        let share = most / self.tenants.len().max(1);
+        if let Some(own) = self.tenants.get_mut(tenant).filter(|own| own.count > 0 && own.count >= share) {
+            return own.oldest(Some(address));
+        }
+        self.tenants.values_mut().max_by_key(|of_tenant| of_tenant.count)?.oldest(None)
+    }
+}
+
+impl OfTenant {
+    /// Takes out the connection that came first, of those to this address if there are any.
+    fn oldest(&mut self, address: Option<SocketAddr>) -> Option<Unused> {
+        let first_of = |list: &VecDeque<Unused>| list.front().map(|unused| unused.until);
+        let preferred =
+            address.filter(|address| self.connections.get(address).is_some_and(|list| !list.is_empty()));
+        let by_age = || {
+            let fronts =
+                self.connections.iter().filter_map(|(address, list)| Some((first_of(list)?, *address)));
+            fronts.min().map(|(_, address)| address)
+        };
+        let oldest = self.connections.get_mut(&preferred.or_else(by_age)?)?.pop_front()?;
+        self.count -= 1;
+        Some(oldest)
     }
 }
 
@@ -129,8 +203,56 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
         let pool = Pool::new(1);
-        pool.put(address, ours.unwrap(), Timer::now(), MINUTE);
+        pool.put(&"acme".into(), address, ours.unwrap(), Timer::now(), MINUTE);
         (pool, address, theirs.unwrap().0)
+    }
+
+    /// Puts connections of a tenant into a pool, one after the other, and gives their numbers as the upstream sees them.
+    async fn put(pool: &Pool, listener: &TcpListener, tenant: &str, count: u64) -> Vec<u16> {
+        let (mut ports, address) = (Vec::new(), listener.local_addr().unwrap());
+        for number in 0..count {
+            let stream = TcpStream::connect(address).await.unwrap();
+            ports.push(stream.local_addr().unwrap().port());
+            pool.put(&tenant.into(), address, stream, Timer::now() + Duration::from_secs(number), MINUTE);
+        }
+        ports
+    }
+
+    /// The connections of a tenant that are left, the oldest first.
+    fn left(pool: &Pool, listener: &TcpListener, tenant: &str) -> Vec<u16> {
+        let take = || pool.take(tenant, listener.local_addr().unwrap(), Timer::now());
+        let mut left: Vec<_> =
+            std::iter::from_fn(take).map(|stream| stream.local_addr().unwrap().port()).collect();
+        left.reverse();
+        left
+    }
+
+    #[tokio::test]
+    async fn of_a_full_pool_each_tenant_has_its_share_and_the_oldest_connection_goes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let pool = Pool::new(6);
+        let greedy = put(&pool, &listener, "greedy", 8).await;
+        let other = put(&pool, &listener, "other", 2).await;
+        let again = put(&pool, &listener, "greedy", 5).await;
+        let third = put(&pool, &listener, "third", 1).await;
+        assert_eq!(pool.idle.lock().count, 6);
+        assert_eq!(left(&pool, &listener, "other"), other, "nobody else's went for the greedy one's");
+        assert_eq!(left(&pool, &listener, "third"), third);
+        assert_eq!(left(&pool, &listener, "greedy"), again[2..], "{greedy:?}");
+        assert_eq!(pool.idle.lock().count, 0);
+        pool.sweep(Timer::now());
+        assert!(pool.idle.lock().tenants.is_empty());
+    }
+
+    #[tokio::test]
+    async fn no_tenant_uses_anothers_connection_and_a_pool_without_room_keeps_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (pool, none) = (Pool::new(6), Pool::new(0));
+        let one = put(&pool, &listener, "one", 1).await;
+        assert_eq!(left(&pool, &listener, "two"), [0; 0]);
+        assert_eq!(left(&pool, &listener, "one"), one);
+        put(&none, &listener, "one", 2).await;
+        assert_eq!((none.idle.lock().count, left(&none, &listener, "one")), (0, Vec::new()));
     }
 
     #[test]
@@ -153,10 +275,10 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_used_again_once_and_not_after_its_time() {
         let (pool, address, _theirs) = filled().await;
-        let stream = pool.take(address, Timer::now()).unwrap();
-        assert!(pool.take(address, Timer::now()).is_none());
-        pool.put(address, stream, Timer::now(), MINUTE);
-        assert!(pool.take(address, Timer::now() + MINUTE).is_none());
+        let stream = pool.take("acme", address, Timer::now()).unwrap();
+        assert!(pool.take("acme", address, Timer::now()).is_none());
+        pool.put(&"acme".into(), address, stream, Timer::now(), MINUTE);
+        assert!(pool.take("acme", address, Timer::now() + MINUTE).is_none());
         assert_eq!(pool.idle.lock().count, 0);
     }
 
@@ -174,7 +296,7 @@ mod tests {
                     pool.sweep(Timer::now());
                     assert_eq!(pool.idle.lock().count, 0);
                 }
-                assert!(pool.take(address, Timer::now()).is_none());
+                assert!(pool.take("acme", address, Timer::now()).is_none());
             }
         }
     }

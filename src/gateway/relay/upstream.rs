@@ -41,7 +41,10 @@ impl Relay {
                     (address, true)
                 }
             };
-            if may_be_used && let Some(stream) = self.pool.take(address, now) {
+            let tenant = || ctx.site.as_ref().map(|site| &*site.tenant.id);
+            if may_be_used
+                && let Some(stream) = tenant().and_then(|tenant| self.pool.take(tenant, address, now))
+            {
                 ctx.retrying = None;
                 return Ok(Upstream { stream, address, is_used: true, since: now });
             }
@@ -95,7 +98,8 @@ impl Relay {
     /// Keeps the connection for the next request, if the answer leaves it in order.
     pub(super) fn keep(&self, upstream: Upstream, exchange: &Exchange, buffers: &Buffers, ctx: &Context) {
         let Some(site) = ctx.site.as_ref().filter(|_| exchange.upstream_goes_on(buffers)) else { return };
-        self.pool.put(upstream.address, upstream.stream, Timer::now(), site.tenant.proxy.timeouts.idle);
+        let Upstream { stream, address, .. } = upstream;
+        self.pool.put(&site.tenant.id, address, stream, Timer::now(), site.tenant.proxy.timeouts.idle);
     }
 }
 
