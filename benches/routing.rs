@@ -81,6 +81,7 @@ fn tenant(number: usize) -> Arc<Tenant> {
         id: format!("tenant{number}").into(),
         hosts: vec![host(format!("api{number}.example")), host(format!("*.tenant{number}.example"))],
         upstreams: vec![Upstream::parse("127.0.0.1:9000").expect("it is an upstream")],
+        networks: None,
         min_tier: Tier::Bronze,
         credentials: AcceptedCredentials { api_key: true, signature: true },
         requests_per_minute: None,

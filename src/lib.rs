@@ -28,6 +28,7 @@ pub mod config;
 pub mod telemetry;
 pub mod tls;
 
+mod addresses;
 mod caught;
 mod files;
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// Which modules of ours a module may use. The order is that of the layers; `*` is everything.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
+    ("addresses", &[]),
     ("files", &["domain"]),
     ("caught", &[]),
     ("within", &[]),
@@ -21,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("telemetry", &["domain", "ports"]),
     ("supervision", &["telemetry"]),
     ("pipeline", &["domain", "within", "sharded", "ports"]),
-    ("config", &["domain", "files"]),
+    ("config", &["domain", "addresses", "files"]),
     ("chain", &["domain", "within", "ports", "telemetry"]),
     ("store", &["domain", "files", "caught", "within", "sharded", "ports", "telemetry", "supervision"]),
     ("tls", &["domain", "files", "ports", "telemetry"]),
@@ -31,7 +32,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &["domain", "http1", "ports", "telemetry", "pipeline", "wire", "serve", "verdicts"]),
     (
         "gateway",
-        &["domain", "sharded", "http1", "ports", "telemetry", "pipeline", "wire", "tls", "serve", "verdicts"],
+        &[
+            "domain",
+            "addresses",
+            "sharded",
+            "http1",
+            "ports",
+            "telemetry",
+            "pipeline",
+            "wire",
+            "tls",
+            "serve",
+            "verdicts",
+        ],
     ),
     ("admin", &["domain", "http1", "ports", "telemetry", "pipeline", "wire", "serve"]),
     ("dev", &["domain", "http1", "ports", "os", "wire", "serve"]),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use crate::addresses::AddressRules;
 use crate::app::source::{Fingerprint, Source};
 use crate::config::problem::{Problem, Problems};
 use crate::config::tenants::has_folder;
@@ -82,7 +83,9 @@ impl Tenants {
         metrics: &Metrics,
     ) -> Result<Self, Vec<String>> {
         let listener_tls = settings.listen.tls.as_ref();
-        let workshop = Workshop { quotas: settings.tiers.requests_per_minute, metrics };
+        let addresses = settings.addresses();
+        let workshop =
+            Workshop { quotas: settings.tiers.requests_per_minute, metrics, addresses: &addresses };
         let now = UnixSeconds(clock.unix_seconds());
         let tenants = settings.tenants.iter().map(|tenant| &**tenant);
         let certificate_files: Vec<PathBuf> = files(listener_tls, tenants).into_iter().collect();
@@ -135,7 +138,11 @@ impl Tenants {
         let (settings, former) = (&loaded.settings, self.table.load_full());
         self.refuse_other_chain(settings)?;
         self.refuse_emptiness(settings, former.tenants().count())?;
-        let workshop = Workshop { quotas: self.at_start.tiers.requests_per_minute, metrics: &self.metrics };
+        // The listeners are those of the start, whatever is written now.
+        let addresses =
+            AddressRules { allow_link_local: settings.allow_link_local, ..self.at_start.addresses() };
+        let quotas = self.at_start.tiers.requests_per_minute;
+        let workshop = Workshop { quotas, metrics: &self.metrics, addresses: &addresses };
         let built = build(settings, self.now(), &workshop, &former)?;
         Handle::current().block_on(resolve_new_names(&built.table));
         if let (Some(store), Some(table)) = (&self.certificates, built.certificates) {

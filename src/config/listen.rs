@@ -1,6 +1,6 @@
 //! `[listen]`: where requests come in.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
@@ -10,7 +10,6 @@ use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::tenant::KeyPair;
 use crate::domain::trusted_headers::{FORWARDED_FOR, OF_PROXIES, TrustedHeaders};
-use crate::domain::upstream::Upstream;
 
 /// How many addresses the gateway may listen on, and how many there may be for owners.
 const ADDRESSES_MAX: usize = 16;
@@ -58,6 +57,11 @@ pub struct Listen {
 }
 
 impl Listen {
+    /// Every address that is listened on.
+    pub(crate) fn all(&self) -> impl Iterator<Item = SocketAddr> {
+        self.gateway.iter().copied().chain([self.api, self.admin])
+    }
+
     /// Networks of proxies whose `X-Forwarded-For` names the client.
     #[must_use]
     pub fn client_proxies(&self) -> Vec<IpNet> {
@@ -170,7 +174,7 @@ fn header(text: &str) -> Result<Box<str>, String> {
 }
 
 /// A network, or an address that is a network of its own. Bits behind the prefix do not count.
-fn network(text: &str) -> Result<IpNet, String> {
+pub(super) fn network(text: &str) -> Result<IpNet, String> {
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     network
         .map(|network| network.trunc())
@@ -184,77 +188,4 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() != 0
         && one.port() == other.port()
         && (one.ip() == other.ip() || everywhere(one.ip()) || everywhere(other.ip()))
-}
-
-/// True if an upstream is a listener of this machine, as far as that is known without asking the network: names but
-/// `localhost` are not looked up.
-pub(super) fn reaches(upstream: &Upstream, listener: SocketAddr) -> bool {
-    let is_localhost = upstream.host.rsplit('.').next() == Some("localhost");
-    let ips = match upstream.host.parse() {
-        Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) => vec![Ipv4Addr::LOCALHOST.into()],
-        Ok(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => vec![Ipv6Addr::LOCALHOST.into()],
-        Ok(ip) => vec![ip.to_canonical()],
-        Err(_) if is_localhost => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-        Err(_) => Vec::new(),
-    };
-    let at = listener.ip().to_canonical();
-    let takes =
-        |ip: IpAddr| at == ip || (at.is_unspecified() && (at.is_ipv6() || ip.is_ipv4()) && is_own(ip));
-    upstream.port == listener.port() && ips.into_iter().any(takes)
-}
-
-/// True if an address is this machine's: it would speak to itself from that very address. No packet is sent.
-fn is_own(ip: IpAddr) -> bool {
-    let any: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let speaks_from = || {
-        let socket = UdpSocket::bind((any, 0))?;
-        socket.connect((ip, 1))?;
-        socket.local_addr()
-    };
-    ip.is_loopback() || speaks_from().is_ok_and(|from| from.ip() == ip)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::IpAddr;
-
-    use super::{is_own, reaches};
-    use crate::domain::upstream::Upstream;
-
-    #[test]
-    fn an_upstream_that_is_this_listener_is_known_by_every_name_that_needs_no_look_up() {
-        for (listener, own, others) in [
-            (
-                "127.0.0.1:8000",
-                "127.0.0.1 localhost api.localhost 0.0.0.0 [::ffff:127.0.0.1]",
-                "127.0.0.2 [::1] [::] 10.0.0.1 localhost.example example",
-            ),
-            ("127.0.0.2:8000", "127.0.0.2 https://127.0.0.2", "127.0.0.1 localhost 0.0.0.0"),
-            ("[::1]:8000", "[::1] localhost [::]", "127.0.0.1 0.0.0.0"),
-            ("0.0.0.0:8000", "127.0.0.1 127.9.9.9 localhost 0.0.0.0", "[::1] 192.0.2.1 api.example"),
-            ("[::]:8000", "127.0.0.1 localhost 0.0.0.0 [::1] [::]", "192.0.2.1 [2001:db8::1]"),
-            ("192.0.2.1:8000", "192.0.2.1 h2c://192.0.2.1", "127.0.0.1 localhost 192.0.2.2"),
-        ] {
-            for (hosts, expected) in [(own, true), (others, false)] {
-                for host in hosts.split(' ') {
-                    let reaches = |port| {
-                        let upstream = Upstream::parse(&format!("{host}:{port}")).unwrap();
-                        reaches(&upstream, listener.parse().unwrap())
-                    };
-                    assert_eq!((reaches(8000), reaches(8001)), (expected, false), "{host} and {listener}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_addresses_of_this_machines_interfaces_are_its_own() {
-        let table = std::fs::read_to_string("/proc/net/fib_trie").unwrap();
-        let lines: Vec<&str> = table.lines().map(str::trim).collect();
-        let local = lines.windows(2).filter(|pair| pair[1] == "/32 host LOCAL");
-        let own: Vec<IpAddr> =
-            local.map(|pair| pair[0].trim_start_matches("|-- ").parse().unwrap()).collect();
-        assert!(!own.is_empty() && own.iter().all(|ip| is_own(*ip)), "{own:?}");
-        assert!(!is_own("192.0.2.1".parse().unwrap()) && !is_own("2001:db8::1".parse().unwrap()));
-    }
 }

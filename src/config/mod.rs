@@ -48,6 +48,7 @@ use std::sync::Arc;
 
 use toml::Table;
 
+use crate::addresses::AddressRules;
 use crate::config::abuse::AbuseSettings;
 use crate::config::chain::ChainSettings;
 use crate::config::console::ConsoleSettings;
@@ -102,6 +103,8 @@ pub struct Settings {
     pub folder_tenants: usize,
     /// True if a reload may leave `tenants.d`, or all of it, without tenants.
     pub allow_empty: bool,
+    /// True if upstreams may be link-local.
+    pub allow_link_local: bool,
 }
 
 /// A configuration that can be used.
@@ -210,6 +213,12 @@ impl Settings {
         Listen::read(&mut Reader::new(document, table, environment, Wanted::Settings))
     }
 
+    /// The addresses that upstreams may have.
+    pub(crate) fn addresses(&self) -> AddressRules {
+        let (listeners, allow_link_local) = (self.listen.all().collect(), self.allow_link_local);
+        AddressRules { listeners, allow_link_local, networks: None }
+    }
+
     /// The chain that the store is for.
     #[must_use]
     pub fn binding(&self) -> Binding {
@@ -244,8 +253,10 @@ impl Settings {
     /// which lines are logged are read again.
     #[must_use]
     pub fn counts_from_start(key: &str) -> bool {
-        let is_of_tenant = key.starts_with("tenants[") || key.contains(": ");
-        let is_read_again = matches!(key, "gateway.allow_empty" | "log.level" | "log.access");
+        let is_of_tenant =
+            ["tenants[", "tenants_rules["].iter().any(|begin| key.starts_with(begin)) || key.contains(": ");
+        let is_read_again =
+            matches!(key, "gateway.allow_empty" | "gateway.allow_link_local" | "log.level" | "log.access");
         !is_of_tenant && !key.starts_with("listen.tls.") && !is_read_again
     }
 
@@ -264,10 +275,11 @@ impl Settings {
         let console = ConsoleSettings::read(reader);
         let gateway = GatewaySettings::read(reader);
         let allow_empty = reader.boolean("gateway.allow_empty", false);
+        let allow_link_local = reader.boolean("gateway.allow_link_local", false);
         let shutdown = ShutdownSettings::read(reader);
         let traces = TraceSettings::read(reader);
         let log = LogSettings::read(reader);
-        let tenants = tenants::read(reader, listen.as_ref(), path);
+        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local.unwrap_or(true), path);
         let (tenants, folder_tenants) = tenants.unzip();
         let are_reached = listen.as_ref().is_none_or(|listen| !listen.gateway.is_empty());
         if let (Some(count @ 1..), false) = (tenants.as_ref().map(Vec::len), are_reached) {
@@ -291,6 +303,7 @@ impl Settings {
             tenants: tenants?,
             folder_tenants: folder_tenants?,
             allow_empty: allow_empty?,
+            allow_link_local: allow_link_local?,
         })
     }
 }

@@ -15,6 +15,7 @@ pub(crate) fn tenant() -> Tenant {
         id: "acme".into(),
         hosts: Vec::new(),
         upstreams: Vec::new(),
+        networks: None,
         min_tier: Tier::Bronze,
         credentials: AcceptedCredentials { api_key: true, signature: true },
         requests_per_minute: None,

@@ -43,6 +43,20 @@ impl HostPattern {
         }
         normal(text).map(|name| Self::Exact(name.into())).ok_or(PHRASE)
     }
+
+    /// True if it takes every host that the other one takes.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let lies_below =
+            |name: &str, suffix: &str| name.strip_suffix(suffix).is_some_and(|before| before.ends_with('.'));
+        match (self, other) {
+            (Self::Any, _) => true,
+            (Self::Exact(one), Self::Exact(other)) => one == other,
+            (Self::Below(suffix), Self::Exact(name)) => lies_below(name, suffix),
+            (Self::Below(suffix), Self::Below(name)) => name == suffix || lies_below(name, suffix),
+            (Self::Exact(_) | Self::Below(_), Self::Below(_) | Self::Any) => false,
+        }
+    }
 }
 
 impl fmt::Display for HostPattern {
@@ -115,6 +129,25 @@ mod tests {
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
     use super::{HostPattern, of_authority};
+
+    #[test]
+    fn a_pattern_covers_what_it_takes_and_nothing_beside_it() {
+        for (pattern, inside, outside) in [
+            ("*", "* *.example a.example 127.0.0.1", ""),
+            ("a.example", "a.example A.Example", "b.example x.a.example *.a.example * example"),
+            (
+                "*.example",
+                "a.example b.a.example *.example *.a.example",
+                "example aexample * *.com a.example.com *.aexample",
+            ),
+        ] {
+            let covers = |other: &str| {
+                HostPattern::parse(pattern).unwrap().covers(&HostPattern::parse(other).unwrap())
+            };
+            inside.split(' ').for_each(|other| assert!(covers(other), "{pattern} {other}"));
+            outside.split_terminator(' ').for_each(|other| assert!(!covers(other), "{pattern} {other}"));
+        }
+    }
 
     #[test]
     fn a_pattern_is_a_host_a_wildcard_below_one_or_everything() {

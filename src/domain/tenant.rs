@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use crate::domain::cors::CorsRules;
 use crate::domain::host::HostPattern;
 use crate::domain::path::PathPattern;
@@ -20,6 +22,8 @@ pub struct Tenant {
     pub hosts: Vec<HostPattern>,
     /// Where its requests go; at least one.
     pub upstreams: Vec<Upstream>,
+    /// The networks that the addresses of all its upstreams lie in; nothing: anywhere.
+    pub networks: Option<Arc<[IpNet]>>,
     /// The lowest tier that passes, 1 to 4.
     pub min_tier: Tier,
     /// What it takes as proof.

@@ -91,7 +91,9 @@ struct UpstreamFault<'a> {
 
 /// A request that had nowhere to go, for the log.
 #[derive(Debug, thiserror::Error)]
-#[error("no upstream of tenant {tenant} has an address: its names can't be looked up")]
+#[error(
+    "no upstream of tenant {tenant} has an address: its names can't be looked up, or lead where they may not"
+)]
 struct NoUpstream<'a> {
     tenant: &'a str,
 }

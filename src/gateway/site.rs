@@ -8,6 +8,7 @@ use http::HeaderValue;
 use pingora::protocols::ALPN;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
+use crate::addresses::AddressRules;
 use crate::domain::host::HostPattern;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
@@ -16,7 +17,7 @@ use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
 use crate::domain::upstream::{Upstream, UpstreamScheme};
 use crate::gateway::counters::{Routes, SiteCounters};
 use crate::gateway::room::TenantRoom;
-use crate::gateway::upstreams::state::UpstreamState;
+use crate::gateway::upstreams::state::{UpstreamState, Watched};
 use crate::gateway::upstreams::{Member, Upstreams};
 use crate::pipeline::Access;
 use crate::ports::chain::Parts;
@@ -44,6 +45,7 @@ pub(crate) struct Site {
     pub(super) counters: Arc<SiteCounters>,
     pub(super) routes: Routes,
     pub(super) room: Arc<TenantRoom>,
+    pub(super) watched: Arc<Watched>,
     /// One for each lowest tier.
     accesses: [Access; PASSING_TIERS.len()],
     /// One for each tier.
@@ -68,6 +70,8 @@ pub(crate) struct Workshop<'a> {
     pub(crate) quotas: PerTier<Quota>,
     /// Where sites count.
     pub(crate) metrics: &'a Metrics,
+    /// The addresses that upstreams may have.
+    pub(crate) addresses: &'a AddressRules,
 }
 
 impl Site {
@@ -79,7 +83,8 @@ impl Site {
         workshop: &Workshop<'_>,
         former: Option<&Self>,
     ) -> Self {
-        let mut states = States::of(former, &tenant);
+        let networks = tenant.networks.clone();
+        let mut states = States::of(former, &tenant, AddressRules { networks, ..workshop.addresses.clone() });
         let mut group = |list: &[Upstream]| {
             let members = list.iter().map(|upstream| member(upstream, &tenant, identity, &mut states));
             Arc::new(Upstreams::new(members.collect(), tenant.proxy.balance))
@@ -96,11 +101,13 @@ impl Site {
         let quota_headers = limits.map(|limit| QuotaHeaders::new(OF_AGENT, limit));
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
+        let watched = former.map(|former| Arc::clone(&former.watched)).unwrap_or_default();
         Self {
             tenant,
             counters,
             routes,
             room,
+            watched,
             accesses,
             quota_headers,
             upstreams,
@@ -194,27 +201,32 @@ const fn of_tier<T>([bronze, silver, gold, diamond]: &[T; PASSING_TIERS.len()], 
 }
 
 /// What is known of a tenant's upstreams: one state for each, wherever it stands.
-struct States(HashMap<Upstream, Arc<UpstreamState>>);
+struct States {
+    known: HashMap<Upstream, Arc<UpstreamState>>,
+    addresses: AddressRules,
+}
 
 impl States {
     /// What a former site knew; where it was watched otherwise, only where its upstreams are.
-    fn of(former: Option<&Site>, tenant: &Tenant) -> Self {
+    fn of(former: Option<&Site>, tenant: &Tenant, addresses: AddressRules) -> Self {
         let (health, limits) = (&tenant.proxy.health, tenant.proxy.upstream_limits);
         let known = former.into_iter().flat_map(Site::members).map(|member| &member.state);
         let kept = known.map(|state| {
-            let is_same = state.health == *health && state.limits == limits;
-            let state =
-                if is_same { Arc::clone(state) } else { Arc::new(state.with(health.clone(), limits)) };
-            (state.upstream.clone(), state)
+            let is_same = state.health == *health && state.limits == limits && state.rules == addresses;
+            let with = || Arc::new(state.with(health.clone(), limits, addresses.clone()));
+            (state.upstream.clone(), if is_same { Arc::clone(state) } else { with() })
         });
-        Self(kept.collect())
+        Self { known: kept.collect(), addresses }
     }
 
     fn get(&mut self, upstream: &Upstream, tenant: &Tenant) -> Arc<UpstreamState> {
         let (upstream, rules) = (upstream.alone(), &tenant.proxy);
-        let new =
-            || Arc::new(UpstreamState::new(upstream.clone(), rules.health.clone(), rules.upstream_limits));
-        Arc::clone(self.0.entry(upstream.clone()).or_insert_with(new))
+        let Self { known, addresses } = self;
+        let new = || {
+            let (health, limits) = (rules.health.clone(), rules.upstream_limits);
+            Arc::new(UpstreamState::new(upstream.clone(), health, limits, addresses.clone()))
+        };
+        Arc::clone(known.entry(upstream.clone()).or_insert_with(new))
     }
 }
 

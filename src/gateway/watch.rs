@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,7 +16,7 @@ use pingora::http::RequestHeader;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, OrErr};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -24,7 +24,7 @@ use crate::gateway::library::faults::is_without_descriptors;
 use crate::gateway::site::Site;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::upstreams::Member;
-use crate::gateway::upstreams::state::{UpstreamState, micros};
+use crate::gateway::upstreams::state::{Trouble, UpstreamState, Watched, micros};
 use crate::ports::clock::Clock;
 
 /// How often it is looked what is due, at least.
@@ -45,6 +45,9 @@ const RESOLVE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How many checks are under way at once, and how many look-ups for a reload; in the background half as many of these.
 pub(crate) const TASKS_MAX: usize = 64;
 
+/// How many tenants it takes to fill all places.
+const TENANTS_MIN: usize = 4;
+
 /// How many addresses of one name are used.
 const ADDRESSES_MAX: usize = 16;
 
@@ -63,6 +66,13 @@ pub(crate) struct Watch {
 struct Kind {
     name: &'static str,
     places: Arc<Semaphore>,
+    /// How many of the places the upstreams of one tenant may take: those that hang hold up no other tenant's.
+    share: usize,
+    of_tenant: fn(&Watched) -> &AtomicUsize,
+    /// True if an upstream is due whose tenant has its share.
+    waits: AtomicBool,
+    /// Told when a task has ended.
+    ended: Arc<Notify>,
     /// How often it is due, and whether its tenant's upstreams are checked.
     every: fn(&UpstreamState, bool) -> Option<Duration>,
     next: fn(&UpstreamState) -> &AtomicU64,
@@ -83,12 +93,17 @@ struct Check {
 struct UnderWay {
     state: Arc<UpstreamState>,
     flag: fn(&UpstreamState) -> &AtomicBool,
+    watched: Arc<Watched>,
+    of_tenant: fn(&Watched) -> &AtomicUsize,
+    ended: Arc<Notify>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
         (self.flag)(&self.state).store(false, Ordering::Release);
+        (self.of_tenant)(&self.watched).fetch_sub(1, Ordering::Release);
+        self.ended.notify_one();
     }
 }
 
@@ -98,13 +113,21 @@ impl Watch {
         let look_ups = Kind {
             name: "look-ups",
             places: Arc::new(Semaphore::new(TASKS_MAX / 2)),
-            every: |state, _| state.is_named().then_some(RESOLVE_EVERY),
+            share: TASKS_MAX / 2 / TENANTS_MIN,
+            of_tenant: |watched| &watched.look_ups,
+            waits: AtomicBool::new(false),
+            ended: Arc::default(),
+            every: |state, _| state.is_looked_up().then_some(RESOLVE_EVERY),
             next: |state| &state.next_resolution,
             is_under_way: |state| &state.is_in_resolution,
         };
         let checks = Kind {
             name: "checks",
             places: Arc::new(Semaphore::new(TASKS_MAX)),
+            share: TASKS_MAX / TENANTS_MIN,
+            of_tenant: |watched| &watched.checks,
+            waits: AtomicBool::new(false),
+            ended: Arc::default(),
             every: |state, is_watched| state.health.interval.filter(|_| is_watched),
             next: |state| &state.next_check,
             is_under_way: |state| &state.is_in_check,
@@ -143,7 +166,14 @@ impl Watch {
                 quiet_until = now.saturating_add(micros(SAY_EVERY));
                 tracing::warn!(tasks = kind.name, ?late, "upstreams are watched later than they should be");
             }
-            tokio::time::sleep(rest.clamp(PAUSE, TICK)).await;
+            tokio::time::sleep(PAUSE).await;
+            let rest = rest.clamp(PAUSE, TICK) - PAUSE;
+            if kind.waits.swap(false, Ordering::Relaxed) {
+                // It may go on when a task of its tenant has ended.
+                let _ = timeout(rest, kind.ended.notified()).await;
+            } else {
+                tokio::time::sleep(rest).await;
+            }
         }
     }
 
@@ -166,6 +196,10 @@ impl Watch {
                 if (kind.is_under_way)(state).load(Ordering::Acquire) {
                     continue;
                 }
+                if (kind.of_tenant)(&site.watched).load(Ordering::Acquire) >= kind.share {
+                    kind.waits.store(true, Ordering::Relaxed);
+                    continue;
+                }
                 let Ok(place) = Arc::clone(&kind.places).acquire_owned().await else { continue };
                 if !Arc::ptr_eq(&table, &self.table.load()) {
                     // The tables were swapped meanwhile: the next round has the upstreams that count.
@@ -178,14 +212,24 @@ impl Watch {
                 rest = rest.min(micros(every));
                 (kind.next)(state).store(now.saturating_add(micros(every)), Ordering::Relaxed);
                 (kind.is_under_way)(state).store(true, Ordering::Release);
-                begin(
-                    site,
-                    member,
-                    UnderWay { state: Arc::clone(state), flag: kind.is_under_way, _place: place },
-                );
+                (kind.of_tenant)(&site.watched).fetch_add(1, Ordering::Release);
+                begin(site, member, kind.under_way(site, state, place));
             }
         }
         (Duration::from_micros(late), Duration::from_micros(rest))
+    }
+}
+
+impl Kind {
+    fn under_way(&self, site: &Site, state: &Arc<UpstreamState>, place: OwnedSemaphorePermit) -> UnderWay {
+        UnderWay {
+            state: Arc::clone(state),
+            flag: self.is_under_way,
+            watched: Arc::clone(&site.watched),
+            of_tenant: self.of_tenant,
+            ended: Arc::clone(&self.ended),
+            _place: place,
+        }
     }
 }
 
@@ -217,7 +261,7 @@ impl Check {
     /// Succeeds if an address of the upstream is healthy; one is enough. Else it says why not. `None` if it can't be asked.
     async fn ask(&self, connector: &Connector) -> Option<Result<(), String>> {
         let mut outcome = None;
-        for address in self.state.addresses.load_full().iter().take(ADDRESSES_MAX) {
+        for address in self.state.addresses().iter().take(ADDRESSES_MAX) {
             let asked = timeout(self.state.health.timeout, self.ask_at(*address, connector)).await;
             outcome = match asked {
                 Ok(Ok(None)) => return Some(Ok(())),
@@ -285,6 +329,9 @@ pub(crate) async fn check_all(table: &Table, limit: Duration) -> Vec<(String, Re
                 });
                 let healthy = if check.state.health.path.is_some() { "is healthy" } else { "connects" };
                 let outcome = match asked.await {
+                    _ if let Some(Trouble::Refused(address, why)) = check.state.trouble() => {
+                        Err(format!("its name leads to {address}, {why}"))
+                    }
                     Ok(Some(outcome)) => outcome.map(|()| healthy.to_owned()),
                     Ok(None) => Err("its name can't be looked up, or no descriptor is left".to_owned()),
                     Err(_) => Err("there was no time to ask it".to_owned()),
@@ -303,28 +350,33 @@ async fn resolve(state: &UpstreamState, tenant: &str) {
         Ok(Ok(addresses)) => addresses.take(ADDRESSES_MAX).collect(),
         Ok(Err(_)) | Err(_) => Vec::new(),
     };
-    // An address that worked is kept while the name can't be looked up.
-    if found.is_empty() {
-        tracing::warn!(tenant, %upstream, "its name can't be looked up");
-    } else if **state.addresses.load() != found {
-        state.addresses.store(Arc::new(found));
+    match state.resolved(&found) {
+        Some(Trouble::NoAddress) => tracing::warn!(tenant, %upstream, "its name can't be looked up"),
+        Some(Trouble::Refused(address, why)) => {
+            tracing::error!(tenant, %upstream, %address, "its name leads to an address that is not used: {why}");
+        }
+        None => {}
     }
 }
 
 /// Looks up the names of upstreams that are new in a table, so that it can be put in force without a request that has
 /// nowhere to go. Waits a bounded time; what is not known then is looked up in the background.
 pub(crate) async fn resolve_new_names(table: &Table) {
+    let is_new = |member: &&Member| member.state.is_looked_up() && !member.state.has_address();
+    let of_site =
+        |site| Site::members(site).filter(is_new).enumerate().map(move |(at, member)| (at, site, member));
+    let mut new: Vec<_> = table.sites().iter().flat_map(|site| of_site(site)).collect();
+    // The first one of each tenant before the second one of any: names that hang hold up few others.
+    new.sort_by_key(|(at, ..)| *at);
     let tasks = Arc::new(Semaphore::new(TASKS_MAX));
     let mut lookups = JoinSet::new();
-    for site in table.sites() {
-        for member in site.members().filter(|member| member.state.is_named() && !member.state.has_address()) {
-            let (state, tenant) = (Arc::clone(&member.state), Arc::clone(&site.tenant.id));
-            let tasks = Arc::clone(&tasks);
-            lookups.spawn(async move {
-                let _place = tasks.acquire().await;
-                resolve(&state, &tenant).await;
-            });
-        }
+    for (_, site, member) in new {
+        let (state, tenant) = (Arc::clone(&member.state), Arc::clone(&site.tenant.id));
+        let tasks = Arc::clone(&tasks);
+        lookups.spawn(async move {
+            let _place = tasks.acquire().await;
+            resolve(&state, &tenant).await;
+        });
     }
     let all = async { while lookups.join_next().await.is_some() {} };
     // The rest is given up with the set, and due again at once.

@@ -65,6 +65,7 @@ mod traces;
 mod trouble;
 mod unknown_keys;
 mod upgrades;
+mod upstream_addresses;
 mod upstream_tls;
 mod visitors;
 
@@ -134,6 +135,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("parity", ONCE, parity::CASES),
     ("parity", STORES, parity::STORED),
     ("forwarding", ONCE, forwarding::CASES),
+    ("upstream_addresses", ONCE, upstream_addresses::CASES),
 ];
 
 /// Floods.

@@ -28,7 +28,7 @@ pub(super) fn read<T>(
     reader: &mut Reader,
     folder: &Path,
     most: usize,
-    mut read_one: impl FnMut(&mut Reader) -> Option<T>,
+    mut read_one: impl FnMut(&mut Reader, &Path) -> Option<T>,
 ) -> Option<Vec<T>> {
     let files = match files(folder, most) {
         Ok(files) => files,
@@ -42,7 +42,8 @@ pub(super) fn read<T>(
         let name = shown(&path);
         items.push(match table(&path, &name) {
             Ok((document, table)) => {
-                reader.inside(Location::of_file(document, Some(&name)), table, &mut read_one)
+                let location = Location::of_file(document, Some(&name));
+                reader.inside(location, table, |reader| read_one(reader, &path))
             }
             Err(problems) => {
                 reader.report_elsewhere(problems);

@@ -9,9 +9,11 @@ mod in_flight;
 mod neighbours;
 mod proxy;
 mod route;
+mod rules;
 mod tenant;
 mod values;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +24,7 @@ use crate::config::listen::Listen;
 use crate::config::notes::Wanted;
 use crate::config::reader::Reader;
 use crate::config::tenants::neighbours::Neighbours;
+use crate::config::tenants::rules::Rules;
 use crate::domain::tenant::Tenant;
 
 /// How many tenants there may be, those of all files together.
@@ -47,11 +50,22 @@ pub fn has_folder(path: &Path) -> bool {
 pub(super) fn read(
     reader: &mut Reader,
     listen: Option<&Listen>,
+    allow_link_local: bool,
     path: Option<&Path>,
 ) -> Option<(Vec<Arc<Tenant>>, usize)> {
-    let mut neighbours = Neighbours::new(listen);
-    let mut read_one = |reader: &mut Reader| tenant::read(reader, &mut neighbours);
-    let in_file = reader.tables("tenants", TENANTS_MAX, &mut read_one);
+    let nobody = || Neighbours::new(None, true, Rules::default());
+    let rules = Rules::read(reader);
+    let mut neighbours = Neighbours::new(listen, allow_link_local, rules);
+    let in_file = reader.tables("tenants", TENANTS_MAX, |reader| tenant::read(reader, &mut neighbours));
+    let read_one = |reader: &mut Reader, file: &Path| {
+        let is_under_rule = neighbours.enter_file(reader, file.file_stem().and_then(OsStr::to_str));
+        // A file that is not takes no host and no id from whose they are.
+        if is_under_rule {
+            tenant::read(reader, &mut neighbours)
+        } else {
+            tenant::read(reader, &mut nobody())
+        }
+    };
     let room = TENANTS_MAX.saturating_sub(in_file.as_ref().map_or(0, Vec::len));
     let in_folder = match path {
         Some(path) => folder::read(reader, &folder::beside(path), room, read_one),
@@ -71,9 +85,15 @@ pub(super) fn known() -> [Vec<&'static str>; 2] {
         read(&mut reader);
         reader.known().to_vec()
     };
-    let of_tenant = known_after(&|reader| drop(tenant::read(reader, &mut Neighbours::new(None))));
+    let of_tenant = known_after(&|reader| {
+        drop(tenant::read(reader, &mut Neighbours::new(None, false, Rules::default())))
+    });
     let of_route = known_after(&|reader| {
-        drop(route::read(reader, &mut route::Taken::default(), &Neighbours::new(None)));
+        drop(route::read(
+            reader,
+            &mut route::Taken::default(),
+            &Neighbours::new(None, false, Rules::default()),
+        ));
     });
     [of_tenant, of_route]
 }

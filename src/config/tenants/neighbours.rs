@@ -1,24 +1,30 @@
 //! What a tenant must fit in with: the listener, and all tenants that were read before it.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::config::listen::{Listen, reaches};
+use ipnet::IpNet;
+
+use crate::addresses::{AddressRules, Refused};
+use crate::config::listen::Listen;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
+use crate::config::tenants::rules::{Rule, Rules};
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
-use crate::domain::tenant::KeyPair;
+use crate::domain::tenant::{KeyPair, UpstreamTls};
 use crate::domain::upstream::Upstream;
 
-/// The listener and the tenants so far.
+/// The listener, the rules and the tenants so far.
 pub(super) struct Neighbours {
+    rules: Rules,
+    /// The rule that the tenant is under that is being read.
+    rule: Option<Arc<Rule>>,
     listener_tls: Option<KeyPair>,
     /// False if that is not known.
     listener_lacks_tls: bool,
-    /// The addresses of the gateway's listener.
-    gateway: Vec<SocketAddr>,
+    /// The addresses that upstreams may have.
+    addresses: AddressRules,
     /// Whose each id is, as the place of its tenant.
     ids: HashMap<Arc<str>, Arc<str>>,
     /// Whose each host is.
@@ -27,19 +33,43 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     /// A listener that is wrong itself makes no upstream wrong.
-    pub(super) fn new(listen: Option<&Listen>) -> Self {
+    pub(super) fn new(listen: Option<&Listen>, allow_link_local: bool, rules: Rules) -> Self {
+        let listeners = listen.into_iter().flat_map(Listen::all).collect();
         Self {
+            rules,
+            rule: None,
             listener_tls: listen.and_then(|listen| listen.tls.clone()),
             listener_lacks_tls: listen.is_some_and(|listen| listen.tls.is_none()),
-            gateway: listen.map(|listen| listen.gateway.clone()).unwrap_or_default(),
+            addresses: AddressRules { listeners, allow_link_local, networks: None },
             ids: HashMap::new(),
             hosts: HashMap::new(),
         }
     }
 
-    /// Ids are unique.
+    /// The next tenant stands in the file with this name, without `.toml`. If there are rules it has to be under one.
+    pub(super) fn enter_file(&mut self, reader: &mut Reader, name: Option<&str>) -> bool {
+        self.rule = name.and_then(|name| self.rules.of(name)).cloned();
+        let is_free = self.rules.are_given() && self.rule.is_none();
+        if is_free {
+            reader
+                .report_table("is a file that no table of [[tenants_rules]] takes; rename it, or add a rule");
+        }
+        !is_free
+    }
+
+    /// The networks of the tenant's upstreams.
+    pub(super) fn networks(&self) -> Option<Arc<[IpNet]>> {
+        self.rule.as_ref().and_then(|rule| rule.networks.clone())
+    }
+
+    /// Ids are unique, and under the same rule as the tenant's file: nobody takes another's.
     pub(super) fn check_id(&mut self, reader: &mut Reader, id: &Arc<str>) {
         let place = Arc::from(reader.location().of_table());
+        let is_own = |rule| self.rules.of(id).is_some_and(|of_id| Arc::ptr_eq(of_id, rule));
+        if self.rule.as_ref().is_some_and(|rule| !is_own(rule)) {
+            let phrase = "is {}, and the table of [[tenants_rules]] that takes this file takes no such name";
+            return reader.report(&["id"], phrase.replace("{}", &quoted(id)));
+        }
         if let Some(other) = self.ids.get(id) {
             let phrase = format!("is {}, the id of {other}; write another", quoted(id));
             reader.report(&["id"], phrase);
@@ -51,26 +81,31 @@ impl Neighbours {
     /// A host has one tenant, and stands there once.
     pub(super) fn check_hosts(&mut self, reader: &mut Reader, hosts: &[HostPattern]) {
         let place: Arc<str> = Arc::from(reader.location().of_table());
-        let checked = hosts.iter().map(|host| match self.hosts.get(host) {
-            Some(other) => {
-                Err(format!("is {}, a host of {other}; write each host once", quoted(&host.to_string())))
-            }
-            None => {
-                self.hosts.insert(host.clone(), Arc::clone(&place));
-                Ok(())
+        let Self { rule, hosts: taken, .. } = self;
+        let checked = hosts.iter().map(|host| {
+            // A host that the tenant may not have stays free for whose it is.
+            rule.as_ref().map_or(Ok(()), |rule| rule.check_host(host))?;
+            match taken.get(host) {
+                Some(other) => {
+                    Err(format!("is {}, a host of {other}; write each host once", quoted(&host.to_string())))
+                }
+                None => {
+                    taken.insert(host.clone(), Arc::clone(&place));
+                    Ok(())
+                }
             }
         });
         reader.check_items("hosts", checked);
     }
 
-    /// The gateway does not forward to itself.
+    /// The gateway does not forward to itself, nor to link-local addresses, nor outside of the tenant's rule.
     pub(super) fn check_upstream(&self, upstream: &Upstream) -> Result<(), String> {
-        let Some(listener) = self.gateway.iter().find(|listener| reaches(upstream, **listener)) else {
-            return Ok(());
-        };
-        Err(format!(
-            "is {upstream}, where this gateway itself listens ({listener}); write the service behind it"
-        ))
+        self.rule.as_ref().map_or(Ok(()), |rule| rule.check_upstream(upstream))?;
+        let addresses = AddressRules { networks: self.networks(), ..self.addresses.clone() };
+        addresses.check_host(&upstream.host, upstream.port).map_err(|refused| match refused {
+            Refused::Own(_) => format!("is {upstream}, {refused}; write the service behind it"),
+            Refused::LinkLocal | Refused::Outside => format!("is {upstream}, {refused}"),
+        })
     }
 
     /// The host that a client asks for while it opens a TLS connection chooses the certificate.
@@ -82,6 +117,29 @@ impl Neighbours {
         if tls.is_some() && self.listener_lacks_tls {
             let phrase = "needs listen.tls; without it the gateway speaks no TLS and shows no certificate";
             reader.report(&["tls.cert"], phrase);
+        }
+    }
+    /// A tenant under a rule names files of its own alone.
+    pub(super) fn check_files(
+        &self,
+        reader: &mut Reader,
+        shown: Option<&KeyPair>,
+        upstream: Option<&UpstreamTls>,
+    ) {
+        let Some(rule) = &self.rule else { return };
+        let ca = upstream.and_then(|tls| tls.ca.as_ref());
+        let client = upstream.and_then(|tls| tls.client.as_ref());
+        let files = [
+            ("tls.cert", shown.map(|pair| &pair.cert)),
+            ("tls.key", shown.map(|pair| &pair.key)),
+            ("upstream_tls.ca", ca),
+            ("upstream_tls.cert", client.map(|pair| &pair.cert)),
+            ("upstream_tls.key", client.map(|pair| &pair.key)),
+        ];
+        for (key, path) in files {
+            if let Some(Err(phrase)) = path.map(|path| rule.check_file(path)) {
+                reader.report(&[key], phrase);
+            }
         }
     }
 }

@@ -59,10 +59,13 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     neighbours.check_hosts(reader, hosts.as_deref().unwrap_or_default());
     let shown = tls.as_ref().and_then(Option::as_ref);
     neighbours.check_tls(reader, shown, hosts.as_deref().unwrap_or_default());
+    let upstream_tls = proxy.as_ref().map(|proxy| &proxy.upstream_tls);
+    neighbours.check_files(reader, shown, upstream_tls);
     Some(Arc::new(Tenant {
         id: id?,
         hosts: hosts?,
         upstreams: upstreams?,
+        networks: neighbours.networks(),
         min_tier: min_tier?,
         credentials: credentials?,
         requests_per_minute: requests_per_minute?,
@@ -75,7 +78,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     }))
 }
 
-fn host(text: &str) -> Result<HostPattern, String> {
+pub(super) fn host(text: &str) -> Result<HostPattern, String> {
     HostPattern::parse(text).map_err(|_| {
         format!(
             "is {}; write a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all",

@@ -192,6 +192,7 @@ mod tests {
     use pingora::upstreams::peer::HttpPeer;
 
     use super::{Arc, Attempt, Balance, Member, RETRIES_MIN, UpstreamState, Upstreams};
+    use crate::addresses::AddressRules;
     use crate::domain::tenant::{HealthRules, UpstreamLimits};
     use crate::domain::upstream::Upstream;
     use crate::serve::timer::Timer;
@@ -212,7 +213,7 @@ mod tests {
             let limits = UpstreamLimits { in_flight_max: 50, pending_max: 1 };
             Member {
                 weight,
-                state: Arc::new(UpstreamState::new(upstream, health, limits)),
+                state: Arc::new(UpstreamState::new(upstream, health, limits, AddressRules::default())),
                 template: HttpPeer::new("127.0.0.1:1", false, String::new()),
                 host: HeaderValue::from_static("a"),
             }

@@ -1,12 +1,14 @@
 //! The state of one upstream: where it is, and whether it is healthy.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
+use crate::addresses::{AddressRules, Refused};
 use crate::domain::tenant::{HealthRules, UpstreamLimits};
 use crate::domain::upstream::Upstream;
 use crate::gateway::line::{Line, take_one};
@@ -21,8 +23,12 @@ pub(crate) struct UpstreamState {
     pub(in crate::gateway) upstream: Upstream,
     /// How it is watched.
     pub(in crate::gateway) health: HealthRules,
-    /// Its addresses; empty while its name is not resolved.
-    pub(in crate::gateway) addresses: ArcSwap<Vec<SocketAddr>>,
+    /// Its addresses, all of which the rules allow; empty while its name is not resolved.
+    pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
+    /// The addresses that it may have.
+    pub(in crate::gateway) rules: AddressRules,
+    /// Why its last look-up gave no address, or not all.
+    trouble: Mutex<Option<Trouble>>,
     /// How much it is given.
     pub(in crate::gateway) limits: UpstreamLimits,
     /// How many requests are under way at it.
@@ -47,18 +53,42 @@ pub(crate) struct UpstreamState {
     pub(in crate::gateway) is_in_resolution: AtomicBool,
 }
 
+/// Why a look-up gave no address, or not all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gateway) enum Trouble {
+    /// There is none.
+    NoAddress,
+    /// The rules do not allow this one.
+    Refused(SocketAddr, Refused),
+}
+
+/// How many look-ups and checks of a tenant's upstreams are under way.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct Watched {
+    pub(in crate::gateway) look_ups: AtomicUsize,
+    pub(in crate::gateway) checks: AtomicUsize,
+}
+
 /// The place of one request at an upstream, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct UpstreamPlace(Arc<UpstreamState>);
 
 impl UpstreamState {
     /// An upstream of which nothing bad is known.
-    pub(in crate::gateway) fn new(upstream: Upstream, health: HealthRules, limits: UpstreamLimits) -> Self {
+    pub(in crate::gateway) fn new(
+        upstream: Upstream,
+        health: HealthRules,
+        limits: UpstreamLimits,
+        rules: AddressRules,
+    ) -> Self {
         let fixed = upstream.host.parse().map(|ip| SocketAddr::new(ip, upstream.port)).ok();
+        let allowed = fixed.into_iter().filter(|address| rules.check(*address).is_ok());
         Self {
             upstream,
             health,
-            addresses: ArcSwap::from_pointee(fixed.into_iter().collect()),
+            addresses: ArcSwap::from_pointee(allowed.collect()),
+            rules,
+            trouble: Mutex::new(None),
             limits,
             taken: AtomicU32::new(0),
             line: Line::default(),
@@ -74,15 +104,47 @@ impl UpstreamState {
     }
 
     /// The same upstream under other rules: it is where it was.
-    pub(in crate::gateway) fn with(&self, health: HealthRules, limits: UpstreamLimits) -> Self {
-        let state = Self::new(self.upstream.clone(), health, limits);
-        state.addresses.store(self.addresses.load_full());
+    pub(in crate::gateway) fn with(
+        &self,
+        health: HealthRules,
+        limits: UpstreamLimits,
+        rules: AddressRules,
+    ) -> Self {
+        let state = Self::new(self.upstream.clone(), health, limits, rules);
+        let known = self.addresses.load();
+        let allowed = known.iter().copied().filter(|address| state.rules.check(*address).is_ok());
+        state.addresses.store(Arc::new(allowed.collect()));
         state
     }
 
-    /// True if its address has to be looked up.
-    pub(in crate::gateway) fn is_named(&self) -> bool {
-        self.upstream.host.parse::<std::net::IpAddr>().is_err()
+    /// True if its address has to be looked up: it has a name, or an address that may become this machine's.
+    pub(in crate::gateway) fn is_looked_up(&self) -> bool {
+        self.upstream.host.parse::<IpAddr>().is_err() || self.rules.may_be_own(self.upstream.port)
+    }
+
+    /// Its name leads to these addresses, of which the allowed ones are used. Without any it keeps those that it has: one that
+    /// worked is used while the name can't be looked up. Returns what is wrong, if that is new.
+    pub(in crate::gateway) fn resolved(&self, found: &[SocketAddr]) -> Option<Trouble> {
+        let refused = found.iter().find_map(|address| Some((*address, self.rules.check(*address).err()?)));
+        let trouble = match refused {
+            Some((address, refused)) => Some(Trouble::Refused(address, refused)),
+            None if found.is_empty() => Some(Trouble::NoAddress),
+            None => None,
+        };
+        if !found.is_empty() {
+            let is_allowed = |address: &&SocketAddr| self.rules.check(**address).is_ok();
+            let allowed: Vec<SocketAddr> = found.iter().filter(is_allowed).copied().collect();
+            if **self.addresses.load() != allowed {
+                self.addresses.store(Arc::new(allowed));
+            }
+        }
+        let former = std::mem::replace(&mut *self.trouble.lock(), trouble);
+        trouble.filter(|_| trouble != former)
+    }
+
+    /// What is wrong with its addresses.
+    pub(in crate::gateway) fn trouble(&self) -> Option<Trouble> {
+        *self.trouble.lock()
     }
 
     /// True if its checks and requests succeed, as far as is known.
@@ -93,7 +155,10 @@ impl UpstreamState {
     /// Its state, for people.
     pub(in crate::gateway) fn condition(&self, now: u64) -> &'static str {
         if !self.has_address() {
-            "no address"
+            match self.trouble() {
+                Some(Trouble::Refused(..)) => "address not allowed",
+                Some(Trouble::NoAddress) | None => "no address",
+            }
         } else if !self.is_healthy.load(Ordering::Relaxed) {
             "fails its checks"
         } else if self.is_usable(now) {
@@ -136,6 +201,11 @@ impl UpstreamState {
         }
         // Boxed: a request that finds room carries none for the wait along.
         Box::pin(self.line.wait(limits.pending_max, longest, take)).await
+    }
+
+    /// Its addresses as they are now.
+    pub(in crate::gateway) fn addresses(&self) -> Arc<Vec<SocketAddr>> {
+        self.addresses.load_full()
     }
 
     pub(in crate::gateway) fn has_address(&self) -> bool {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::{Kind, RESOLVE_EVERY, TASKS_MAX, UnderWay, Watch};
+use crate::addresses::AddressRules;
 use crate::domain::fixture;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::Tenant;
@@ -45,20 +46,28 @@ async fn pass(time: Duration) {
 }
 
 /// A watch over so many tenants with one upstream each, which is named and has a path for its checks.
-fn watch(upstreams: usize) -> Watch {
+fn watch(tenants: usize) -> Watch {
+    watch_of(&vec![1; tenants])
+}
+
+/// The same over tenants with so many upstreams.
+fn watch_of(upstreams: &[usize]) -> Watch {
     let metrics = Metrics::new().unwrap();
     let quota = Quota::per_minute(1);
     let quotas = PerTier { bronze: quota, silver: quota, gold: quota, diamond: quota };
-    let tenants = (0..upstreams).map(|number| {
+    let tenants = upstreams.iter().enumerate().map(|(number, count)| {
         let mut tenant: Tenant = fixture::tenant();
         tenant.id = number.to_string().into();
         tenant.hosts = Vec::new();
-        tenant.upstreams = vec![Upstream::parse(&format!("u{number}.example:80")).unwrap()];
+        let name = |at| Upstream::parse(&format!("u{at}.t{number}.example:80")).unwrap();
+        tenant.upstreams = (0..*count).map(name).collect();
         tenant.proxy.health.interval = Some(EVERY);
         tenant.proxy.health.path = Some("/".into());
         (Arc::new(tenant), UpstreamIdentity { ca: None, client: None, expiry: None, pool: 0 })
     });
-    let table = Table::new(tenants, &Workshop { quotas, metrics: &metrics }, &Table::default());
+    let addresses = AddressRules::default();
+    let workshop = Workshop { quotas, metrics: &metrics, addresses: &addresses };
+    let table = Table::new(tenants, &workshop, &Table::default());
     let clock = Arc::new(RuntimeClock(Timer::now()));
     Watch::new(Arc::new(LiveTable::from_pointee(table.unwrap_or_default())), clock)
 }
@@ -121,6 +130,33 @@ async fn while_more_hang_than_there_are_places_each_is_still_watched_in_its_turn
     assert!(late.is_none(), "{late:?}");
     // One kind's hang takes no place of the other's.
     assert_eq!(watch.look_ups.places.available_permits(), TASKS_MAX / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_whose_upstreams_all_hang_delays_no_other_tenants_checks_and_look_ups() {
+    // Enough of the first tenant's for every place, and of the others' for what is left.
+    let watch = watch_of(&[&[64][..], &vec![1; 40]].concat());
+    for (kind, every) in [(&watch.checks, EVERY), (&watch.look_ups, RESOLVE_EVERY)] {
+        let time = 8 * every;
+        let takes = |number| if number == 0 { time } else { Duration::from_millis(1) };
+        let mut begun = begun(&watch, kind, time, takes).await;
+        assert_eq!(begun.remove(&0).unwrap().len(), kind.share, "{}", kind.name);
+        assert_eq!(begun.len(), 40, "{}", kind.name);
+        for (number, times) in begun {
+            let gap = longest_gap(&times, time);
+            assert!(gap <= every + Duration::from_millis(300), "{} {number}: {times:?}", kind.name);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_with_more_upstreams_than_its_share_has_each_of_them_checked_at_its_interval() {
+    let watch = watch_of(&[60, 1]);
+    let time = 8 * EVERY;
+    let begun = begun(&watch, &watch.checks, time, |_| Duration::from_millis(100)).await;
+    let checks = begun[&0].len();
+    assert!((60 * 7..=60 * 9).contains(&checks), "{checks}");
+    assert!(longest_gap(&begun[&1], time) <= EVERY + Duration::from_millis(300), "{:?}", begun[&1]);
 }
 
 #[tokio::test(start_paused = true)]

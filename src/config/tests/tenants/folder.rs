@@ -9,7 +9,7 @@ use crate::config::syntax::CONFIG_BYTES_MAX;
 use crate::config::tenants::watched_files;
 
 /// A configuration file with a folder of tenants beside it.
-struct Home(tempfile::TempDir);
+pub(super) struct Home(tempfile::TempDir);
 
 impl Home {
     fn new(text: &str) -> Self {
@@ -18,7 +18,7 @@ impl Home {
         home
     }
 
-    fn with(text: &str, files: &[(&str, &str)]) -> Self {
+    pub(super) fn with(text: &str, files: &[(&str, &str)]) -> Self {
         let home = Self::new(text);
         fs::create_dir(home.folder()).unwrap();
         for (name, text) in files {
@@ -27,29 +27,29 @@ impl Home {
         home
     }
 
-    fn main(&self) -> PathBuf {
+    pub(super) fn main(&self) -> PathBuf {
         self.0.path().join("main.toml")
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(super) fn folder(&self) -> PathBuf {
         self.0.path().join("tenants.d")
     }
 
     /// The ids of all tenants, in their order.
-    fn ids(&self) -> Vec<String> {
+    pub(super) fn ids(&self) -> Vec<String> {
         let settings =
             Settings::load(&self.main(), std::iter::empty()).unwrap_or_else(|found| panic!("{found}"));
         settings.tenants.iter().map(|tenant| tenant.id.to_string()).collect()
     }
 
-    fn problems(&self) -> Vec<String> {
+    pub(super) fn problems(&self) -> Vec<String> {
         let Err(found) = Settings::load(&self.main(), std::iter::empty()) else { return Vec::new() };
         errors(&found)
     }
 }
 
 /// A tenant that is accepted, with a host of its own.
-fn tenant(id: &str) -> String {
+pub(super) fn tenant(id: &str) -> String {
     format!("id = \"{id}\"\nhosts = [\"{id}.example\"]\nupstreams = [\"127.0.0.1:9000\"]\n")
 }
 

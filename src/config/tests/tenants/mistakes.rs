@@ -13,7 +13,7 @@ fn mistakes(keys: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn the_gateways_own_listener_is_no_upstream() {
+fn no_listener_of_ours_is_an_upstream() {
     let route =
         [("tenants[1].routes[1].path", "\"/v1\""), ("tenants[1].routes[1].upstreams", "[\"[::1]:8443\"]")];
     let keys = [
@@ -22,7 +22,7 @@ fn the_gateways_own_listener_is_no_upstream() {
         ("tenants[1].hosts", "[\"api.acme.example\"]"),
         (
             "tenants[1].upstreams",
-            "[\"127.0.0.1:8080\", \"localhost:8000 weight=2\", \"api.acme.example:8000\"]",
+            "[\"127.0.0.1:8081\", \"localhost:8000 weight=2\", \"api.acme.example:8000\", \"127.0.0.1:8080\", \"localhost:9090\"]",
         ),
     ];
     let of =
@@ -34,6 +34,8 @@ fn the_gateways_own_listener_is_no_upstream() {
                 "tenants[1].upstreams: item 2 is http://localhost:8000 weight=2, {}",
                 of("127.0.0.1:8000")
             ),
+            format!("tenants[1].upstreams: item 4 is http://127.0.0.1:8080, {}", of("127.0.0.1:8080")),
+            format!("tenants[1].upstreams: item 5 is http://localhost:9090, {}", of("127.0.0.1:9090")),
             format!("tenants[1].routes[1].upstreams: item 1 is http://[::1]:8443, {}", of("[::]:8443")),
         ]
     );

@@ -4,6 +4,7 @@ mod bounds;
 mod folder;
 mod meaning;
 mod mistakes;
+mod rules;
 mod shipped;
 mod unreached;
 

@@ -1,0 +1,221 @@
+//! Addresses that no upstream may have: those of our own listeners, link-local ones, and those outside of the networks that
+//! a tenant is held to.
+//!
+//! Asked when a configuration is read, and for each address that a name of an upstream leads to; never for a request.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// Link-local addresses, where clouds hand out credentials, and the addresses beside them where some do so.
+const LINK_LOCAL: [IpNet; 6] = [
+    v4([169, 254, 0, 0], 16),
+    v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
+    // AWS.
+    v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 32),
+    // Google.
+    v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128),
+    // Alibaba.
+    v4([100, 100, 100, 200], 32),
+    // Azure.
+    v4([168, 63, 129, 16], 32),
+];
+
+/// The addresses that upstreams of a tenant may have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct AddressRules {
+    /// The addresses that this process listens on.
+    pub(crate) listeners: Arc<[SocketAddr]>,
+    /// True if upstreams may be link-local.
+    pub(crate) allow_link_local: bool,
+    /// The networks that all of them lie in; `None`: anywhere.
+    pub(crate) networks: Option<Arc<[IpNet]>>,
+}
+
+/// Why an upstream may not have an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It reaches the listener at this address.
+    Own(SocketAddr),
+    /// It is link-local, or where a cloud hands out credentials.
+    LinkLocal,
+    /// It is in none of the tenant's networks.
+    Outside,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(listener) => write!(out, "where this gateway itself listens ({listener})"),
+            Self::LinkLocal => write!(
+                out,
+                "a link-local or metadata address, where clouds hand out credentials (gateway.allow_link_local)"
+            ),
+            Self::Outside => write!(out, "outside of the networks that [[tenants_rules]] allow"),
+        }
+    }
+}
+
+impl AddressRules {
+    /// Refuses an address that reaches this process itself, or that the rules do not allow.
+    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), Refused> {
+        let ip = reached(address.ip());
+        if let Some(listener) = self.own(ip, address.port()) {
+            return Err(Refused::Own(listener));
+        }
+        if !self.allow_link_local && LINK_LOCAL.iter().any(|net| net.contains(&ip)) {
+            return Err(Refused::LinkLocal);
+        }
+        let is_inside = |networks: &Arc<[IpNet]>| networks.iter().any(|net| net.contains(&ip));
+        if self.networks.as_ref().is_none_or(is_inside) { Ok(()) } else { Err(Refused::Outside) }
+    }
+
+    /// The same for the host of an upstream, as far as that is known without asking the network: of names only `localhost` is
+    /// known, and only that it is this machine.
+    pub(crate) fn check_host(&self, host: &str, port: u16) -> Result<(), Refused> {
+        if let Ok(ip) = host.parse() {
+            return self.check(SocketAddr::new(ip, port));
+        }
+        if host.rsplit('.').next() != Some("localhost") {
+            return Ok(());
+        }
+        let ips = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let own = ips.into_iter().find_map(|ip| self.own(ip, port));
+        own.map_or(Ok(()), |listener| Err(Refused::Own(listener)))
+    }
+
+    /// True if an address with this port may become that of a listener: this machine may get further addresses.
+    pub(crate) fn may_be_own(&self, port: u16) -> bool {
+        self.listeners.iter().any(|listener| listener.port() == port)
+    }
+
+    /// The listener of ours that is reached by this address.
+    fn own(&self, ip: IpAddr, port: u16) -> Option<SocketAddr> {
+        let takes = |listener: &&SocketAddr| {
+            let at = listener.ip().to_canonical();
+            let is_everywhere = at.is_unspecified() && (at.is_ipv6() || ip.is_ipv4());
+            listener.port() == port && (at == ip || (is_everywhere && is_of_this_machine(ip)))
+        };
+        self.listeners.iter().find(takes).copied()
+    }
+}
+
+/// The address that a connection to this one reaches: an unspecified one is this machine.
+fn reached(ip: IpAddr) -> IpAddr {
+    let ip = ip.to_canonical();
+    match ip {
+        _ if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+/// True if an address is this machine's: it would speak to itself from that very address. No packet is sent.
+fn is_of_this_machine(ip: IpAddr) -> bool {
+    let any: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let speaks_from = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((ip, 1))?;
+        socket.local_addr()
+    };
+    ip.is_loopback() || speaks_from().is_ok_and(|from| from.ip() == ip)
+}
+
+const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> IpNet {
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix))
+}
+
+const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> IpNet {
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use super::{AddressRules, Refused, is_of_this_machine};
+    use crate::domain::upstream::Upstream;
+
+    fn rules(listener: &str) -> AddressRules {
+        AddressRules { listeners: [listener.parse().unwrap()].into(), ..AddressRules::default() }
+    }
+
+    #[test]
+    fn an_upstream_that_is_this_listener_is_known_by_every_name_that_needs_no_look_up() {
+        for (listener, own, others) in [
+            (
+                "127.0.0.1:8000",
+                "127.0.0.1 localhost api.localhost 0.0.0.0 [::ffff:127.0.0.1] [::ffff:0.0.0.0]",
+                "127.0.0.2 [::1] [::] 10.0.0.1 localhost.example example",
+            ),
+            ("127.0.0.2:8000", "127.0.0.2 https://127.0.0.2", "127.0.0.1 localhost 0.0.0.0"),
+            ("[::1]:8000", "[::1] localhost [::]", "127.0.0.1 0.0.0.0"),
+            ("0.0.0.0:8000", "127.0.0.1 127.9.9.9 localhost 0.0.0.0", "[::1] 192.0.2.1 api.example"),
+            ("[::]:8000", "127.0.0.1 localhost 0.0.0.0 [::1] [::]", "192.0.2.1 [2001:db8::1]"),
+            ("192.0.2.1:8000", "192.0.2.1 h2c://192.0.2.1", "127.0.0.1 localhost 192.0.2.2"),
+        ] {
+            for (hosts, expected) in [(own, true), (others, false)] {
+                for host in hosts.split(' ') {
+                    let reaches = |port| {
+                        let upstream = Upstream::parse(&format!("{host}:{port}")).unwrap();
+                        rules(listener).check_host(&upstream.host, upstream.port).is_err()
+                    };
+                    assert_eq!((reaches(8000), reaches(8001)), (expected, false), "{host} and {listener}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn link_local_and_metadata_addresses_are_refused_in_every_form_unless_they_are_allowed() {
+        let closed = rules("127.0.0.1:8000");
+        let open = AddressRules { allow_link_local: true, ..closed.clone() };
+        for (ip, is_refused) in [
+            ("169.254.169.254", true),
+            ("169.254.0.1", true),
+            ("::ffff:169.254.169.254", true),
+            ("fe80::1", true),
+            ("febf::1", true),
+            ("fd00:ec2::254", true),
+            ("fd20:ce::254", true),
+            ("100.100.100.200", true),
+            ("168.63.129.16", true),
+            ("169.253.255.255", false),
+            ("fec0::1", false),
+            ("fd00::1", false),
+            ("10.0.0.1", false),
+        ] {
+            let address = SocketAddr::new(ip.parse().unwrap(), 80);
+            let expected = if is_refused { Err(Refused::LinkLocal) } else { Ok(()) };
+            assert_eq!((closed.check(address), open.check(address)), (expected, Ok(())), "{ip}");
+        }
+    }
+
+    #[test]
+    fn an_address_outside_of_the_networks_is_refused_and_a_listener_within_them_too() {
+        let networks = ["10.1.0.0/16", "127.0.0.0/8"].map(|net| net.parse().unwrap());
+        let rules = AddressRules { networks: Some(networks.into()), ..rules("127.0.0.1:8000") };
+        let check = |address: &str| rules.check(address.parse().unwrap());
+        assert_eq!(check("10.1.2.3:80"), Ok(()));
+        assert_eq!(check("[::ffff:10.1.2.3]:80"), Ok(()));
+        assert_eq!(check("10.2.0.1:80"), Err(Refused::Outside));
+        assert_eq!(check("[2001:db8::1]:80"), Err(Refused::Outside));
+        assert_eq!(check("127.0.0.1:8000"), Err(Refused::Own("127.0.0.1:8000".parse().unwrap())));
+    }
+
+    #[test]
+    fn the_addresses_of_this_machines_interfaces_are_its_own() {
+        let table = std::fs::read_to_string("/proc/net/fib_trie").unwrap();
+        let lines: Vec<&str> = table.lines().map(str::trim).collect();
+        let local = lines.windows(2).filter(|pair| pair[1] == "/32 host LOCAL");
+        let own: Vec<IpAddr> =
+            local.map(|pair| pair[0].trim_start_matches("|-- ").parse().unwrap()).collect();
+        assert!(!own.is_empty() && own.iter().all(|ip| is_of_this_machine(*ip)), "{own:?}");
+        assert!(
+            !is_of_this_machine("192.0.2.1".parse().unwrap())
+                && !is_of_this_machine("2001:db8::1".parse().unwrap())
+        );
+    }
+}

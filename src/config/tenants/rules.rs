@@ -1,0 +1,174 @@
+//! `[[tenants_rules]]`: what tenants in files of their own may name, by the names of their files.
+//!
+//! For operators whose tenants write these files. Without a rule there are no rules. With one each file is under the first
+//! rule that takes its name, and a file under none is refused. Tenants of the main file are the operator's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::config::files::file;
+use crate::config::listen::network;
+use crate::config::reader::Reader;
+use crate::config::tenants::tenant::host;
+use crate::config::written::quoted;
+use crate::domain::host::HostPattern;
+use crate::domain::upstream::Upstream;
+
+/// How many rules there may be.
+const RULES_MAX: usize = 10_000;
+
+/// How many items each of their lists may have.
+const ITEMS_MAX: usize = 256;
+
+/// The longest pattern of names, in bytes.
+const PATTERN_BYTES_MAX: usize = 65;
+
+/// All rules, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Rules(Vec<Arc<Rule>>);
+
+/// One rule.
+#[derive(Debug)]
+pub(super) struct Rule {
+    tenants: NamePattern,
+    hosts: Vec<HostPattern>,
+    upstreams: Vec<UpstreamPattern>,
+    /// Where the addresses of upstreams lie; `None`: anywhere.
+    pub(super) networks: Option<Arc<[IpNet]>>,
+    folders: Vec<PathBuf>,
+}
+
+/// A name, or the beginning of names.
+#[derive(Debug)]
+struct NamePattern {
+    text: Box<str>,
+    is_beginning: bool,
+}
+
+/// Some hosts, at one port or at all.
+#[derive(Debug)]
+struct UpstreamPattern {
+    host: HostPattern,
+    port: Option<u16>,
+}
+
+impl Rules {
+    /// Reads all rules. Rules that are wrong are none: their problems refuse the whole configuration.
+    pub(super) fn read(reader: &mut Reader) -> Self {
+        Self(reader.tables("tenants_rules", RULES_MAX, Rule::read).unwrap_or_default())
+    }
+
+    /// True if there are any.
+    pub(super) fn are_given(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// The rule for a file with this name, without `.toml`, or for a tenant with this id.
+    pub(super) fn of(&self, name: &str) -> Option<&Arc<Rule>> {
+        self.0.iter().find(|rule| rule.tenants.takes(name))
+    }
+}
+
+impl Rule {
+    /// Reads one rule.
+    pub(super) fn read(reader: &mut Reader) -> Option<Arc<Self>> {
+        let tenants = reader.required_text("tenants", NamePattern::parse);
+        let hosts = reader.required_texts("hosts", ITEMS_MAX, host);
+        let upstreams = reader.required_texts("upstreams", ITEMS_MAX, UpstreamPattern::parse);
+        let networks = reader.optional_texts("networks", ITEMS_MAX, network);
+        let folders = reader.optional_texts("files", ITEMS_MAX, folder);
+        let networks = networks?;
+        Some(Arc::new(Self {
+            tenants: tenants?,
+            hosts: hosts?,
+            upstreams: upstreams?,
+            networks: (!networks.is_empty()).then(|| networks.into()),
+            folders: folders?,
+        }))
+    }
+
+    /// Tenants have hosts that it lists, or that lie below those.
+    pub(super) fn check_host(&self, host: &HostPattern) -> Result<(), String> {
+        let is_allowed = self.hosts.iter().any(|allowed| allowed.covers(host));
+        is_allowed.then_some(()).ok_or_else(|| format!("is {}, {OUTSIDE}", quoted(&host.to_string())))
+    }
+
+    /// Upstreams are hosts that it lists. Their addresses are another matter.
+    pub(super) fn check_upstream(&self, upstream: &Upstream) -> Result<(), String> {
+        let is_allowed = self.upstreams.iter().any(|allowed| allowed.takes(upstream));
+        is_allowed.then_some(()).ok_or_else(|| format!("is {upstream}, {OUTSIDE}"))
+    }
+
+    /// Files lie below folders that it lists, also when links are followed.
+    pub(super) fn check_file(&self, path: &Path) -> Result<(), String> {
+        let real = fs::canonicalize(path);
+        let is_below = |folder: &PathBuf| {
+            let folder = fs::canonicalize(folder);
+            real.as_ref().is_ok_and(|real| folder.is_ok_and(|folder| real.starts_with(folder)))
+        };
+        if self.folders.iter().any(is_below) {
+            return Ok(());
+        }
+        let path = quoted(&path.to_string_lossy());
+        // A tenant learns nothing of files outside, not even if they are there.
+        Err(format!("is {path}, which is missing, or {OUTSIDE}"))
+    }
+}
+
+/// The end of each problem.
+const OUTSIDE: &str = "outside of what [[tenants_rules]] allow this file";
+
+impl NamePattern {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (name, is_beginning) = text.strip_suffix('*').map_or((text, false), |name| (name, true));
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if text.is_empty() || text.len() > PATTERN_BYTES_MAX || !name.bytes().all(plain) {
+            return Err(format!(
+                "is {}; write the name of a file without .toml, or its beginning and *, such as \"acme-*\"",
+                quoted(text)
+            ));
+        }
+        Ok(Self { text: name.into(), is_beginning })
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        if self.is_beginning { name.starts_with(&*self.text) } else { *name == *self.text }
+    }
+}
+
+impl UpstreamPattern {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "is {}; write a host, \"*.example\" for those below it, or \"*\", with or without a port: \"*.acme.internal:8080\"",
+                quoted(text)
+            )
+        };
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?))
+            }
+            Some(_) | None => (text, None),
+        };
+        let host = HostPattern::parse(host).map_err(|_| wrong())?;
+        Ok(Self { host, port })
+    }
+
+    fn takes(&self, upstream: &Upstream) -> bool {
+        let name = &upstream.host;
+        let host = if name.contains(':') { format!("[{name}]").into() } else { name.clone() };
+        self.host.covers(&HostPattern::Exact(host)) && self.port.is_none_or(|port| port == upstream.port)
+    }
+}
+
+/// A folder, whatever the working directory of the process is.
+fn folder(text: &str) -> Result<PathBuf, String> {
+    let path = file(text)?;
+    if path.is_absolute() {
+        return Ok(path);
+    }
+    Err(format!("is {}; write the absolute path of a folder", quoted(text)))
+}

@@ -1,0 +1,213 @@
+//! No tenant's upstream is a listener of the process itself, a link-local address, or anything outside of the tenant's rule:
+//! neither as it is written nor by where its name leads.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+
+use toml::{Table, Value};
+
+use crate::rig::case::{Case, cases};
+use crate::rig::gateway::Gateway;
+use crate::rig::site::Site;
+use crate::rig::stage::{ACME, Stage, public_path};
+use crate::rig::tenants::Tenant;
+use crate::support::metrics::Samples;
+use crate::support::process::{free_port, own_ip};
+use crate::support::service::Service;
+use crate::support::time::{SOON, until};
+use crate::support::wire::Request;
+
+pub(crate) const CASES: &[Case] = cases![
+    an_own_listener_is_no_upstream_at_check_start_and_reload,
+    a_name_that_leads_to_an_own_listener_gets_no_request,
+    the_listeners_of_the_start_are_no_upstreams_whatever_is_written_since,
+    a_link_local_address_is_no_upstream_unless_that_is_allowed,
+    a_tenant_under_a_rule_reaches_nothing_outside_of_it,
+];
+
+/// The host of a tenant whose upstream is none of its business.
+const LEAK: &str = "leak.test";
+
+/// An address as a name that is looked up like any other: resolvers read one number as an IPv4 address.
+fn as_name(address: SocketAddr) -> String {
+    let IpAddr::V4(ip) = address.ip() else { panic!("{address}") };
+    format!("{}:{}", ip.to_bits(), address.port())
+}
+
+/// A tenant that shows everything of its upstream to everybody.
+fn leaking(upstream: &str) -> Tenant {
+    let tenant = Tenant::of("leak", &[LEAK], &[upstream]).set("host_header", "upstream");
+    tenant.route("/*", "access = \"public\"")
+}
+
+/// How often the tenants were read again with this result.
+fn readings(gateway: &Gateway, result: &str) -> f64 {
+    let samples = Samples::parse(&gateway.service.metrics());
+    samples.get(&format!("tiergate_config_reloads_total{{result=\"{result}\"}}"))
+}
+
+/// Waits until the files as they are now were read again.
+fn reread(gateway: &Gateway, result: &str) {
+    for _ in 0..2 {
+        let before = readings(gateway, result);
+        gateway.hang_up();
+        until(&format!("the reload is {result}"), SOON, || {
+            (readings(gateway, result) > before).then_some(())
+        });
+    }
+}
+
+#[track_caller]
+fn logs(gateway: &Gateway, expected: &str) {
+    until(expected, SOON, || gateway.service.log().contains(expected).then_some(()));
+}
+
+/// Checks that nothing of an own listener is shown at the leaking tenant's host, and that the log says why.
+#[track_caller]
+fn is_closed(gateway: &Gateway, why: &str) {
+    logs(gateway, why);
+    for path in ["/metrics", "/status", "/livez", "/"] {
+        let answer = gateway.ask(&Request::get(LEAK, path));
+        assert_eq!(answer.status, 502, "{path}: {answer:?}");
+    }
+}
+
+fn an_own_listener_is_no_upstream_at_check_start_and_reload(stage: &Stage) {
+    let site = Site::of(stage).in_files().start();
+    let gateway = &site.gateway;
+    let listeners = [gateway.service.api, gateway.service.admin, gateway.address];
+    for listener in listeners {
+        let mapped = format!("[::ffff:{}]:{}", listener.ip(), listener.port());
+        for written in [listener.to_string(), format!("https://{listener}"), mapped] {
+            gateway.put("leak.toml", &leaking(&written).text());
+            let problem =
+                format!("where this gateway itself listens ({listener}); write the service behind it");
+            let output = gateway.service.command("check", &[]);
+            assert!(!output.status.success(), "{output:?}");
+            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert!(said.contains("tenants.d/leak.toml") && said.contains(&problem), "{said}");
+        }
+        reread(gateway, "refused");
+        assert_eq!(gateway.ask(&Request::get(LEAK, "/metrics")).status, 404);
+        assert_eq!(site.status(), 200);
+    }
+    let second = Service::prepare(stage.settings());
+    let tenant = leaking(&second.admin.to_string()).value();
+    let file = second.folder.path().join("tiergate.toml");
+    let mut text: Table = fs::read_to_string(&file).unwrap().parse().unwrap();
+    text.insert("tenants".to_owned(), Value::Array(vec![tenant]));
+    fs::write(&file, text.to_string()).unwrap();
+    let output = second.command("run", &[]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+fn a_name_that_leads_to_an_own_listener_gets_no_request(stage: &Stage) {
+    let site = Site::of(stage).in_files().start();
+    let gateway = &site.gateway;
+    for listener in [gateway.service.admin, gateway.service.api, gateway.address] {
+        let upstream = as_name(listener);
+        gateway.put("leak.toml", &leaking(&upstream).text());
+        let output = gateway.service.command("check", &["--online"]);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let found = format!("its name leads to {listener}, where this gateway itself listens ({listener})");
+        assert!(said.contains(&format!("tenant leak upstream http://{upstream}: {found}")), "{said}");
+        reread(gateway, "applied");
+        is_closed(gateway, &format!("where this gateway itself listens ({listener})"));
+    }
+    // Another name of the same machine leads where it should.
+    let own = site.upstream.address;
+    gateway.put("leak.toml", &leaking(&as_name(own)).text());
+    until("the upstream answers", SOON, || {
+        (gateway.ask(&Request::get(LEAK, &public_path())).status == 200).then_some(())
+    });
+}
+
+fn the_listeners_of_the_start_are_no_upstreams_whatever_is_written_since(stage: &Stage) {
+    let site = Site::of(stage).in_files().start();
+    let gateway = &site.gateway;
+    let (admin, other) = (gateway.service.admin, free_port(own_ip()));
+    let file = gateway.service.folder.path().join("tiergate.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(&admin.to_string(), &other.to_string())).unwrap();
+    for upstream in [admin.to_string(), as_name(admin)] {
+        gateway.put("leak.toml", &leaking(&upstream).text());
+        reread(gateway, "applied");
+        is_closed(gateway, &format!("where this gateway itself listens ({admin})"));
+    }
+}
+
+fn a_link_local_address_is_no_upstream_unless_that_is_allowed(stage: &Stage) {
+    let metadata: SocketAddr = "169.254.169.254:80".parse().unwrap();
+    let site = Site::of(stage).in_files().start();
+    let gateway = &site.gateway;
+    let check = || {
+        let output = gateway.service.command("check", &[]);
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    for written in ["169.254.169.254:80", "http://[::ffff:169.254.169.254]", "[fe80::1]:80"] {
+        gateway.put("leak.toml", &leaking(written).text());
+        let (is_right, said) = check();
+        assert!(!is_right && said.contains("a link-local or metadata address"), "{said}");
+    }
+    reread(gateway, "refused");
+    gateway.put("leak.toml", &leaking(&as_name(metadata)).text());
+    reread(gateway, "applied");
+    is_closed(gateway, "a link-local or metadata address");
+
+    let file = gateway.service.folder.path().join("tiergate.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{text}\n[gateway]\nallow_link_local = true\n")).unwrap();
+    gateway.put("leak.toml", &leaking("169.254.169.254:80").text());
+    let (is_right, said) = check();
+    assert!(is_right, "{said}");
+    reread(gateway, "applied");
+}
+
+fn a_tenant_under_a_rule_reaches_nothing_outside_of_it(stage: &Stage) {
+    let rule = |tenants: &str, hosts: &str| -> Table {
+        format!("tenants = \"{tenants}\"\nhosts = [\"{hosts}\"]\nupstreams = [\"*\"]\nnetworks = [\"127.0.0.0/8\"]")
+            .parse()
+            .unwrap()
+    };
+    let rules = vec![rule("t", ACME), rule("leak*", LEAK)];
+    let site = Site::of(stage).set("tenants_rules", rules).in_files().start();
+    let gateway = &site.gateway;
+    assert_eq!(site.status(), 200);
+    let refused = |name: &str, tenant: &Tenant, problem: &str| {
+        gateway.put(name, &tenant.text());
+        reread(gateway, "refused");
+        logs(gateway, problem);
+        assert_eq!(site.status(), 200, "{problem}");
+        gateway.remove(name);
+    };
+    let upstream = site.upstream.address.to_string();
+    let leak = || Tenant::of("leak", &[LEAK], &[&upstream]).public();
+    let outside = "outside of what [[tenants_rules]] allow this file";
+    for host in [format!("api.{ACME}"), format!("*.{LEAK}"), "*".to_owned()] {
+        let problem = format!("tenants.d/leak.toml: hosts: item 1 is \"{host}\", {outside}");
+        refused("leak.toml", &leak().set("hosts", vec![host]), &problem);
+    }
+    refused("leak.toml", &leak().set("id", "t2"), "tenants.d/leak.toml: id: is \"t2\", and the table of");
+    refused(
+        "other.toml",
+        &leak(),
+        "tenants.d/other.toml: is a file that no table of [[tenants_rules]] takes",
+    );
+    let far = leak().set("upstreams", vec!["192.0.2.1:80"]);
+    refused(
+        "leak.toml",
+        &far,
+        "is http://192.0.2.1:80, outside of the networks that [[tenants_rules]] allow",
+    );
+    let secret = leak().set("upstream_tls.ca", "/etc/ssl/certs/ca-certificates.crt");
+    refused("leak.toml", &secret, "tenants.d/leak.toml: upstream_tls.ca: is ");
+
+    gateway.put("leak.toml", &leak().text());
+    reread(gateway, "applied");
+    assert_eq!(gateway.ask(&Request::get(LEAK, &public_path())).status, 200);
+    let far: SocketAddr = "192.0.2.1:80".parse().unwrap();
+    gateway.put("leak.toml", &leaking(&as_name(far)).text());
+    reread(gateway, "applied");
+    is_closed(gateway, "outside of the networks that [[tenants_rules]] allow");
+    assert_eq!(site.status(), 200);
+}
