@@ -61,7 +61,7 @@ fn client_ip(last: u8) -> IpAddr {
 fn no_word_of_a_stranger_about_how_its_request_came_gets_past_the_balancer() {
     let Some(running) = Running::shared() else { return };
     let mut balancer = running.client(client_ip(9), "balancer", API);
-    let key = running.generate(&mut balancer, 3);
+    let key = running.generate(&mut balancer, 1);
     let mut gateway = running.client(client_ip(9), "balancer", GATEWAY);
     let forged = [
         "X-Forwarded-For",

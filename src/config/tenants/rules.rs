@@ -12,7 +12,6 @@ use ipnet::IpNet;
 use crate::config::files::file;
 use crate::config::listen::network;
 use crate::config::reader::Reader;
-use crate::config::tenants::tenant::host;
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
 use crate::domain::upstream::Upstream;
@@ -162,6 +161,16 @@ impl UpstreamPattern {
         let host = if name.contains(':') { format!("[{name}]").into() } else { name.clone() };
         self.host.covers(&HostPattern::Exact(host)) && self.port.is_none_or(|port| port == upstream.port)
     }
+}
+
+/// A host, or the hosts below one.
+pub(super) fn host(text: &str) -> Result<HostPattern, String> {
+    HostPattern::parse(text).map_err(|_| {
+        format!(
+            "is {}; write a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all",
+            quoted(text)
+        )
+    })
 }
 
 /// A folder, whatever the working directory of the process is.

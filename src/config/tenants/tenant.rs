@@ -8,6 +8,7 @@ use crate::config::reader::Reader;
 use crate::config::tenants::cors;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::route::{self, Taken};
+use crate::config::tenants::rules::host;
 use crate::config::tenants::values::{TIERS, distinct, tier, upstreams};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
@@ -76,15 +77,6 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
         cors: cors?,
         in_flight: in_flight?,
     }))
-}
-
-pub(super) fn host(text: &str) -> Result<HostPattern, String> {
-    HostPattern::parse(text).map_err(|_| {
-        format!(
-            "is {}; write a host, such as \"api.example\", \"*.example\" for those below it, or \"*\" for all",
-            quoted(text)
-        )
-    })
 }
 
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {

@@ -111,9 +111,11 @@ impl UpstreamState {
         rules: AddressRules,
     ) -> Self {
         let state = Self::new(self.upstream.clone(), health, limits, rules);
-        let known = self.addresses.load();
-        let allowed = known.iter().copied().filter(|address| state.rules.check(*address).is_ok());
-        state.addresses.store(Arc::new(allowed.collect()));
+        if !state.has_address() {
+            let known = self.addresses.load();
+            let allowed = known.iter().copied().filter(|address| state.rules.check(*address).is_ok());
+            state.addresses.store(Arc::new(allowed.collect()));
+        }
         state
     }
 

@@ -167,7 +167,7 @@ tenants = \"*a\"
     let starts = [
         "tenants_rules[1].tenants: is \"a/*\"; write the name of a file",
         "tenants_rules[1].hosts: ",
-        "tenants_rules[1].upstreams: item 1 is \"http://x\"",
+        "tenants_rules[1].upstreams: item 1 is http://x",
         "tenants_rules[1].upstreams: item 2 is \"x:0\"",
         "tenants_rules[1].upstreams: item 3 is \"x:y\"",
         "tenants_rules[1].upstreams: item 4 is \"a b\"",
