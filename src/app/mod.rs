@@ -41,6 +41,7 @@ use crate::config::shutdown::ShutdownSettings;
 use crate::config::traces::TraceSettings;
 use crate::config::{Loaded, Settings};
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
+use crate::gateway::watch::resolve_new_names;
 use crate::os::Os;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::{Pipeline, Ports, Rules};
@@ -98,6 +99,7 @@ impl App {
         let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
         let tenants = Arc::new(tenants);
         let chain_threads = ChainThreads::start()?;
+        chain_threads.handle().block_on(resolve_new_names(&tenants.table().load()));
         let reader = Arc::new(chain::reader(settings, &clock, &metrics, chain_threads.handle())?);
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);

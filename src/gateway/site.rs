@@ -102,7 +102,7 @@ impl Site {
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
         let watched = former.map(|former| Arc::clone(&former.watched)).unwrap_or_default();
-        Self {
+        let site = Self {
             tenant,
             counters,
             routes,
@@ -113,7 +113,11 @@ impl Site {
             upstreams,
             route_upstreams,
             visitor_limits,
+        };
+        if !site.is_watched() || site.tenant.proxy.health.interval.is_none() {
+            site.members().for_each(|member| member.state.is_not_checked());
         }
+        site
     }
 
     pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {
@@ -207,7 +211,7 @@ struct States {
 }
 
 impl States {
-    /// What a former site knew; where it was watched otherwise, only where its upstreams are.
+    /// Everything that a former site knew, under the tenant's rules of now.
     fn of(former: Option<&Site>, tenant: &Tenant, addresses: AddressRules) -> Self {
         let (health, limits) = (&tenant.proxy.health, tenant.proxy.upstream_limits);
         let known = former.into_iter().flat_map(Site::members).map(|member| &member.state);

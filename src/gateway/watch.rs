@@ -42,7 +42,7 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(10);
 /// How long a look-up may take.
 const RESOLVE_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How many checks are under way at once, and how many look-ups for a reload; in the background half as many of these.
+/// How many checks are under way at once, and how many look-ups at a start or reload; in the background half as many.
 pub(crate) const TASKS_MAX: usize = 64;
 
 /// How many tenants it takes to fill all places.
@@ -51,7 +51,7 @@ const TENANTS_MIN: usize = 4;
 /// How many addresses of one name are used.
 const ADDRESSES_MAX: usize = 16;
 
-/// How long a reload waits for the names of new upstreams.
+/// How long a start or reload waits for the names of new upstreams.
 const NEW_NAMES_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The background task.
@@ -118,8 +118,8 @@ impl Watch {
             waits: AtomicBool::new(false),
             ended: Arc::default(),
             every: |state, _| state.is_looked_up().then_some(RESOLVE_EVERY),
-            next: |state| &state.next_resolution,
-            is_under_way: |state| &state.is_in_resolution,
+            next: |state| &state.known.next_resolution,
+            is_under_way: |state| &state.known.is_in_resolution,
         };
         let checks = Kind {
             name: "checks",
@@ -129,8 +129,8 @@ impl Watch {
             waits: AtomicBool::new(false),
             ended: Arc::default(),
             every: |state, is_watched| state.health.interval.filter(|_| is_watched),
-            next: |state| &state.next_check,
-            is_under_way: |state| &state.is_in_check,
+            next: |state| &state.known.next_check,
+            is_under_way: |state| &state.known.is_in_check,
         };
         Self { table, clock, look_ups, checks }
     }

@@ -36,6 +36,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_reload_keeps_who_is_ejected,
     a_reload_keeps_who_is_sick,
     names_of_upstreams_are_resolved,
+    every_one_of_many_names_is_looked_up_before_the_first_request,
     a_name_that_leads_nowhere_costs_no_request_while_another_upstream_serves,
     checks_come_with_the_upstreams_name_and_no_identity,
     without_descriptors_no_upstream_is_ejected_or_unhealthy,
@@ -311,10 +312,10 @@ fn a_reload_keeps_who_is_ejected(stage: &Stage) {
     assert_eq!(failures(&site, &site.upstream, 12), 2);
     site.upstream.greet(None);
     reloads_pass_by(&site, &rules, &site.upstream);
-    // Other rules of health are another beginning.
-    site.gateway.put("t.toml", &rules.set("health.eject_after", 3).text());
-    site.gateway.hang_up();
-    until_served(&site, &site.upstream);
+    // Other rules don't make it healthy.
+    for (key, value) in [("health.eject_after", 3), ("upstream_limits.max_in_flight", 7)] {
+        reloads_pass_by(&site, &rules.clone().set(key, value), &site.upstream);
+    }
 }
 
 fn a_reload_keeps_who_is_sick(stage: &Stage) {
@@ -326,6 +327,10 @@ fn a_reload_keeps_who_is_sick(stage: &Stage) {
     until_passed_by(&site, &site.upstream);
     reloads_pass_by(&site, &rules, &site.upstream);
     assert_eq!(site.upstream.count_at(CHECKED), 1);
+    // Other rules don't make it healthy: it is checked under them at once.
+    reloads_pass_by(&site, &rules.clone().set("health.timeout", "900ms"), &site.upstream);
+    reloads_pass_by(&site, &rules.set("upstream_limits.max_in_flight", 7), &site.upstream);
+    assert_eq!(site.upstream.count_at(CHECKED), 4);
 }
 
 fn names_of_upstreams_are_resolved(stage: &Stage) {
@@ -333,10 +338,19 @@ fn names_of_upstreams_are_resolved(stage: &Stage) {
     let name = format!("localhost:{}", upstream.address.port());
     let rules = Tenant::of("t", &[ACME], &[&name]).public().set("host_header", "upstream");
     let site = Site::of(stage).only(vec![rules]).start();
-    // Until the name was looked up there is nowhere to go.
-    until("the name is looked up", SOON, || (site.status() == 200).then_some(()));
-    (0..20).for_each(|_| assert_eq!(site.status(), 200));
+    (0..21).for_each(|_| assert_eq!(site.status(), 200));
     assert_eq!(upstream.count(|seen| seen.all("host") == [&name]), 21);
+}
+
+fn every_one_of_many_names_is_looked_up_before_the_first_request(stage: &Stage) {
+    let upstream = Upstream::start_at("127.0.0.1".parse().unwrap());
+    let name = format!("localhost:{}", upstream.address.port());
+    let hosts: Vec<String> = (0..200).map(|number| format!("n{number}.test")).collect();
+    let tenant = |host: &String| Tenant::of(host, &[host], &[&name]).public();
+    let site = Site::of(stage).only(hosts.iter().map(tenant).collect()).start();
+    for host in hosts {
+        assert_eq!(site.gateway.ask(&Request::get(&host, &public_path())).status, 200, "{host}");
+    }
 }
 
 fn a_name_that_leads_nowhere_costs_no_request_while_another_upstream_serves(stage: &Stage) {

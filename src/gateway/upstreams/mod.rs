@@ -368,6 +368,33 @@ mod tests {
         assert_eq!(Timer::now() - begun, Duration::from_secs(5));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_new_room() {
+        let before = Arc::clone(&group(1).members()[0].state);
+        let mut places = Vec::new();
+        for _ in 0..50 {
+            places.push(before.enter(Duration::ZERO).await.unwrap());
+        }
+        let waiting = tokio::spawn({
+            let state = Arc::clone(&before);
+            async move { state.enter(Duration::from_secs(5)).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(before.failed(1) || before.failed(1) || before.failed(1), "it is ejected");
+        before.checked(false, 1);
+        let limits = |in_flight_max| UpstreamLimits { in_flight_max, pending_max: 0 };
+        let fewer = Arc::new(before.with(before.health.clone(), limits(10)));
+        assert_eq!((fewer.in_flight(), fewer.is_usable(2), fewer.has_room()), (50, false, false));
+        let more = Arc::new(fewer.with(fewer.health.clone(), limits(52)));
+        places.push(waiting.await.unwrap().unwrap());
+        places.push(more.enter(Duration::ZERO).await.unwrap());
+        assert!(more.enter(Duration::ZERO).await.is_none());
+        drop(places);
+        assert_eq!((before.in_flight(), more.in_flight(), more.is_usable(EJECT_MICROS)), (0, 0, false));
+        more.is_not_checked();
+        assert!(more.is_usable(2 * EJECT_MICROS), "nobody would find out that it is healthy again");
+    }
+
     #[tokio::test]
     async fn retries_stay_below_a_tenth_of_the_requests_under_way() {
         let upstreams = Arc::new(group(1));

@@ -16,7 +16,7 @@ use crate::gateway::line::{Line, take_one};
 /// How much of its share an upstream gets at least, in percent.
 const PERCENT_MIN: u64 = 10;
 
-/// The state of one upstream of a tenant: its addresses and health. It outlives a reload of the configuration.
+/// One upstream of a tenant under its rules, with all that is known of it.
 #[derive(Debug)]
 pub(crate) struct UpstreamState {
     /// As it was configured.
@@ -31,6 +31,15 @@ pub(crate) struct UpstreamState {
     trouble: Mutex<Option<Trouble>>,
     /// How much it is given.
     pub(in crate::gateway) limits: UpstreamLimits,
+    /// It outlives a reload that changes the rules.
+    pub(in crate::gateway) known: Arc<Known>,
+}
+
+/// Health and requests under way of an upstream, whatever its rules are.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// How many requests may be under way at it now, also for those that wait since an earlier reload.
+    in_flight_max: AtomicU32,
     /// How many requests are under way at it.
     taken: AtomicU32,
     /// Requests that wait until there are fewer.
@@ -73,6 +82,11 @@ pub(in crate::gateway) struct Watched {
 #[derive(Debug)]
 pub(crate) struct UpstreamPlace(Arc<UpstreamState>);
 
+/// The address of an upstream whose host is one.
+fn fixed(upstream: &Upstream) -> Option<SocketAddr> {
+    upstream.host.parse().map(|ip| SocketAddr::new(ip, upstream.port)).ok()
+}
+
 impl UpstreamState {
     /// An upstream of which nothing bad is known.
     pub(in crate::gateway) fn new(
@@ -81,15 +95,8 @@ impl UpstreamState {
         limits: UpstreamLimits,
         rules: AddressRules,
     ) -> Self {
-        let fixed = upstream.host.parse().map(|ip| SocketAddr::new(ip, upstream.port)).ok();
-        let allowed = fixed.into_iter().filter(|address| rules.check(*address).is_ok());
-        Self {
-            upstream,
-            health,
-            addresses: ArcSwap::from_pointee(allowed.collect()),
-            rules,
-            trouble: Mutex::new(None),
-            limits,
+        let known = Known {
+            in_flight_max: AtomicU32::new(limits.in_flight_max),
             taken: AtomicU32::new(0),
             line: Line::default(),
             recovered_at: AtomicU64::new(0),
@@ -100,23 +107,45 @@ impl UpstreamState {
             next_resolution: AtomicU64::new(0),
             is_in_check: AtomicBool::new(false),
             is_in_resolution: AtomicBool::new(false),
-        }
+        };
+        let addresses = fixed(&upstream).into_iter().collect();
+        Self::over(upstream, health, limits, rules, addresses, Arc::new(known))
     }
 
-    /// The same upstream under other rules: it is where it was.
+    /// The same upstream under other rules: it is where and how it was, and is checked anew at once.
     pub(in crate::gateway) fn with(
         &self,
         health: HealthRules,
         limits: UpstreamLimits,
         rules: AddressRules,
     ) -> Self {
-        let state = Self::new(self.upstream.clone(), health, limits, rules);
-        if !state.has_address() {
-            let known = self.addresses.load();
-            let allowed = known.iter().copied().filter(|address| state.rules.check(*address).is_ok());
-            state.addresses.store(Arc::new(allowed.collect()));
-        }
-        state
+        let known = Arc::clone(&self.known);
+        known.next_check.store(0, Ordering::Relaxed);
+        known.in_flight_max.store(limits.in_flight_max, Ordering::SeqCst);
+        // There may be room now for those that wait.
+        known.line.freed();
+        let fixed = fixed(&self.upstream);
+        let addresses = fixed.map_or_else(|| self.addresses.load().to_vec(), |address| vec![address]);
+        Self::over(self.upstream.clone(), health, limits, rules, addresses, known)
+    }
+
+    /// Of the addresses the allowed ones are used.
+    fn over(
+        upstream: Upstream,
+        health: HealthRules,
+        limits: UpstreamLimits,
+        rules: AddressRules,
+        mut addresses: Vec<SocketAddr>,
+        known: Arc<Known>,
+    ) -> Self {
+        addresses.retain(|address| rules.check(*address).is_ok());
+        let addresses = ArcSwap::from_pointee(addresses);
+        Self { upstream, health, addresses, rules, trouble: Mutex::new(None), limits, known }
+    }
+
+    /// Nobody checks it: the result of an earlier check counts no more.
+    pub(in crate::gateway) fn is_not_checked(&self) {
+        self.known.is_healthy.store(true, Ordering::Relaxed);
     }
 
     /// True if its address has to be looked up: it has a name, or an address that may become this machine's.
@@ -151,7 +180,8 @@ impl UpstreamState {
 
     /// True if its checks and requests succeed, as far as is known.
     pub(in crate::gateway) fn is_usable(&self, now: u64) -> bool {
-        self.is_healthy.load(Ordering::Relaxed) && now >= self.ejected_until.load(Ordering::Relaxed)
+        self.known.is_healthy.load(Ordering::Relaxed)
+            && now >= self.known.ejected_until.load(Ordering::Relaxed)
     }
 
     /// Its state, for people.
@@ -161,7 +191,7 @@ impl UpstreamState {
                 Some(Trouble::Refused(..)) => "address not allowed",
                 Some(Trouble::NoAddress) | None => "no address",
             }
-        } else if !self.is_healthy.load(Ordering::Relaxed) {
+        } else if !self.known.is_healthy.load(Ordering::Relaxed) {
             "fails its checks"
         } else if self.is_usable(now) {
             "healthy"
@@ -173,8 +203,8 @@ impl UpstreamState {
     /// How much of its share it gets, in percent: less while it is slowly started.
     pub(super) fn percent(&self, now: u64) -> u64 {
         let Some(slow_start) = self.health.slow_start else { return 100 };
-        let ejection = self.ejected_until.load(Ordering::Relaxed);
-        let back_at = self.recovered_at.load(Ordering::Relaxed).max(ejection);
+        let ejection = self.known.ejected_until.load(Ordering::Relaxed);
+        let back_at = self.known.recovered_at.load(Ordering::Relaxed).max(ejection);
         if back_at == 0 {
             return 100;
         }
@@ -184,25 +214,28 @@ impl UpstreamState {
 
     /// True if a request gets a place at once.
     pub(super) fn has_room(&self) -> bool {
-        self.taken.load(Ordering::SeqCst) < self.limits.in_flight_max && self.line.is_empty()
+        self.known.taken.load(Ordering::SeqCst) < self.known.in_flight_max.load(Ordering::SeqCst)
+            && self.known.line.is_empty()
     }
 
     /// How many requests are under way at it.
     pub(in crate::gateway) fn in_flight(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed).into()
+        self.known.taken.load(Ordering::Relaxed).into()
     }
 
     /// A place for a request, which may have to wait for it; `None` if too many wait, or for too long.
     pub(in crate::gateway) async fn enter(self: &Arc<Self>, longest: Duration) -> Option<UpstreamPlace> {
-        let limits = self.limits;
-        let take = || take_one(&self.taken, limits.in_flight_max).then(|| UpstreamPlace(Arc::clone(self)));
-        if self.line.is_empty()
+        let take = || {
+            let max = self.known.in_flight_max.load(Ordering::SeqCst);
+            take_one(&self.known.taken, max).then(|| UpstreamPlace(Arc::clone(self)))
+        };
+        if self.known.line.is_empty()
             && let Some(place) = take()
         {
             return Some(place);
         }
         // Boxed: a request that finds room carries none for the wait along.
-        Box::pin(self.line.wait(limits.pending_max, longest, take)).await
+        Box::pin(self.known.line.wait(self.limits.pending_max, longest, take)).await
     }
 
     /// Its addresses as they are now.
@@ -216,29 +249,29 @@ impl UpstreamState {
 
     /// A request was answered by it.
     pub(in crate::gateway) fn succeeded(&self) {
-        if self.failures.load(Ordering::Relaxed) != 0 {
-            self.failures.store(0, Ordering::Relaxed);
+        if self.known.failures.load(Ordering::Relaxed) != 0 {
+            self.known.failures.store(0, Ordering::Relaxed);
         }
     }
 
     /// A request failed on it. True when it gets none from now on, for a while.
     pub(in crate::gateway) fn failed(&self, now: u64) -> bool {
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let failures = self.known.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let eject_after = self.health.eject_after;
         if eject_after == 0 || failures < eject_after {
             return false;
         }
-        self.failures.store(0, Ordering::Relaxed);
+        self.known.failures.store(0, Ordering::Relaxed);
         let until = now.saturating_add(micros(self.health.eject_for));
-        self.ejected_until.fetch_max(until, Ordering::Relaxed) <= now
+        self.known.ejected_until.fetch_max(until, Ordering::Relaxed) <= now
     }
 
     /// A check has said how it is. True when that is new.
     pub(in crate::gateway) fn checked(&self, is_healthy: bool, now: u64) -> bool {
-        let was_healthy = self.is_healthy.swap(is_healthy, Ordering::Relaxed);
+        let was_healthy = self.known.is_healthy.swap(is_healthy, Ordering::Relaxed);
         if is_healthy && !was_healthy {
-            self.ejected_until.store(0, Ordering::Relaxed);
-            self.recovered_at.store(now, Ordering::Relaxed);
+            self.known.ejected_until.store(0, Ordering::Relaxed);
+            self.known.recovered_at.store(now, Ordering::Relaxed);
         }
         was_healthy != is_healthy
     }
@@ -246,8 +279,8 @@ impl UpstreamState {
 
 impl Drop for UpstreamPlace {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::SeqCst);
-        self.0.line.freed();
+        self.0.known.taken.fetch_sub(1, Ordering::SeqCst);
+        self.0.known.line.freed();
     }
 }
 
