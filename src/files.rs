@@ -1,11 +1,14 @@
 //! Small files that are read whole: configurations, certificates, keys and other secrets.
 //!
-//! Their content is wiped when it is dropped, and no error shows anything of it. Reading blocks.
+//! Their content is wiped when it is dropped, and no error shows anything of it. Reading blocks on the disk, and on
+//! nothing else: pipes and devices are refused.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
 use crate::domain::secret::{Secret, SecretSource};
@@ -16,19 +19,65 @@ pub(crate) const PEM_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The longest file with a secret, in bytes.
 pub(crate) const SECRET_BYTES_MAX: usize = 16 * 1024;
 
+/// The longest path that is shown whole, in characters.
+const SHOWN_CHARS_MAX: usize = 200;
+
+/// A path for people, on one line and bounded: whoever writes a tenant's file chooses it.
+pub(crate) fn shown(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let mut shown: String = path.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
+    if path.chars().nth(SHOWN_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// The bytes of a file.
 ///
 /// # Errors
 ///
 /// The problem of the file, without its path.
 pub(crate) fn bytes(path: &Path, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, String> {
-    let unreadable = |error: io::Error| format!("can't be read: {error}");
+    // To open some devices does something, and to open a pipe waits for whoever writes into it.
+    regular(&fs::metadata(path).map_err(unreadable)?)?;
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    // It may have been exchanged meanwhile.
+    let found = file.metadata().map_err(unreadable)?;
+    regular(&found)?;
+    let expected = usize::try_from(found.len()).unwrap_or(bytes_max);
+    whole(file, expected, bytes_max)
+}
+
+/// The text that a command is given at a path, which may be a pipe.
+///
+/// # Errors
+///
+/// The problem of the file, without its path.
+pub(crate) fn text_or_pipe(path: &Path, bytes_max: usize) -> Result<Zeroizing<String>, String> {
     let file = File::open(path).map_err(unreadable)?;
-    let expected = usize::try_from(file.metadata().map_err(unreadable)?.len()).unwrap_or(bytes_max);
+    as_text(&whole(file, bytes_max, bytes_max)?)
+}
+
+fn whole(file: File, expected: usize, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     // A buffer that grows leaves copies behind that are not wiped.
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected.min(bytes_max) + 1));
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > bytes_max { Err(format!("is longer than {bytes_max} bytes")) } else { Ok(bytes) }
+}
+
+fn as_text(bytes: &[u8]) -> Result<Zeroizing<String>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8 text")?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
+fn unreadable(error: io::Error) -> String {
+    format!("can't be read: {error}")
+}
+
+fn regular(found: &Metadata) -> Result<(), String> {
+    if found.is_file() { Ok(()) } else { Err("is not a regular file".to_owned()) }
 }
 
 /// The text of a file.
@@ -37,9 +86,7 @@ pub(crate) fn bytes(path: &Path, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>,
 ///
 /// The same.
 pub(crate) fn text(path: &Path, bytes_max: usize) -> Result<Zeroizing<String>, String> {
-    let bytes = bytes(path, bytes_max)?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| "is not UTF-8 text")?;
-    Ok(Zeroizing::new(text.to_owned()))
+    as_text(&bytes(path, bytes_max)?)
 }
 
 /// The secret in a file, without a line end behind it.
@@ -62,9 +109,7 @@ pub(crate) fn secret_in(path: &Path) -> Result<Secret, String> {
 pub(crate) fn secret(source: &SecretSource) -> Result<Secret, String> {
     match source {
         SecretSource::Text(secret) => Ok(secret.clone()),
-        SecretSource::File(path) => {
-            secret_in(path).map_err(|problem| format!("{}: {problem}", path.display()))
-        }
+        SecretSource::File(path) => secret_in(path).map_err(|problem| format!("{}: {problem}", shown(path))),
     }
 }
 
@@ -73,7 +118,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{SECRET_BYTES_MAX, bytes, secret, text};
+    use super::{SECRET_BYTES_MAX, bytes, secret, shown, text};
     use crate::domain::secret::SecretSource;
 
     fn read(path: &Path, bytes: &[u8]) -> Result<String, String> {
@@ -113,8 +158,26 @@ mod tests {
         assert_eq!(*bytes(&path, 3).unwrap(), b"ab\xff");
         assert_eq!(bytes(&path, 2).unwrap_err(), "is longer than 2 bytes");
         assert_eq!(text(&path, 3).unwrap_err(), "is not UTF-8 text");
-        for path in [folder.path(), &folder.path().join("missing")] {
-            assert!(bytes(path, 3).unwrap_err().starts_with("can't be read: "), "{path:?}");
+        let missing = folder.path().join("missing");
+        assert!(bytes(&missing, 3).unwrap_err().starts_with("can't be read: "));
+    }
+
+    #[test]
+    fn pipes_devices_and_folders_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for path in [folder.path(), &pipe, &socket, Path::new("/dev/zero"), Path::new("/dev/tty")] {
+            assert_eq!(bytes(path, 3).unwrap_err(), "is not a regular file", "{path:?}");
         }
+    }
+
+    #[test]
+    fn a_path_is_shown_on_one_line_and_cut() {
+        assert_eq!(shown(Path::new("/a/b\n ERROR forged\u{1b}[31m")), "/a/b\\n ERROR forged\\u{1b}[31m");
+        let long = shown(Path::new(&"x".repeat(100_000)));
+        assert_eq!(long, format!("{}…", "x".repeat(200)));
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn read(file: Option<&Path>, name: &str, variable: &str) -> Result<Ze
 
 /// Reads a file.
 pub(super) fn text(file: &Path) -> Result<Zeroizing<String>, Failure> {
-    files::text(file, SECRET_BYTES_MAX)
+    files::text_or_pipe(file, SECRET_BYTES_MAX)
         .map_err(|problem| Failure::new(format!("{}: {problem}", file.display())))
 }
 

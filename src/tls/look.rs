@@ -12,13 +12,14 @@ use rustls::server::ParsedCertificate;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::KeyPair;
+use crate::files;
 use crate::tls::pem;
 
 /// The problem of a certificate's time. A file that can't be read has other problems.
 #[must_use]
 pub fn untimely(pair: &KeyPair, now: UnixSeconds) -> Option<String> {
     let untimely = pem::untimely(&leaf(pair)?, now)?;
-    Some(format!("{}: the certificate {untimely}", pair.cert.display()))
+    Some(format!("{}: the certificate {untimely}", files::shown(&pair.cert)))
 }
 
 /// When the first certificate of a chain expires, in Unix seconds, and a hash of the chain. `None` if it can't be read.
@@ -38,7 +39,7 @@ pub fn other_hosts(pair: &KeyPair, hosts: &[HostPattern]) -> Vec<String> {
     let Some(leaf) = leaf(pair) else { return Vec::new() };
     let others = hosts.iter().filter(|host| !is_for(&leaf, host));
     others
-        .map(|host| format!("{}: the certificate is not for the host {host}", pair.cert.display()))
+        .map(|host| format!("{}: the certificate is not for the host {host}", files::shown(&pair.cert)))
         .collect()
 }
 

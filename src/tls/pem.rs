@@ -35,22 +35,22 @@ pub(super) fn identity(pair: &KeyPair, now: UnixSeconds, problems: &mut Vec<Stri
     let key = private_key(&pair.key, problems);
     let (chain, key) = (chain?, key?);
     if let Some(untimely) = chain.first().and_then(|leaf| untimely(leaf, now)) {
-        tracing::warn!(file = %pair.cert.display(), "the certificate {untimely}");
+        tracing::warn!(file = files::shown(&pair.cert), "the certificate {untimely}");
     }
     let Ok(signer) = any_supported_type(&key) else {
-        problems.push(format!("{}: holds a key of a kind that is not supported", pair.key.display()));
+        problems.push(format!("{}: holds a key of a kind that is not supported", files::shown(&pair.key)));
         return None;
     };
     let certified = CertifiedKey::new(chain, signer);
     match certified.keys_match() {
         Ok(()) => Some(Identity { certified, key }),
         Err(Error::InconsistentKeys(_)) => {
-            let (key, cert) = (pair.key.display(), pair.cert.display());
+            let (key, cert) = (files::shown(&pair.key), files::shown(&pair.cert));
             problems.push(format!("{key}: does not belong to the certificate in {cert}"));
             None
         }
         Err(error) => {
-            problems.push(format!("{}: holds an unusable certificate: {error}", pair.cert.display()));
+            problems.push(format!("{}: holds an unusable certificate: {error}", files::shown(&pair.cert)));
             None
         }
     }
@@ -86,7 +86,7 @@ fn private_key(path: &Path, problems: &mut Vec<String>) -> Option<PrivateKeyDer<
 }
 
 fn name(path: &Path, problem: &str, problems: &mut Vec<String>) {
-    problems.push(format!("{}: {problem}", path.display()));
+    problems.push(format!("{}: {problem}", files::shown(path)));
 }
 
 /// When the first certificate of a chain expires, in Unix seconds.

@@ -335,7 +335,7 @@ fn owner(entry: &[u8]) -> Option<KeyOwner> {
 fn certificates(files: &TlsFiles) -> Result<Option<TlsCertificates>, OpenError> {
     let read = |path: &PathBuf| {
         let read = files::bytes(path, PEM_BYTES_MAX).map(|mut bytes| mem::take(&mut *bytes));
-        read.map_err(|problem| OpenError::File(format!("{}: {problem}", path.display())))
+        read.map_err(|problem| OpenError::File(format!("{}: {problem}", files::shown(path))))
     };
     let client_tls = match &files.identity {
         Some((cert, key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
