@@ -129,7 +129,7 @@ impl Watch {
             waits: AtomicBool::new(false),
             ended: Arc::default(),
             every: |state, is_watched| state.health.interval.filter(|_| is_watched),
-            next: |state| &state.known.next_check,
+            next: |state| &state.next_check,
             is_under_way: |state| &state.known.is_in_check,
         };
         Self { table, clock, look_ups, checks }

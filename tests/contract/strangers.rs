@@ -50,8 +50,8 @@ fn flood(world: &World, path: &str, status: u16, count: u64, body: &(dyn Fn(u64)
     // The good agent's own profile may have been away when they were counted: the log of its stake drops it.
     let after = entries();
     assert!(after <= before + 1.0, "{before}, then {}", service.metrics());
-    world.agent(4).generate(service);
-    assert!(entries() > after, "an agent with a key is an entry");
+    service.verify(&world.agent(4).generate(service)).success(200);
+    assert!(entries() > after, "an agent that was verified is an entry");
 }
 
 fn unknown_keys_leave_no_entry_and_a_good_agent_passes(world: &World) {

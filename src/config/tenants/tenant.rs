@@ -12,8 +12,6 @@ use crate::config::tenants::rules::host;
 use crate::config::tenants::values::{TIERS, distinct, tier, upstreams};
 use crate::config::tenants::{in_flight, proxy};
 use crate::config::tiers::{self, REQUESTS_PER_MINUTE};
-use crate::config::written::quoted;
-use crate::domain::host::HostPattern;
 use crate::domain::quota::Quota;
 use crate::domain::tenant::{AcceptedCredentials, OnMismatch, Route, RouteAccess, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier};

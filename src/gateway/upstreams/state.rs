@@ -31,6 +31,8 @@ pub(crate) struct UpstreamState {
     trouble: Mutex<Option<Trouble>>,
     /// How much it is given.
     pub(in crate::gateway) limits: UpstreamLimits,
+    /// When it is to be checked next under these rules.
+    pub(in crate::gateway) next_check: AtomicU64,
     /// It outlives a reload that changes the rules.
     pub(in crate::gateway) known: Arc<Known>,
 }
@@ -52,8 +54,6 @@ pub(crate) struct Known {
     failures: AtomicU32,
     /// Until when it gets no requests, in monotonic microseconds.
     ejected_until: AtomicU64,
-    /// When it is to be checked next.
-    pub(in crate::gateway) next_check: AtomicU64,
     /// When its name is to be looked up next.
     pub(in crate::gateway) next_resolution: AtomicU64,
     /// True if a check is under way.
@@ -103,7 +103,6 @@ impl UpstreamState {
             is_healthy: AtomicBool::new(true),
             failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
-            next_check: AtomicU64::new(0),
             next_resolution: AtomicU64::new(0),
             is_in_check: AtomicBool::new(false),
             is_in_resolution: AtomicBool::new(false),
@@ -120,7 +119,6 @@ impl UpstreamState {
         rules: AddressRules,
     ) -> Self {
         let known = Arc::clone(&self.known);
-        known.next_check.store(0, Ordering::Relaxed);
         known.in_flight_max.store(limits.in_flight_max, Ordering::SeqCst);
         // There may be room now for those that wait.
         known.line.freed();
@@ -140,7 +138,8 @@ impl UpstreamState {
     ) -> Self {
         addresses.retain(|address| rules.check(*address).is_ok());
         let addresses = ArcSwap::from_pointee(addresses);
-        Self { upstream, health, addresses, rules, trouble: Mutex::new(None), limits, known }
+        let (next_check, trouble) = (AtomicU64::new(0), Mutex::new(None));
+        Self { upstream, health, addresses, rules, trouble, limits, next_check, known }
     }
 
     /// Nobody checks it: the result of an earlier check counts no more.
