@@ -383,9 +383,9 @@ mod tests {
         assert!(before.failed(1) || before.failed(1) || before.failed(1), "it is ejected");
         before.checked(false, 1);
         let limits = |in_flight_max| UpstreamLimits { in_flight_max, pending_max: 0 };
-        let fewer = Arc::new(before.with(before.health.clone(), limits(10)));
+        let fewer = Arc::new(before.with(before.health.clone(), limits(10), before.rules.clone()));
         assert_eq!((fewer.in_flight(), fewer.is_usable(2), fewer.has_room()), (50, false, false));
-        let more = Arc::new(fewer.with(fewer.health.clone(), limits(52)));
+        let more = Arc::new(fewer.with(fewer.health.clone(), limits(52), fewer.rules.clone()));
         places.push(waiting.await.unwrap().unwrap());
         places.push(more.enter(Duration::ZERO).await.unwrap());
         assert!(more.enter(Duration::ZERO).await.is_none());
