@@ -59,7 +59,7 @@ pub struct Listen {
 impl Listen {
     /// Every address that is listened on.
     pub(crate) fn all(&self) -> impl Iterator<Item = SocketAddr> {
-        self.gateway.iter().copied().chain([self.api, self.admin])
+        self.gateway.iter().chain(&self.owners).copied().chain([self.api, self.admin])
     }
 
     /// Networks of proxies whose `X-Forwarded-For` names the client.
