@@ -53,6 +53,31 @@ fn the_units_of_systemd_are_valid_and_confined() {
     passes("systemd-analyze", &security, folder.path());
 }
 
+/// A socket at another address than the listener's takes the port from it, and the start fails.
+#[test]
+fn the_sockets_of_systemd_have_the_addresses_of_the_file_that_init_writes() {
+    let settings: toml::Table = read("conf/tiergate.toml").parse().unwrap();
+    let init: toml::Table = read("src/cli/init.toml").parse().unwrap();
+    let gateway = init["listen"]["gateway"][0].as_str();
+    let expected = [gateway, settings["listen"]["api"].as_str(), settings["listen"]["admin"].as_str()];
+    let unit = read("deploy/systemd/tiergate.socket");
+    let sockets = unit.lines().filter_map(|line| line.strip_prefix("ListenStream="));
+    assert_eq!(sockets.map(Some).collect::<Vec<_>>(), expected);
+}
+
+/// An address that comes late or a disk that is full must not leave the unit failed for good.
+#[test]
+fn systemd_tries_a_start_that_fails_again_for_as_long_as_it_takes() {
+    let [service, socket] = UNITS.map(|unit| read(&format!("deploy/systemd/{unit}")));
+    let section = |text: &str, name: &str| {
+        let (_, rest) = text.split_once(&format!("[{name}]\n")).unwrap();
+        rest.split("\n[").next().unwrap().to_owned()
+    };
+    assert!(section(&service, "Unit").contains("\nStartLimitIntervalSec=0\n"));
+    assert!(section(&service, "Service").contains("\nRestart=on-failure\n"));
+    assert!(section(&socket, "Socket").contains("\nFreeBind=yes\n"));
+}
+
 #[test]
 fn systemd_waits_longer_than_the_process_drains() {
     let unit = read("deploy/systemd/tiergate.service");

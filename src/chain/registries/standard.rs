@@ -110,6 +110,9 @@ const _: () = assert!(
     "a large profile must fit into one answer, in hex"
 );
 
+/// Says which function a registry answers, by its key and a result.
+type Judge = fn(&'static str, &Result3) -> Result<&'static str, ReadError>;
+
 impl Registries {
     /// Whom these logs concern.
     pub(in crate::chain) fn drops(&self, logs: &[Log]) -> Drops {
@@ -168,7 +171,7 @@ impl Registries {
         &self,
         results: &[Result3],
     ) -> impl Iterator<Item = (&'static str, Address, Result<&'static str, ReadError>)> {
-        let answers: [(bool, fn(&'static str, &Result3) -> Result<&'static str, ReadError>); 5] = [
+        let answers: [(bool, Judge); 5] = [
             (true, answers::<ownerOfCall>),
             (true, answers::<getStakeCall>),
             (self.reputation.is_some(), answers::<getReputationCall>),

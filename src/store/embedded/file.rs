@@ -188,7 +188,7 @@ pub(super) fn verified(
         }
         Ok(Ok((database, loaded)))
     });
-    let opened = opened.unwrap_or_else(|panic| corrupted(&format!("reading it fails: {panic}")));
+    let opened = opened.unwrap_or_else(|_| corrupted("reading it fails"));
     opened.unwrap_or_else(|error| Err(refusal(error, file)))
 }
 

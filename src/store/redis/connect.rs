@@ -88,10 +88,7 @@ pub(super) async fn connect(
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let client = client(shared, host, login)?;
     let connected = client.get_multiplexed_async_connection_with_config(&config).await;
-    connected.map_err(|error| match login.error(error, &shared.options) {
-        RedisError::Broken(cause) => RedisError::Unreached(cause),
-        other => other,
-    })
+    connected.map_err(|error| login.error(error, &shared.options).before_connected())
 }
 
 /// Small requests leave at once, and a peer that is gone is noticed however quiet the connection is.

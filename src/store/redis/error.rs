@@ -83,6 +83,11 @@ impl RedisError {
         if is_of_account { Self::Login(format!("Redis refused, asked as {account}: {text}")) } else { self }
     }
 
+    /// The same of a connection that was never there.
+    pub(super) fn before_connected(self) -> Self {
+        if let Self::Broken(cause) = self { Self::Unreached(cause) } else { self }
+    }
+
     /// True when a node of a cluster only says that it has not, or not all of, the slot.
     pub(super) const fn is_elsewhere(&self) -> bool {
         matches!(self, Self::Moved(_) | Self::Moving(_))

@@ -142,7 +142,7 @@ fn a_contract_without_the_function_is_another_one_and_one_that_says_why_it_rever
         let other = ReadError::OtherContract { key, function };
         for result in [reverted(Vec::new()), returned(vec![0xff; 31])] {
             let results = with(index, result);
-            assert_eq!(others(&results), [other.clone()]);
+            assert_eq!(others(&results), std::slice::from_ref(&other));
             // Without details verifications are answered.
             assert_eq!(ALL.unusable(&results), (index < 3).then_some(other.clone()), "{key}");
         }
