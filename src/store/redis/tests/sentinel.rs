@@ -62,7 +62,7 @@ async fn after_a_failover_the_promoted_replica_serves_and_refuses_older_signatur
     assert!(is_admitted(by_nonce(&alone, 4, START_SECS + 10 + 61).await));
     let revoked = alone.change_key(agent(1), claim(5, START_SECS + 10 + 61), KeyChange::Revoke).await;
     let fault = revoked.unwrap_err();
-    assert!(fault.cause.to_string().starts_with("0 of 1 replicas acknowledged"), "{fault}");
+    assert!(fault.cause.to_string().starts_with("0 of 1 replicas of "), "{fault}");
 }
 
 /// Two masters of the same name, as after a partition, and a Sentinel for each of the names that follow.
