@@ -311,9 +311,9 @@ fn check_reads_every_file_of_the_store_and_names_the_key_of_each_that_is_wrong()
         ("key", Some(&cert), "store.redis.key: key: holds no private key"),
         ("key", Some(&other_key), "store.redis.key: key: does not belong to the certificate in cert"),
         ("word", None, "store.redis.password_file: can't be read: "),
-        ("word", Some("\n"), "store.redis.password_file: holds no secret"),
+        ("word", Some("\n"), "store.redis.password_file: word: holds no secret"),
         ("other-word", None, "store.redis.sentinel_password_file: can't be read: "),
-        ("other-word", Some(""), "store.redis.sentinel_password_file: holds no secret"),
+        ("other-word", Some(""), "store.redis.sentinel_password_file: other-word: holds no secret"),
     ] {
         let mut files: Vec<(&str, &str)> = sound.into_iter().filter(|(other, _)| *other != name).collect();
         files.extend(instead.map(|text| (name, text)));

@@ -1,0 +1,224 @@
+//! Which upstream is tried, and what outlives a change of its rules.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::HeaderValue;
+use pingora::upstreams::peer::HttpPeer;
+
+use super::{Arc, Attempt, Balance, Member, RETRIES_MIN, UpstreamState, Upstreams};
+use crate::addresses::AddressRules;
+use crate::domain::tenant::{HealthRules, UpstreamLimits};
+use crate::domain::upstream::Upstream;
+use crate::serve::timer::Timer;
+
+const EJECT_MICROS: u64 = 10_000_000;
+
+fn group_of(weights: &[u8], balance: Balance, slow_start: Option<u64>) -> Upstreams {
+    let member = |at: usize, weight: u8| {
+        let upstream = Upstream::parse(&format!("127.0.0.1:{}", 9_000 + at)).unwrap();
+        let health = HealthRules {
+            path: None,
+            interval: None,
+            timeout: Duration::from_secs(1),
+            eject_after: 3,
+            eject_for: Duration::from_micros(EJECT_MICROS),
+            slow_start: slow_start.map(Duration::from_micros),
+        };
+        let limits = UpstreamLimits { in_flight_max: 50, pending_max: 1 };
+        Member {
+            weight,
+            state: Arc::new(UpstreamState::new(upstream, health, limits, AddressRules::default())),
+            template: HttpPeer::new("127.0.0.1:1", false, String::new()),
+            host: HeaderValue::from_static("a"),
+        }
+    };
+    let members = weights.iter().enumerate().map(|(at, weight)| member(at, *weight));
+    Upstreams::new(members.collect(), balance)
+}
+
+fn group(count: usize) -> Upstreams {
+    group_of(&vec![1; count], Balance::RoundRobin, None)
+}
+
+/// How often each port is chosen by new requests.
+fn spread(upstreams: &Upstreams, now: u64) -> BTreeMap<u16, u32> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..300 {
+        let (_, address) = upstreams.choose(&mut Attempt::new(), now).unwrap();
+        *counts.entry(address.port()).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_request_tries_each_upstream_once() {
+    let upstreams = group(3);
+    let mut attempt = Attempt::new();
+    let mut ports: Vec<u16> =
+        std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|(_, to)| to.port())).collect();
+    ports.sort_unstable();
+    assert_eq!(
+        (ports, attempt.count(), upstreams.has_another(attempt)),
+        (vec![9_000, 9_001, 9_002], 3, false)
+    );
+}
+
+#[test]
+fn every_address_of_every_upstream_has_its_turn_and_is_tried_before_the_next_upstream() {
+    let upstreams = group(2);
+    for (at, member) in upstreams.members().iter().enumerate() {
+        let address = |last: u8| format!("127.0.{at}.{last}:9000").parse().unwrap();
+        member.state.addresses.store(Arc::new(vec![address(1), address(2)]));
+    }
+    let mut first = BTreeMap::new();
+    for _ in 0..100 {
+        let (_, address) = upstreams.choose(&mut Attempt::new(), 0).unwrap();
+        *first.entry(address).or_insert(0) += 1;
+    }
+    assert_eq!(first.values().collect::<Vec<_>>(), [&25; 4], "{first:?}");
+    let mut attempt = Attempt::new();
+    let tried: Vec<_> =
+        std::iter::from_fn(|| upstreams.choose(&mut attempt, 0).map(|(_, to)| to.ip())).collect();
+    let distinct: std::collections::BTreeSet<_> = tried.iter().collect();
+    assert_eq!((tried.len(), distinct.len(), attempt.count()), (4, 4, 4), "{tried:?}");
+}
+
+#[test]
+fn failures_in_a_row_take_an_upstream_out_for_a_while_and_a_success_between_them_does_not() {
+    let upstreams = group(2);
+    let sick = &upstreams.members()[0].state;
+    assert!(!sick.failed(0) && !sick.failed(0));
+    sick.succeeded();
+    assert!(!sick.failed(0) && !sick.failed(0));
+    assert_eq!(spread(&upstreams, 0).len(), 2);
+    assert!(sick.failed(0), "the third in a row");
+    assert_eq!(spread(&upstreams, EJECT_MICROS - 1), BTreeMap::from([(9_001, 300)]));
+    assert_eq!(spread(&upstreams, EJECT_MICROS).len(), 2);
+}
+
+#[test]
+fn an_upstream_whose_checks_fail_gets_nothing_unless_all_do() {
+    let upstreams = group(2);
+    let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members()[at].state));
+    assert!(one.checked(false, 0) && !one.checked(false, 0));
+    assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
+    other.checked(false, 0);
+    assert_eq!(spread(&upstreams, 0).len(), 2);
+    assert!(one.checked(true, 0));
+    assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_000, 300)]));
+}
+
+#[test]
+fn weights_are_kept_exactly_and_turns_are_spread_out() {
+    let upstreams = group_of(&[2, 6, 4], Balance::RoundRobin, None);
+    assert_eq!(*upstreams.turns, [1, 2, 0, 1, 2, 1]);
+    assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_000, 50), (9_001, 150), (9_002, 100)]));
+    upstreams.members()[1].state.checked(false, 0);
+    let left = spread(&upstreams, 0);
+    assert_eq!(left.values().sum::<u32>(), 300);
+    assert!(left.len() == 2 && left[&9_002] > left[&9_000], "{left:?}");
+}
+
+#[test]
+fn a_recovered_upstream_gets_a_tenth_of_its_share_at_first_and_more_with_time() {
+    let upstreams = group_of(&[1, 1], Balance::RoundRobin, Some(1_000));
+    let one = &upstreams.members()[0].state;
+    let share = |now| spread(&upstreams, now).get(&9_000).copied().unwrap_or_default();
+    assert_eq!(share(5), 150, "it was never away");
+    one.checked(false, 5);
+    one.checked(true, 10);
+    assert!((5..=30).contains(&share(10)), "{}", share(10));
+    assert!((60..=90).contains(&share(510)), "{}", share(510));
+    assert_eq!(share(1_010), 150);
+    (0..3).for_each(|_| _ = one.failed(2_000));
+    assert_eq!(share(2_000), 0);
+    let back = 2_000 + EJECT_MICROS;
+    assert!((5..=30).contains(&share(back)), "{}", share(back));
+    // Alone it has to take everything.
+    upstreams.members()[1].state.checked(false, back);
+    assert_eq!(share(back), 300);
+}
+
+#[tokio::test]
+async fn the_less_busy_of_two_is_chosen_and_one_that_is_full_is_left_out() {
+    let upstreams = group_of(&[1, 1], Balance::LeastRequest, None);
+    let [one, other] = [0, 1].map(|at| Arc::clone(&upstreams.members()[at].state));
+    let mut places = vec![one.enter(Duration::ZERO).await.unwrap()];
+    assert_eq!(spread(&upstreams, 0), BTreeMap::from([(9_001, 300)]));
+    for _ in 0..50 {
+        places.push(other.enter(Duration::ZERO).await.unwrap());
+    }
+    assert!(other.enter(Duration::ZERO).await.is_none(), "it is full");
+    let in_turn = group_of(&[1, 1], Balance::RoundRobin, None);
+    let full = Arc::clone(&in_turn.members()[1].state);
+    for _ in 0..50 {
+        places.push(full.enter(Duration::ZERO).await.unwrap());
+    }
+    assert_eq!(spread(&in_turn, 0), BTreeMap::from([(9_000, 300)]));
+    drop(places);
+    assert_eq!(spread(&in_turn, 0).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_as_allowed_wait_for_a_place_and_one_more_does_not() {
+    let upstreams = group(1);
+    let state = Arc::clone(&upstreams.members()[0].state);
+    let mut places = Vec::new();
+    for _ in 0..50 {
+        places.push(state.enter(Duration::ZERO).await.unwrap());
+    }
+    let waiting = tokio::spawn({
+        let state = Arc::clone(&state);
+        async move { state.enter(Duration::from_secs(5)).await.is_some() }
+    });
+    tokio::task::yield_now().await;
+    assert!(state.enter(Duration::from_secs(5)).await.is_none(), "one waits already");
+    assert!(!waiting.is_finished());
+    places.pop();
+    assert!(waiting.await.unwrap());
+    let begun = Timer::now();
+    places.push(state.enter(Duration::ZERO).await.unwrap());
+    assert!(state.enter(Duration::from_secs(5)).await.is_none(), "it waits in vain");
+    assert_eq!(Timer::now() - begun, Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_under_way_count_under_other_rules_and_those_that_wait_get_the_new_room() {
+    let before = Arc::clone(&group(1).members()[0].state);
+    let mut places = Vec::new();
+    for _ in 0..50 {
+        places.push(before.enter(Duration::ZERO).await.unwrap());
+    }
+    let waiting = tokio::spawn({
+        let state = Arc::clone(&before);
+        async move { state.enter(Duration::from_secs(5)).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(before.failed(1) || before.failed(1) || before.failed(1), "it is ejected");
+    before.checked(false, 1);
+    let limits = |in_flight_max| UpstreamLimits { in_flight_max, pending_max: 0 };
+    let fewer = Arc::new(before.with(before.health.clone(), limits(10), before.rules.clone()));
+    assert_eq!((fewer.in_flight(), fewer.is_usable(2), fewer.has_room()), (50, false, false));
+    let more = Arc::new(fewer.with(fewer.health.clone(), limits(52), fewer.rules.clone()));
+    places.push(waiting.await.unwrap().unwrap());
+    places.push(more.enter(Duration::ZERO).await.unwrap());
+    assert!(more.enter(Duration::ZERO).await.is_none());
+    drop(places);
+    assert_eq!((before.in_flight(), more.in_flight(), more.is_usable(EJECT_MICROS)), (0, 0, false));
+    more.is_not_checked();
+    assert!(more.is_usable(2 * EJECT_MICROS), "nobody would find out that it is healthy again");
+}
+
+#[tokio::test]
+async fn retries_stay_below_a_tenth_of_the_requests_under_way() {
+    let upstreams = Arc::new(group(1));
+    let few: Vec<_> = std::iter::from_fn(|| upstreams.retry()).collect();
+    assert_eq!(few.len() as u64, RETRIES_MIN);
+    drop(few);
+    let mut places = Vec::new();
+    for _ in 0..50 {
+        places.push(upstreams.members()[0].state.enter(Duration::ZERO).await.unwrap());
+    }
+    assert_eq!(std::iter::from_fn(|| upstreams.retry()).take(100).collect::<Vec<_>>().len(), 5);
+}
