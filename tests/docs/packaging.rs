@@ -97,7 +97,7 @@ autoscaling: {enabled: false}
 tlsSecret: tls
 replicas: 1
 strategy: {type: Recreate}
-tenants: {weather: null, vault: null}
+tenants: {weather: null}
 podAnnotations: {example: "yes"}
 extraEnv: [{name: TIERGATE__CHAIN__MAX_STALENESS, value: 7s}, {name: ZONE, value: one}]
 extraVolumes: [{name: certificates, secret: {secretName: certificates}}]

@@ -48,6 +48,7 @@ fn write(folder: &Path, version: usize, files: &[(&str, String)]) {
 fn tenants_of_a_mounted_config_map_come_change_and_go_without_a_signal(stage: &Stage) {
     let Site { gateway, upstream, .. } = &Site::start(stage);
     let folder = gateway.service.folder.path().join("tenants.d");
+    fs::create_dir(&folder).unwrap();
     let tenant = |id: &str, host: &str| Tenant::new(id, host, upstream.address).public().text();
     let second = ("second.toml", tenant("second", "second.test"));
     write(&folder, 1, std::slice::from_ref(&second));
