@@ -52,7 +52,7 @@ pub struct Listen {
     pub max_connections: u32,
     /// How many of them a network of clients may hold; up to 1,000,000, and 0 is no number of its own.
     pub max_connections_per_network: u32,
-    /// What all but `admin` show to clients; nothing: they do not speak TLS.
+    /// The certificate and key of all listeners but `admin`. `None`: they do not speak TLS.
     pub tls: Option<KeyPair>,
 }
 

@@ -130,7 +130,7 @@ pub(super) struct Routes {
     routes: Vec<Arc<RouteSeries>>,
     /// Of requests that no route takes.
     rest: Arc<RouteSeries>,
-    /// What all of them share.
+    /// Shared by all of them.
     shared: Arc<TenantSeries>,
 }
 

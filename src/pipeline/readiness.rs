@@ -76,7 +76,7 @@ struct Found {
     at_micros: u64,
 }
 
-/// What was last found; nothing before the first answers.
+/// The last answers; `None` before the first.
 #[derive(Debug, Default)]
 struct Known {
     store: Option<Found>,
@@ -112,7 +112,7 @@ impl Readiness {
         tokio::join!(store, chain);
     }
 
-    /// What was last found.
+    /// The last answers, and how old they are.
     #[must_use]
     pub fn report(&self) -> Report {
         let known = self.known.borrow();
@@ -170,7 +170,7 @@ impl Readiness {
     }
 }
 
-/// What is wrong is written down when it begins, changes or ends, and not at each look.
+/// Logs a fault when it begins, changes or ends, and not at each look.
 fn note_change(kind: &str, last: Option<&Found>, word: &Word) {
     let text = |word: &Word| word.as_ref().err().map(ToString::to_string);
     let (last, now) = (last.and_then(|found| text(&found.word)), text(word));

@@ -53,7 +53,7 @@ mod tests {
 
     use super::{PROOFS, is_about_limits, write_sharing};
 
-    /// What is said of caches beside this.
+    /// The lines that are added beside this `Cache-Control`.
     fn added(cache_control: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for value in cache_control {

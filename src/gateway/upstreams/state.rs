@@ -172,7 +172,7 @@ impl UpstreamState {
         trouble.filter(|_| trouble != former)
     }
 
-    /// What is wrong with its addresses.
+    /// Why its last look-up gave no address, or not all.
     pub(in crate::gateway) fn trouble(&self) -> Option<Trouble> {
         *self.trouble.lock()
     }
