@@ -27,7 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["domain", "files", "caught", "within", "sharded", "ports", "telemetry", "supervision"]),
     ("tls", &["domain", "files", "ports", "telemetry"]),
     ("wire", &["domain", "http1", "ports", "pipeline"]),
-    ("serve", &["domain", "sharded", "http1", "ports", "telemetry", "supervision", "wire"]),
+    ("serve", &["domain", "sharded", "http1", "ports", "telemetry", "wire"]),
     ("verdicts", &["domain", "ports", "telemetry", "pipeline", "wire"]),
     ("api", &["domain", "http1", "ports", "telemetry", "pipeline", "wire", "serve", "verdicts"]),
     (
@@ -68,8 +68,9 @@ const FENCES: &[(&str, &[&str])] = &[
     ("alloy::transports", &["chain/"]),
     ("reqwest", &["chain/", "cli/", "telemetry/traces.rs", "app/error.rs"]),
     ("opentelemetry", &["telemetry/traces.rs"]),
-    // Background tasks of ours are supervised.
-    ("BackgroundService", &["app/process.rs"]),
+    // Background tasks and threads of ours are supervised.
+    ("pingora::services", &[]),
+    ("pingora::server::Server", &[]),
     ("pingora::proxy", &["gateway/library/"]),
     // The log only names it.
     ("rustls", &["tls/", "serve/", "telemetry/log.rs"]),

@@ -161,6 +161,22 @@ fn an_address_in_use_is_a_sentence_that_names_its_key() {
 }
 
 #[test]
+fn a_machine_without_certificates_of_authorities_is_named_as_the_cause() {
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/tiergate.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = command(&["run", "--config", shipped]);
+    run.env(OWN_NAME, "own").env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", folder.path());
+    for (listener, address) in [("API", free_address()), ("ADMIN", free_address())] {
+        run.env(format!("TIERGATE__LISTEN__{listener}"), address);
+    }
+    let said = failure(&run.current_dir(folder.path()).output().unwrap(), 1);
+    assert!(
+        said.contains("cannot make an HTTP client for the chain: ") && said.contains("CA cert"),
+        "{said}"
+    );
+}
+
+#[test]
 fn check_lists_every_problem_at_once_and_exits_with_2() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.toml");

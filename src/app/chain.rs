@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::app::descriptors::processors;
 use crate::app::error::StartError;
 use crate::app::nodes;
 use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
@@ -22,10 +21,10 @@ pub(crate) struct ChainThreads {
 }
 
 impl ChainThreads {
-    /// One for each two processors: workers have the other half of a signature's work.
-    pub(crate) fn start() -> Result<Self, StartError> {
+    /// One for each two workers, which have the other half of a signature's work.
+    pub(crate) fn start(workers: usize) -> Result<Self, StartError> {
         let mut runtime = Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(processors().div_ceil(2)).thread_name("chain").enable_all();
+        let runtime = runtime.worker_threads(workers.div_ceil(2)).thread_name("chain").enable_all();
         let runtime = runtime.build().map_err(StartError::ChainThreads)?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }

@@ -21,7 +21,7 @@ const FILES: usize = 64;
 /// Descriptors of one thread's runtime.
 const OF_A_RUNTIME: usize = 8;
 
-/// Services with a thread of their own beside the workers of listeners.
+/// Runtimes beside those of workers: of the admin listener, background tasks, chain and store.
 const BACKGROUND_RUNTIMES: usize = 8;
 
 /// The store's file and its lock.
@@ -95,7 +95,7 @@ pub(crate) struct TooFew {
 }
 
 impl Needs {
-    /// The needs of these settings with so many workers for each listener.
+    /// The needs of these settings with so many workers.
     fn of(settings: &Settings, workers: usize) -> Self {
         Self {
             workers,
@@ -119,10 +119,9 @@ impl Needs {
 
     /// Descriptors that no client may take.
     fn reserve(&self) -> usize {
-        let runtimes =
-            self.workers + self.gateway_workers() + usize::from(self.owners > 0) + BACKGROUND_RUNTIMES;
+        let runtimes = self.workers + BACKGROUND_RUNTIMES;
         // One for the worker, and one for a successor.
-        let sockets = 2 * (self.workers * (1 + self.gateways) + self.owners + 1);
+        let sockets = 2 * (self.workers * (1 + self.gateways + self.owners) + 1);
         let store = if self.uses_redis { REDIS + REDIS_SERVERS * runtimes } else { EMBEDDED_STORE };
         let nodes = PLACES_MAX + IDLE_MAX * self.nodes;
         FILES + OF_A_RUNTIME * runtimes + sockets + ADMIN_CONNECTIONS + store + nodes + CHECKS
@@ -132,7 +131,7 @@ impl Needs {
 impl Descriptors {
     /// Raises the process's limit as far as it may, and divides it for these settings.
     pub(crate) fn planned(settings: &Settings) -> Result<Self, TooFew> {
-        Self::of(raised_limit(), &Needs::of(settings, processors()))
+        Self::of(raised_limit(), &Needs::of(settings, workers(settings)))
     }
 
     /// The caps under this limit of the process.
@@ -165,9 +164,11 @@ impl fmt::Display for Descriptors {
     }
 }
 
-/// How many workers a listener has.
-pub(super) fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// How many workers API and gateway have: by default one for each processor that the process may use. The standard library
+/// looks at its affinity and at the CPU quota of its control groups.
+pub(super) fn workers(settings: &Settings) -> usize {
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    settings.listen.workers.map_or_else(processors, |workers| workers as usize)
 }
 
 /// The process's limit, raised as far as it may be.
@@ -222,13 +223,13 @@ mod tests {
     #[test]
     fn the_least_that_the_page_for_operators_names_is_the_least() {
         let page = include_str!("../../docs/operations.md");
-        for (workers, uses_redis, least) in [(2, false, "754 on two"), (64, true, "5,218 on 64")] {
+        for (workers, uses_redis, least) in [(2, false, "738 for two"), (64, true, "3,682 for 64")] {
             let (connections_max, in_flight_max) = (4_096, None);
             let (gateways, owners, nodes) = (1, 0, 1);
             let needs =
                 Needs { workers, gateways, owners, nodes, uses_redis, connections_max, in_flight_max };
             let number = needs.reserve() + needs.clients_min();
-            assert!(least.replace(',', "").starts_with(&format!("{number} on ")), "{number}");
+            assert!(least.replace(',', "").starts_with(&format!("{number} for ")), "{number}");
             assert!(page.contains(least), "{least}");
         }
     }

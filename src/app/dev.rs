@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use crate::app::App;
-use crate::app::error::StartError;
+use crate::app::error::{RunError, StartError};
 use crate::app::handover::Handover;
 use crate::app::process::{Listening, Process};
 use crate::config::shutdown::ShutdownSettings;
@@ -29,7 +29,7 @@ impl App {
     /// Adds a listener in the clear.
     pub(crate) fn add_door(
         &mut self,
-        name: &str,
+        name: &'static str,
         address: SocketAddr,
         service: impl WholeService,
     ) -> Result<(), StartError> {
@@ -43,7 +43,7 @@ impl App {
         node: SocketAddr,
         addresses: Vec<SocketAddr>,
         welcome: impl Fn() + Send + Sync + 'static,
-    ) {
+    ) -> Result<(), RunError> {
         let readiness = Arc::clone(&self.readiness);
         let (addresses, welcome): (Arc<[_]>, _) = (addresses.into(), Arc::new(welcome));
         self.process.supervise("welcome", move || {
@@ -60,20 +60,19 @@ impl App {
                 std::future::pending().await
             }
         });
-        self.run_after(move || listening(node));
+        self.run_after(move || listening(node))
     }
 }
 
 /// Serves a single listener.
 pub(crate) fn run_door(
-    name: &str,
+    name: &'static str,
     address: SocketAddr,
     service: impl WholeService,
-) -> Result<(), StartError> {
+) -> Result<Result<(), RunError>, StartError> {
     let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0, Handover::default());
     process.open_whole(service, Listening::plain(name, &address, CONNECTIONS_MAX))?;
-    process.run(SHUTDOWN, None);
-    Ok(())
+    Ok(process.run(SHUTDOWN, None))
 }
 
 /// Returns when somebody listens at the address.

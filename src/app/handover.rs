@@ -8,6 +8,8 @@ use std::mem::{MaybeUninit, take};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use listenfd::ListenFd;
@@ -36,6 +38,8 @@ pub(crate) struct Handover {
     had_sockets: bool,
     /// The process that this one replaces.
     predecessor: Option<UnixStream>,
+    /// True once an order to upgrade has come.
+    upgrade_came: Arc<AtomicBool>,
 }
 
 impl Handover {
@@ -43,27 +47,41 @@ impl Handover {
     ///
     /// # Errors
     ///
-    /// One of them is no TCP socket.
+    /// One of them is no TCP socket, or signals can't be handled.
     pub(crate) fn from_systemd() -> io::Result<Self> {
+        let upgrade_came = survive_upgrade_orders()?;
         let mut passed = ListenFd::from_env();
         let sockets = (0..passed.len()).filter_map(|index| passed.take_tcp_listener(index).transpose());
-        Ok(Self::of(sockets.map(|socket| socket.map(Socket::from)).collect::<io::Result<_>>()?, None))
+        let sockets = sockets.map(|socket| socket.map(Socket::from)).collect::<io::Result<_>>()?;
+        Ok(Self { upgrade_came, ..Self::of(sockets, None) })
     }
 
     /// Those that the process at the other end of standard input sends, which this one replaces.
     ///
     /// # Errors
     ///
-    /// There is no such process.
+    /// There is no such process, or signals can't be handled.
     pub(crate) fn from_predecessor() -> io::Result<Self> {
+        let upgrade_came = survive_upgrade_orders()?;
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(SENT_WITHIN))?;
-        Ok(Self::of(receive(&stream)?.into_iter().map(Socket::from).collect(), Some(stream)))
+        let sockets = receive(&stream)?.into_iter().map(Socket::from).collect();
+        Ok(Self { upgrade_came, ..Self::of(sockets, Some(stream)) })
     }
 
-    const fn of(sockets: Vec<Socket>, predecessor: Option<UnixStream>) -> Self {
-        Self { had_sockets: !sockets.is_empty(), sockets, predecessor }
+    fn of(sockets: Vec<Socket>, predecessor: Option<UnixStream>) -> Self {
+        Self { had_sockets: !sockets.is_empty(), sockets, predecessor, upgrade_came: Arc::default() }
+    }
+
+    /// True if an order to upgrade came before anybody waited for signals.
+    pub(super) fn upgrade_came(&self) -> bool {
+        self.upgrade_came.load(Ordering::Relaxed)
+    }
+
+    /// The address of a socket with this port that no listener has taken.
+    pub(super) fn at_port(&self, port: u16) -> Option<SocketAddr> {
+        self.sockets.iter().filter_map(local_address).find(|address| address.port() == port)
     }
 
     /// True if there were any: clients may already be waiting at them.
@@ -99,7 +117,14 @@ impl Handover {
     }
 }
 
-fn local_address(socket: &Socket) -> Option<SocketAddr> {
+/// Keeps SIGUSR2 from ending a process that does not wait for signals yet, and remembers that it came.
+fn survive_upgrade_orders() -> io::Result<Arc<AtomicBool>> {
+    let came = Arc::default();
+    signal_hook::flag::register(signal_hook::consts::SIGUSR2, Arc::clone(&came))?;
+    Ok(came)
+}
+
+pub(super) fn local_address(socket: &Socket) -> Option<SocketAddr> {
     socket.local_addr().ok()?.as_socket()
 }
 

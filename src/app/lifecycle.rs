@@ -4,17 +4,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
-use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use sd_notify::{NotifyState, notify};
 use socket2::Socket;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::app::handover::Handover;
-use crate::app::successor::{Failed, Successor};
+use crate::app::error::RunError;
+use crate::app::handover::{Handover, local_address};
+use crate::app::successor::{Failed, Serving, Successor};
+use crate::app::threads::{ThreadEnd, first_end};
 use crate::config::shutdown::ShutdownSettings;
 use crate::pipeline::readiness::Readiness;
 use crate::serve::worker::BACKLOG;
@@ -25,7 +25,10 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// How often it is looked meanwhile whether they are ready.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
-/// The life of a process. The server framework would sleep for the whole grace, whatever is left.
+/// Why there is no upgrade yet.
+const NOT_SERVING: &str = "this process does not serve yet";
+
+/// The life of a process.
 pub(super) struct Lifecycle {
     pub(super) settings: ShutdownSettings,
     pub(super) readiness: Option<Arc<Readiness>>,
@@ -71,48 +74,57 @@ impl Signals {
         }
     }
 
-    async fn end(&mut self) -> Order {
+    /// The order to end. An order to upgrade is not followed before, and a line says why.
+    async fn end(&mut self, why_no_upgrade: &str) -> Order {
         loop {
             match self.next().await {
-                Order::Upgrade => {}
+                Order::Upgrade => ignore_upgrade(why_no_upgrade),
                 order @ (Order::End | Order::EndAtOnce) => return order,
             }
         }
     }
 }
 
-#[async_trait]
-impl ShutdownSignalWatch for Lifecycle {
-    async fn recv(&self) -> ShutdownSignal {
-        let outcome = match Signals::listen() {
-            Ok(mut signals) => tokio::select! {
-                () = self.open() => Ok(()),
-                () = self.end(&mut signals) => Ok(()),
-            },
-            Err(why) => Err(why),
-        };
-        if let Err(why) = outcome {
-            tracing::error!("cannot wait for signals: {why}");
-        }
-        // Everything that may end in order has.
-        ShutdownSignal::FastShutdown
-    }
+/// An upgrade that is done later would be a surprise: whoever wants it orders it again.
+fn ignore_upgrade(why: &str) {
+    tracing::warn!("SIGUSR2 is ignored: {why}");
 }
 
 impl Lifecycle {
-    /// Opens the listeners. Returns only if this process is a successor that is not ready in time.
-    async fn open(&self) {
+    /// Lives until a signal says to end, or until one of these threads has ended.
+    pub(super) async fn run(self, ends: Vec<ThreadEnd>) -> Result<(), RunError> {
+        let mut signals = Signals::listen().map_err(RunError::Signals)?;
+        if self.handover.upgrade_came() {
+            ignore_upgrade(NOT_SERVING);
+        }
+        tokio::select! {
+            name = first_end(ends) => Err(RunError::DeadThread(name)),
+            outcome = self.live(&mut signals) => outcome,
+        }
+    }
+
+    async fn live(&self, signals: &mut Signals) -> Result<(), RunError> {
+        tokio::select! {
+            opened = self.open() => opened?,
+            // Whatever it is, no request is under way.
+            _ = signals.end(NOT_SERVING) => {
+                self.begin_end();
+                return Ok(());
+            }
+        }
+        self.end(signals).await
+    }
+
+    /// Opens the listeners.
+    async fn open(&self) -> Result<(), RunError> {
         let is_late = self.handover.had_sockets() && timeout(READY_WITHIN, self.ready()).await.is_err();
         if is_late && self.handover.replaces() {
-            tracing::error!(
-                "store or chain was not ready within {READY_WITHIN:?}: this process does not take over"
-            );
-            return;
+            return Err(RunError::NotReady(READY_WITHIN));
         }
         for socket in &*self.sockets.lock() {
-            if let Err(error) = socket.listen(BACKLOG) {
-                tracing::error!("cannot listen: {error}");
-            }
+            let address = || local_address(socket).map(|address| address.to_string()).unwrap_or_default();
+            let listens = socket.listen(BACKLOG);
+            listens.map_err(|cause| RunError::Listen { address: address(), cause })?;
         }
         self.serving.send_replace(true);
         if self.handover.replaces() {
@@ -120,7 +132,7 @@ impl Lifecycle {
         } else {
             tell_systemd(&[NotifyState::Ready]);
         }
-        std::future::pending().await
+        Ok(())
     }
 
     /// Returns when store and chain answer.
@@ -132,32 +144,33 @@ impl Lifecycle {
     }
 
     /// Returns when the process is to end: at once after SIGINT and after a second signal.
-    async fn end(&self, signals: &mut Signals) {
-        let delay = loop {
+    async fn end(&self, signals: &mut Signals) -> Result<(), RunError> {
+        let (delay, successor) = loop {
             match signals.next().await {
-                Order::EndAtOnce => return,
-                Order::End => break self.begin_end(),
+                Order::EndAtOnce => return Ok(()),
+                Order::End => break (self.begin_end(), None),
                 Order::Upgrade => {}
             }
             tokio::select! {
                 upgraded = self.upgrade() => match upgraded {
-                    Ok(process) => {
-                        tracing::info!(process, "the new process serves");
-                        tell_systemd(&[NotifyState::MainPid(process)]);
+                    Ok(successor) => {
+                        tracing::info!(process = successor.id(), "the new process serves");
+                        tell_systemd(&[NotifyState::MainPid(successor.id())]);
                         // The listeners stay open: no balancer has to notice anything.
-                        break Duration::ZERO;
+                        break (Duration::ZERO, Some(successor));
                     }
                     Err(why) => tracing::error!("the upgrade failed, and this process goes on: {why}"),
                 },
-                order = signals.end() => match order {
-                    Order::End => break self.begin_end(),
-                    Order::EndAtOnce | Order::Upgrade => return,
+                order = signals.end("an upgrade is under way") => match order {
+                    Order::End => break (self.begin_end(), None),
+                    Order::EndAtOnce | Order::Upgrade => return Ok(()),
                 },
             }
         };
         tokio::select! {
-            _ = signals.end() => {}
-            () = self.drain(delay) => {}
+            _ = signals.end("this process is about to end") => Ok(()),
+            () = self.drain(delay) => Ok(()),
+            why = failure_of(successor) => Err(RunError::SuccessorFailed(why)),
         }
     }
 
@@ -169,7 +182,7 @@ impl Lifecycle {
         self.settings.delay
     }
 
-    async fn upgrade(&self) -> Result<u32, Failed> {
+    async fn upgrade(&self) -> Result<Serving, Failed> {
         let successor = Successor::start(&self.sockets.lock())?;
         successor.serves().await
     }
@@ -184,6 +197,14 @@ impl Lifecycle {
         if timeout(grace, self.stopping.closed()).await.is_err() {
             tracing::warn!("requests and streams are cut off: shutdown.grace is over");
         }
+    }
+}
+
+/// Returns when the process that replaced this one has failed, and says how.
+async fn failure_of(successor: Option<Serving>) -> String {
+    match successor {
+        Some(successor) => successor.failure().await,
+        None => std::future::pending().await,
     }
 }
 

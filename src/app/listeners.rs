@@ -6,7 +6,7 @@ use crate::admin::Admin;
 use crate::api::routes::Audience;
 use crate::api::{Api, ApiRules};
 use crate::app::App;
-use crate::app::descriptors::{ADMIN_CONNECTIONS, processors};
+use crate::app::descriptors::{ADMIN_CONNECTIONS, workers};
 use crate::app::error::StartError;
 use crate::app::overview::Overview;
 use crate::app::process::Listening;
@@ -27,6 +27,9 @@ use crate::tls::listener::Protocols;
 use crate::wire::console::{ConsoleRules, DevelopmentNode, SampleRequest, WalletChain};
 use crate::wire::request_id::RequestIds;
 
+/// The name of the threads that serve API, owners and gateway.
+const WORKER: &str = "worker";
+
 impl App {
     /// The API, and the part of it for agents' owners on a listener of its own.
     pub(super) fn serve_api(
@@ -38,7 +41,8 @@ impl App {
         let api = self.api(settings, pipeline, os, Audience::Everybody)?;
         let listening = Listening {
             rules: Some(client_rules(&settings.listen, Listener::Api)),
-            workers: processors(),
+            threads: WORKER,
+            workers: workers(settings),
             tls: Some(Protocols::Http1),
             ..Listening::plain("api", &settings.listen.api, self.descriptors.api)
         };
@@ -52,8 +56,8 @@ impl App {
             addresses: &settings.listen.owners,
             connections_max: self.descriptors.owners,
             rules: Some(client_rules(&settings.listen, Listener::Owners)),
-            // Owners come rarely.
-            workers: 1,
+            threads: WORKER,
+            workers: workers(settings),
             tls: Some(Protocols::Http1),
         };
         self.process.open_whole(owners, listening)
@@ -113,7 +117,7 @@ impl App {
         let gateway = Arc::new(gateway);
         let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), process.configuration()));
         let is_off = settings.gateway.http1 == Http1::Library;
-        let (mut pools, workers) = (Vec::new(), processors());
+        let (mut pools, workers) = (Vec::new(), workers(settings));
         let idle_max = self.descriptors.idle / workers;
         let door = || {
             let pool = Arc::new(Pool::new(idle_max));
@@ -125,6 +129,7 @@ impl App {
             addresses: &settings.listen.gateway,
             connections_max: self.descriptors.gateway,
             rules: Some(client_rules(&settings.listen, Listener::Gateway)),
+            threads: WORKER,
             workers,
             tls: Some(Protocols::Http1AndHttp2),
         };

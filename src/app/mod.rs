@@ -21,20 +21,23 @@ pub(crate) mod tenants;
 mod lifecycle;
 mod listeners;
 mod process;
+mod threads;
 
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::app::chain::ChainThreads;
-use crate::app::descriptors::Descriptors;
-use crate::app::error::StartError;
+use crate::app::descriptors::{Descriptors, workers};
+use crate::app::error::{RunError, StartError};
 use crate::app::handover::Handover;
 use crate::app::overview::Overview;
 use crate::app::process::Process;
 use crate::app::reload::{EarlyHangup, Reloader};
 use crate::app::source::Source;
+use crate::app::store::Opened;
 use crate::app::tenants::{Tenants, emptiness};
+use crate::app::threads::end_of;
 use crate::chain::follower::Follower;
 use crate::chain::reader::ChainReader;
 use crate::config::shutdown::ShutdownSettings;
@@ -98,13 +101,13 @@ impl App {
         });
         let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
         let tenants = Arc::new(tenants);
-        let chain_threads = ChainThreads::start()?;
+        let chain_threads = ChainThreads::start(workers(settings))?;
         chain_threads.handle().block_on(resolve_new_names(&tenants.table().load()));
         let reader = Arc::new(chain::reader(settings, &clock, &metrics, chain_threads.handle())?);
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
         let chain: Arc<dyn Chain> = reader;
-        let store = store::open(settings, &clock, &metrics)?;
+        let Opened { store, writer_ended } = store::open(settings, &clock, &metrics)?;
         let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
@@ -148,6 +151,9 @@ impl App {
             let readiness = Arc::clone(&asking);
             async move { readiness.refresh().await }
         });
+        if let Some(ended) = writer_ended {
+            app.process.depend_on(Box::pin(end_of("store-writer", ended)));
+        }
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
         app.serve_api(settings, &pipeline, &os)?;
         app.serve_gateway(settings, &pipeline, &os)?;
@@ -158,12 +164,16 @@ impl App {
     }
 
     /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not.
-    pub(crate) fn run(self) {
-        self.run_after(|| ready(()));
+    ///
+    /// # Errors
+    ///
+    /// Why it ended otherwise.
+    pub(crate) fn run(self) -> Result<(), RunError> {
+        self.run_after(|| ready(()))
     }
 
     /// The same; the chain is followed when its node is there.
-    fn run_after<F>(self, node: impl Fn() -> F + Send + Sync + 'static)
+    fn run_after<F>(self, node: impl Fn() -> F + Send + Sync + 'static) -> Result<(), RunError>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -176,10 +186,11 @@ impl App {
             }
         };
         self.chain_threads.handle().spawn(async move { keep_going("follower", &metrics, follow).await });
-        self.process.run(self.shutdown, Some(self.readiness));
+        let outcome = self.process.run(self.shutdown, Some(self.readiness));
         if let Some(tracer) = self.tracer {
             tracer.finish();
         }
+        outcome
     }
 }
 

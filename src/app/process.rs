@@ -1,24 +1,26 @@
-//! The process: the server framework with our listeners and background tasks.
+//! The process: its listeners, the threads that serve them, and background tasks.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
-use pingora::server::{RunArgs, Server, ShutdownWatch};
-use pingora::services::background::{BackgroundService, background_service};
 use socket2::Socket;
+use tokio::runtime::Builder;
 use tokio::sync::watch;
 
-use crate::app::error::StartError;
+use crate::app::error::{RunError, StartError};
 use crate::app::handover::Handover;
 use crate::app::lifecycle::Lifecycle;
+use crate::app::threads::{Part, ThreadEnd, Threads};
 use crate::config::shutdown::ShutdownSettings;
 use crate::pipeline::readiness::Readiness;
 use crate::ports::clock::Clock;
 use crate::serve::clients::ClientRules;
+use crate::serve::turns::Turns;
 use crate::serve::whole::{WholeAnswers, WholeService};
 use crate::serve::worker::{Gates, Worker, adopt, bound};
 use crate::serve::{Door, HttpShell, Limits};
@@ -30,9 +32,17 @@ use crate::tls::listener::{Protocols, server_config};
 /// How often another upstream may be tried. Tenants set a lower limit of their own.
 const TRIES_MAX: usize = 64;
 
+/// How many threads run background tasks.
+const BACKGROUND_THREADS: usize = 2;
+
 /// A process that does not serve yet.
 pub(super) struct Process {
-    server: Server,
+    configuration: Arc<ServerConf>,
+    tasks: Vec<Task>,
+    /// By the names of the threads.
+    threads: BTreeMap<&'static str, Vec<Thread>>,
+    /// The ends of further threads that the process can't do without.
+    ends: Vec<ThreadEnd>,
     /// True once workers are to take connections, and once listeners are to close.
     serving: watch::Sender<bool>,
     stopping: watch::Sender<bool>,
@@ -44,6 +54,25 @@ pub(super) struct Process {
     certificates: Option<Arc<CertificateStore>>,
 }
 
+/// A thread of listeners, which does not run yet.
+struct Thread {
+    parts: Vec<Part>,
+    /// Those of the clients of all its listeners.
+    turns: Arc<Turns>,
+}
+
+impl Thread {
+    fn new(metrics: Metrics) -> Self {
+        let turns = Turns::new();
+        let rounds = Arc::clone(&turns);
+        let rounds = async move {
+            keep_going("turns", &metrics, || rounds.begin_rounds()).await;
+            Ok(())
+        };
+        Self { parts: vec![Box::pin(rounds)], turns }
+    }
+}
+
 /// A listener: its addresses, and how it serves.
 pub(super) struct Listening<'a> {
     /// Its name in logs and metrics.
@@ -51,37 +80,24 @@ pub(super) struct Listening<'a> {
     pub(super) addresses: &'a [SocketAddr],
     pub(super) connections_max: usize,
     pub(super) rules: Option<ClientRules>,
-    /// How many workers take connections, each with a thread and an accept queue of its own.
+    /// The name of its threads. Listeners with the same one share threads.
+    pub(super) threads: &'static str,
+    /// How many workers take connections, each in a thread and with an accept queue of its own.
     pub(super) workers: usize,
     /// The protocols over TLS; `None` in the clear.
     pub(super) tls: Option<Protocols>,
 }
 
 impl<'a> Listening<'a> {
-    /// With one worker, in the clear, for whoever connects.
-    pub(super) const fn plain(name: &'a str, address: &'a SocketAddr, connections_max: usize) -> Self {
+    /// With one worker in a thread of its own, in the clear, for whoever connects.
+    pub(super) const fn plain(name: &'static str, address: &'a SocketAddr, connections_max: usize) -> Self {
         let addresses = std::slice::from_ref(address);
-        Self { name, addresses, connections_max, rules: None, workers: 1, tls: None }
+        Self { name, addresses, connections_max, rules: None, threads: name, workers: 1, tls: None }
     }
 }
 
 /// A background task, which is given up when the process ends.
-struct Task<B> {
-    name: &'static str,
-    metrics: Metrics,
-    begin: B,
-}
-
-#[async_trait]
-impl<B, F> BackgroundService for Task<B>
-where
-    B: Fn() -> F + Send + Sync,
-    F: Future<Output = ()> + Send,
-{
-    async fn start(&self, _shutdown: ShutdownWatch) {
-        keep_going(self.name, &self.metrics, &self.begin).await;
-    }
-}
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Process {
     /// With room for so many unused connections to upstreams. Listeners use sockets of the handover where they can.
@@ -92,14 +108,24 @@ impl Process {
         upstreams_idle_max: usize,
         handover: Handover,
     ) -> Self {
-        let mut server = Server::new_with_opt_and_conf(None, server_conf(upstreams_idle_max));
-        server.bootstrap();
         let (serving, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
-        Self { server, serving, stopping, handover, sockets: Vec::new(), clock, metrics, certificates }
+        Self {
+            configuration: Arc::new(server_conf(upstreams_idle_max)),
+            tasks: Vec::new(),
+            threads: BTreeMap::new(),
+            ends: Vec::new(),
+            serving,
+            stopping,
+            handover,
+            sockets: Vec::new(),
+            clock,
+            metrics,
+            certificates,
+        }
     }
 
-    pub(super) fn configuration(&self) -> &Arc<ServerConf> {
-        &self.server.configuration
+    pub(super) const fn configuration(&self) -> &Arc<ServerConf> {
+        &self.configuration
     }
 
     /// Adds a background task: one that ends before the process does is begun anew.
@@ -107,8 +133,13 @@ impl Process {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let task = Task { name, metrics: self.metrics.clone(), begin };
-        self.server.add_service(background_service(name, task));
+        let metrics = self.metrics.clone();
+        self.tasks.push(Box::pin(async move { keep_going(name, &metrics, begin).await }));
+    }
+
+    /// Adds a thread that the process ends with.
+    pub(super) fn depend_on(&mut self, end: ThreadEnd) {
+        self.ends.push(end);
     }
 
     /// Opens a listener for a service whose answers are whole.
@@ -121,8 +152,7 @@ impl Process {
         self.open(|| Arc::clone(&service), listening)
     }
 
-    /// Opens a listener: each worker gets a door of its own. The server framework ends the process with a backtrace when it
-    /// can't listen; found out before, it is a sentence.
+    /// Opens a listener: each worker gets a door of its own.
     pub(super) fn open<D: Door>(
         &mut self,
         mut door: impl FnMut() -> D,
@@ -135,12 +165,16 @@ impl Process {
         for &address in listening.addresses {
             let key = || format!("listen.{}", listening.name);
             let taken = self.take(address, &mut workers);
-            taken.map_err(|cause| StartError::Listen { key: key(), address, cause })?;
+            let held = || self.handover.at_port(address.port());
+            taken.map_err(|cause| StartError::Listen { key: key(), address, held: held(), cause })?;
         }
-        for sockets in workers {
-            let shell = HttpShell::new(door(), tls.clone(), Arc::clone(&self.clock), limits.clone());
+        let threads = self.threads.entry(listening.threads).or_default();
+        threads.resize_with(threads.len().max(listening.workers), || Thread::new(self.metrics.clone()));
+        for (sockets, thread) in workers.into_iter().zip(threads) {
+            let (clock, turns) = (Arc::clone(&self.clock), Arc::clone(&thread.turns));
+            let shell = HttpShell::new(door(), tls.clone(), clock, limits.clone(), turns);
             let gates = Gates { serving: self.serving.subscribe(), stopping: self.stopping.subscribe() };
-            self.server.add_service(Worker::new(listening.name, sockets, shell, gates));
+            thread.parts.push(Box::pin(Worker::new(sockets, shell, gates).run()));
         }
         Ok(())
     }
@@ -165,21 +199,45 @@ impl Process {
 
     /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not. SIGUSR2 starts the program
     /// again to replace this process. `readiness` says when a process that was handed sockets takes connections.
-    pub(super) fn run(mut self, settings: ShutdownSettings, readiness: Option<Arc<Readiness>>) {
+    ///
+    /// # Errors
+    ///
+    /// Why it ended otherwise.
+    pub(super) fn run(
+        mut self,
+        settings: ShutdownSettings,
+        readiness: Option<Arc<Readiness>>,
+    ) -> Result<(), RunError> {
         self.handover.close_others();
-        let Self { server, serving, stopping, handover, sockets, .. } = self;
+        let Self { tasks, threads, mut ends, serving, stopping, handover, sockets, .. } = self;
+        let background = Builder::new_multi_thread()
+            .worker_threads(BACKGROUND_THREADS)
+            .thread_name("background")
+            .enable_all()
+            .build()
+            .map_err(RunError::Thread)?;
+        let mut running = Threads::new();
+        for (name, workers) in threads {
+            for worker in workers {
+                ends.push(running.begin(name, worker.parts)?);
+            }
+        }
+        for task in tasks {
+            background.spawn(task);
+        }
         let sockets = Mutex::new(sockets);
         let lifecycle = Lifecycle { settings, readiness, handover, serving, stopping, sockets };
-        server.run(RunArgs { shutdown_signal: Box::new(lifecycle) });
+        let outcome = background.block_on(lifecycle.run(ends));
+        running.end();
+        // A disk or resolver that hangs is not waited for.
+        background.shutdown_background();
+        outcome
     }
 }
 
 /// Made in code: Pingora's own file and its silent defaults are not for our users.
 fn server_conf(upstreams_idle_max: usize) -> ServerConf {
     ServerConf {
-        // Each service has one thread; listeners have as many services as there are processors.
-        threads: 1,
-        work_stealing: false,
         upstream_keepalive_pool_size: upstreams_idle_max,
         max_retries: TRIES_MAX,
         upgrade_sock: String::new(),

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::config::store::redis_keys::RedisSettings;
@@ -41,12 +43,19 @@ pub(crate) enum StoreError {
     Secret(String),
 }
 
+/// An open store.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    /// Closed once the thread that writes has ended, if the store has one.
+    pub(crate) writer_ended: Option<watch::Receiver<()>>,
+}
+
 /// Opens the store. One that is on other machines need not answer yet. Blocks for as long as connecting to it may take.
 pub(crate) fn open(
     settings: &Settings,
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
-) -> Result<Arc<dyn Store>, StoreError> {
+) -> Result<Opened, StoreError> {
     let clock = Arc::clone(clock);
     Ok(match &settings.store {
         StoreSettings::Embedded { path, create } => {
@@ -71,7 +80,8 @@ pub(crate) fn open(
                 let size = i64::try_from(store.size()).unwrap_or(i64::MAX);
                 families.store_size.with_label_values::<&str>(&[]).set(size);
             });
-            store
+            let writer_ended = Some(store.writer_ended());
+            Opened { store, writer_ended }
         }
         StoreSettings::Redis(redis) => {
             let options = redis_options(settings, redis)?;
@@ -92,7 +102,7 @@ pub(crate) fn open(
                     families.store_replicas_missing.with_label_values::<&str>(&[]).set(missing.into());
                 }
             });
-            store
+            Opened { store, writer_ended: None }
         }
     })
 }

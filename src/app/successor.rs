@@ -1,8 +1,10 @@
 //! An upgrade: the program is started again, gets the listening sockets, and serves beside this process until this one ends.
 //!
-//! If the new process ends before it can serve, this one goes on as if nothing had happened.
+//! If the new process ends before it can serve, this one goes on as if nothing had happened. If it fails later, while this
+//! one drains, nobody serves: a supervisor has to start the program again.
 
 use std::ffi::OsString;
+use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
@@ -22,8 +24,12 @@ pub(crate) const TAKE_OVER: &str = "take-over";
 const SERVES_WITHIN: Duration = Duration::from_secs(60);
 
 /// A process that is to replace this one. It is killed when this is dropped before it serves.
-pub(super) struct Successor {
-    process: Option<Child>,
+pub(super) struct Successor(Option<Serving>);
+
+/// A process that has replaced this one.
+pub(super) struct Serving {
+    process: Child,
+    /// It holds the other end for as long as it lives.
     stream: UnixStream,
 }
 
@@ -52,24 +58,43 @@ impl Successor {
             .stdin(Stdio::from(theirs))
             .spawn()?;
         tracing::info!(process = process.id(), "the program is started again to replace this process");
-        let successor = Self { process: Some(process), stream: ours };
-        handover::send(&successor.stream, sockets)?;
+        let successor = Self(Some(Serving { process, stream: ours }));
+        if let Some(Serving { stream, .. }) = &successor.0 {
+            handover::send(stream, sockets)?;
+        }
         Ok(successor)
     }
 
-    /// Waits until the new process serves, and gives its id.
-    pub(super) async fn serves(mut self) -> Result<u32, Failed> {
-        match timeout(SERVES_WITHIN, self.stream.read_u8()).await {
-            Ok(Ok(_)) => self.process.take().map(|process| process.id()).ok_or(Failed::Ended),
+    /// Waits until the new process serves.
+    pub(super) async fn serves(mut self) -> Result<Serving, Failed> {
+        let Some(Serving { stream, .. }) = &mut self.0 else { return Err(Failed::Ended) };
+        match timeout(SERVES_WITHIN, stream.read_u8()).await {
+            Ok(Ok(_)) => self.0.take().ok_or(Failed::Ended),
             Ok(Err(_)) => Err(Failed::Ended),
             Err(_) => Err(Failed::TooSlow),
         }
     }
 }
 
+impl Serving {
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Returns when it has ended otherwise than in order, and says how.
+    pub(super) async fn failure(mut self) -> String {
+        while self.stream.read_u8().await.is_ok() {}
+        match self.process.wait() {
+            Ok(status) if status.success() => pending().await,
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
 impl Drop for Successor {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
+        if let Some(Serving { mut process, .. }) = self.0.take() {
             let _ = process.kill();
             let _ = process.wait();
         }

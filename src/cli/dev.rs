@@ -16,6 +16,7 @@ use crate::app::handover::Handover;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::{Source, environment};
 use crate::cli::output::with;
+use crate::cli::run::ended;
 use crate::cli::{BAD_CONFIGURATION, Failure, complain, say};
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
@@ -62,13 +63,13 @@ impl Dev {
         let _log = log::start(LogRules::default(), false)
             .map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
         if self.only_upstream {
-            return run_door("upstream", self.upstream, SampleUpstream).map_err(not_started);
+            return ended(run_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
         let deployment = samples::deploy(&chain)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)?))?;
-            return run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started);
+            return ended(run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?);
         }
         self.check_addresses()?;
         warn_of_overrides();
@@ -83,11 +84,10 @@ impl Dev {
         app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);
         let addresses = self.addresses().map(|(_, address)| address).to_vec();
-        app.run_with_node(self.chain, addresses, move || {
+        ended(app.run_with_node(self.chain, addresses, move || {
             // Its failure does not stop the service.
             let _ = say(format_args!("{text}"));
-        });
-        Ok(())
+        }))
     }
 
     /// The addresses, by the names of their flags.
@@ -153,7 +153,7 @@ fn warn_of_overrides() {
 
 /// Names the flag of an address in the place of its key.
 fn not_started(error: StartError) -> Failure {
-    let StartError::Listen { key, address, cause } = error else { return Failure::new(error) };
+    let StartError::Listen { key, address, cause, .. } = error else { return Failure::new(error) };
     Failure::new(format!("cannot listen on {address} ({}): {cause}", key.replace("listen.", "--")))
 }
 

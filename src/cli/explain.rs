@@ -87,11 +87,11 @@ impl Explain {
         let (Loaded { settings, .. }, _) = &load(&Source::at(&self.file.config))?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
-        let threads = ChainThreads::start()?;
+        let threads = ChainThreads::start(1)?;
         let chain = &chain::reader(settings, &clock, &metrics, threads.handle())?;
         let is_shared = self.api_key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
         let store = is_shared.then(|| store::open(settings, &clock, &metrics)).transpose()?;
-        let store = store.as_deref();
+        let store = store.as_ref().map(|opened| &*opened.store);
         let headers = self.headers()?;
         let mut case = Case { request: &self, settings, chain, store, found: Map::new() };
         match wait_for("the chain and the store", case.decide(&headers))? {

@@ -85,6 +85,11 @@ const VERSION: &str = env!("BUILD_VERSION");
 
 /// How long a line on standard error is waited for.
 const COMPLAINT_TIME_MAX: Duration = Duration::from_secs(1);
+/// The exit code for whatever has no other.
+const FAILED: u8 = 1;
+
+/// The exit code for a fault of ours, as after a panic.
+const INTERNAL_ERROR: u8 = 101;
 
 /// The exit code for a configuration or arguments that can't be used.
 const BAD_CONFIGURATION: u8 = 2;
@@ -105,7 +110,7 @@ struct Failure {
 
 impl Failure {
     fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), code: 1 }
+        Self { message: message.to_string(), code: FAILED }
     }
 
     fn with_code(mut self, code: u8) -> Self {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::app::App;
+use crate::app::error::RunError;
 use crate::app::handover::Handover;
 use crate::app::log;
 use crate::app::presence::Presence;
@@ -10,7 +11,7 @@ use crate::app::reload::EarlyHangup;
 use crate::app::source::Source;
 use crate::app::successor::TAKE_OVER;
 use crate::cli::check::load;
-use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, VERSION};
+use crate::cli::{BAD_CONFIGURATION, ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION};
 use crate::config::Settings;
 
 /// Serve, as the configuration file says.
@@ -42,9 +43,24 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
         tracing::warn!("`tiergate health` has to ask where the configuration says, which may change: {why}");
     }
     announce(settings);
-    app.run();
+    ended(app.run())?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The exit code of a process that has served.
+pub(super) fn ended(outcome: Result<(), RunError>) -> Result<(), Failure> {
+    outcome.map_err(|why| {
+        let code = match &why {
+            RunError::DeadThread(_) => INTERNAL_ERROR,
+            RunError::Thread(_)
+            | RunError::Signals(_)
+            | RunError::Listen { .. }
+            | RunError::NotReady(_)
+            | RunError::SuccessorFailed(_) => FAILED,
+        };
+        Failure::new(why).with_code(code)
+    })
 }
 
 fn announce(settings: &Settings) {

@@ -20,6 +20,9 @@ const TRUSTED_PROXIES_MAX: usize = 1_024;
 /// How many trusted headers there may be.
 const TRUSTED_HEADERS_MAX: usize = 16;
 
+/// How many workers there may be.
+const WORKERS_MAX: i64 = 1_024;
+
 /// A listener of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listener {
@@ -48,6 +51,8 @@ pub struct Listen {
     pub trusted_headers: TrustedHeaders,
     /// Listeners on which these proxies, and nobody else, speak the PROXY protocol.
     pub proxy_protocol: Vec<Listener>,
+    /// How many threads serve API and gateway, 1 to 1,024; nothing: one for each processor that the process may use.
+    pub workers: Option<u32>,
     /// How many connections each listener holds; 1 to 1,000,000.
     pub max_connections: u32,
     /// How many of them a network of clients may hold; up to 1,000,000, and 0 is no number of its own.
@@ -73,6 +78,7 @@ impl Listen {
     }
 
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        let workers = reader.integer("listen.workers", 0, &(0..=WORKERS_MAX));
         let listeners =
             choice(&[("api", Listener::Api), ("gateway", Listener::Gateway), ("owners", Listener::Owners)]);
         read_all!(Self {
@@ -85,6 +91,7 @@ impl Listen {
                 .texts("listen.trusted_headers", &["X-Forwarded-For"], &(0..=TRUSTED_HEADERS_MAX), header)
                 .map(|names| TrustedHeaders::new(&names.iter().map(|name| &**name).collect::<Vec<_>>())),
             proxy_protocol: reader.texts("listen.proxy_protocol", &[], &(0..=3), listeners),
+            workers: workers.map(|workers: u32| (workers > 0).then_some(workers)),
             max_connections: reader.integer("listen.max_connections", 4_096, &(1..=1_000_000)),
             max_connections_per_network: reader.integer(
                 "listen.max_connections_per_network",

@@ -106,7 +106,6 @@ pub(crate) struct HttpShell<D> {
 #[derive(Clone)]
 pub(crate) struct Limits {
     listener: Arc<str>,
-    metrics: Metrics,
     malformed: IntCounter,
     tls_failures: IntCounter,
     connections: Arc<Semaphore>,
@@ -134,7 +133,6 @@ impl Limits {
         let turned_away = |reason| metrics.connections_turned_away.with_label_values(&[name, reason]);
         Self {
             listener: name.into(),
-            metrics: metrics.clone(),
             malformed: metrics.malformed.with_label_values(&[name]),
             tls_failures: metrics.tls_failures.with_label_values(&[name]),
             connections,
@@ -179,15 +177,17 @@ impl Limits {
 }
 
 impl<D> HttpShell<D> {
-    /// Puts the shell around a door. Without `tls` it speaks in the clear.
+    /// Puts the shell around a door, whose tasks take turns with those of its thread's other doors. Without `tls` it speaks in
+    /// the clear.
     pub(crate) fn new(
         door: D,
         tls: Option<Arc<ServerConfig>>,
         clock: Arc<dyn Clock>,
         limits: Limits,
+        turns: Arc<Turns>,
     ) -> Self {
         let tls = tls.map(Acceptor::from_server_config);
-        Self { door, clock, limits, tls, turns: Turns::new() }
+        Self { door, clock, limits, tls, turns }
     }
 }
 

@@ -89,7 +89,7 @@ struct NextRound {
 }
 
 impl Turns {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             queues: std::iter::repeat_with(Queue::default).take(QUEUES).collect(),
             next: Mutex::default(),
@@ -108,7 +108,7 @@ impl Turns {
     }
 
     /// Begins each round. To be run by a task of its own, on the worker.
-    pub(super) async fn begin_rounds(&self) {
+    pub(crate) async fn begin_rounds(&self) {
         loop {
             poll_fn(|context| self.is_awaited(context)).await;
             // Ready when nothing else is, and the runtime has looked for what has come meanwhile.

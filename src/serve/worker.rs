@@ -1,4 +1,4 @@
-//! One worker of a listener: a thread with a runtime, an accept queue, and the connections that it took.
+//! One worker of a listener: an accept queue, and the connections that it took. It lives in the runtime of one thread.
 //!
 //! The server framework's own accept loop holds the memory of a TLS handshake for as long as a connection lives, and shares
 //! one queue among all threads.
@@ -8,18 +8,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use futures_util::future::join_all;
-use pingora::server::{ListenFds, ShutdownWatch};
-use pingora::services::Service;
+use pingora::server::ShutdownWatch;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::yield_now;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
 use crate::serve::{Door, HttpShell};
-use crate::supervision::keep_going;
 
 /// How many connections wait to be accepted.
 pub(crate) const BACKLOG: i32 = 65_535;
@@ -36,7 +32,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A worker.
 pub(crate) struct Worker<D> {
-    name: String,
     sockets: Vec<Socket>,
     shell: Arc<HttpShell<D>>,
     gates: Gates,
@@ -51,9 +46,30 @@ pub(crate) struct Gates {
 }
 
 impl<D: Door> Worker<D> {
-    /// A worker of the listener of this name, with sockets for each address: see [`bound`] and [`adopt`].
-    pub(crate) fn new(name: &str, sockets: Vec<Socket>, shell: HttpShell<D>, gates: Gates) -> Self {
-        Self { name: name.to_owned(), sockets, shell: Arc::new(shell), gates }
+    /// A worker of a listener, with sockets for each address: see [`bound`] and [`adopt`].
+    pub(crate) fn new(sockets: Vec<Socket>, shell: HttpShell<D>, gates: Gates) -> Self {
+        Self { sockets, shell: Arc::new(shell), gates }
+    }
+
+    /// Takes connections until its sockets are to close. Connections go on for as long as the runtime does.
+    ///
+    /// # Errors
+    ///
+    /// A socket can't be used, or taking connections panicked: its clients would wait for ever.
+    pub(crate) async fn run(mut self) -> io::Result<()> {
+        if self.gates.serving.wait_for(|serving| *serving).await.is_err() {
+            // The process ends before it serves.
+            return Ok(());
+        }
+        let mut accepting = JoinSet::new();
+        for socket in self.sockets {
+            let listener = TcpListener::from_std(socket.into())?;
+            accepting.spawn(accept(listener, Arc::clone(&self.shell), self.gates.stopping.clone()));
+        }
+        while let Some(ended) = accepting.join_next().await {
+            ended?;
+        }
+        Ok(())
     }
 }
 
@@ -86,43 +102,6 @@ pub(crate) fn adopt(socket: &Socket) -> io::Result<()> {
     // Connections inherit both. Without the first, small answers may wait for the acknowledgement of the one before.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
-}
-
-#[async_trait]
-impl<D: Door> Service for Worker<D> {
-    async fn start_service(
-        &mut self,
-        _fds: Option<ListenFds>,
-        _shutdown: ShutdownWatch,
-        _listeners_per_fd: usize,
-    ) {
-        let shell = Arc::clone(&self.shell);
-        tokio::spawn(async move {
-            keep_going("turns", &shell.limits.metrics, || shell.turns.begin_rounds()).await;
-        });
-        if self.gates.serving.wait_for(|serving| *serving).await.is_err() {
-            // The process ends before it serves.
-            return;
-        }
-        let accepting = self.sockets.drain(..).map(|socket| {
-            let (shell, shutdown) = (Arc::clone(&self.shell), self.gates.stopping.clone());
-            async {
-                match TcpListener::from_std(socket.into()) {
-                    Ok(listener) => accept(listener, shell, shutdown).await,
-                    Err(error) => tracing::error!("cannot accept connections: {error}"),
-                }
-            }
-        });
-        join_all(accepting).await;
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn threads(&self) -> Option<usize> {
-        Some(1)
-    }
 }
 
 /// Takes connections until the service is to end.

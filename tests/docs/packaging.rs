@@ -40,6 +40,23 @@ fn the_image_is_built_from_the_lock_file_and_its_linter_finds_nothing() {
     passes("hadolint", &["Dockerfile"], &root());
 }
 
+/// Its EVM has accounts whose keys everybody knows.
+#[test]
+fn what_ships_has_no_development_chain_and_is_stripped_with_its_symbols_beside_it() {
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    assert_eq!(manifest["features"]["default"].as_array().unwrap(), &[toml::Value::from("traces")]);
+    assert_eq!(manifest["profile"]["release"]["strip"].as_str(), Some("symbols"));
+    let dockerfile = read("Dockerfile");
+    assert!(dockerfile.contains("\nARG FEATURES=\n") && dockerfile.contains("\nFROM scratch AS symbols\n"));
+    for text in [dockerfile, read("scripts/release")] {
+        for step in
+            ["RELEASE_DEBUG=line-tables-only", "--only-keep-debug", "--strip-all --add-gnu-debuglink="]
+        {
+            assert!(text.contains(step), "{step}");
+        }
+    }
+}
+
 #[test]
 fn the_units_of_systemd_are_valid_and_confined() {
     let folder = tempfile::tempdir().unwrap();
@@ -65,17 +82,18 @@ fn the_sockets_of_systemd_have_the_addresses_of_the_file_that_init_writes() {
     assert_eq!(sockets.map(Some).collect::<Vec<_>>(), expected);
 }
 
-/// An address that comes late or a disk that is full must not leave the unit failed for good.
+/// An address that comes late or a disk that is full must not leave the unit failed for good, nor a socket without an address.
 #[test]
 fn systemd_tries_a_start_that_fails_again_for_as_long_as_it_takes() {
     let [service, socket] = UNITS.map(|unit| read(&format!("deploy/systemd/{unit}")));
     let section = |text: &str, name: &str| {
         let (_, rest) = text.split_once(&format!("[{name}]\n")).unwrap();
-        rest.split("\n[").next().unwrap().to_owned()
+        rest.split("\n[").next().unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert!(section(&service, "Unit").contains("\nStartLimitIntervalSec=0\n"));
-    assert!(section(&service, "Service").contains("\nRestart=on-failure\n"));
-    assert!(section(&socket, "Socket").contains("\nFreeBind=yes\n"));
+    let has = |text: &str, name: &str, line: &str| section(text, name).iter().any(|found| found == line);
+    assert!(has(&service, "Unit", "StartLimitIntervalSec=0"));
+    assert!(has(&service, "Service", "Restart=always"));
+    assert!(has(&socket, "Socket", "FreeBind=yes"));
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! Listeners that outlive a process: an upgrade by SIGUSR2, sockets that systemd holds, and what systemd is told.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use socket2::{Domain, Socket, Type};
 
 use crate::drain::event_stream;
 use crate::rig::case::{Case, cases};
@@ -18,7 +19,7 @@ use crate::rig::h2c::{self, Message};
 use crate::rig::scripts::Cue;
 use crate::rig::site::{Site, SiteBuilder};
 use crate::rig::stage::{ACME, Stage, public_path};
-use crate::support::process::Process;
+use crate::support::process::{Process, own_ip};
 use crate::support::stop::Stop;
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
@@ -27,12 +28,18 @@ pub(crate) const CASES: &[Case] = cases![
     upgrades_under_load_lose_no_request_and_no_stream,
     a_new_process_that_can_not_serve_leaves_the_old_one_serving,
     an_order_to_end_ends_a_new_process_that_does_not_serve_yet,
+    an_order_to_upgrade_before_the_process_serves_is_ignored_and_does_not_end_it,
+    orders_to_upgrade_during_an_upgrade_are_ignored_and_start_no_third_process,
+    a_new_process_that_fails_while_the_old_one_drains_ends_the_old_one_with_a_failure,
+    an_address_that_somebody_else_listens_on_ends_the_start_and_systemd_hears_of_none,
     systemd_is_told_of_the_start_of_the_new_main_process_and_of_the_end,
 ];
 
 pub(crate) const ON_A_DISK: &[Case] = cases![
     the_old_process_keeps_its_store_and_an_upgrade_fails,
     a_restart_with_sockets_of_systemd_delays_requests_and_refuses_none,
+    the_file_of_init_starts_behind_the_sockets_of_the_unit,
+    a_socket_of_systemd_that_is_in_the_way_is_named,
 ];
 
 /// How many upgrades there are. `TG_UPGRADES` is another number.
@@ -199,10 +206,17 @@ fn a_new_process_that_can_not_serve_leaves_the_old_one_serving(stage: &Stage) {
         fs::write(&file, "broken").unwrap();
         fails();
     });
-    assert_eq!((said(gateway, "does not take over"), said(gateway, ": stopped")), (1, 1), "of the new one");
+    assert_eq!((said(gateway, "does not take over"), said(gateway, ": stopped")), (1, 0), "of the new one");
     fs::write(&file, good).unwrap();
     let _new = upgrade(gateway, first(gateway), || ());
     assert_eq!(site.status(), 200);
+}
+
+/// The process that was started last to replace another one.
+fn started_last(gateway: &Gateway) -> Replacement {
+    let log = gateway.service.log();
+    let (_, id) = log.rsplit_once("to replace this process process=").unwrap();
+    Replacement(id.split_whitespace().next().unwrap().parse().unwrap())
 }
 
 fn an_order_to_end_ends_a_new_process_that_does_not_serve_yet(stage: &Stage) {
@@ -210,15 +224,76 @@ fn an_order_to_end_ends_a_new_process_that_does_not_serve_yet(stage: &Stage) {
     let gateway = &site.gateway;
     take_the_node_away(gateway);
     says_again(gateway, ": serving version", || signal(first(gateway), "USR2"));
-    let log = gateway.service.log();
-    let (_, id) = log.rsplit_once("to replace this process process=").unwrap();
-    let new = Replacement(id.split_whitespace().next().unwrap().parse().unwrap());
+    let new = started_last(gateway);
     says_again(gateway, ": stopped", || signal(first(gateway), "TERM"));
     for address in addresses(gateway) {
         until("nobody listens", SOON, || TcpStream::connect(address).err());
     }
     let entry = Path::new("/proc").join(new.0.to_string());
     until("the new process is gone", SOON, || (!entry.exists()).then_some(()));
+}
+
+/// True once it is the program, and handles the signal of this number.
+fn handles(process: u32, number: u32) -> bool {
+    if fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default().trim() != "tiergate" {
+        return false;
+    }
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).unwrap() >> (number - 1) & 1 == 1
+}
+
+fn an_order_to_upgrade_before_the_process_serves_is_ignored_and_does_not_end_it(stage: &Stage) {
+    const HANGUP: u32 = 1;
+    let site = loaded(stage).start();
+    let gateway = &site.gateway;
+    end(gateway);
+    let started = start_behind(gateway, "");
+    until("it handles signals", SOON, || handles(started.pid, HANGUP).then_some(()));
+    signal(started.pid, "USR2");
+    until("it says so", SOON, || {
+        assert_eq!(started.exit_code().filter(|code| *code > 128), None, "a signal ended it");
+        (said(gateway, "SIGUSR2 is ignored: this process does not serve yet") > 0).then_some(())
+    });
+    assert_eq!(said(gateway, "the program is started again"), 0);
+    gateway.service.await_ready();
+    let _new = upgrade(gateway, started.pid, || ());
+    assert_eq!(site.status(), 200);
+}
+
+fn orders_to_upgrade_during_an_upgrade_are_ignored_and_start_no_third_process(stage: &Stage) {
+    let site = loaded(stage).start();
+    let gateway = &site.gateway;
+    let good = take_the_node_away(gateway);
+    let old = first(gateway);
+    says_again(gateway, ": serving version", || signal(old, "USR2"));
+    // As `systemctl kill` does without `--kill-whom=main`.
+    let new = started_last(gateway);
+    says_again(gateway, "SIGUSR2 is ignored: an upgrade is under way", || signal(old, "USR2"));
+    says_again(gateway, "SIGUSR2 is ignored: this process does not serve yet", || signal(new.0, "USR2"));
+    until("the upgrade fails", SOON, || (said(gateway, "the upgrade failed") == 1).then_some(()));
+    assert_eq!(said(gateway, "the program is started again"), 1);
+    fs::write(gateway.service.folder.path().join("tiergate.toml"), good).unwrap();
+    let cues = [Cue::new(), Cue::new()];
+    let mut events = event_stream(gateway, &site.upstream, &cues);
+    says_again(gateway, "the new process serves", || signal(old, "USR2"));
+    let _new = started_last(gateway);
+    says_again(gateway, "SIGUSR2 is ignored: this process is about to end", || signal(old, "USR2"));
+    cues.iter().for_each(|cue| cue.give());
+    while events.chunk().unwrap().is_some() {}
+    assert_eq!(said(gateway, "the program is started again"), 2);
+}
+
+fn a_new_process_that_fails_while_the_old_one_drains_ends_the_old_one_with_a_failure(stage: &Stage) {
+    let site = loaded(stage).start();
+    let gateway = &site.gateway;
+    let cues = [Cue::new(), Cue::new()];
+    let _events = event_stream(gateway, &site.upstream, &cues);
+    says_again(gateway, "the new process serves", || signal(first(gateway), "USR2"));
+    signal(started_last(gateway).0, "KILL");
+    let process = gateway.service.process.as_ref().unwrap();
+    assert_eq!(until("the old process ends", SOON, || process.exit_code()), 1);
+    assert_eq!(said(gateway, "the process that replaced this one has failed (signal: 9 (SIGKILL))"), 1);
 }
 
 /// Starts the program with these words of bash in front of it.
@@ -241,27 +316,68 @@ fn addresses(gateway: &Gateway) -> [SocketAddr; 3] {
     [gateway.address, gateway.service.api, gateway.service.admin]
 }
 
+/// What systemd hears of a service.
+struct Systemd {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Systemd {
+    fn at(path: PathBuf) -> Self {
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+        Self { socket, path }
+    }
+
+    /// What is put in front of the program.
+    fn words(&self) -> String {
+        format!("NOTIFY_SOCKET={}", self.path.display())
+    }
+
+    fn told(&self) -> String {
+        let mut buffer = [0; 100];
+        let length = self.socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap().trim_end().to_owned()
+    }
+}
+
 fn systemd_is_told_of_the_start_of_the_new_main_process_and_of_the_end(stage: &Stage) {
     let site = loaded(stage).set("shutdown.delay", "0s").start();
     let gateway = &site.gateway;
     end(gateway);
-    let path = gateway.service.folder.path().join("notify");
-    let systemd = UnixDatagram::bind(&path).unwrap();
-    systemd.set_read_timeout(Some(SOON)).unwrap();
-    let told = || {
-        let mut buffer = [0; 100];
-        let length = systemd.recv(&mut buffer).unwrap();
-        String::from_utf8(buffer[..length].to_vec()).unwrap().trim_end().to_owned()
-    };
-    let started = start_behind(gateway, &format!("NOTIFY_SOCKET={}", path.display()));
-    assert_eq!(told(), "READY=1");
+    let systemd = Systemd::at(gateway.service.folder.path().join("notify"));
+    let started = start_behind(gateway, &systemd.words());
+    assert_eq!(systemd.told(), "READY=1");
     for address in addresses(gateway) {
         drop(TcpStream::connect(address).unwrap());
     }
     let new = upgrade(gateway, started.pid, || ());
-    assert_eq!(told(), format!("MAINPID={}", new.0));
+    assert_eq!(systemd.told(), format!("MAINPID={}", new.0));
     signal(new.0, "TERM");
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(systemd.told(), "STOPPING=1");
+}
+
+fn an_address_that_somebody_else_listens_on_ends_the_start_and_systemd_hears_of_none(stage: &Stage) {
+    let site = loaded(stage).start();
+    let gateway = &site.gateway;
+    end(gateway);
+    take_the_node_away(gateway);
+    // Behind one socket of systemd it waits for its node, with the other addresses bound.
+    let sockets = [TcpListener::bind(gateway.service.api).unwrap()];
+    let systemd = Systemd::at(gateway.service.folder.path().join("notify"));
+    let words = [passing(&sockets), systemd.words()].join(" ");
+    let mut started = None;
+    says_again(gateway, ": serving version", || started = Some(start_behind(gateway, &words)));
+    let other = Socket::new(Domain::for_address(gateway.address), Type::STREAM, None).unwrap();
+    other.set_reuse_address(true).unwrap();
+    other.bind(&gateway.address.into()).unwrap();
+    other.listen(1).unwrap();
+    let exit_code = || started.as_ref().unwrap().exit_code().filter(|code| *code != 0);
+    assert_eq!(until("it ends", SOON, exit_code), 1);
+    let sentence = format!("tiergate: cannot listen on {}: Address already in use", gateway.address);
+    assert_eq!(said(gateway, &sentence), 1);
+    systemd.socket.set_nonblocking(true).unwrap();
+    systemd.socket.recv(&mut [0; 100]).unwrap_err();
 }
 
 fn the_old_process_keeps_its_store_and_an_upgrade_fails(stage: &Stage) {
@@ -277,6 +393,21 @@ fn the_old_process_keeps_its_store_and_an_upgrade_fails(stage: &Stage) {
     assert_eq!(said(gateway, ": stopped"), 0);
 }
 
+/// Words that hand these sockets over as systemd does.
+fn passing(sockets: &[TcpListener]) -> String {
+    // Behind all of them: a copy must not take the place of a socket that is copied after it.
+    let last_place = 2 + i32::try_from(sockets.len()).unwrap();
+    let beyond = sockets.iter().map(AsRawFd::as_raw_fd).max().unwrap().max(last_place) + 1;
+    let (mut copies, mut places) = ("exec".to_owned(), "exec".to_owned());
+    for (number, socket) in sockets.iter().enumerate() {
+        fcntl_setfd(socket.as_fd(), FdFlags::empty()).unwrap();
+        let copy = beyond + i32::try_from(number).unwrap();
+        copies += &format!(" {copy}<&{}", socket.as_raw_fd());
+        places += &format!(" {}<&{copy}", 3 + number);
+    }
+    format!("{copies}; {places}; LISTEN_FDS={} LISTEN_PID=$$", sockets.len())
+}
+
 fn a_restart_with_sockets_of_systemd_delays_requests_and_refuses_none(stage: &Stage) {
     let site = loaded(stage).set("shutdown.delay", "0s").start();
     let gateway = &site.gateway;
@@ -285,16 +416,7 @@ fn a_restart_with_sockets_of_systemd_delays_requests_and_refuses_none(stage: &St
     let other = "127.0.0.1:0".parse().unwrap();
     let sockets = addresses(gateway).into_iter().rev().chain([other]);
     let sockets: Vec<_> = sockets.map(|address| TcpListener::bind(address).unwrap()).collect();
-    // Behind all of them: a copy must not take the place of a socket that is copied after it.
-    let beyond = sockets.iter().map(AsRawFd::as_raw_fd).max().unwrap() + 1;
-    let (mut copies, mut places) = ("exec".to_owned(), "exec".to_owned());
-    for (number, socket) in sockets.iter().enumerate() {
-        fcntl_setfd(socket.as_fd(), FdFlags::empty()).unwrap();
-        let copy = beyond + i32::try_from(number).unwrap();
-        copies += &format!(" {copy}<&{}", socket.as_raw_fd());
-        places += &format!(" {}<&{copy}", 3 + number);
-    }
-    let words = format!("{copies}; {places}; LISTEN_FDS={} LISTEN_PID=$$", sockets.len());
+    let words = passing(&sockets);
     let mut process = start_behind(gateway, &words);
     until("it serves", SOON, || (said(gateway, "handed over is closed") == 1).then_some(()));
     under_load(&site, |go_on| {
@@ -307,4 +429,64 @@ fn a_restart_with_sockets_of_systemd_delays_requests_and_refuses_none(stage: &St
             go_on();
         }
     });
+}
+
+/// The unit names addresses of this machine; a test has one of its own in their place.
+fn sockets_of_the_unit(ip: &str) -> Vec<TcpListener> {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/systemd/tiergate.socket");
+    let unit = fs::read_to_string(unit).unwrap();
+    let addresses = unit.lines().filter_map(|line| line.strip_prefix("ListenStream="));
+    addresses.map(|address| TcpListener::bind(address.replace("127.0.0.1", ip)).unwrap()).collect()
+}
+
+fn the_file_of_init_starts_behind_the_sockets_of_the_unit(stage: &Stage) {
+    let (folder, ip, chain) = (tempfile::tempdir().unwrap(), own_ip().to_string(), stage.world().chain());
+    let file = folder.path().join("tiergate.toml");
+    let program = env!("CARGO_BIN_EXE_tiergate");
+    let chain_id = chain.contracts.chain_id.to_string();
+    let [identity, stake_vault] =
+        [chain.contracts.identity, chain.contracts.stake_vault].map(|address| address.to_checksum(None));
+    let written = Command::new(program)
+        .args(["init", "--name", "Test", "--chain-id", &chain_id, "--identity", &identity])
+        .args(["--stake-vault", &stake_vault])
+        .arg(&file)
+        .output();
+    assert!(written.unwrap().status.success());
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("127.0.0.1", &ip)).unwrap();
+    let sockets = sockets_of_the_unit(&ip);
+    let addresses: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
+    let systemd = Systemd::at(folder.path().join("notify"));
+    let nodes = format!("TIERGATE__CHAIN__RPC_URLS=http://{}", chain.node);
+    let words = format!(
+        "cd {} && {} {} {nodes} exec \"$@\"",
+        folder.path().display(),
+        passing(&sockets),
+        systemd.words()
+    );
+    let arguments = ["-c", &words, "bash", program, "run", "--config", file.to_str().unwrap()];
+    let log = folder.path().join("log");
+    let process = Process::start(Path::new("bash"), &arguments.map(str::to_owned), &log, "");
+    assert_eq!(systemd.told(), "READY=1", "{}", process.log());
+    assert!(!process.log().contains("handed over"), "{}", process.log());
+    for (address, (path, status)) in
+        addresses.into_iter().zip([("/", 401), ("/livez", 200), ("/metrics", 200)])
+    {
+        assert_eq!(Request::get("localhost", path).ask(address).status, status, "{address}");
+    }
+}
+
+fn a_socket_of_systemd_that_is_in_the_way_is_named(stage: &Stage) {
+    let site = loaded(stage).start();
+    let gateway = &site.gateway;
+    end(gateway);
+    let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), gateway.service.api.port());
+    let sockets = [TcpListener::bind(everywhere).unwrap()];
+    let process = start_behind(gateway, &passing(&sockets));
+    assert_eq!(until("it ends", SOON, || process.exit_code().filter(|code| *code != 0)), 1);
+    let sentence = format!(
+        "cannot listen on {} (listen.api): Address already in use (os error 98); a socket at {everywhere} was handed over: \
+         write one address in the configuration and in tiergate.socket",
+        gateway.service.api
+    );
+    assert_eq!(said(gateway, &sentence), 1, "{}", gateway.service.log());
 }

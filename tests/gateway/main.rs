@@ -57,6 +57,7 @@ mod secrets;
 mod slow;
 mod smuggling;
 mod streaming;
+mod threads;
 mod tls;
 #[cfg(feature = "traces")]
 mod trace_trouble;
@@ -91,6 +92,8 @@ const TOPICS: &[Topic<Stage>] = &[
     ("drain", ONCE, drain::CASES),
     ("handover", &[Kind::Redis], handover::CASES),
     ("handover", ONCE, handover::ON_A_DISK),
+    ("threads", ONCE, threads::CASES),
+    ("threads", &[Kind::Redis], threads::OF_REDIS),
     ("balancing", ONCE, balancing::CASES),
     ("metrics", ONCE, metrics::CASES),
     ("outcomes", ONCE, outcomes::CASES),

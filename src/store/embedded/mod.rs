@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::Either;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
@@ -99,6 +99,8 @@ pub struct EmbeddedStore {
     /// `None` only while the store is being dropped.
     queue: Option<mpsc::Sender<Queued>>,
     writer: Option<JoinHandle<()>>,
+    /// Closed once the writer has ended.
+    writer_ended: watch::Receiver<()>,
 }
 
 impl EmbeddedStore {
@@ -135,17 +137,29 @@ impl EmbeddedStore {
         self.shared.size.load(Ordering::Relaxed)
     }
 
+    /// Closed once the thread that writes has ended. It ends with the store; if it panics it ends before, and every verb fails
+    /// from then on.
+    #[must_use]
+    pub fn writer_ended(&self) -> watch::Receiver<()> {
+        self.writer_ended.clone()
+    }
+
     fn on(disk: Box<dyn Disk>, options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let opened = disk.open(&options.binding)?;
         let shared = Arc::new(Shared::new(clock, METERS_MAX));
         let (queue, steps) = mpsc::channel();
         let path = options.path.clone();
         let writer = Writer::new(Arc::clone(&shared), steps, disk, opened, options);
-        let writer = Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
+        let (alive, writer_ended) = watch::channel(());
+        let writer = Builder::new().name("store-writer".to_owned()).spawn(move || {
+            // Dropped with the thread, also when it panics.
+            let _alive = alive;
+            writer.run();
+        });
         let writer = writer.map_err(|cause| OpenError::Unusable { path, cause })?;
         let places = Arc::new(Semaphore::new(WAITING_STEPS_MAX));
         let patient = Semaphore::new(PATIENT_MAX);
-        Ok(Self { shared, places, patient, queue: Some(queue), writer: Some(writer) })
+        Ok(Self { shared, places, patient, queue: Some(queue), writer: Some(writer), writer_ended })
     }
 
     /// Has the writer make a step, in time. A caller that goes away before the writer takes the step leaves nothing behind;

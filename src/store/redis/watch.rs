@@ -13,10 +13,10 @@ use crate::store::redis::error::RedisError;
 use crate::store::redis::info::Info;
 use crate::store::redis::sentinels::{ASK_EVERY, Belief};
 use crate::store::redis::server::{Address, Server};
-use crate::store::redis::session::Session;
+use crate::store::redis::session::{Connection, Session};
 
-/// How often the server is asked about itself over each connection, so that it is not a request that finds out that
-/// either is dead.
+/// How often each connection is tried, and the server asked about itself over one of them, so that it is not a request that
+/// finds out that either is dead.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 impl Server {
@@ -26,24 +26,21 @@ impl Server {
     }
 
     async fn ask_server(self: &Arc<Self>, session: &Arc<Session>) {
-        loop {
+        for beat in 0_usize.. {
             sleep(HEARTBEAT).await;
             let mut asked = JoinSet::new();
-            for connection in session.connections().iter() {
+            let connections = session.connections();
+            for (number, connection) in connections.iter().enumerate() {
                 let (server, session) = (Arc::clone(self), Arc::clone(session));
                 let connection = Arc::clone(connection);
+                // In turn: a dead connection holds up no more than one look at the server.
+                let is_looked_over = beat % connections.len() == number;
                 asked.spawn(async move {
-                    let (time_max, asked_at) =
-                        (server.shared.options.timeout, server.shared.clock.unix_millis());
-                    let answer = server.send(&session, &connection, &redis::cmd("INFO"), time_max).await;
-                    if let Ok(Ok(answer)) = answer {
-                        match judge(&session, &answer) {
-                            Ok(info) => {
-                                server.note_time(&session, &info, asked_at);
-                                server.note_replicas(&session, &info);
-                            }
-                            Err(error) => server.end(&session, error.to_string()),
-                        }
+                    if is_looked_over {
+                        server.look_over(&session, &connection).await;
+                    } else {
+                        let time_max = server.shared.options.timeout;
+                        let _ = server.send(&session, &connection, &redis::cmd("TIME"), time_max).await;
                     }
                 });
             }
@@ -55,6 +52,20 @@ impl Server {
             // The store's own runtime gets its connection back here, too, if it has lost it.
             if let Err(error) = self.look_at_epochs(session).await {
                 tracing::debug!(%error, "cannot look at the epochs of nonces in Redis");
+            }
+        }
+    }
+
+    /// Asks the server about itself, and ends the session where it may not be used any more.
+    async fn look_over(&self, session: &Arc<Session>, connection: &Arc<Connection>) {
+        let (time_max, asked_at) = (self.shared.options.timeout, self.shared.clock.unix_millis());
+        if let Ok(Ok(answer)) = self.send(session, connection, &redis::cmd("INFO"), time_max).await {
+            match judge(session, &answer) {
+                Ok(info) => {
+                    self.note_time(session, &info, asked_at);
+                    self.note_replicas(session, &info);
+                }
+                Err(error) => self.end(session, error.to_string()),
             }
         }
     }
