@@ -53,6 +53,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("listen.tls.key", "b.pem", "\"b.pem\"", ""),
     ("listen.trusted_headers", "X-Real-IP,forwarded", "[\"X-Real-IP\", \"forwarded\"]", "Host"),
     ("listen.trusted_proxies", "[\"::1\"]", "[\"::1\"]", "::1,"),
+    ("listen.workers", "7", "7", "-1"),
     ("log.access", "true", "true", "yes"),
     ("log.audit", "stdout", "\"stdout\"", "a\0b"),
     ("log.audit_required", "true", "true", "yes"),
