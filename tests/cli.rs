@@ -132,7 +132,8 @@ fn each_exit_code_is_the_one_that_the_help_lists() {
         (&["run", "--surprise"], 2),
         (&["health", "--config", "/nonexistent"], 2),
         (&["check", "--config", "/nonexistent"], 2),
-        (&["run", "--config", "/nonexistent"], 2),
+        // It may still be mounted.
+        (&["run", "--config", "/nonexistent"], 1),
     ] {
         assert_eq!(tiergate(args).status.code(), Some(code), "{args:?}");
     }
@@ -366,7 +367,8 @@ fn a_service_whose_store_names_unusable_files_does_not_start() {
         .env("TIERGATE__STORE__REDIS__PASSWORD_FILE", "no-password")
         .output()
         .unwrap();
-    let said = failure(&output, 2);
+    // Other tools may still write them.
+    let said = failure(&output, 1);
     for problem in ["CA: no-ca: ", "PASSWORD_FILE: can't be read: "] {
         assert!(said.contains(&format!("error: TIERGATE__STORE__REDIS__{problem}")), "{said}");
     }

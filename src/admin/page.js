@@ -317,7 +317,7 @@ function showReload({ lastReload, now }) {
     setText(byId("reload"), "None since the start");
   } else {
     const ago = duration(Math.max(now / 1000 - lastReload.at, 0));
-    const outcome = lastReload.applied ? good(`Applied ${ago} ago: ${lastReload.why}`) : bad(`Refused ${ago} ago: ${lastReload.why}`);
+    const outcome = lastReload.applied ? good(`Applied ${ago} ago: ${lastReload.why}`) : bad(`${lastReload.tenants ? "Applied but for refused files" : "Refused"} ${ago} ago: ${lastReload.why}`);
     fill(byId("reload"), outcome);
     changes.push(...(lastReload.problems ?? []));
     changes.push(...(lastReload.tenants ?? []).map(({ tenant, change }) => `Tenant ${tenant} ${change}`));

@@ -20,6 +20,7 @@ pub(crate) mod tenants;
 
 mod lifecycle;
 mod listeners;
+mod pace;
 mod process;
 mod threads;
 
@@ -87,7 +88,7 @@ impl App {
         handover: Handover,
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
-        if let Some(why) = emptiness(settings, source.path()) {
+        if let Some(why) = emptiness(settings, &loaded.refused, source.path()) {
             return Err(StartError::NoTenants(Box::new(why)));
         }
         let descriptors = Descriptors::planned(settings)?;
@@ -121,6 +122,7 @@ impl App {
             early_hangup,
             metrics.clone(),
             audit.clone(),
+            &loaded.refused,
         );
         let reloader = Arc::new(reloader);
 

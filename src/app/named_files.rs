@@ -11,13 +11,15 @@ use crate::domain::rpc_header;
 use crate::domain::tenant::{KeyPair, UpstreamTls};
 use crate::files;
 use crate::tls::look;
+use crate::tls::shelf::{Reading, Shelf};
 use crate::tls::upstream::UpstreamIdentity;
 
 /// Everything that is wrong with a file, or with a certificate and its key, and looks so.
 pub(crate) fn problems(named: &NamedFile, now: UnixSeconds) -> Vec<Problem> {
     let load = |ca, client| {
         let rules = UpstreamTls { ca, client, server_name: None };
-        UpstreamIdentity::load(&rules, now).err().unwrap_or_default()
+        let shelf = Shelf::default();
+        UpstreamIdentity::load(&rules, &mut Reading::new(&shelf, now)).err().unwrap_or_default()
     };
     let (errors, warnings) = match &named.content {
         // The clients of upstreams and of Redis ask more of a pair than listeners do.
@@ -53,7 +55,7 @@ fn with_path(path: &Path, why: String) -> String {
 
 /// The number of the key that names the file of this problem, which begins with the file's path.
 fn key_of(content: &Content, phrase: &str) -> usize {
-    let is_of = |KeyPair { key, .. }: &KeyPair| phrase.starts_with(&format!("{}: ", key.display()));
+    let is_of = |KeyPair { key, .. }: &KeyPair| phrase.starts_with(&format!("{}: ", files::shown(key)));
     usize::from(matches!(content, Content::Pair(pair) if is_of(pair)))
 }
 

@@ -1,7 +1,7 @@
 //! Facts for the operator's page: tenants and upstreams as they are now, certificates and configuration as they are in
 //! force, and the last reload. Secrets are blanked in what it is given.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::Facts;
 use crate::app::tenants::{Applied, Tenants};
-use crate::config::{DEFAULT, Loaded, Settings, VALUES_SHOWN_MAX, Value};
+use crate::config::{DEFAULT, Loaded, Refused, Settings, VALUES_SHOWN_MAX, Value};
 use crate::domain::tenant::{KeyPair, Tenant};
+use crate::files;
 use crate::gateway::table::TenantState;
 use crate::ports::clock::Clock;
 use crate::tls::look;
@@ -56,28 +57,36 @@ impl Overview {
         let certificates = Certificates::of(&loaded.settings);
         let values = loaded.values.clone();
         let is_cut = values.len() >= VALUES_SHOWN_MAX;
-        let in_force = InForce { values, is_cut, version: 0, certificates, last_reload: Json::Null };
+        let last_reload = match problems(&loaded.refused) {
+            Json::Null => Json::Null,
+            problems => {
+                json!({ "at": clock.unix_seconds(), "why": "start", "applied": false, "problems": problems, "tenants": [] })
+            }
+        };
+        let in_force = InForce { values, is_cut, version: 0, certificates, last_reload };
         let in_force = Mutex::new(in_force);
         Self { tenants, clock, in_force }
     }
 
-    /// A reload was applied.
+    /// A reload was applied, but for the files that it refuses.
     pub(super) fn applied(&self, why: &str, Applied { loaded, tenants, .. }: Applied) {
         let tenants = tenants.iter().map(|(tenant, change)| json!({ "tenant": tenant, "change": change }));
         let tenants = shown(tenants);
         let certificates = Certificates::of(&loaded.settings);
         let is_cut = loaded.values.len() >= VALUES_SHOWN_MAX;
         let mut in_force = self.in_force.lock();
+        let values = in_force_now(&in_force.values, loaded.values, &loaded.refused);
         in_force.last_reload = json!({
-            "at": self.clock.unix_seconds(), "why": why, "applied": true, "tenants": tenants,
-            "values": changes(&in_force.values, &loaded.values, is_cut || in_force.is_cut),
+            "at": self.clock.unix_seconds(), "why": why, "applied": loaded.refused.is_empty(),
+            "problems": problems(&loaded.refused), "tenants": tenants,
+            "values": changes(&in_force.values, &values, is_cut || in_force.is_cut),
             "certificates": certificates.replace(&in_force.certificates),
         });
         in_force.certificates = certificates;
         in_force.is_cut = is_cut;
         in_force.version += 1;
         in_force.values.retain(|value| Settings::counts_from_start(&value.key));
-        let of_reload = loaded.values.into_iter().filter(|value| !Settings::counts_from_start(&value.key));
+        let of_reload = values.into_iter().filter(|value| !Settings::counts_from_start(&value.key));
         in_force.values.extend(of_reload);
     }
 
@@ -87,6 +96,26 @@ impl Overview {
             "at": self.clock.unix_seconds(), "why": why, "applied": false, "problems": shown(problems.iter()),
         });
     }
+}
+
+/// The problems of files that are refused, or null.
+fn problems(refused: &[Refused]) -> Json {
+    if refused.is_empty() { Json::Null } else { shown(refused.iter().flat_map(|refused| &refused.problems)) }
+}
+
+/// The values that were read, and those of files whose former version stays in force.
+fn in_force_now(former: &[Value], read: Vec<Value>, refused: &[Refused]) -> Vec<Value> {
+    let kept: HashSet<&str> =
+        refused.iter().filter(|refused| refused.is_kept).map(|refused| &*refused.place).collect();
+    // The configuration file's keys have no file in front.
+    let has_kept_main = refused.iter().any(|refused| refused.is_kept && refused.is_main);
+    let is_kept = |value: &Value| match value.key.split_once(": ") {
+        Some((file, _)) => kept.contains(file),
+        None => has_kept_main,
+    };
+    let former = former.iter().filter(|value| is_kept(value)).cloned();
+    let values = former.chain(read.into_iter().filter(|value| !is_kept(value)));
+    values.take(VALUES_SHOWN_MAX).collect()
 }
 
 impl Facts for Overview {
@@ -158,7 +187,7 @@ impl Certificates {
             let (expiry, hash) = look::chain(pair).unwrap_or_default();
             hashes.insert(pair.cert.clone(), hash);
             used_by.truncate(ITEMS_SHOWN_MAX);
-            (expiry, pair.cert.display().to_string(), used_by)
+            (expiry, files::shown(&pair.cert), used_by)
         };
         let mut expiries: Vec<_> = users.into_iter().map(expiry).collect();
         expiries.sort();

@@ -1,27 +1,44 @@
-//! Live configuration: tenants and certificates are read again when a file changes or SIGHUP comes, and replaced as a
-//! whole or not at all.
+//! Live configuration: tenants and certificates are read again when a file changes or SIGHUP comes, and replaced in one
+//! step. A file that can't be used is refused by itself: its former version stays in force.
 //!
 //! Changes are found by looking at the files every second: that works on every kind of volume, also where one file is
 //! exchanged for another behind a link.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::app::log::rules;
 use crate::app::overview::Overview;
+use crate::app::pace::{Due, Pace};
 use crate::app::source::Fingerprint;
 use crate::app::tenants::Tenants;
+use crate::config::Refused;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// After how long it is said that files can't be read in time.
+const READ_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How many problems one reload may write into the log.
+const LINES_MAX: usize = 100;
+
+/// The reason of a reload that nobody asked for.
+const RETRY: &str = "a refused file is tried again";
+
+/// How the files were, and whether all of them could be used.
+type Read = (Option<[Fingerprint; 2]>, bool);
 
 /// Applies changes of the configuration while the service runs.
 pub(super) struct Reloader {
@@ -30,6 +47,8 @@ pub(super) struct Reloader {
     early_hangup: EarlyHangup,
     metrics: Metrics,
     audit: Option<Arc<Audit>>,
+    /// Files that are refused now, which the log has told.
+    refused: Mutex<Vec<Refused>>,
 }
 
 /// Remembers a SIGHUP that comes before anybody listens, and keeps it from ending the process.
@@ -50,60 +69,106 @@ impl EarlyHangup {
 }
 
 impl Reloader {
-    /// The settings of the start count as applied.
+    /// The settings of the start count as applied, but for `refused` files.
     pub(super) fn new(
         tenants: Arc<Tenants>,
         overview: Arc<Overview>,
         early_hangup: EarlyHangup,
         metrics: Metrics,
         audit: Option<Arc<Audit>>,
+        refused: &[Refused],
     ) -> Self {
-        let reloader = Self { tenants, overview, early_hangup, metrics, audit };
-        reloader.note_applied(&[]);
+        let refusals = Mutex::default();
+        let reloader = Self { tenants, overview, early_hangup, metrics, audit, refused: refusals };
+        reloader.metrics.config_last_time.set(reloader.tenants.now().0.cast_signed());
+        reloader.note("start", refused, &[]);
         reloader
     }
 
-    fn note_applied(&self, sections_that_wait: &[&str]) {
-        self.metrics.config_last_successful.set(1);
-        self.metrics.config_last_time.set(self.tenants.now().0.cast_signed());
+    /// Notes the outcome, and tells what is wrong and was not before.
+    fn note(&self, why: &str, refused: &[Refused], sections_that_wait: &[&str]) {
+        self.metrics.config_last_successful.set(refused.is_empty().into());
+        self.metrics.config_refused_files.set(i64::try_from(refused.len()).unwrap_or(i64::MAX));
         self.metrics.config_restart_required.set((!sections_that_wait.is_empty()).into());
+        if refused.is_empty() {
+            self.metrics.config_last_time.set(self.tenants.now().0.cast_signed());
+        }
         if !sections_that_wait.is_empty() {
             let sections = sections_that_wait.join(" ");
             tracing::warn!(sections, "a restart is needed: these sections have changed since the start");
         }
+        let told = std::mem::replace(&mut *self.refused.lock(), refused.to_vec());
+        let told: HashSet<(&str, bool, &[String])> = told.iter().map(parts).collect();
+        let new = || refused.iter().filter(|refused| !told.contains(&parts(refused)));
+        let lines = new().flat_map(|refused| refused.problems.iter().map(move |problem| (refused, problem)));
+        for (Refused { place: file, is_kept, .. }, problem) in lines.clone().take(LINES_MAX) {
+            if *is_kept {
+                tracing::error!(why, file, "the configuration is not applied: {problem}");
+            } else {
+                tracing::error!(why, file, "left out, its tenant is not served: {problem}");
+            }
+        }
+        let rest = lines.count().saturating_sub(LINES_MAX);
+        if rest > 0 {
+            tracing::error!(why, rest, "more problems of the configuration: `tiergate check` lists all");
+        }
     }
 
-    /// Reads everything again; what is in force stays so when anything is wrong. Says how the files were before.
-    async fn reload(&self, why: &str) -> Option<[Fingerprint; 2]> {
+    /// Reads everything again; the former version of a file stays in force where the new one can't be used.
+    async fn reload(&self, why: &str) -> Read {
         let tenants = Arc::clone(&self.tenants);
-        let reloaded = tokio::task::spawn_blocking(move || tenants.load_and_replace()).await;
+        let task = tokio::task::spawn_blocking(move || tenants.load_and_replace());
+        let reloaded = self.in_time(task).await;
         let (outcome, read) = match reloaded {
             Ok((outcome, read)) => (outcome, Some(read)),
-            Err(_) => (Err(vec!["reading the configuration failed unexpectedly".to_owned()]), None),
+            Err(_) => (Err("reading the configuration failed unexpectedly".to_owned()), None),
         };
         match outcome {
             Ok(applied) => {
-                log::change(rules(&applied.loaded.settings.log));
-                let tenants = applied.loaded.settings.tenants.len();
-                tracing::info!(why, tenants, "the tenants were read again and are in force");
-                self.note_applied(&applied.sections_that_wait);
-                self.overview.applied(why, applied);
-                self.metrics.config_reloads.with_label_values(&["applied"]).inc();
+                let refused = applied.loaded.refused.clone();
+                let is_as_before =
+                    why == RETRY && applied.tenants.is_empty() && refused == *self.refused.lock();
+                if !is_as_before {
+                    log::change(rules(&applied.loaded.settings.log));
+                    let tenants = applied.loaded.settings.tenants.len();
+                    let count = refused.len();
+                    tracing::info!(
+                        why,
+                        tenants,
+                        refused = count,
+                        "the tenants were read again and are in force"
+                    );
+                    self.note(why, &refused, &applied.sections_that_wait);
+                    self.overview.applied(why, applied);
+                    let result = if refused.is_empty() { "applied" } else { "refused" };
+                    self.metrics.config_reloads.with_label_values(&[result]).inc();
+                }
+                (read, !refused.is_empty())
             }
-            Err(problems) => {
+            Err(problem) => {
                 self.metrics.config_last_successful.set(0);
                 self.metrics.config_reloads.with_label_values(&["refused"]).inc();
-                for problem in &problems {
-                    tracing::error!(why, "the configuration is not applied: {problem}");
-                }
-                self.overview.refused(why, &problems);
+                tracing::error!(why, "the configuration is not applied: {problem}");
+                self.overview.refused(why, &[problem]);
+                (read, true)
             }
         }
-        read
+    }
+
+    /// Waits for files to be read, and says so if a disk hangs.
+    async fn in_time<T>(&self, mut task: JoinHandle<T>) -> Result<T, JoinError> {
+        if let Ok(done) = timeout(READ_TIME_MAX, &mut task).await {
+            return done;
+        }
+        self.metrics.config_last_successful.set(0);
+        tracing::error!(
+            "the files can't be read within {READ_TIME_MAX:?}: a disk hangs, and nothing is applied"
+        );
+        task.await
     }
 
     /// SIGHUP came: files that are written are opened again, and those that are read are read again.
-    async fn hang_up(&self) -> Option<[Fingerprint; 2]> {
+    async fn hang_up(&self) -> Read {
         if let Some(audit) = self.audit.clone() {
             // A disk that hangs holds up neither this nor the end of the process.
             let opened = std::thread::Builder::new().name("audit".to_owned()).spawn(move || audit.reopen());
@@ -116,7 +181,7 @@ impl Reloader {
 
     async fn look(&self) -> Option<[Fingerprint; 2]> {
         let tenants = Arc::clone(&self.tenants);
-        tokio::task::spawn_blocking(move || tenants.fingerprint()).await.ok()
+        self.in_time(tokio::task::spawn_blocking(move || tenants.fingerprint())).await.ok()
     }
 
     /// Applies changes for as long as it is polled.
@@ -125,30 +190,35 @@ impl Reloader {
             tracing::error!("SIGHUP can't be listened to");
             return;
         };
-        let mut loaded = Some(self.tenants.first_fingerprint());
-        if self.early_hangup.0.swap(false, Ordering::Relaxed) {
-            loaded = self.hang_up().await;
-        }
-        let mut last = loaded;
+        let is_refused = !self.refused.lock().is_empty();
+        let mut pace = Pace::begin(Some(self.tenants.first_fingerprint()), is_refused);
+        let mut read = if self.early_hangup.0.swap(false, Ordering::Relaxed) {
+            Some(self.hang_up().await)
+        } else {
+            None
+        };
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if let Some((loaded, is_refused)) = read {
+                pace.read(loaded, is_refused);
+            }
             tokio::select! {
-                _ = hangup.recv() => {
-                    loaded = self.hang_up().await;
-                    last = loaded;
-                }
+                _ = hangup.recv() => read = Some(self.hang_up().await),
                 _ = looks.tick() => {
                     let now = self.look().await;
-                    // Whoever writes several files is given the time to finish.
-                    if now != loaded && now == last {
-                        loaded = self.reload("a file has changed").await;
-                        last = loaded;
-                    } else {
-                        last = now;
-                    }
+                    read = match pace.look(now) {
+                        Some(Due::Changed) => Some(self.reload("a file has changed").await),
+                        Some(Due::Retry) => Some(self.reload(RETRY).await),
+                        None => None,
+                    };
                 }
             }
         }
     }
+}
+
+/// Everything by which a refusal differs from another.
+fn parts(refused: &Refused) -> (&str, bool, &[String]) {
+    (&refused.place, refused.is_kept, &refused.problems)
 }

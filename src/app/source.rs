@@ -1,5 +1,7 @@
 //! Where the configuration comes from, and whether it has changed since it was read.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::config::listen::Listen;
 use crate::config::problem::Problems;
 use crate::config::tenants::watched_files;
-use crate::config::{Loaded, Settings, Survey, Wanted};
+use crate::config::{Beside, Loaded, Settings, Survey, Wanted};
 
 /// A configuration file with the environment over it.
 pub(crate) struct Source {
@@ -31,19 +33,25 @@ impl Source {
 
     /// The same without the environment.
     pub(crate) fn alone(path: &Path) -> Self {
-        let first = Fingerprint::of(&watched_files(path));
+        let first = Fingerprint::of_configuration(path);
         Self { path: path.to_owned(), overrides: Vec::new(), first }
     }
 
-    /// Reads the file, the folder of tenants beside it, and the environment. Warnings are in the log.
+    /// Reads the file, the folder of tenants beside it, and the environment, as far as they can be used; nothing is in
+    /// force. Warnings are in the log.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with them.
+    /// Everything that is wrong, if nothing can be used.
     pub(crate) fn load(&self) -> Result<Loaded, Problems> {
         let survey = self.survey(Wanted::Files);
         survey.problems.log_warnings();
-        survey.loaded()
+        survey.partly()
+    }
+
+    /// Reads them where `former` is in force, or nothing.
+    pub(crate) fn over(&self, former: Option<&Settings>, beside: &mut dyn Beside) -> Survey {
+        Survey::over(&self.path, self.overrides.iter().cloned(), Wanted::Files, former, beside)
     }
 
     /// Reads them with all that there is to say of them.
@@ -66,21 +74,60 @@ impl Source {
     }
 
     pub(super) fn now(&self) -> Fingerprint {
-        Fingerprint::of(&watched_files(&self.path))
+        Fingerprint::of_configuration(&self.path)
+    }
+}
+
+/// How files looked, each when it was first asked for.
+#[derive(Debug, Default)]
+pub(super) struct Seen(BTreeMap<PathBuf, u64>);
+
+impl Seen {
+    /// Looks at a file, to be called before it is read.
+    pub(super) fn look(&mut self, file: PathBuf) {
+        if let Entry::Vacant(vacant) = self.0.entry(file) {
+            let look = look(vacant.key());
+            vacant.insert(look);
+        }
+    }
+
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        let mut hasher = DefaultHasher::new();
+        self.0.hash(&mut hasher);
+        Fingerprint(hasher.finish())
+    }
+
+    pub(super) fn into_files(self) -> Vec<PathBuf> {
+        self.0.into_keys().collect()
     }
 }
 
 impl Fingerprint {
-    pub(super) fn of(files: &[PathBuf]) -> Self {
+    pub(super) fn of(files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let mut seen = Seen::default();
+        files.into_iter().for_each(|file| seen.look(file));
+        seen.fingerprint()
+    }
+
+    /// Of the folder only the files that hold tenants count: others come and go there while those are written.
+    fn of_configuration(path: &Path) -> Self {
+        let (files, unlisted) = watched_files(path);
         let mut hasher = DefaultHasher::new();
-        for file in files {
-            file.hash(&mut hasher);
-            let seen = std::fs::metadata(file).ok();
-            seen.map(|seen| (seen.dev(), seen.ino(), seen.len(), seen.mtime(), seen.mtime_nsec()))
-                .hash(&mut hasher);
-        }
+        (Self::of(files).0, unlisted).hash(&mut hasher);
         Self(hasher.finish())
     }
+}
+
+/// Everything by which a file that can't be read differs from one that can, and one content from another.
+fn look(file: &Path) -> u64 {
+    let seen = std::fs::metadata(file).map_err(|error| error.kind());
+    let seen = seen.map(|seen| {
+        let times = [seen.mtime(), seen.mtime_nsec(), seen.ctime(), seen.ctime_nsec()];
+        (seen.dev(), seen.ino(), seen.len(), times, seen.mode(), seen.uid(), seen.gid())
+    });
+    let mut hasher = DefaultHasher::new();
+    seen.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The process's environment; a name that is not text can't be one of ours.
@@ -92,6 +139,7 @@ pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::Source;
 
@@ -104,9 +152,16 @@ mod tests {
         assert_eq!(source.now(), source.first());
         let mut last = source.first();
         let tenants = folder.path().join("tenants.d");
-        let steps: [&dyn Fn(); 6] = [
+        let mode = |mode| fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        let steps: [&dyn Fn(); 9] = [
             &|| fs::write(&path, "ab").unwrap(),
-            &|| fs::create_dir(&tenants).unwrap(),
+            &|| mode(0o000),
+            &|| mode(0o600),
+            &|| fs::write(&tenants, "").unwrap(),
+            &|| {
+                fs::remove_file(&tenants).unwrap();
+                fs::create_dir(&tenants).unwrap();
+            },
             &|| fs::write(tenants.join("a.toml"), "x").unwrap(),
             &|| fs::write(tenants.join("b.toml"), "x").unwrap(),
             &|| fs::rename(tenants.join("b.toml"), tenants.join("a.toml")).unwrap(),
@@ -117,6 +172,10 @@ mod tests {
             let now = source.now();
             assert_ne!(now, last, "step {at}");
             last = now;
+        }
+        for other in [".a.toml", "a.toml~", "a.txt"] {
+            fs::write(tenants.join(other), "x").unwrap();
+            assert_eq!(source.now(), last, "{other} holds no tenant");
         }
     }
 }

@@ -6,16 +6,17 @@ use crate::app::descriptors::Descriptors;
 use crate::app::named_files;
 use crate::app::online::{self, Finding};
 use crate::app::source::Source;
-use crate::app::tenants::emptiness;
+use crate::app::tenants::{Look, emptiness};
 use crate::cli::client::wait_for;
 use crate::cli::output::Output;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
 use crate::config::problem::{Problem, Problems};
-use crate::config::{Loaded, Survey, Wanted};
+use crate::config::{Loaded, Refused, Survey, Wanted};
 use crate::domain::agent_id::AgentId;
 use crate::domain::freshness::UnixSeconds;
 use crate::os::Os;
 use crate::ports::clock::Clock;
+use crate::tls::shelf::Shelf;
 
 /// Check a configuration file and the files that it names, and show every problem at its place; exit code 2 if there are any.
 #[derive(clap::Args)]
@@ -40,12 +41,12 @@ impl Check {
     /// Also prints how a process with the limits of this one would divide its file descriptors.
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = &self.file.config;
-        let (Survey { settings, .. }, mut problems) = survey(&Source::at(config));
+        let (Survey { settings, refused, .. }, mut problems) = survey(&Source::at(config));
         let descriptors = settings.as_ref().map(Descriptors::planned).transpose();
         if let Err(too_few) = &descriptors {
             problems.push(Problem::new("file descriptors", too_few.to_string()).as_warning());
         }
-        problems.extend(settings.as_ref().and_then(|settings| emptiness(settings, config)));
+        problems.extend(settings.as_ref().and_then(|settings| emptiness(settings, &refused, config)));
         let problems = Problems::from(problems);
         let (warnings, errors): (Vec<&Problem>, Vec<&Problem>) =
             problems.as_slice().iter().partition(|problem| problem.is_warning());
@@ -110,7 +111,7 @@ impl Config {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Self::Show(ConfigFile { config }) = self;
         let survey = Source::at(&config).survey(Wanted::Values);
-        if survey.settings.is_none() {
+        if survey.settings.is_none() || survey.problems.has_error() {
             return Err(unusable(&config, &survey.problems));
         }
         let width = survey
@@ -132,10 +133,41 @@ impl Config {
 pub(super) fn load(source: &Source) -> Result<(Loaded, Problems), Failure> {
     let (survey, all) = survey(source);
     let has_error = all.iter().any(|problem| !problem.is_warning());
-    match survey.settings {
-        Some(settings) if !has_error => Ok((Loaded { settings, values: survey.values }, survey.problems)),
+    let Survey { settings, values, refused, problems, .. } = survey;
+    match settings {
+        Some(settings) if !has_error => Ok((Loaded { settings, values, refused }, problems)),
         _ => Err(unusable(source.path(), &all.into())),
     }
+}
+
+/// The same for a process that is to serve: tenants that can't be served are left out. Other tools may mend or still have
+/// to write all but the keys of the configuration file, so that only these end it for good.
+pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failure> {
+    let (shelf, now) = (Shelf::default(), UnixSeconds(Os::new().unix_seconds()));
+    let survey = source.over(None, &mut Look::first(&shelf, now));
+    let Survey { settings, values, refused, problems, files, is_read } = survey;
+    let Some(settings) = settings else {
+        let all = problems.as_slice().iter().cloned().chain(unreadable_override()).collect::<Vec<_>>();
+        let failure = unusable(source.path(), &all.into());
+        return Err(if is_read { failure } else { failure.with_code(1) });
+    };
+    if let Some(problem) = unreadable_override() {
+        return Err(unusable(source.path(), &vec![problem].into()));
+    }
+    let of_service = files.iter().filter(|named| !named.is_of_tenant());
+    let of_files = of_service.flat_map(|named| named_files::problems(named, now));
+    let of_files: Vec<Problem> = of_files.filter(|problem| !problem.is_warning()).collect();
+    if !of_files.is_empty() {
+        return Err(unusable(source.path(), &of_files.into()).with_code(1));
+    }
+    let is_folder_lost = refused.iter().any(Refused::is_folder);
+    if is_folder_lost || (settings.strict_tenants && !refused.is_empty()) {
+        let lines: Vec<&str> = refused.iter().flat_map(|file| &file.problems).map(String::as_str).collect();
+        let key = if is_folder_lost { "tenants.d" } else { "gateway.strict_tenants" };
+        let lines = lines.join("\n  ");
+        return Err(Failure::new(format!("tenants can't be served ({key}):\n  {lines}")));
+    }
+    Ok((Loaded { settings, values, refused }, problems))
 }
 
 /// Everything that there is to say of the keys, and with it everything that is wrong with variables and files.

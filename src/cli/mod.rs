@@ -97,8 +97,8 @@ const BAD_CONFIGURATION: u8 = 2;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done; `run` and `dev`: stopped by a signal
-  1    failed: the service refuses, is not healthy, can't be reached or can't start
-  2    the arguments or the configuration can't be used
+  1    failed: the service refuses, is not healthy, can't be reached, or can't start and may later
+  2    the arguments or the configuration can't be used; `run`: the configuration file itself
   101  internal error; please report it";
 
 /// Why a command failed: a sentence for people, and the exit code.

@@ -10,7 +10,7 @@ use crate::app::presence::Presence;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::Source;
 use crate::app::successor::TAKE_OVER;
-use crate::cli::check::load;
+use crate::cli::check::load_to_serve;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, FAILED, Failure, INTERNAL_ERROR, VERSION};
 use crate::config::Settings;
 
@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
         .map_err(|why| Failure::new(format!("cannot use the sockets that were handed over: {why}")))?;
     let early_hangup = EarlyHangup::listen()?;
     let source = Source::at(config);
-    let (loaded, warnings) = load(&source)?;
+    let (loaded, warnings) = load_to_serve(&source)?;
     let settings = &loaded.settings;
     let _log = log::start(&settings.log).map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
     warnings.log_warnings();

@@ -36,6 +36,11 @@ impl Location {
         }
     }
 
+    /// The file that it is in.
+    pub(super) fn file(&self) -> &str {
+        &self.document.name
+    }
+
     /// The place of a key.
     pub(super) fn of_key(&self, path: &str) -> String {
         format!("{}{path}", self.before)

@@ -37,16 +37,17 @@ mod files;
 mod location;
 mod notes;
 mod reader;
+mod refused;
 mod rpc_headers;
+mod survey;
 mod syntax;
 mod tokens;
 mod unknown;
+mod versions;
 mod written;
 
 use std::path::Path;
 use std::sync::Arc;
-
-use toml::Table;
 
 use crate::addresses::AddressRules;
 use crate::config::abuse::AbuseSettings;
@@ -57,16 +58,19 @@ use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
 use crate::config::log::LogSettings;
-use crate::config::notes::Notes;
 pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value, Wanted};
-use crate::config::problem::{Problem, Problems};
+use crate::config::problem::Problems;
 use crate::config::reader::Reader;
+pub use crate::config::refused::{Beside, Nobody, Refused};
 use crate::config::shutdown::ShutdownSettings;
 use crate::config::signature::SignatureSettings;
 use crate::config::store::StoreSettings;
+pub use crate::config::survey::Survey;
 use crate::config::tiers::TierSettings;
+use crate::config::tenants::rules::Rules;
 use crate::config::traces::TraceSettings;
 use crate::domain::binding::Binding;
+use crate::domain::host::HostPattern;
 use crate::domain::tenant::Tenant;
 
 /// The whole configuration, checked.
@@ -101,10 +105,18 @@ pub struct Settings {
     pub tenants: Vec<Arc<Tenant>>,
     /// How many of them stand in `tenants.d`.
     pub folder_tenants: usize,
+    /// The files that these stand in, as problems name them.
+    pub tenant_files: Vec<Arc<str>>,
+    /// Hosts of tenants that can't be served. They are nobody's: no wildcard of another tenant takes them.
+    pub unserved_hosts: Vec<HostPattern>,
+    /// True if a start is refused when a tenant can't be served.
+    pub strict_tenants: bool,
     /// True if a reload may leave `tenants.d`, or all of it, without tenants.
     pub allow_empty: bool,
     /// True if upstreams may be link-local.
     pub allow_link_local: bool,
+    /// What tenants of `tenants.d` may name.
+    pub tenants_rules: Rules,
 }
 
 /// A configuration that can be used.
@@ -114,74 +126,8 @@ pub struct Loaded {
     pub settings: Settings,
     /// The same as it was written, for people.
     pub values: Vec<Value>,
-}
-
-/// All that there is to say of a configuration.
-#[derive(Debug)]
-pub struct Survey {
-    /// The settings; none if a problem is an error.
-    pub settings: Option<Settings>,
-    /// Errors and warnings.
-    pub problems: Problems,
-    /// The values that were read, in the order of the sections, as many as are wanted.
-    pub values: Vec<Value>,
-    /// The files that keys name, whatever is wrong elsewhere; none unless they are wanted. They have not been opened.
-    pub files: Vec<NamedFile>,
-}
-
-impl Survey {
-    /// Reads the file at `path` and the tenants beside it; `environment` is all variables of the process. Tenants are
-    /// reloaded by calling it again: whatever is wrong anywhere then refuses all of it.
-    pub fn of(path: &Path, environment: impl Iterator<Item = (String, String)>, wanted: Wanted) -> Self {
-        match syntax::read_file(path) {
-            Ok(text) => Self::read(Document::new(path, &text), environment, Some(path), wanted),
-            Err(phrase) => Self::new(None, Notes::new(wanted, vec![Problem::new(path.display(), phrase)])),
-        }
-    }
-
-    /// Of a file that is not TOML the rest is not read, and no tenant: half a file would seem to have other mistakes.
-    fn read(
-        document: Arc<Document>,
-        environment: impl Iterator<Item = (String, String)>,
-        path: Option<&Path>,
-        wanted: Wanted,
-    ) -> Self {
-        let [of_tenant, _] = tenants::known();
-        let (table, problems) = match syntax::table(&document) {
-            Ok(table) => (table, None),
-            Err(problems) => (Table::new(), Some(problems)),
-        };
-        let mut reader = Reader::new(document, table, environment, wanted);
-        let settings = Settings::read(&mut reader, path.filter(|_| problems.is_none()));
-        let Some(mut problems) = problems else { return Self::new(settings, reader.finish(&of_tenant)) };
-        problems.extend(reader.unknown_variables());
-        Self::new(None, Notes::new(wanted, problems))
-    }
-
-    fn new(settings: Option<Settings>, Notes { problems, entries, files, .. }: Notes) -> Self {
-        let has_error = problems.iter().any(|problem| !problem.is_warning());
-        let settings = settings.filter(|_| !has_error);
-        Self { settings, problems: problems.into(), values: notes::values(entries), files }
-    }
-
-    /// The settings and their values.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with them.
-    pub fn loaded(self) -> Result<Loaded, Problems> {
-        let Self { settings, problems, values, .. } = self;
-        settings.map(|settings| Loaded { settings, values }).ok_or(problems)
-    }
-
-    /// The settings.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with them.
-    pub fn usable(self) -> Result<Settings, Problems> {
-        self.settings.ok_or(self.problems)
-    }
+    /// Files that are not used as they are.
+    pub refused: Vec<Refused>,
 }
 
 impl Settings {
@@ -201,7 +147,7 @@ impl Settings {
     /// Everything that is wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
         let document = Document::new(Path::new("tiergate.toml"), text);
-        Survey::read(document, environment, None, Wanted::Settings).usable()
+        Survey::of_document(document, environment, Wanted::Settings).usable()
     }
 
     /// Reads the section of the listeners alone, whatever is wrong elsewhere and however many tenants there are: for
@@ -253,15 +199,43 @@ impl Settings {
     /// which lines are logged are read again.
     #[must_use]
     pub fn counts_from_start(key: &str) -> bool {
-        let is_of_tenant =
-            ["tenants[", "tenants_rules["].iter().any(|begin| key.starts_with(begin)) || key.contains(": ");
-        let is_read_again =
-            matches!(key, "gateway.allow_empty" | "gateway.allow_link_local" | "log.level" | "log.access");
+        let is_read_again = matches!(
+            key,
+            "gateway.allow_empty"
+                | "gateway.allow_link_local"
+                | "gateway.strict_tenants"
+                | "log.level"
+                | "log.access"
+        );
+        let is_of_tenant = notes::is_of_tenant(key) || key.starts_with("tenants_rules[");
         !is_of_tenant && !key.starts_with("listen.tls.") && !is_read_again
     }
 
-    /// Reads every section before it gives up on any.
-    fn read(reader: &mut Reader, path: Option<&Path>) -> Option<Self> {
+    /// The tenants of the configuration file.
+    #[must_use]
+    pub fn main_tenants(&self) -> &[Arc<Tenant>] {
+        self.tenants.get(..self.tenants.len().saturating_sub(self.folder_tenants)).unwrap_or_default()
+    }
+
+    /// Each file of `tenants.d` with its tenant.
+    pub fn of_folder(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Tenant>)> {
+        let tenants = self.tenants.get(self.main_tenants().len()..).unwrap_or_default();
+        self.tenant_files.iter().zip(tenants)
+    }
+
+    /// The same without the tenants of `tenants.d`.
+    fn main_part(&self) -> Self {
+        Self {
+            tenants: self.main_tenants().to_vec(),
+            folder_tenants: 0,
+            tenant_files: Vec::new(),
+            unserved_hosts: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Reads every section of the file before it gives up on any. The listeners are there though other sections are wrong.
+    fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>) {
         let listen = Listen::read(reader);
         let chain = ChainSettings::read(reader);
         let tiers = TierSettings::read(reader);
@@ -275,36 +249,39 @@ impl Settings {
         let console = ConsoleSettings::read(reader);
         let gateway = GatewaySettings::read(reader);
         let allow_empty = reader.boolean("gateway.allow_empty", false);
+        let strict_tenants = reader.boolean("gateway.strict_tenants", false);
         let allow_link_local = reader.boolean("gateway.allow_link_local", false);
         let shutdown = ShutdownSettings::read(reader);
         let traces = TraceSettings::read(reader);
         let log = LogSettings::read(reader);
-        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local.unwrap_or(true), path);
-        let (tenants, folder_tenants) = tenants.unzip();
-        let are_reached = listen.as_ref().is_none_or(|listen| !listen.gateway.is_empty());
-        if let (Some(count @ 1..), false) = (tenants.as_ref().map(Vec::len), are_reached) {
-            let phrase =
-                format!("is empty, and nobody reaches the tenants, {count} in all; write an address");
-            reader.warn(&["listen.gateway"], phrase);
-        }
-        Some(Self {
-            listen: listen?,
-            chain: chain?,
-            tiers: tiers?,
-            signature: signature?,
-            keys: keys?,
-            store: store?,
-            abuse: abuse?,
-            console: console?,
-            gateway: gateway?,
-            shutdown: shutdown?,
-            traces: traces?,
-            log: log?,
-            tenants: tenants?,
-            folder_tenants: folder_tenants?,
-            allow_empty: allow_empty?,
-            allow_link_local: allow_link_local?,
-        })
+        let tenants_rules = Rules::read(reader);
+        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local.unwrap_or(true));
+        let listeners = listen.clone();
+        let sections = || {
+            Some(Self {
+                listen: listen?,
+                chain: chain?,
+                tiers: tiers?,
+                signature: signature?,
+                keys: keys?,
+                store: store?,
+                abuse: abuse?,
+                console: console?,
+                gateway: gateway?,
+                shutdown: shutdown?,
+                traces: traces?,
+                log: log?,
+                tenants: tenants?,
+                folder_tenants: 0,
+                tenant_files: Vec::new(),
+                unserved_hosts: Vec::new(),
+                strict_tenants: strict_tenants?,
+                allow_empty: allow_empty?,
+                allow_link_local: allow_link_local?,
+                tenants_rules: tenants_rules?,
+            })
+        };
+        (sections(), listeners)
     }
 }
 

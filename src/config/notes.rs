@@ -109,11 +109,22 @@ impl Place {
 }
 
 impl NamedFile {
+    /// True if a tenant's key names them.
+    #[must_use]
+    pub fn is_of_tenant(&self) -> bool {
+        self.places.first().is_some_and(|place| is_of_tenant(&place.name))
+    }
+
     /// A problem of one of the files, the first if there is no such.
     #[must_use]
     pub fn problem(&self, number: usize, phrase: &str) -> Option<Problem> {
         Some(self.places.get(number).or(self.places.first())?.clone().problem(phrase))
     }
+}
+
+/// True for the path of a key of a tenant.
+pub(super) fn is_of_tenant(key: &str) -> bool {
+    key.starts_with("tenants[") || key.contains(": ")
 }
 
 impl Notes {

@@ -91,6 +91,12 @@ impl Problems {
         }
     }
 
+    /// True if one of them is more than a warning.
+    #[must_use]
+    pub fn has_error(&self) -> bool {
+        self.0.iter().any(|problem| !problem.is_warning())
+    }
+
     /// The problems one by one.
     #[must_use]
     pub fn as_slice(&self) -> &[Problem] {

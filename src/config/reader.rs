@@ -20,6 +20,7 @@ use crate::config::reader::tables::{counted, holds, take_from};
 use crate::config::unknown;
 use crate::config::written::Written;
 
+mod parts;
 mod tables;
 
 /// What every variable that overrides a key begins with.
@@ -310,12 +311,9 @@ impl Reader {
         &self.known
     }
 
-    /// Everything that was written down, with what nobody asked for; `of_tenants` are the keys that belong elsewhere.
-    pub(super) fn finish(self, of_tenants: &[&str]) -> Notes {
-        let of_variables = self.unknown_variables();
-        let mut notes = self.into_notes(of_tenants);
-        notes.problems.extend(of_variables);
-        notes
+    /// Everything that was written down.
+    pub(super) fn finish(self) -> Notes {
+        self.notes
     }
 
     /// A problem for each variable that nobody asked for.

@@ -15,7 +15,7 @@ const LABEL_BYTES_MAX: usize = 63;
 const PORT_DIGITS_MAX: usize = 5;
 
 /// Which hosts are a tenant's.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostPattern {
     /// This host alone, in normal form.
     Exact(Box<str>),

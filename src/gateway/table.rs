@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use serde::Serialize;
 
+use crate::domain::host::HostPattern;
 use crate::domain::host_map::{DuplicateHost, HostMap};
 use crate::domain::tenant::Tenant;
 use crate::gateway::site::{Site, Workshop};
@@ -17,7 +18,8 @@ use crate::tls::upstream::UpstreamIdentity;
 /// All tenants.
 #[derive(Default)]
 pub(crate) struct Table {
-    hosts: HostMap<Arc<Site>>,
+    /// Nothing for hosts of tenants that can't be served.
+    hosts: HostMap<Option<Arc<Site>>>,
     sites: Vec<Arc<Site>>,
 }
 
@@ -42,13 +44,15 @@ pub(crate) struct UpstreamView {
 pub(crate) type LiveTable = ArcSwap<Table>;
 
 impl Table {
-    /// Builds the sites of these tenants. What `former` knows of upstreams lives on.
+    /// Builds the sites of these tenants. What `former` knows of upstreams lives on. No tenant's wildcard takes `unserved`
+    /// hosts.
     ///
     /// # Errors
     ///
     /// When two tenants claim a host.
     pub(crate) fn new(
         tenants: impl IntoIterator<Item = (Arc<Tenant>, UpstreamIdentity)>,
+        unserved: &[HostPattern],
         workshop: &Workshop<'_>,
         former: &Self,
     ) -> Result<Self, DuplicateHost> {
@@ -58,13 +62,15 @@ impl Table {
             Arc::new(Site::new(tenant, &identity, workshop, former))
         };
         let sites: Vec<Arc<Site>> = tenants.into_iter().map(build).collect();
-        let entries = sites.iter().flat_map(|site| site.hosts().map(|host| (host.clone(), Arc::clone(site))));
+        let served =
+            sites.iter().flat_map(|site| site.hosts().map(|host| (host.clone(), Some(Arc::clone(site)))));
+        let entries = served.chain(unserved.iter().map(|host| (host.clone(), None)));
         Ok(Self { hosts: HostMap::new(entries)?, sites })
     }
 
     /// The tenant whose host an authority names.
     pub(super) fn find(&self, authority: &str) -> Option<&Arc<Site>> {
-        self.hosts.find(authority)
+        self.hosts.find(authority)?.as_ref()
     }
 
     pub(super) fn sites(&self) -> &[Arc<Site>] {

@@ -158,10 +158,12 @@ metrics! {
     /// Times the tenants were read again.
     config_reloads: IntCounterVec =
         counter("config_reloads_total", &["result"]) from ["applied", "refused"];
-    /// 1 when the last reading of the configuration was applied.
+    /// 1 when the last reading of the configuration was applied whole.
     config_last_successful: IntGauge = single("config_last_reload_successful");
-    /// Time of the last reading that was applied.
+    /// Time of the last reading that was applied whole.
     config_last_time: IntGauge = single("config_last_reload_success_timestamp_seconds");
+    /// Files that are not used as they are.
+    config_refused_files: IntGauge = single("config_refused_files");
     /// 1 when a section has changed that needs a restart.
     config_restart_required: IntGauge = single("config_restart_required");
     /// Requests refused for their head.

@@ -3,7 +3,7 @@
 //!
 //! The whole table is replaced at once. Handshakes under way keep the one that they have begun with.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use arc_swap::ArcSwap;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::domain::freshness::UnixSeconds;
+use crate::domain::host::HostPattern;
 use crate::domain::host_map::HostMap;
 use crate::domain::tenant::{KeyPair, Tenant};
 use crate::tls::look::is_for;
 use crate::tls::pem;
+use crate::tls::shelf::Reading;
 
 /// Certificates by host, loaded and checked.
 pub struct Table {
@@ -25,8 +26,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Loads the listener's certificate and those of all tenants, each pair of files once. A certificate that is not
-    /// valid at this time is a warning in the log.
+    /// The listener's certificate and those of all tenants. `unserved` are hosts of tenants that are not among them: their
+    /// clients are shown the listener's.
     ///
     /// # Errors
     ///
@@ -34,21 +35,21 @@ impl Table {
     pub fn load<'a>(
         default: &KeyPair,
         tenants: impl IntoIterator<Item = &'a Tenant>,
-        now: UnixSeconds,
+        unserved: &[HostPattern],
+        reading: &mut Reading<'_>,
     ) -> Result<Self, Vec<String>> {
-        let mut problems = Vec::new();
-        let mut loaded: HashMap<KeyPair, Option<Arc<CertifiedKey>>> = HashMap::new();
-        let mut load = |pair: &KeyPair| {
-            if let Some(known) = loaded.get(pair) {
-                return known.clone();
+        let (mut problems, mut failed) = (Vec::new(), HashSet::new());
+        let mut load = |pair: &KeyPair| match reading.shown(pair) {
+            Ok(certified) => Some(certified),
+            Err(found) => {
+                let is_new = failed.insert(pair.clone());
+                problems.extend(found.into_iter().filter(|_| is_new));
+                None
             }
-            let certified =
-                pem::identity(pair, now, &mut problems).map(|identity| Arc::new(identity.certified));
-            loaded.insert(pair.clone(), certified.clone());
-            certified
         };
         let listeners = load(default);
-        let mut hosts = Vec::new();
+        let unserved = unserved.iter().filter_map(|host| Some((host.clone(), listeners.clone()?)));
+        let mut hosts: Vec<_> = unserved.collect();
         let mut expiries = Vec::new();
         let mut note = |tenant, certified: &CertifiedKey| {
             expiries.extend(pem::expiry(&certified.cert).map(|expiry| (tenant, expiry)));
@@ -127,7 +128,16 @@ mod tests {
     use rustls::pki_types::CertificateDer;
 
     use super::{CertificateStore, Table};
+    use crate::domain::tenant::{KeyPair, Tenant};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, shown, tenant};
+    use crate::tls::shelf::{Reading, Shelf};
+
+    fn load<'a>(
+        default: &KeyPair,
+        tenants: impl IntoIterator<Item = &'a Tenant>,
+    ) -> Result<Table, Vec<String>> {
+        Table::load(default, tenants, &[], &mut Reading::new(&Shelf::default(), NOW))
+    }
 
     /// What the server shows to a client that asks for a name, or for none.
     fn certificate(store: &Arc<CertificateStore>, name: Option<&str>) -> CertificateDer<'static> {
@@ -146,7 +156,7 @@ mod tests {
             tenant("*.c.b.example", Some(pair(&deep))),
             tenant("own.b.example", None),
         ];
-        let store = Arc::new(CertificateStore::new(Table::load(&pair(&default), &tenants, NOW).unwrap()));
+        let store = Arc::new(CertificateStore::new(load(&pair(&default), &tenants).unwrap()));
         for (name, expected) in [
             (Some("a.example"), &exact),
             (Some("A.Example"), &exact),
@@ -166,7 +176,7 @@ mod tests {
     #[test]
     fn a_replaced_table_serves_the_next_handshake() {
         let (folder, old, new) = (Folder::new(), SelfSigned::new("a.example"), SelfSigned::new("a.example"));
-        let load = || Table::load(&folder.pair("d"), &[tenant("a.example", Some(folder.pair("a")))], NOW);
+        let load = || load(&folder.pair("d"), &[tenant("a.example", Some(folder.pair("a")))]);
         folder.pair_of("d", &old.cert_pem, &old.key_pem);
         folder.pair_of("a", &old.cert_pem, &old.key_pem);
         let store = Arc::new(CertificateStore::new(load().unwrap()));
@@ -190,7 +200,7 @@ mod tests {
             tenant("c.example", Some(folder.pair("absent"))),
         ];
         let default = folder.pair_of("empty", "", &own.key_pem);
-        let problems = Table::load(&default, &tenants, NOW).unwrap_err();
+        let problems = load(&default, &tenants).unwrap_err();
         let expected = ["empty.crt", "foreign.key", "absent.crt", "absent.key"];
         assert_eq!(problems.len(), expected.len(), "{problems:?}");
         for (problem, file) in problems.iter().zip(expected) {
@@ -203,7 +213,7 @@ mod tests {
         let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
         let default = folder.pair_of("d", &own.cert_pem, &own.key_pem);
         let tenants = [tenant("a.example", None), tenant("a.example", None)];
-        assert_eq!(Table::load(&default, &tenants, NOW).unwrap_err(), ["the host a.example stands twice"]);
+        assert_eq!(load(&default, &tenants).unwrap_err(), ["the host a.example stands twice"]);
     }
 
     #[test]
@@ -211,14 +221,14 @@ mod tests {
         let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
         let pair = folder.pair_of("a", &own.cert_pem, &own.key_pem);
         let tenants = [tenant("a.example", Some(pair.clone())), tenant("b.example", None)];
-        let table = Table::load(&pair, &tenants, NOW).unwrap();
+        let table = load(&pair, &tenants).unwrap();
         assert!(Arc::ptr_eq(&table.find(Some("a.example")), &table.find(Some("b.example"))));
     }
 
     #[test]
     fn nothing_secret_is_shown_when_debugged() {
         let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
-        let table = Table::load(&folder.pair_of("a", &own.cert_pem, &own.key_pem), [], NOW).unwrap();
+        let table = load(&folder.pair_of("a", &own.cert_pem, &own.key_pem), []).unwrap();
         assert_eq!(format!("{table:?}"), "Table { .. }");
         assert_eq!(format!("{:?}", CertificateStore::new(table)), "CertificateStore { .. }");
     }

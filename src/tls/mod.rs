@@ -6,9 +6,11 @@
 pub mod certificates;
 pub mod listener;
 pub mod look;
+pub mod shelf;
 pub mod upstream;
 
 mod pem;
+mod toward;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use pingora::protocols::tls::CaType;
-use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
-use rustls::RootCertStore;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use pingora::utils::tls::CertKey;
+use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
-use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::UpstreamTls;
-use crate::tls::pem::{self, Identity};
+use crate::tls::pem;
+use crate::tls::shelf::Reading;
 
 /// Certificates for connections to a tenant's upstreams.
 #[derive(Clone)]
@@ -31,38 +30,28 @@ pub struct UpstreamIdentity {
 }
 
 impl UpstreamIdentity {
-    /// Loads what a tenant's rules name. A certificate that is not valid at this time is a warning in the log.
+    /// What a tenant's rules name.
     ///
     /// # Errors
     ///
     /// Every problem, with the path of its file.
-    pub fn load(rules: &UpstreamTls, now: UnixSeconds) -> Result<Self, Vec<String>> {
-        let mut problems = Vec::new();
-        let ca = rules.ca.as_ref().and_then(|path| {
-            let authorities = pem::certificates(path, &mut problems)?;
-            if is_usable(&authorities) {
-                return Some(authorities);
+    pub fn load(rules: &UpstreamTls, reading: &mut Reading<'_>) -> Result<Self, Vec<String>> {
+        let ca = rules.ca.as_ref().map(|path| reading.authorities(path)).transpose();
+        let client = rules.client.as_ref().map(|pair| reading.client(pair)).transpose();
+        let (ca, client) = match (ca, client) {
+            (Ok(ca), Ok(client)) => (ca, client),
+            (ca, client) => {
+                let problems = [ca.err(), client.err()].into_iter().flatten().flatten();
+                return Err(problems.collect());
             }
-            problems.push(format!("{}: holds a certificate that can't be an authority's", path.display()));
-            None
-        });
-        let client = rules.client.as_ref().and_then(|pair| {
-            let identity = pem::identity(pair, now, &mut problems)?;
-            // The framework tells the kind of a key from its bytes, and panics when it can't.
-            if PrivateKeyDer::try_from(identity.key.secret_der()).is_ok() {
-                return Some(identity);
-            }
-            problems.push(format!("{}: holds a key of a kind that is not supported", pair.key.display()));
-            None
-        });
-        if !problems.is_empty() {
-            return Err(problems);
-        }
+        };
+        let certificates = ca.as_ref().map(|ca| &*ca.certificates);
+        let chain = client.as_ref().map(|client| &*client.chain);
         Ok(Self {
-            pool: pool(ca.as_deref(), client.as_ref()),
-            expiry: client.as_ref().and_then(|identity| pem::expiry(&identity.certified.cert)),
-            ca: ca.map(|authorities| authorities.into_iter().map(wrapped).collect()),
-            client: client.map(|identity| Arc::new(cert_key(&identity))),
+            pool: pool(certificates, chain),
+            expiry: chain.and_then(pem::expiry),
+            ca: ca.map(|ca| ca.ca),
+            client: client.map(|client| client.key),
         })
     }
 }
@@ -76,24 +65,8 @@ impl fmt::Debug for UpstreamIdentity {
     }
 }
 
-fn is_usable(authorities: &[CertificateDer<'_>]) -> bool {
-    let mut roots = RootCertStore::empty();
-    authorities.iter().all(|certificate| roots.add(certificate.clone().into_owned()).is_ok())
-}
-
-/// The certificate has been parsed before, so that this does not panic.
-fn wrapped(certificate: CertificateDer<'_>) -> WrappedX509 {
-    WrappedX509::new(certificate.to_vec(), parse_x509)
-}
-
-fn cert_key(identity: &Identity) -> CertKey {
-    let chain = identity.certified.cert.iter().map(|certificate| certificate.to_vec()).collect();
-    CertKey::new(chain, identity.key.secret_der().to_vec())
-}
-
 /// Not a secret: from certificates alone. A key of its own with the same certificate is the same identity.
-fn pool(ca: Option<&[CertificateDer<'_>]>, client: Option<&Identity>) -> u64 {
-    let client = client.map(|identity| identity.certified.cert.as_slice());
+fn pool(ca: Option<&[CertificateDer<'_>]>, client: Option<&[CertificateDer<'_>]>) -> u64 {
     if ca.is_none() && client.is_none() {
         return 0;
     }
@@ -120,6 +93,11 @@ mod tests {
     use super::UpstreamIdentity;
     use crate::domain::tenant::{KeyPair, UpstreamTls};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, upstream};
+    use crate::tls::shelf::{Reading, Shelf};
+
+    fn load(rules: &UpstreamTls) -> Result<UpstreamIdentity, Vec<String>> {
+        UpstreamIdentity::load(rules, &mut Reading::new(&Shelf::default(), NOW))
+    }
 
     fn rules(ca: Option<PathBuf>, client: Option<KeyPair>) -> UpstreamTls {
         UpstreamTls { ca, client, server_name: None }
@@ -131,7 +109,7 @@ mod tests {
             (Folder::new(), SelfSigned::new("ca1"), SelfSigned::new("ca2"), SelfSigned::new("gateway"));
         let ca = folder.write("ca.crt", &format!("{}{}", first.cert_pem, second.cert_pem));
         let pair = folder.pair_of("client", &client.cert_pem, &client.key_pem);
-        let identity = UpstreamIdentity::load(&rules(Some(ca), Some(pair)), NOW).unwrap();
+        let identity = load(&rules(Some(ca), Some(pair))).unwrap();
         let authorities: Vec<&[u8]> =
             identity.ca.as_ref().unwrap().iter().map(|ca| ca.borrow_raw_cert().as_slice()).collect();
         assert_eq!(authorities, [first.cert_der.as_ref(), second.cert_der.as_ref()]);
@@ -169,9 +147,9 @@ mod tests {
         );
         let ca = folder.write("ca.crt", &server.cert_pem);
         let pair = folder.pair_of("client", &client.cert_pem, &client.key_pem);
-        let identity = UpstreamIdentity::load(&rules(Some(ca.clone()), Some(pair.clone())), NOW).unwrap();
-        let without_client = UpstreamIdentity::load(&rules(Some(ca), None), NOW).unwrap();
-        let without_ca = UpstreamIdentity::load(&rules(None, Some(pair)), NOW).unwrap();
+        let identity = load(&rules(Some(ca.clone()), Some(pair.clone()))).unwrap();
+        let without_client = load(&rules(Some(ca), None)).unwrap();
+        let without_ca = load(&rules(None, Some(pair))).unwrap();
 
         assert_eq!(connect(&identity, &server, &client).await, (true, Some(client.cert_der.clone())));
         assert_eq!(connect(&identity, &stranger, &client).await, (false, None));
@@ -182,7 +160,7 @@ mod tests {
 
     #[test]
     fn without_rules_there_is_nothing() {
-        let identity = UpstreamIdentity::load(&rules(None, None), NOW).unwrap();
+        let identity = load(&rules(None, None)).unwrap();
         assert!(identity.ca.is_none() && identity.client.is_none());
         assert_eq!(identity.pool, 0);
     }
@@ -192,7 +170,7 @@ mod tests {
         let (folder, a, b) = (Folder::new(), SelfSigned::new("a"), SelfSigned::new("b"));
         let ca = |name: &str, own: &SelfSigned| Some(folder.write(name, &own.cert_pem));
         let client = |name: &str, own: &SelfSigned| Some(folder.pair_of(name, &own.cert_pem, &own.key_pem));
-        let pool = |ca, client| UpstreamIdentity::load(&rules(ca, client), NOW).unwrap().pool;
+        let pool = |ca, client| load(&rules(ca, client)).unwrap().pool;
         let pools = [
             pool(ca("a.crt", &a), None),
             pool(ca("b.crt", &b), None),
@@ -211,7 +189,7 @@ mod tests {
         let (folder, own, other) = (Folder::new(), SelfSigned::new("a"), SelfSigned::new("b"));
         let ca = folder.write("ca.crt", &own.key_pem);
         let pair = folder.pair_of("client", &own.cert_pem, &other.key_pem);
-        let problems = UpstreamIdentity::load(&rules(Some(ca), Some(pair)), NOW).unwrap_err();
+        let problems = load(&rules(Some(ca), Some(pair))).unwrap_err();
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert!(problems[0].contains("ca.crt: holds no certificate"), "{problems:?}");
         assert!(problems[1].contains("client.key: does not belong"), "{problems:?}");
@@ -221,7 +199,7 @@ mod tests {
     fn no_key_is_shown_when_debugged() {
         let (folder, own) = (Folder::new(), SelfSigned::new("a"));
         let pair = folder.pair_of("client", &own.cert_pem, &own.key_pem);
-        let identity = UpstreamIdentity::load(&rules(None, Some(pair)), NOW).unwrap();
+        let identity = load(&rules(None, Some(pair))).unwrap();
         assert_eq!(format!("{identity:?}"), "UpstreamIdentity { ca: false, client: true, .. }");
     }
 }

@@ -47,6 +47,7 @@ mod paths;
 mod pressure;
 mod proxy_protocol;
 mod redis_faults;
+mod refused;
 mod relay;
 mod relay_answers;
 mod reload;
@@ -101,6 +102,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("streaming", ONCE, streaming::CASES),
     ("reload", ONCE, reload::CASES),
     ("mounted", ONCE, mounted::CASES),
+    ("refused", ONCE, refused::CASES),
     ("differential", ONCE, differential::CASES),
     ("dialects", ONCE, dialects::CASES),
     ("retries", ONCE, retries::CASES),

@@ -1,6 +1,7 @@
 //! `tenants.d/*.toml`: one tenant in each file, its keys at the top level.
 //!
-//! Names that begin with a dot are passed over: editors and mounted volumes keep files of their own there.
+//! Names that begin with a dot are passed over: editors and mounted volumes keep files of their own there. Each file is
+//! used or refused by itself.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,44 +15,57 @@ use crate::config::location::Location;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::syntax;
+use crate::domain::tenant::Tenant;
 
 /// The folder beside the configuration file that holds tenants in files of their own.
-const FOLDER: &str = "tenants.d";
+pub(in crate::config) const FOLDER: &str = "tenants.d";
 
 /// The folder beside the configuration file at this path.
 pub(super) fn beside(path: &Path) -> PathBuf {
     path.parent().unwrap_or_else(|| Path::new("")).join(FOLDER)
 }
 
+/// A file of the folder.
+pub(in crate::config) struct TenantFile {
+    /// As problems name it.
+    pub(in crate::config) name: Arc<str>,
+    /// Its tenant and the place of that, or why it can't be used.
+    pub(in crate::config) read: Result<(Arc<Tenant>, Location), Vec<Problem>>,
+}
+
 /// Reads each file of the folder, in the order of their names; no folder is no files.
-pub(super) fn read<T>(
+///
+/// # Errors
+///
+/// The problem of the folder.
+pub(super) fn read(
     reader: &mut Reader,
     folder: &Path,
     most: usize,
-    mut read_one: impl FnMut(&mut Reader, &Path) -> Option<T>,
-) -> Option<Vec<T>> {
-    let files = match files(folder, most) {
-        Ok(files) => files,
-        Err(phrase) => {
-            reader.report_elsewhere([Problem::new(FOLDER, phrase)]);
-            return None;
-        }
-    };
+    mut read_one: impl FnMut(&mut Reader, &Path) -> Option<Arc<Tenant>>,
+) -> Result<Vec<TenantFile>, Problem> {
+    let files = files(folder, most).map_err(|phrase| {
+        let problem = Problem::new(FOLDER, phrase);
+        reader.report_elsewhere([problem.clone()]);
+        problem
+    })?;
     let mut items = Vec::with_capacity(files.len());
     for path in files {
         let name = shown(&path);
-        items.push(match table(&path, &name) {
+        let read = reader.apart(|reader| match table(&path, &name) {
             Ok((document, table)) => {
                 let location = Location::of_file(document, Some(&name));
-                reader.inside(location, table, |reader| read_one(reader, &path))
+                let tenant = reader.inside(location.clone(), table, |reader| read_one(reader, &path))?;
+                Some((tenant, location))
             }
             Err(problems) => {
                 reader.report_elsewhere(problems);
                 None
             }
         });
+        items.push(TenantFile { name: name.into(), read });
     }
-    items.into_iter().collect()
+    Ok(items)
 }
 
 /// The files that hold tenants, in the order of their names.
@@ -88,16 +102,9 @@ fn shown(path: &Path) -> String {
 }
 
 fn table(path: &Path, name: &str) -> Result<(Arc<Document>, Table), Vec<Problem>> {
-    let text = regular(path).and_then(|()| syntax::read_file(path));
-    let text = text.map_err(|phrase| vec![Problem::new(name, phrase)])?;
+    let text = syntax::read_file(path).map_err(|phrase| vec![Problem::new(name, phrase)])?;
     let document = Document::new(path, &text);
     Ok((Arc::clone(&document), syntax::table(&document)?))
-}
-
-/// Opening a pipe would wait for whoever writes into it.
-fn regular(path: &Path) -> Result<(), String> {
-    let found = fs::metadata(path).map_err(|why| format!("can't be read: {why}"))?;
-    if found.is_file() { Ok(()) } else { Err("is not a file".to_owned()) }
 }
 
 #[cfg(test)]

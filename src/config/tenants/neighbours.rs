@@ -1,4 +1,4 @@
-//! What a tenant must fit in with: the listener, and all tenants that were read before it.
+//! What a tenant must fit in with: the listener, and all tenants that were read before it from the same file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,15 +46,16 @@ impl Neighbours {
         }
     }
 
-    /// The next tenant stands in the file with this name, without `.toml`. If there are rules it has to be under one.
-    pub(super) fn enter_file(&mut self, reader: &mut Reader, name: Option<&str>) -> bool {
+    /// Another file begins, with this name without `.toml`. If there are rules it has to be under one. What it has in common with
+    /// other files is found once all are read.
+    pub(super) fn begin_file(&mut self, reader: &mut Reader, name: Option<&str>) {
+        self.ids.clear();
+        self.hosts.clear();
         self.rule = name.and_then(|name| self.rules.of(name)).cloned();
-        let is_free = self.rules.are_given() && self.rule.is_none();
-        if is_free {
+        if self.rules.are_given() && self.rule.is_none() {
             reader
                 .report_table("is a file that no table of [[tenants_rules]] takes; rename it, or add a rule");
         }
-        !is_free
     }
 
     /// The networks of the tenant's upstreams.

@@ -26,11 +26,11 @@ const ITEMS_MAX: usize = 256;
 const PATTERN_BYTES_MAX: usize = 65;
 
 /// All rules, in their order.
-#[derive(Debug, Default)]
-pub(super) struct Rules(Vec<Arc<Rule>>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rules(Arc<[Arc<Rule>]>);
 
 /// One rule.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     tenants: NamePattern,
     hosts: Vec<HostPattern>,
@@ -41,23 +41,23 @@ pub(super) struct Rule {
 }
 
 /// A name, or the beginning of names.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct NamePattern {
     text: Box<str>,
     is_beginning: bool,
 }
 
 /// Some hosts, at one port or at all.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct UpstreamPattern {
     host: HostPattern,
     port: Option<u16>,
 }
 
 impl Rules {
-    /// Reads all rules. Rules that are wrong are none: their problems refuse the whole configuration.
-    pub(super) fn read(reader: &mut Reader) -> Self {
-        Self(reader.tables("tenants_rules", RULES_MAX, Rule::read).unwrap_or_default())
+    /// Reads all rules.
+    pub(in crate::config) fn read(reader: &mut Reader) -> Option<Self> {
+        Some(Self(reader.tables("tenants_rules", RULES_MAX, Rule::read)?.into()))
     }
 
     /// True if there are any.

@@ -39,6 +39,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("gateway.allow_link_local", "true", "true", "yes"),
     ("gateway.http1", "library", "\"library\"", "nginx"),
     ("gateway.max_in_flight", "7", "7", "-1"),
+    ("gateway.strict_tenants", "true", "true", "yes"),
     ("gateway.via", "edge-1", "\"edge-1\"", "a b"),
     ("keys.prefix", "other_", "\"other_\"", "a b"),
     ("keys.requests_per_hour", " 11 ", "11", "1.5"),

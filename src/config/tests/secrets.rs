@@ -189,7 +189,7 @@ fn of_a_url_under_any_key_the_values_in_force_show_no_more_than_its_host() {
         let text =
             minimal_with(&[("store.kind", &kind), ("console.chain_name", "\"Chain\""), (path, &literal)]);
         let document = Document::new(Path::new("t.toml"), &text);
-        let survey = Survey::read(document, std::iter::empty(), None, Wanted::Values);
+        let survey = Survey::of_document(document, std::iter::empty(), Wanted::Values);
         let value = survey.values.iter().find(|value| value.key == path).unwrap();
         assert!(!value.value.contains("SECRET") && value.value.contains(".example"), "{value:?}");
     }

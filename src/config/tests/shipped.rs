@@ -96,7 +96,7 @@ fn the_defaults_are_what_is_documented() {
 fn the_shipped_file_shows_every_key_and_no_other() {
     let document = Arc::new(Document { name: String::new(), text: String::new().into() });
     let mut reader = Reader::new(document, Table::new(), std::iter::empty(), Wanted::Settings);
-    let _ = Settings::read(&mut reader, None);
+    let _ = Settings::read(&mut reader);
     let [of_tenant, of_route] = tenants::known();
     let in_place = |place: &str, known: &[&str]| -> Vec<String> {
         known.iter().map(|path| format!("{place}{path}")).collect()

@@ -67,7 +67,7 @@ fn watch_of(upstreams: &[usize]) -> Watch {
     });
     let addresses = AddressRules::default();
     let workshop = Workshop { quotas, metrics: &metrics, addresses: &addresses };
-    let table = Table::new(tenants, &workshop, &Table::default());
+    let table = Table::new(tenants, &[], &workshop, &Table::default());
     let clock = Arc::new(RuntimeClock(Timer::now()));
     Watch::new(Arc::new(LiveTable::from_pointee(table.unwrap_or_default())), clock)
 }

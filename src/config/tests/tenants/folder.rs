@@ -1,12 +1,12 @@
 //! `tenants.d`: one tenant in each file.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::super::{MINIMAL, errors};
-use crate::config::Settings;
 use crate::config::syntax::CONFIG_BYTES_MAX;
 use crate::config::tenants::watched_files;
+use crate::config::{Nobody, Refused, Settings, Survey, Wanted};
 
 /// A configuration file with a folder of tenants beside it.
 pub(super) struct Home(tempfile::TempDir);
@@ -139,6 +139,7 @@ fn no_two_files_share_an_id_or_a_host() {
     assert_eq!(
         home.problems(),
         [
+            "tenants.d/1.toml: id: is \"b\", the id of tenants.d/2.toml; write another",
             "tenants.d/1.toml: hosts: item 1 is \"a.example\", a host of tenants[1]; write each host once",
             "tenants.d/2.toml: id: is \"b\", the id of tenants.d/1.toml; write another",
             "tenants.d/3.toml: id: is \"a\", the id of tenants[1]; write another",
@@ -160,7 +161,7 @@ fn a_file_that_cannot_be_read_is_a_problem_with_its_name() {
     let found = home.problems();
     assert_eq!(found.len(), 5, "{found:?}");
     assert!(found[0].starts_with("tenants.d/bytes.toml: is not UTF-8 text"), "{found:?}");
-    assert_eq!(found[1], "tenants.d/folder.toml: is not a file");
+    assert_eq!(found[1], "tenants.d/folder.toml: is not a regular file");
     assert!(
         found[2].starts_with(r"tenants.d/z\n\u{1b}.toml: id: is "),
         "a name stays on its line: {found:?}"
@@ -200,15 +201,85 @@ fn loading_again_sees_what_has_changed_and_refuses_all_of_it_when_anything_is_wr
     assert!(!home.problems().is_empty(), "tenants alone are right");
 }
 
+/// What can be used where `former` is in force, and what is refused: each place, and if its former version stays.
+fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(String, bool)>) {
+    let survey = Survey::over(&home.main(), std::iter::empty(), Wanted::Settings, former, &mut Nobody);
+    let place = |refused: &Refused| {
+        let name = refused.place.rsplit_once('/').map_or(&*refused.place, |(_, name)| name);
+        (name.to_owned(), refused.is_kept)
+    };
+    let refused = survey.refused.iter().map(place).collect();
+    (survey.settings.unwrap(), refused)
+}
+
 #[test]
-fn every_file_whose_change_matters_is_watched_and_the_folder_even_before_it_is_there() {
+fn each_file_is_used_or_refused_by_itself_and_its_former_version_stays() {
+    let ids = |settings: &Settings| -> String {
+        settings.tenants.iter().map(|tenant| &*tenant.id).collect::<Vec<_>>().join(" ")
+    };
+    let refused = |places: &[(&str, bool)]| -> Vec<(String, bool)> {
+        places.iter().map(|(place, is_kept)| ((*place).to_owned(), *is_kept)).collect()
+    };
+    let home = Home::with(&format!("[[tenants]]\n{}", tenant("m")), &[("a.toml", &tenant("a"))]);
+    let put = |name: &str, text: &str| fs::write(home.folder().join(name), text).unwrap();
+    let (first, none) = over(&home, None);
+    assert_eq!((ids(&first), none), ("m a".to_owned(), refused(&[])));
+    put("a.toml", "id = ");
+    put("b.toml", &tenant("b"));
+    put("c.toml", "id = ");
+    let (settings, found) = over(&home, Some(&first));
+    assert_eq!(ids(&settings), "m a b");
+    assert_eq!(found, refused(&[("a.toml", true), ("c.toml", false)]));
+    assert_eq!(over(&home, None).1, refused(&[("a.toml", false), ("c.toml", false)]), "nothing is in force");
+    // The configuration file too, with its tenants.
+    let main = fs::read_to_string(home.main()).unwrap();
+    fs::write(home.main(), format!("x = 1\n{}", main.replace("\"m\"", "\"n\""))).unwrap();
+    put("d.toml", &tenant("n"));
+    let (settings, found) = over(&home, Some(&settings));
+    assert_eq!(ids(&settings), "m a b n");
+    assert_eq!(found[0], ("main.toml".to_owned(), true));
+    fs::remove_file(home.main()).unwrap();
+    assert_eq!(ids(&over(&home, Some(&settings)).0), "m a b n");
+    // What is in force stays with the file that has it, also against the configuration file.
+    fs::write(home.main(), main.replace("\"m\"", "\"n\"")).unwrap();
+    let (settings, found) = over(&home, Some(&settings));
+    assert_eq!((ids(&settings), &found[0]), ("m a b n".to_owned(), &("main.toml".to_owned(), true)));
+    // At a start the configuration file comes first.
+    let (settings, found) = over(&home, None);
+    assert_eq!((ids(&settings), &found[2]), ("n b".to_owned(), &("d.toml".to_owned(), false)));
+    // A folder that is lost keeps all its tenants.
+    fs::remove_dir_all(home.folder()).unwrap();
+    let (settings, found) = over(&home, Some(&settings));
+    assert_eq!((ids(&settings), found), ("n b".to_owned(), refused(&[("tenants.d", true)])));
+    fs::write(home.folder(), "").unwrap();
+    assert_eq!(over(&home, Some(&settings)).1, refused(&[("tenants.d", true)]));
+}
+
+#[test]
+fn problems_that_are_told_are_few_and_short() {
+    let keys: String = (0..100).map(|number| format!("k{number} = 1\n")).collect();
+    let home = Home::with("", &[("a.toml", &format!("{keys}{}", tenant("a")))]);
+    let survey = Survey::over(&home.main(), std::iter::empty(), Wanted::Settings, None, &mut Nobody);
+    let problems = &survey.refused[0].problems;
+    assert_eq!(problems.len(), 11);
+    assert!(problems[0].contains("tenants.d/a.toml:1:1)"), "{problems:?}");
+    assert_eq!(problems[10], "tenants.d/a.toml: 90 more problems");
+    let long = Refused::new("x", &["é".repeat(10_000)], false);
+    assert_eq!(long.problems[0].chars().count(), 501);
+}
+
+#[test]
+fn every_file_whose_change_matters_is_watched_and_no_other() {
     let home = Home::new("");
-    assert_eq!(watched_files(&home.main()), [home.main(), home.folder()]);
+    assert_eq!(watched_files(&home.main()), (vec![home.main()], None));
     let home = Home::with("", &[("b.toml", "not TOML"), ("a.toml", ""), (".c.toml", ""), ("d", "")]);
     let [a, b] = ["a.toml", "b.toml"].map(|name| home.folder().join(name));
-    assert_eq!(watched_files(&home.main()), [home.main(), home.folder(), a, b]);
-    let bare = watched_files(Path::new("main.toml"));
-    assert_eq!(bare[..2], [PathBuf::from("main.toml"), PathBuf::from("tenants.d")]);
+    assert_eq!(watched_files(&home.main()), (vec![home.main(), a, b], None));
+    fs::remove_dir_all(home.folder()).unwrap();
+    fs::write(home.folder(), "").unwrap();
+    let (files, unlisted) = watched_files(&home.main());
+    assert_eq!(files, [home.main()]);
+    assert!(unlisted.unwrap().starts_with("can't be read: "));
 }
 
 #[test]

@@ -1,0 +1,86 @@
+//! Files of a configuration that are not used as they are, and who looks into the files that keys name.
+
+use crate::config::Settings;
+use crate::config::problem::{Problem, Problems};
+use crate::config::tenants::folder::FOLDER;
+use crate::domain::tenant::Tenant;
+
+/// How many problems of one file are told; the rest is counted.
+const PROBLEMS_MAX: usize = 10;
+
+/// The longest problem that is told whole, in characters.
+const PROBLEM_CHARS_MAX: usize = 500;
+
+/// A file, or a block of the configuration file, that is not used as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// As problems name it.
+    pub place: String,
+    /// Its problems, each on a line of bounded length; a bounded number.
+    pub problems: Vec<String>,
+    /// True if its former version is in force.
+    pub is_kept: bool,
+    /// True for the configuration file.
+    pub is_main: bool,
+}
+
+impl Refused {
+    /// With as many of these lines as are told.
+    #[must_use]
+    pub fn new(place: impl Into<String>, lines: &[String], is_kept: bool) -> Self {
+        let cut = |line: &String| match line.char_indices().nth(PROBLEM_CHARS_MAX) {
+            Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+            None => line.clone(),
+        };
+        let mut problems: Vec<String> = lines.iter().take(PROBLEMS_MAX).map(cut).collect();
+        let place = place.into();
+        if lines.len() > PROBLEMS_MAX {
+            problems.push(format!("{place}: {} more problems", lines.len() - PROBLEMS_MAX));
+        }
+        Self { place, problems, is_kept, is_main: false }
+    }
+
+    /// True for `tenants.d` as a whole.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        self.place == FOLDER
+    }
+
+    /// True for a file of `tenants.d`.
+    #[must_use]
+    pub fn is_in_folder(&self) -> bool {
+        self.place.strip_prefix(FOLDER).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    pub(super) fn of(place: impl Into<String>, problems: Vec<Problem>, is_kept: bool) -> Self {
+        let count = problems.len();
+        let told: Vec<Problem> = problems.into_iter().take(PROBLEMS_MAX).collect();
+        let mut lines: Vec<String> =
+            Problems::from(told).as_slice().iter().map(Problem::on_one_line).collect();
+        // The rest is only counted.
+        lines.resize(count, String::new());
+        Self::new(place, &lines, is_kept)
+    }
+}
+
+/// Looks into the files that a configuration names.
+pub trait Beside {
+    /// Everything for which the configuration file can't be used, but for its tenants.
+    fn of_file(&mut self, settings: &Settings) -> Vec<Problem>;
+
+    /// Everything for which a tenant can't be served.
+    fn of_tenant(&mut self, tenant: &Tenant) -> Vec<Problem>;
+}
+
+/// Looks into no file.
+pub struct Nobody;
+
+impl Beside for Nobody {
+    fn of_file(&mut self, _: &Settings) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    fn of_tenant(&mut self, _: &Tenant) -> Vec<Problem> {
+        Vec::new()
+    }
+}
