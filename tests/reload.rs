@@ -6,6 +6,8 @@
     reason = "what a test does not find where it should be is its failure"
 )]
 
+#[path = "reload/breakages.rs"]
+mod breakages;
 #[path = "reload/gateway.rs"]
 mod gateway;
 #[path = "support"]

@@ -116,7 +116,7 @@ impl Gateway {
 }
 
 /// Until then the signal would end the process.
-fn catches_hangup(pid: u32) -> bool {
+pub(crate) fn catches_hangup(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(caught.trim(), 16).unwrap() & 1 == 1
