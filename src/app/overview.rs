@@ -57,11 +57,11 @@ impl Overview {
         let certificates = Certificates::of(&loaded.settings);
         let values = loaded.values.clone();
         let is_cut = values.len() >= VALUES_SHOWN_MAX;
-        let last_reload = match problems(&loaded.refused) {
-            Json::Null => Json::Null,
-            problems => {
-                json!({ "at": clock.unix_seconds(), "why": "start", "applied": false, "problems": problems, "tenants": [] })
-            }
+        let last_reload = if loaded.refused.is_empty() {
+            Json::Null
+        } else {
+            let (at, problems) = (clock.unix_seconds(), problems(&loaded.refused));
+            json!({ "at": at, "why": "start", "applied": false, "problems": problems, "tenants": [] })
         };
         let in_force = InForce { values, is_cut, version: 0, certificates, last_reload };
         let in_force = Mutex::new(in_force);

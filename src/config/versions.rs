@@ -76,7 +76,7 @@ impl Wrong {
 /// Chooses the version of each file that counts.
 pub(super) fn put_together(
     main: Main,
-    read: Result<Vec<TenantFile>, Problem>,
+    read: Result<Vec<TenantFile>, Box<Problem>>,
     location: &Location,
     former: Option<&Settings>,
     beside: &mut dyn Beside,
@@ -145,7 +145,7 @@ pub(super) fn put_together(
 
 /// The files of the folder. Where it lost all tenants that were in force it is refused as a whole: those stay.
 fn files(
-    read: Result<Vec<TenantFile>, Problem>,
+    read: Result<Vec<TenantFile>, Box<Problem>>,
     former: Option<&Settings>,
     allow_empty: bool,
 ) -> (Vec<TenantFile>, Option<Problem>) {
@@ -162,7 +162,7 @@ fn files(
             let problem = Problem::new(FOLDER, lost(in_force.len()));
             (kept().chain(files).collect(), Some(problem))
         }
-        Err(problem) => (kept().collect(), Some(problem)),
+        Err(problem) => (kept().collect(), Some(*problem)),
     }
 }
 

@@ -312,6 +312,9 @@ fn a_tenants_file_forges_no_line_of_the_log_and_fills_none(stage: &Stage) {
     assert!(log.lines().all(|line| line.len() < 4_000), "no line is long");
 }
 
+/// A start: its name, its settings, what becomes of its files, and its exit code.
+type Start<'a> = (&'a str, Settings, &'a dyn Fn(&Service), i32);
+
 fn only_the_configuration_file_ends_a_start_for_good(stage: &Stage) {
     let tls = ListenerTls::new();
     let missing = tls.files.path("missing");
@@ -326,7 +329,7 @@ fn only_the_configuration_file_ends_a_start_for_good(stage: &Stage) {
         fs::write(service.folder.path().join("tenants.d/a.toml"), "id = ").unwrap();
     };
     let as_it_is = |_: &Service| ();
-    let cases: [(&str, Settings, &dyn Fn(&Service), i32); 7] = [
+    let cases: [Start<'_>; 7] = [
         ("a wrong key", stage.settings().set("surprise", 1), &as_it_is, 2),
         (
             "not TOML",

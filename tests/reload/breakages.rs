@@ -272,7 +272,6 @@ fn ask(service: &Service, budget: &Budget) -> usize {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the figures of a long run")]
 fn files_that_are_broken_in_turn_under_load_lose_no_request_and_admit_nobody() {
     let reloads = std::env::var("TG_RELOADS").map_or(RELOADS, |count| count.parse().unwrap());
     let upstreams = Upstreams::start(1);

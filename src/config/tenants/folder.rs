@@ -43,11 +43,11 @@ pub(super) fn read(
     folder: &Path,
     most: usize,
     mut read_one: impl FnMut(&mut Reader, &Path) -> Option<Arc<Tenant>>,
-) -> Result<Vec<TenantFile>, Problem> {
+) -> Result<Vec<TenantFile>, Box<Problem>> {
     let files = files(folder, most).map_err(|phrase| {
         let problem = Problem::new(FOLDER, phrase);
         reader.report_elsewhere([problem.clone()]);
-        problem
+        Box::new(problem)
     })?;
     let mut items = Vec::with_capacity(files.len());
     for path in files {

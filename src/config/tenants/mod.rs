@@ -72,7 +72,7 @@ pub(super) fn read_folder(
     counts: Option<&Settings>,
     path: &Path,
     others: usize,
-) -> Result<Vec<TenantFile>, Problem> {
+) -> Result<Vec<TenantFile>, Box<Problem>> {
     let allow_link_local = counts.is_none_or(|counts| counts.allow_link_local);
     let rules = counts.map(|counts| counts.tenants_rules.clone()).unwrap_or_default();
     let mut neighbours = Neighbours::new(listen, allow_link_local, rules);
