@@ -52,6 +52,7 @@ mod tests {
     use super::{Protocols, server_config};
     use crate::tls::certificates::{CertificateStore, Table};
     use crate::tls::fixture::{Folder, NOW, SelfSigned, client, handshake, tenant};
+    use crate::tls::shelf::{Reading, Shelf};
 
     /// A client that shows its last session to every server, whatever the name.
     #[derive(Debug)]
@@ -99,7 +100,9 @@ mod tests {
         let (folder, own) = (Folder::new(), SelfSigned::new("a.example"));
         let pair = folder.pair_of("a", &own.cert_pem, &own.key_pem);
         let tenants = ["a.example", "b.example"].map(|host| tenant(host, Some(pair.clone())));
-        let store = Arc::new(CertificateStore::new(Table::load(&pair, &tenants, NOW).unwrap()));
+        let shelf = Shelf::default();
+        let table = Table::load(&pair, &tenants, &[], &mut Reading::new(&shelf, NOW)).unwrap();
+        let store = Arc::new(CertificateStore::new(table));
         (folder, server_config(&store, Protocols::Http1))
     }
 

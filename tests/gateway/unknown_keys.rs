@@ -72,7 +72,9 @@ fn endures(site: &Site, strangers: usize, request: impl Fn(u64) -> (Request, u16
         let (mut open, mut resident) = (site.gateway.connect(), site.gateway.resident_bytes());
         while running.is_on() && !is_flat(&grown) && grown.len() < ROUNDS_MAX {
             let round_ends = refused.load(Ordering::SeqCst) + strangers;
-            while running.is_on() && (refused.load(Ordering::SeqCst) < round_ends || overtaken_by.len() < GOOD) {
+            while running.is_on()
+                && (refused.load(Ordering::SeqCst) < round_ends || overtaken_by.len() < GOOD)
+            {
                 let before = refused.load(Ordering::SeqCst);
                 assert_eq!(site.by_key().ask_on(&mut open).status, 200);
                 overtaken_by.push(refused.load(Ordering::SeqCst) - before);
