@@ -160,11 +160,15 @@ impl Reloader {
         if let Ok(done) = timeout(READ_TIME_MAX, &mut task).await {
             return done;
         }
+        let before = self.metrics.config_last_successful.get();
         self.metrics.config_last_successful.set(0);
         tracing::error!(
             "the files can't be read within {READ_TIME_MAX:?}: a disk hangs, and nothing is applied"
         );
-        task.await
+        let done = task.await;
+        // The files may be as they were: then nothing is read again.
+        self.metrics.config_last_successful.set(before);
+        done
     }
 
     /// SIGHUP came: files that are written are opened again, and those that are read are read again.

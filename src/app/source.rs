@@ -8,9 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::listen::Listen;
-use crate::config::problem::Problems;
 use crate::config::tenants::watched_files;
-use crate::config::{Beside, Loaded, Settings, Survey, Wanted};
+use crate::config::{Beside, Settings, Survey, Wanted};
 
 /// A configuration file with the environment over it.
 pub(crate) struct Source {
@@ -37,19 +36,7 @@ impl Source {
         Self { path: path.to_owned(), overrides: Vec::new(), first }
     }
 
-    /// Reads the file, the folder of tenants beside it, and the environment, as far as they can be used; nothing is in
-    /// force. Warnings are in the log.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong, if nothing can be used.
-    pub(crate) fn load(&self) -> Result<Loaded, Problems> {
-        let survey = self.survey(Wanted::Files);
-        survey.problems.log_warnings();
-        survey.partly()
-    }
-
-    /// Reads them where `former` is in force, or nothing.
+    /// Reads the file, the folder of tenants beside it, and the environment, where `former` is in force, or nothing.
     pub(crate) fn over(&self, former: Option<&Settings>, beside: &mut dyn Beside) -> Survey {
         Survey::over(&self.path, self.overrides.iter().cloned(), Wanted::Files, former, beside)
     }

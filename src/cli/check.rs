@@ -161,9 +161,14 @@ pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failu
         return Err(unusable(source.path(), &of_files.into()).with_code(1));
     }
     let is_folder_lost = refused.iter().any(Refused::is_folder);
-    if is_folder_lost || (settings.strict_tenants && !refused.is_empty()) {
+    let is_nobody_served = emptiness(&settings, &refused, source.path()).is_some();
+    if is_folder_lost || ((settings.strict_tenants || is_nobody_served) && !refused.is_empty()) {
         let lines: Vec<&str> = refused.iter().flat_map(|file| &file.problems).map(String::as_str).collect();
-        let key = if is_folder_lost { "tenants.d" } else { "gateway.strict_tenants" };
+        let key = match (is_folder_lost, is_nobody_served) {
+            (true, _) => "tenants.d",
+            (false, true) => "there is no other",
+            (false, false) => "gateway.strict_tenants",
+        };
         let lines = lines.join("\n  ");
         return Err(Failure::new(format!("tenants can't be served ({key}):\n  {lines}")));
     }

@@ -18,6 +18,7 @@ use crate::app::source::{Source, environment};
 use crate::cli::output::with;
 use crate::cli::run::ended;
 use crate::cli::{BAD_CONFIGURATION, Failure, complain, say};
+use crate::config::Wanted;
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
 use crate::dev::samples::{self, Deployment};
@@ -78,7 +79,9 @@ impl Dev {
         let values = self.values(folder.path(), &deployment)?;
         write_files(folder.path(), &deployment, &values)?;
         let source = Source::alone(&folder.path().join("tiergate.toml"));
-        let loaded = source.load()?;
+        let survey = source.survey(Wanted::Files);
+        survey.problems.log_warnings();
+        let loaded = survey.loaded()?;
         let mut app = App::new(&loaded, source, early_hangup, Handover::default()).map_err(not_started)?;
         app.add_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;

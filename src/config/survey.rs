@@ -98,15 +98,27 @@ impl Survey {
             None => reader.report_unknown(&of_tenant),
         }
         let main = Main::new(settings, reader.errors(), former, beside);
-        let files = match path {
-            Some(path) if !is_broken || former.is_some() => {
-                let counts = main.settings.as_ref().or(former);
-                let listen = counts.map(|counts| &counts.listen).or(listen.as_ref());
-                tenants::read_folder(&mut reader, listen, counts, path, main.tenants())
-            }
-            Some(_) | None => Ok(Vec::new()),
+        let mut with_folder = |main: Main, reader: &mut Reader| {
+            let files = match path {
+                Some(path) if !is_broken || former.is_some() => {
+                    let counts = main.settings.as_ref().or(former);
+                    let listen = counts.map(|counts| &counts.listen).or(listen.as_ref());
+                    tenants::read_folder(reader, listen, counts, path, main.tenants())
+                }
+                Some(_) | None => Ok(Vec::new()),
+            };
+            put_together(main, files, &location, former, beside)
         };
-        let (settings, Wrong { refused, claims }) = put_together(main, files, &location, former, beside);
+        let mark = reader.mark();
+        let (mut settings, mut wrong) = with_folder(main, &mut reader);
+        if former.is_some() && !wrong.of_main.is_empty() {
+            // The folder was read under rules that do not come into force.
+            let of_main = wrong.of_main;
+            reader.forget(mark);
+            (settings, wrong) = with_folder(Main::refused(of_main.clone()), &mut reader);
+            wrong.claims.extend(of_main);
+        }
+        let Wrong { refused, claims, .. } = wrong;
         reader.report_elsewhere(claims);
         let is_reached = settings.as_ref().is_none_or(|settings| !settings.listen.gateway.is_empty());
         if let (Some(count @ 1..), false) = (settings.as_ref().map(|all| all.tenants.len()), is_reached) {

@@ -50,6 +50,11 @@ impl Main {
         Self { settings: settings.filter(|_| problems.is_empty()), problems, tenants }
     }
 
+    /// A file that is refused for what it claims.
+    pub(super) const fn refused(problems: Vec<Problem>) -> Self {
+        Self { settings: None, problems, tenants: Vec::new() }
+    }
+
     /// How many tenants it has.
     pub(super) fn tenants(&self) -> usize {
         self.tenants.len()
@@ -62,6 +67,8 @@ pub(super) struct Wrong {
     pub(super) refused: Vec<Refused>,
     /// Problems of claims, which nobody has noted yet.
     pub(super) claims: Vec<Problem>,
+    /// Those of a configuration file that can be used otherwise.
+    pub(super) of_main: Vec<Problem>,
 }
 
 impl Wrong {
@@ -83,9 +90,12 @@ pub(super) fn put_together(
 ) -> (Option<Settings>, Wrong) {
     let Main { settings, mut problems, tenants } = main;
     let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.allow_empty);
-    let (files, of_folder) = files(read, former, allow_empty);
+    let in_force: HashSet<&str> =
+        former.into_iter().flat_map(Settings::of_folder).map(|(file, _)| &**file).collect();
+    let (files, of_folder) = files(read, former, &in_force, allow_empty);
     let before = former.map_or(0, |former| former.tenants.len());
-    if settings.is_some() && files.is_empty() && tenants.is_empty() && before > 0 && !allow_empty {
+    let is_nobody_left = tenants.is_empty() && !files.iter().any(|file| is_usable(file, &in_force));
+    if settings.is_some() && is_nobody_left && before > 0 && !allow_empty {
         problems.push(Problem::new("tenants", lost(before)));
     }
     let places = (1_usize..).map(|number| location.item("tenants", number));
@@ -103,6 +113,7 @@ pub(super) fn put_together(
 
     let (main, settled_main) = settled.next().unzip();
     let claims = wrong.note(settled_main.map(|(_, claims)| claims));
+    wrong.of_main.clone_from(&claims);
     let of_main: Vec<Problem> =
         main.into_iter().flat_map(|main| &main.problems).cloned().chain(claims).collect();
     let (mut unserved, is_used) = (Vec::new(), of_main.is_empty());
@@ -147,15 +158,14 @@ pub(super) fn put_together(
 fn files(
     read: Result<Vec<TenantFile>, Box<Problem>>,
     former: Option<&Settings>,
+    in_force: &HashSet<&str>,
     allow_empty: bool,
 ) -> (Vec<TenantFile>, Option<Problem>) {
-    let in_force: HashSet<&str> =
-        former.into_iter().flat_map(Settings::of_folder).map(|(file, _)| &**file).collect();
     let kept = || {
         let in_force = former.into_iter().flat_map(Settings::of_folder);
-        in_force.map(|(file, _)| TenantFile { name: Arc::clone(file), read: Err(Vec::new()) })
+        in_force.map(|(file, _)| TenantFile { name: Arc::clone(file), tenant: None, problems: Vec::new() })
     };
-    let is_any = |file: &TenantFile| file.read.is_ok() || in_force.contains(&*file.name);
+    let is_any = |file: &TenantFile| is_usable(file, in_force);
     match read {
         Ok(files) if in_force.is_empty() || allow_empty || files.iter().any(is_any) => (files, None),
         Ok(files) => {
@@ -166,20 +176,21 @@ fn files(
     }
 }
 
+/// True for a file that can be used, or whose former version is in force.
+fn is_usable(file: &TenantFile, in_force: &HashSet<&str>) -> bool {
+    (file.tenant.is_some() && file.problems.is_empty()) || in_force.contains(&*file.name)
+}
+
 /// Each file of the folder with its tenant as it is and as it is in force.
 fn parties(files: Vec<TenantFile>, former: Option<&Settings>, beside: &mut dyn Beside) -> Vec<Party> {
     let in_force: HashMap<&str, &Arc<Tenant>> =
         former.into_iter().flat_map(Settings::of_folder).map(|(file, tenant)| (&**file, tenant)).collect();
-    let party = |TenantFile { name, read }: TenantFile| {
+    let party = |TenantFile { name, tenant, mut problems }: TenantFile| {
         let before = in_force.get(&*name).map(|tenant| vec![Arc::clone(tenant)]);
-        let (now, problems) = match read {
-            Ok((tenant, location)) => {
-                let problems = beside.of_tenant(&tenant);
-                (Some(vec![(tenant, location)]), problems)
-            }
-            Err(problems) => (None, problems),
-        };
-        Party { name, is_main: false, now, problems, before }
+        if let (Some((tenant, _)), true) = (&tenant, problems.is_empty()) {
+            problems = beside.of_tenant(tenant);
+        }
+        Party { name, is_main: false, now: tenant.map(|tenant| vec![tenant]), problems, before }
     };
     files.into_iter().map(party).collect()
 }

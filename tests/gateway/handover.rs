@@ -458,7 +458,7 @@ fn the_file_of_init_starts_behind_the_sockets_of_the_unit(stage: &Stage) {
     let systemd = Systemd::at(folder.path().join("notify"));
     let nodes = format!("TIERGATE__CHAIN__RPC_URLS=http://{}", chain.node);
     let words = format!(
-        "cd {} && {} {} {nodes} exec \"$@\"",
+        "cd {} && {} {} {nodes} TIERGATE__STORE__EMBEDDED__CREATE=true exec \"$@\"",
         folder.path().display(),
         passing(&sockets),
         systemd.words()

@@ -19,8 +19,9 @@ pub(crate) const CASES: &[Case] = cases![
 
 pub(crate) const OF_REDIS: &[Case] = cases![of_all_workers_one_asks_redis_about_itself];
 
-/// A library in front of the system's, whose calls fail in one thread once a file is there. The runtime of a worker panics
-/// when it can't wait for its sockets, and the standard library when it can't tell the time.
+/// A library in front of the system's, of which one call fails in one thread once a file is there. The runtime of a worker panics
+/// when it can't wait for its sockets, and the standard library when it can't tell the time. The report of a panic needs the time
+/// again, so that fails once.
 const FAILING: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,15 +33,15 @@ const FAILING: &str = r#"
 #include <time.h>
 #include <unistd.h>
 
-static int fails(void) {
+static int fails(const char *call) {
     char name[16] = "";
-    const char *thread = getenv("FAILING_THREAD"), *sign = getenv("FAILING_SIGN");
+    const char *thread = getenv("FAILING_THREAD"), *sign = getenv("FAILING_SIGN"), *which = getenv("FAILING_CALL");
     prctl(PR_GET_NAME, name);
-    return thread && sign && !strcmp(name, thread) && !access(sign, F_OK);
+    return thread && sign && which && !strcmp(which, call) && !strcmp(name, thread) && !access(sign, F_OK);
 }
 
 int epoll_wait(int epoll, struct epoll_event *events, int count, int millis) {
-    if (fails()) {
+    if (fails("epoll_wait")) {
         errno = EBADF;
         return -1;
     }
@@ -48,7 +49,9 @@ int epoll_wait(int epoll, struct epoll_event *events, int count, int millis) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
-    if (fails()) {
+    static int has_failed;
+    if (!has_failed && fails("clock_gettime")) {
+        has_failed = 1;
         errno = EINVAL;
         return -1;
     }
@@ -57,20 +60,20 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 "#;
 
 /// Compiles the library, and gives what is put in front of the program.
-fn failing(folder: &Path, thread: &str, sign: &Path) -> String {
+fn failing(folder: &Path, thread: &str, call: &str, sign: &Path) -> String {
     let (source, library) = (folder.join("failing.c"), folder.join("failing.so"));
     fs::write(&source, FAILING).unwrap();
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
     assert!(compiled.unwrap().success());
     let [library, sign] = [&library, sign].map(|path| path.display().to_string());
-    format!("export LD_PRELOAD={library} FAILING_THREAD={thread} FAILING_SIGN={sign}")
+    format!("export LD_PRELOAD={library} FAILING_THREAD={thread} FAILING_CALL={call} FAILING_SIGN={sign}")
 }
 
-/// Lets a thread die, and waits for the end of the process.
-fn dies(stage: &Stage, thread: &str, wakes: impl Fn(&Site)) {
+/// Lets a thread die by a call that fails, and waits for the end of the process.
+fn dies(stage: &Stage, thread: &str, call: &str, wakes: impl Fn(&Site)) {
     let folder = tempfile::tempdir().unwrap();
     let sign = folder.path().join("sign");
-    let limits = failing(folder.path(), thread, &sign);
+    let limits = failing(folder.path(), thread, call, &sign);
     let site = Site::of(stage).under(&limits).start();
     let process = site.gateway.service.process.as_ref().unwrap();
     fs::write(sign, "").unwrap();
@@ -86,12 +89,12 @@ fn dies(stage: &Stage, thread: &str, wakes: impl Fn(&Site)) {
 }
 
 fn a_dead_worker_ends_the_process_as_a_fault_of_ours(stage: &Stage) {
-    dies(stage, "worker", |site| drop(std::net::TcpStream::connect(site.gateway.address)));
+    dies(stage, "worker", "epoll_wait", |site| drop(std::net::TcpStream::connect(site.gateway.address)));
 }
 
 fn a_dead_writer_of_the_store_ends_the_process_as_a_fault_of_ours(stage: &Stage) {
     // It looks at its file each second.
-    dies(stage, "store-writer", |_| ());
+    dies(stage, "store-writer", "clock_gettime", |_| ());
 }
 
 /// How many threads of this name the process has.

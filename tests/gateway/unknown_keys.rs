@@ -40,10 +40,10 @@ const AT_ONCE: usize = 16;
 /// A good request has been kept waiting when so many strangers were answered before it.
 const OVERTAKEN_BY_MAX: usize = 10 * AT_ONCE;
 
-/// How many good requests are made beside strangers, at least, and which of them may be kept waiting: the slowest of a
-/// hundred.
+/// How many good requests are made beside strangers, at least, and which of them may be kept waiting: the slowest of
+/// ten, because a busy machine lets the good client wait for its turn too.
 const GOOD: usize = 300;
-const ONE_OF: usize = 100;
+const ONE_OF: usize = 10;
 
 /// A round of strangers leaves memory flat when it grows by less than this for each of them. The first rounds grow once by what
 /// the allocator keeps of requests that piled up; entries would grow by every round.

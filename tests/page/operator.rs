@@ -209,7 +209,7 @@ fn the_page_says_what_a_reload_changed_and_shows_markup_as_text() {
     browser.row("configuration", &["chain.poll_interval", "\"100ms\""]);
 
     stage.tenant("weather.toml", &WEATHER.replace("id =", &format!("min_tier = \"{markup}\"\nid =")));
-    browser.text("reload", "Refused");
+    browser.text("reload", "Applied but for refused files");
     browser.text("changes", "min_tier");
     // The refused configuration is not in force.
     browser.until("document.getElementById('configuration').textContent.includes('min_tier2')");

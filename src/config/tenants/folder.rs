@@ -29,8 +29,10 @@ pub(super) fn beside(path: &Path) -> PathBuf {
 pub(in crate::config) struct TenantFile {
     /// As problems name it.
     pub(in crate::config) name: Arc<str>,
-    /// Its tenant and the place of that, or why it can't be used.
-    pub(in crate::config) read: Result<(Arc<Tenant>, Location), Vec<Problem>>,
+    /// Its tenant and the place of that, also where something else is wrong with the file.
+    pub(in crate::config) tenant: Option<(Arc<Tenant>, Location)>,
+    /// Why it can't be used.
+    pub(in crate::config) problems: Vec<Problem>,
 }
 
 /// Reads each file of the folder, in the order of their names; no folder is no files.
@@ -52,7 +54,7 @@ pub(super) fn read(
     let mut items = Vec::with_capacity(files.len());
     for path in files {
         let name = shown(&path);
-        let read = reader.apart(|reader| match table(&path, &name) {
+        let (tenant, problems) = reader.apart(|reader| match table(&path, &name) {
             Ok((document, table)) => {
                 let location = Location::of_file(document, Some(&name));
                 let tenant = reader.inside(location.clone(), table, |reader| read_one(reader, &path))?;
@@ -63,7 +65,7 @@ pub(super) fn read(
                 None
             }
         });
-        items.push(TenantFile { name: name.into(), read });
+        items.push(TenantFile { name: name.into(), tenant, problems });
     }
     Ok(items)
 }
@@ -97,8 +99,12 @@ fn is_tenant(path: &Path) -> bool {
 
 /// The file as problems name it.
 fn shown(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    format!("{FOLDER}/{}", name.escape_debug())
+    let name = path.file_name().unwrap_or_default();
+    // No two files have one name here, also where names are not text.
+    match name.to_str() {
+        Some(name) => format!("{FOLDER}/{}", name.escape_debug()),
+        None => format!("{FOLDER}/{}", name.as_encoded_bytes().escape_ascii()),
+    }
 }
 
 fn table(path: &Path, name: &str) -> Result<(Arc<Document>, Table), Vec<Problem>> {

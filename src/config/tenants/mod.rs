@@ -78,7 +78,7 @@ pub(super) fn read_folder(
     let mut neighbours = Neighbours::new(listen, allow_link_local, rules);
     folder::read(reader, &folder::beside(path), TENANTS_MAX.saturating_sub(others), |reader, file| {
         neighbours.begin_file(reader, file.file_stem().and_then(OsStr::to_str));
-        tenant::read(reader, &mut neighbours)
+        tenant::read(reader, &mut neighbours).filter(|_| !neighbours.is_outside())
     })
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Neighbours {
     rules: Rules,
     /// The rule that the tenant is under that is being read.
     rule: Option<Arc<Rule>>,
+    /// True if that tenant names an id or a host that it may not have.
+    is_outside: bool,
     listener_tls: Option<KeyPair>,
     /// False if that is not known.
     listener_lacks_tls: bool,
@@ -38,6 +40,7 @@ impl Neighbours {
         Self {
             rules,
             rule: None,
+            is_outside: false,
             listener_tls: listen.and_then(|listen| listen.tls.clone()),
             listener_lacks_tls: listen.is_some_and(|listen| listen.tls.is_none()),
             addresses: AddressRules { listeners, allow_link_local, networks: None },
@@ -52,10 +55,16 @@ impl Neighbours {
         self.ids.clear();
         self.hosts.clear();
         self.rule = name.and_then(|name| self.rules.of(name)).cloned();
-        if self.rules.are_given() && self.rule.is_none() {
+        self.is_outside = self.rules.are_given() && self.rule.is_none();
+        if self.is_outside {
             reader
                 .report_table("is a file that no table of [[tenants_rules]] takes; rename it, or add a rule");
         }
+    }
+
+    /// True if the file claims what it may not have: then it claims nothing, and all that it names is free for whose it is.
+    pub(super) const fn is_outside(&self) -> bool {
+        self.is_outside
     }
 
     /// The networks of the tenant's upstreams.
@@ -68,6 +77,7 @@ impl Neighbours {
         let place = Arc::from(reader.location().of_table());
         let is_own = |rule| self.rules.of(id).is_some_and(|of_id| Arc::ptr_eq(of_id, rule));
         if self.rule.as_ref().is_some_and(|rule| !is_own(rule)) {
+            self.is_outside = true;
             let phrase = "is {}, and the table of [[tenants_rules]] that takes this file takes no such name";
             return reader.report(&["id"], phrase.replace("{}", &quoted(id)));
         }
@@ -82,10 +92,11 @@ impl Neighbours {
     /// A host has one tenant, and stands there once.
     pub(super) fn check_hosts(&mut self, reader: &mut Reader, hosts: &[HostPattern]) {
         let place: Arc<str> = Arc::from(reader.location().of_table());
-        let Self { rule, hosts: taken, .. } = self;
+        let Self { rule, hosts: taken, is_outside, .. } = self;
         let checked = hosts.iter().map(|host| {
-            // A host that the tenant may not have stays free for whose it is.
-            rule.as_ref().map_or(Ok(()), |rule| rule.check_host(host))?;
+            let allowed = rule.as_ref().map_or(Ok(()), |rule| rule.check_host(host));
+            *is_outside |= allowed.is_err();
+            allowed?;
             match taken.get(host) {
                 Some(other) => {
                     Err(format!("is {}, a host of {other}; write each host once", quoted(&host.to_string())))

@@ -202,7 +202,7 @@ fn loading_again_sees_what_has_changed_and_refuses_all_of_it_when_anything_is_wr
 }
 
 /// What can be used where `former` is in force, and what is refused: each place, and if its former version stays.
-fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(String, bool)>) {
+pub(super) fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(String, bool)>) {
     let survey = Survey::over(&home.main(), std::iter::empty(), Wanted::Settings, former, &mut Nobody);
     let place = |refused: &Refused| {
         let name = refused.place.rsplit_once('/').map_or(&*refused.place, |(_, name)| name);
@@ -253,6 +253,42 @@ fn each_file_is_used_or_refused_by_itself_and_its_former_version_stays() {
     assert_eq!((ids(&settings), found), ("n b".to_owned(), refused(&[("tenants.d", true)])));
     fs::write(home.folder(), "").unwrap();
     assert_eq!(over(&home, Some(&settings)).1, refused(&[("tenants.d", true)]));
+}
+
+#[test]
+fn a_file_with_any_mistake_claims_its_hosts_at_a_start_too() {
+    let wrong = format!("wrong = 1\n{}", tenant("a"));
+    let home =
+        Home::with("", &[("a.toml", &wrong), ("b.toml", &tenant("b").replace("b.example", "*.example"))]);
+    let (settings, _) = over(&home, None);
+    let hosts: Vec<String> = settings.unserved_hosts.iter().map(ToString::to_string).collect();
+    assert_eq!((hosts, settings.tenants.len()), (vec!["a.example".to_owned()], 1));
+    // Whoever claims the same does not get it.
+    fs::write(home.folder().join("c.toml"), tenant("c").replace("c.example", "a.example")).unwrap();
+    let (settings, found) = over(&home, None);
+    let all = [("a.toml".to_owned(), false), ("c.toml".to_owned(), false)];
+    assert_eq!((settings.tenants.len(), found), (1, all.to_vec()));
+}
+
+#[test]
+fn files_whose_names_are_not_text_are_told_apart() {
+    use std::os::unix::ffi::OsStrExt;
+    let home = Home::with("", &[("x\u{fffd}.toml", &tenant("a"))]);
+    let (former, _) = over(&home, None);
+    let other = home.folder().join(std::ffi::OsStr::from_bytes(b"x\xff.toml"));
+    fs::write(other, "id = ").unwrap();
+    let (settings, found) = over(&home, Some(&former));
+    assert_eq!((settings.tenants.len(), found), (1, vec![("x\\xff.toml".to_owned(), false)]));
+}
+
+#[test]
+fn tenants_that_move_into_files_with_mistakes_stay_where_they_were() {
+    let home = Home::new(&format!("[[tenants]]\n{}", tenant("a")));
+    let (former, _) = over(&home, None);
+    fs::write(home.main(), fs::read_to_string(Home::new("").main()).unwrap()).unwrap();
+    fs::create_dir_all(home.folder()).unwrap();
+    fs::write(home.folder().join("a.toml"), format!("wrong = 1\n{}", tenant("a"))).unwrap();
+    assert_eq!(over(&home, Some(&former)).0.tenants, former.tenants);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::super::{parse, problems, uncommented_file};
-use super::folder::{Home, tenant};
+use super::folder::{Home, over, tenant};
 use crate::config::Settings;
 
 /// Rules for files that begin with `a-`, and for all others but `c`.
@@ -190,4 +190,48 @@ fn the_shipped_example_is_a_rule() {
     file.retain(|key, _| key == "tenants_rules" || key == "chain");
     parse(&file.to_string(), &[]).unwrap();
     assert_eq!(file["tenants_rules"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn rules_that_do_not_come_into_force_let_nobody_in() {
+    let victim = of("a-1", "victim.example", "v1.a.internal:80");
+    let home = Home::with(RULES, &[("a-1.toml", &victim), ("b.toml", &of("b", "b.example", "up:1"))]);
+    let main = fs::read_to_string(home.main()).unwrap();
+    let (former, found) = over(&home, None);
+    assert_eq!((former.tenants.len(), found), (1, vec![("a-1.toml".to_owned(), false)]));
+    // Without rules the file would do. The configuration file is refused: it claims a host that is in force.
+    let claims = format!("[[tenants]]\n{}", of("m", "b.example", "up:2"));
+    fs::write(home.main(), main.replace(RULES.trim(), &claims)).unwrap();
+    let (settings, found) = over(&home, Some(&former));
+    let all = [("main.toml".to_owned(), true), ("a-1.toml".to_owned(), false)];
+    assert_eq!((settings.tenants.len(), found), (1, all.to_vec()));
+    // So is one with a mistake of its own.
+    fs::write(home.main(), format!("x = 1\n{}", main.replace(RULES.trim(), ""))).unwrap();
+    let (settings, found) = over(&home, Some(&settings));
+    assert_eq!((settings.tenants.len(), found), (1, all.to_vec()));
+    // Rules that come into force do.
+    fs::write(home.main(), main.replace(RULES.trim(), "")).unwrap();
+    let (settings, found) = over(&home, Some(&settings));
+    assert_eq!((settings.tenants.len(), found), (2, Vec::new()));
+    // A former version stays under tighter rules, and claims nothing else.
+    fs::write(home.main(), &main).unwrap();
+    fs::write(home.folder().join("a-1.toml"), victim.replace("victim", "b")).unwrap();
+    let (settings, found) = over(&home, Some(&settings));
+    assert_eq!((settings.tenants.len(), found), (2, vec![("a-1.toml".to_owned(), true)]));
+    assert_eq!(settings.tenants[0].hosts[0].to_string(), "victim.example");
+}
+
+#[test]
+fn a_file_outside_of_its_rule_claims_nothing_and_one_with_another_mistake_does() {
+    let outside = of("a-1", "b.example", "v1.a.internal:80");
+    let home = Home::with(RULES, &[("a-1.toml", &outside), ("b.toml", &of("b", "b.example", "up:1"))]);
+    let (settings, _) = over(&home, None);
+    assert_eq!((&*settings.tenants[0].id, settings.unserved_hosts.len()), ("b", 0));
+    let missing = format!(
+        "{}[upstream_tls]\nca = \"/nowhere/ca.pem\"\n",
+        of("a-1", "a.example", "https://x.a.internal:80")
+    );
+    fs::write(home.folder().join("a-1.toml"), missing).unwrap();
+    let (settings, _) = over(&home, None);
+    assert_eq!(settings.unserved_hosts.len(), 1);
 }
