@@ -19,7 +19,7 @@ help: ## List these commands
 dev: ## Build for development and start everything, with sample agents
 	@scripts/need cmake
 	@$(build_dev)
-	@exec target/quick/tiergate dev
+	@exec target/quick/tiergate-dev
 
 release: ## Build what ships into target/ship: tiergate, stripped, and its symbols in tiergate.debug
 	@scripts/need cmake objcopy

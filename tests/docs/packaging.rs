@@ -47,8 +47,16 @@ fn what_ships_has_no_development_chain_and_is_stripped_with_its_symbols_beside_i
     assert_eq!(manifest["features"]["default"].as_array().unwrap(), &[toml::Value::from("traces")]);
     assert_eq!(manifest["profile"]["release"]["strip"].as_str(), Some("symbols"));
     let dockerfile = read("Dockerfile");
-    assert!(dockerfile.contains("\nARG FEATURES=\n") && dockerfile.contains("\nFROM scratch AS symbols\n"));
-    for text in [dockerfile, read("scripts/release")] {
+    let stage = |start: &str| dockerfile.split("\nFROM ").find(|stage| stage.starts_with(start)).unwrap();
+    assert!(
+        !stage("source AS build\n").contains("feature") && dockerfile.contains("\nFROM scratch AS symbols\n")
+    );
+    let shipped = dockerfile.rsplit("\nFROM ").next().unwrap();
+    assert!(!shipped.contains("-dev") && shipped.contains("COPY --from=build /image/tiergate "), "{shipped}");
+    let is_development = |program: &&toml::Value| program["name"].as_str() == Some("tiergate-dev");
+    let development = manifest["bin"].as_array().unwrap().iter().find(is_development).unwrap();
+    assert_eq!(development["required-features"].as_array().unwrap(), &[toml::Value::from("dev-chain")]);
+    for text in [dockerfile.clone(), read("scripts/release")] {
         for step in
             ["RELEASE_DEBUG=line-tables-only", "--only-keep-debug", "--strip-all --add-gnu-debuglink="]
         {
