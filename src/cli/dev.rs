@@ -45,7 +45,7 @@ pub(super) struct Dev {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     upstream: SocketAddr,
     /// Where metrics are scraped.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8082")]
     admin: SocketAddr,
     /// Where the development chain's JSON-RPC listens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8545")]
@@ -214,7 +214,7 @@ mod tests {
             api: "127.0.0.1:8080".parse().unwrap(),
             gateway: gateway.parse().unwrap(),
             upstream: "127.0.0.1:9000".parse().unwrap(),
-            admin: "127.0.0.1:9090".parse().unwrap(),
+            admin: "127.0.0.1:8082".parse().unwrap(),
             chain: chain.parse().unwrap(),
             only_chain: false,
             only_upstream: false,

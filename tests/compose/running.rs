@@ -29,7 +29,7 @@ pub(crate) const REPLICAS: [&str; 2] = ["tiergate-1", "tiergate-2"];
 pub(crate) const GATEWAY: u16 = 8_000;
 pub(crate) const API: u16 = 8_080;
 pub(crate) const OWNERS: u16 = 8_081;
-const ADMIN: u16 = 9_090;
+const ADMIN: u16 = 8_082;
 const BALANCER_HEALTH: u16 = 8_404;
 
 /// How many requests a credential may fail in a minute, at each replica.

@@ -134,7 +134,7 @@ fn only_replicas_share_networks_with_others_and_nobody_else_reaches_their_admin_
         }
         let address = service.networks["admin"].unwrap();
         assert!(composition.subnets["admin"].contains(&address), "{address}");
-        let admin = ("TIERGATE__LISTEN__ADMIN".to_owned(), format!("{address}:9090"));
+        let admin = ("TIERGATE__LISTEN__ADMIN".to_owned(), format!("{address}:8082"));
         assert_eq!(service.environment, [admin], "{name}");
     }
 }

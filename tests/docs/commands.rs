@@ -37,7 +37,7 @@ struct Dev {
 impl Dev {
     fn start() -> Self {
         let ip = loopback::own_ip().to_string();
-        let ports = [("api", 8080), ("gateway", 8000), ("upstream", 9000), ("admin", 9090), ("chain", 8545)];
+        let ports = [("api", 8080), ("gateway", 8000), ("upstream", 9000), ("admin", 8082), ("chain", 8545)];
         let addresses = ports.map(|(name, port)| [format!("--{name}"), format!("{ip}:{port}")]);
         let script = r#""$@" & pid=$!; cat >/dev/null; kill -INT $pid; wait $pid"#;
         let mut shell = command("sh")
