@@ -66,6 +66,20 @@ fn what_ships_has_no_development_chain_and_is_stripped_with_its_symbols_beside_i
 }
 
 #[test]
+fn every_package_says_that_its_licence_is_not_decided_and_none_names_one() {
+    let packages = ["Cargo.toml", "clients/python/pyproject.toml", "clients/typescript/package.json"];
+    for file in
+        ["README.md", packages[0], packages[1], "clients/python/README.md", "clients/typescript/README.md"]
+    {
+        assert!(read(file).contains("licence is not decided yet"), "{file}");
+    }
+    for file in packages {
+        let names_one = |line: &str| line.trim_start().trim_start_matches('"').starts_with("license");
+        assert!(!read(file).lines().any(names_one), "{file}");
+    }
+}
+
+#[test]
 fn the_units_of_systemd_are_valid_and_confined() {
     let folder = tempfile::tempdir().unwrap();
     for unit in UNITS {
