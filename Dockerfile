@@ -1,14 +1,14 @@
 # Tiergate as an image: the program on a base that has a C library, the authorities that the web believes, and no shell.
 #
 #   docker build -t tiergate .
-#   docker build -t tiergate-dev --build-arg FEATURES="--features dev-chain" .     with `tiergate dev`, for trying it out
+#   docker build -t tiergate-dev --target dev .     `tiergate-dev` instead, for trying it out
 #   docker build --target symbols --output . .     tiergate.debug: the symbols of the same program
 #   docker build -t tiergate --build-arg BUILD_COMMIT=$(git rev-parse --short=12 HEAD) .     `version` names the commit
 #
 # It reads /etc/tiergate/tiergate.toml, which has to be mounted. It writes nowhere but into
 # store.embedded.path, and with a store in Redis nowhere at all: a read-only root is fine. conf/compose shows it in use.
 
-FROM rust:1.95-slim-bookworm AS build
+FROM rust:1.95-slim-bookworm AS source
 # For zlib-ng, which is built with cmake.
 # Its versions are those of the base image.
 # hadolint ignore=DL3008
@@ -17,12 +17,13 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY . .
-ARG FEATURES=
+
+FROM source AS build
 # The history is not copied, so git can't be asked.
 ARG BUILD_COMMIT=
 # Symbols stay beside the program: what a panic says has file and line without them. As scripts/release does.
 ENV CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none
-RUN cargo build --release --locked $FEATURES \
+RUN cargo build --release --locked \
     && mkdir -p /image/data \
     && objcopy --only-keep-debug target/release/tiergate /image/tiergate.debug \
     && objcopy --strip-all --add-gnu-debuglink=/image/tiergate.debug target/release/tiergate /image/tiergate \
@@ -30,6 +31,20 @@ RUN cargo build --release --locked $FEATURES \
 
 FROM scratch AS symbols
 COPY --from=build /image/tiergate.debug /
+
+FROM source AS build-dev
+ARG BUILD_COMMIT=
+RUN cargo build --release --locked --features dev-chain --bin tiergate-dev \
+    && mkdir /image \
+    && mv target/release/tiergate-dev /image/ \
+    && rm -rf target
+
+# A chain whose keys everybody knows, and a sample API. It has no `tiergate`, and the other image has nothing of it.
+FROM gcr.io/distroless/cc-debian12:nonroot AS dev
+COPY --from=build-dev /image/tiergate-dev /usr/local/bin/tiergate-dev
+USER 65532:65532
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/local/bin/tiergate-dev"]
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /image/tiergate /usr/local/bin/tiergate

@@ -1,7 +1,16 @@
 # What people type. `make` alone lists it.
 
-# Tests that need a server fail, instead of being skipped, when `make test` could not install it.
-export TG_REQUIRE_SERVERS = 1
+# `make test` writes here what this machine can't have. While that is nothing, a test whose server is missing fails; otherwise
+# it is skipped, and listed at the end.
+lacking = $(CURDIR)/target/lacking
+export TG_SKIPPED = $(CURDIR)/target/skipped
+list_skipped = echo "skipped: $$(wc -l <$(TG_SKIPPED))"; cat $(TG_SKIPPED)
+
+# Servers are there on Debian, where only root looks.
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
+
+# Without these no test runs, and none can be left out for one.
+needed = rust cc cmake curl git python3 script
 
 # A test that hangs is ended and named.
 test_what_ships = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
@@ -17,34 +26,36 @@ help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 dev: ## Build for development and start everything, with sample agents
-	@scripts/need cmake
+	@scripts/need rust cc cmake
 	@$(build_dev)
-	@exec target/quick/tiergate dev
+	@exec target/quick/tiergate-dev
 
 release: ## Build what ships into target/ship: tiergate, stripped, and its symbols in tiergate.debug
-	@scripts/need cmake objcopy
+	@scripts/need rust cc cmake objcopy
 	scripts/release
 
 test: ## Install what the tests need, and run all of them
-	@scripts/need cmake python3
-	@scripts/test-servers
+	@scripts/need $(needed)
+	@mkdir -p target && rm -f $(lacking) $(TG_SKIPPED) && touch $(TG_SKIPPED)
+	@scripts/test-servers $(lacking)
 	$(test) --no-run
-	$(test)
+	export TG_REQUIRE_SERVERS=$$([ -s $(lacking) ]; echo $$?); $(test); status=$$?; $(list_skipped); exit $$status
 
 test-here: export TG_REQUIRE_SERVERS = 0
-test-here: export TG_SKIPPED = $(CURDIR)/target/skipped
 test-here: ## Run the tests whose servers are installed, and name all others at the end
-	@scripts/need cmake python3
-	@mkdir -p target && rm -f target/skipped && touch target/skipped
-	$(test); status=$$?; echo "skipped: $$(wc -l <target/skipped)"; cat target/skipped; exit $$status
+	@scripts/need $(needed)
+	@mkdir -p target && rm -f $(TG_SKIPPED) && touch $(TG_SKIPPED)
+	$(test); status=$$?; $(list_skipped); exit $$status
 
+# A release lacks nothing.
+test-all: export TG_REQUIRE_SERVERS = 1
 test-all: test ## Before a release: all tests again in release, and again without the development chain, as it ships
 	$(test) --release
 	$(test_what_ships)
 	$(build_dev)
 
 lint: ## Formatting and lints, with the development chain, as it ships, and as make dev builds it
-	@scripts/need cmake
+	@scripts/need rust cc cmake
 	cargo fmt --check
 	cargo clippy --all-targets --features dev-chain -- -D warnings
 	cargo clippy -- -D warnings
@@ -58,7 +69,7 @@ fuzz: ## Fuzz the readers of HTTP/1 for half a minute; scripts/fuzz SECONDS for 
 	scripts/fuzz
 
 bench: ## Measure the pipeline beside a baseline of the same run
-	@scripts/need cmake
+	@scripts/need rust cc cmake
 	cargo bench --features dev-chain
 
 peers: ## Measure beside nginx, haproxy and Envoy; ONLY=base for a part
@@ -68,11 +79,11 @@ instructions: ## Count the instructions and allocations of a request; fails when
 	@scripts/instructions
 
 contracts: ## Compile the Solidity registries again
-	@scripts/test-servers
+	@scripts/test-servers $(lacking)
 	node contracts/compile.mjs
 
 console: ## Compile the owner's page again
-	@scripts/test-servers
+	@scripts/test-servers $(lacking)
 	node console/build.mjs
 
 clean: ## Remove what was built and installed here

@@ -49,6 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("admin", &["domain", "http1", "ports", "telemetry", "pipeline", "wire", "serve"]),
     ("dev", &["domain", "http1", "ports", "os", "wire", "serve"]),
     ("app", &["*"]),
+    ("bin", &["*"]),
     ("cli", &["*"]),
     ("lib", &["*"]),
     ("main", &["*"]),

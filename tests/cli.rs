@@ -34,7 +34,11 @@ fn tiergate(args: &[&str]) -> Output {
 }
 
 fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
+    command_of(PROGRAM, args)
+}
+
+fn command_of(program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command
         .args(args)
         .env_remove("TIERGATE_CONFIG")

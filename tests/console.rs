@@ -1,4 +1,4 @@
-//! The owner's page, in a real Chromium with a wallet that really signs, in front of `tiergate dev`.
+//! The owner's page, in a real Chromium with a wallet that really signs, in front of `tiergate-dev`.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

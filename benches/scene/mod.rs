@@ -1,5 +1,5 @@
 //! The pipeline over the real embedded store and the real chain reader, whose profile is cached; the chain is the
-//! development chain of the built binary. What a benchmark measures and a test counts the allocations of.
+//! development chain, in a process of its own. What a benchmark measures and a test counts the allocations of.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -130,7 +130,7 @@ impl Scene {
     }
 }
 
-/// The development chain of the built binary, until it is dropped.
+/// The development chain, until it is dropped.
 struct Node {
     process: Child,
     url: String,
@@ -140,8 +140,8 @@ impl Node {
     fn start() -> Self {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = free.expect("a free port").to_string();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tiergate"))
-            .args(["dev", "--only-chain", "--chain", &address])
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tiergate-dev"))
+            .args(["--only-chain", "--chain", &address])
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");

@@ -150,7 +150,7 @@ class World:
         self.upstream = Upstream(self.ports["http"])
         self.h2_upstream = H2Upstream(self.ports["h2c"])
         self.others = []
-        arguments = [program, "dev", "--only-chain", "--chain", f"127.0.0.1:{free_port()}"]
+        arguments = [f"{program}-dev", "--only-chain", "--chain", f"127.0.0.1:{free_port()}"]
         chain = Process(arguments, os.path.join(folder, "chain.log"))
         self.others.append(chain)
         facts = until("the chain's addresses", lambda: re.search(r"^{.*}$", chain.log(), re.MULTILINE))

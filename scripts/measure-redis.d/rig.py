@@ -103,7 +103,7 @@ class Chain:
         ports = {name: f"127.0.0.1:{free_port()}" for name in ("api", "gateway", "upstream", "admin", "chain")}
         self.ports = ports
         arguments = [word for name, address in ports.items() for word in (f"--{name}", address)]
-        self.process = start(f"{work}/dev", program, "dev", *arguments)
+        self.process = start(f"{work}/dev", f"{program}-dev", *arguments)
         said = until("the development chain runs", lambda: re.search(r"^  config +(\S+)$", read(f"{work}/dev"), re.M))
         until("it is complete", lambda: "Ctrl-C" in read(f"{work}/dev"))
         self.config = said.group(1)

@@ -177,9 +177,9 @@ def envoy(rig, program, port, auth=False):
     return [program, "-c", config, "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
 
 
-def chain(rig, binary, cores):
-    """The development chain, with registries that say the same of every agent: a profile costs no minting."""
-    rig.start("chain", cores, [binary, "dev", "--only-chain", "--chain", f"127.0.0.1:{CHAIN}"], CHAIN)
+def chain(rig, development, cores):
+    """The development chain of tiergate-dev, with registries that say the same of every agent: a profile costs no minting."""
+    rig.start("chain", cores, [development, "--only-chain", "--chain", f"127.0.0.1:{CHAIN}"], CHAIN)
     while not (line := (rig.folder / "chain.log").read_text()).startswith("{") or "}" not in line:
         pass
     facts = json.loads(line.splitlines()[0])

@@ -108,7 +108,7 @@ class Place:
         self.keys = {agent: [shared, shared, own] for agent, (shared, own) in self.keys.items()}
 
     def start_upstream(self, port):
-        return start(f"{self.folder}/upstream", self.program, "dev", "--only-upstream", "--upstream", f"127.0.0.1:{port}")
+        return start(f"{self.folder}/upstream", f"{self.program}-dev", "--only-upstream", "--upstream", f"127.0.0.1:{port}")
 
     def put(self, name, text):
         """Writes a tenant's file for every replica, or removes it."""

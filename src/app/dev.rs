@@ -1,4 +1,4 @@
-//! For `tiergate dev`: further listeners, a node in this process, and a listener without the rest of the product.
+//! For `tiergate-dev`: further listeners, a node in this process, and a listener without the rest of the product.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,12 +1,13 @@
-//! `tiergate dev`: a chain with sample agents, the store, the API, a gateway with sample tenants and the API behind them
+//! `tiergate-dev`: a chain with sample agents, the store, the API, a gateway with sample tenants and the API behind them
 //! in one process, and what to paste next.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
+use clap::Parser;
 use serde_json::Value;
 
 use crate::app::App;
@@ -15,9 +16,9 @@ use crate::app::error::StartError;
 use crate::app::handover::Handover;
 use crate::app::reload::EarlyHangup;
 use crate::app::source::{Source, environment};
-use crate::cli::output::with;
+use crate::cli::output::{quoted, with};
 use crate::cli::run::ended;
-use crate::cli::{BAD_CONFIGURATION, Failure, complain, say};
+use crate::cli::{BAD_CONFIGURATION, Failure, VERSION, complain, say};
 use crate::config::Wanted;
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
@@ -32,7 +33,8 @@ const CHAIN_ID: u64 = 8004;
 
 /// Start everything in one process for development: a chain with sample agents, store, API, and a gateway in front of a
 /// sample API.
-#[derive(clap::Args)]
+#[derive(Parser)]
+#[command(name = "tiergate-dev", version = VERSION, max_term_width = 100)]
 pub(super) struct Dev {
     /// Where the API listens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
@@ -44,7 +46,7 @@ pub(super) struct Dev {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     upstream: SocketAddr,
     /// Where metrics are scraped.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8082")]
     admin: SocketAddr,
     /// Where the development chain's JSON-RPC listens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8545")]
@@ -136,7 +138,7 @@ impl Dev {
             ("gatewayForBrowsers", for_browsers(self.gateway)),
             ("apiOrigins", list(origins.collect())),
             ("weatherHosts", list(["weather.example".to_owned(), "localhost".to_owned(), gateway].into())),
-            ("program", std::env::current_exe()?.display().to_string()),
+            ("program", quoted(&tiergate(&std::env::current_exe()?).to_string_lossy())),
             ("folder", folder.display().to_string()),
         ];
         let addresses = self.addresses().map(|(name, address)| (name, address.to_string()));
@@ -145,12 +147,18 @@ impl Dev {
     }
 }
 
-/// `dev` has its own configuration, which the environment does not override: its addresses are those of its flags.
+/// The program of the printed commands: the one beside this one, or that of the shell's path.
+fn tiergate(own: &Path) -> PathBuf {
+    let beside = own.with_file_name("tiergate");
+    if beside.is_file() { beside } else { PathBuf::from("tiergate") }
+}
+
+/// The development chain has its own configuration, which the environment does not override: its addresses are those of its flags.
 fn warn_of_overrides() {
     let names = environment().map(|(name, _)| name).filter(|name| name.starts_with("TIERGATE__"));
     let names: Vec<String> = names.collect();
     if !names.is_empty() {
-        complain(format_args!("`dev` takes flags and ignores the environment's {}", names.join(" ")));
+        complain(format_args!("tiergate-dev takes flags and ignores the environment's {}", names.join(" ")));
     }
 }
 
@@ -209,7 +217,7 @@ mod tests {
             api: "127.0.0.1:8080".parse().unwrap(),
             gateway: gateway.parse().unwrap(),
             upstream: "127.0.0.1:9000".parse().unwrap(),
-            admin: "127.0.0.1:9090".parse().unwrap(),
+            admin: "127.0.0.1:8082".parse().unwrap(),
             chain: chain.parse().unwrap(),
             only_chain: false,
             only_upstream: false,

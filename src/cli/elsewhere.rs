@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
+use crate::cli::output::quoted;
 use crate::cli::typed_data::Request;
 use crate::cli::{Failure, complain, say, secret};
 use crate::domain::freshness::Freshness;
@@ -79,13 +80,9 @@ Keep it in request.json, and send it with its signature{within}. Keep the signat
 /// The command line of this run, with the arguments of the second step. A pipe brings the signature, so that no
 /// file holds it.
 fn next_command() -> String {
-    let is_plain = |text: &str| {
-        !text.is_empty() && text.chars().all(|char| char.is_ascii_alphanumeric() || "-_./:=".contains(char))
-    };
     let arguments = std::env::args_os().map(|argument| match &*argument.to_string_lossy() {
         "--typed-data" => "--signed request.json --signature -".to_owned(),
-        plain if is_plain(plain) => plain.to_owned(),
-        other => format!("'{}'", other.replace('\'', r"'\''")),
+        other => quoted(other),
     });
     arguments.collect::<Vec<_>>().join(" ")
 }

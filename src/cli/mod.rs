@@ -45,8 +45,6 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Run),
-    #[cfg(feature = "dev-chain")]
-    Dev(dev::Dev),
     Init(init::Init),
     Check(check::Check),
     #[command(subcommand)]
@@ -96,7 +94,7 @@ const BAD_CONFIGURATION: u8 = 2;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done; `run` and `dev`: stopped by a signal
+  0    done; `run`: stopped by a signal
   1    failed: the service refuses, is not healthy, can't be reached, or can't start and may later
   2    the arguments or the configuration can't be used; `run`: the configuration file itself
   101  internal error; please report it";
@@ -126,15 +124,11 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Runs the command that the arguments name.
+/// `tiergate`: runs the command that the arguments name.
 #[must_use]
 pub fn main() -> ExitCode {
-    pingora::tls::install_default_crypto_provider();
-    std::panic::set_hook(Box::new(report_panic));
-    let outcome = match Cli::parse().command {
+    exit_code(|| match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
-        #[cfg(feature = "dev-chain")]
-        Command::Dev(dev) => dev.run(),
         Command::Init(init) => init.run(),
         Command::Check(check) => check.run(),
         Command::Config(config) => config.run(),
@@ -146,8 +140,21 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder.as_deref()),
         Command::Version => say(format_args!("tiergate {VERSION}")),
-    };
-    match outcome {
+    })
+}
+
+/// `tiergate-dev`, a program of its own: the one that runs in production has no chain whose keys everybody knows.
+#[cfg(feature = "dev-chain")]
+#[must_use]
+pub fn development() -> ExitCode {
+    exit_code(|| dev::Dev::parse().run())
+}
+
+/// Runs a program to its end.
+fn exit_code(program: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
+    pingora::tls::install_default_crypto_provider();
+    std::panic::set_hook(Box::new(report_panic));
+    match program() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             complain(format_args!("{}", failure.message));

@@ -48,6 +48,15 @@ pub(super) fn shown(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
+/// A word of a command line for a shell.
+pub(super) fn quoted(word: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_./:=".contains(char);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// An object with one more field, if that has a value.
 pub(super) fn with(mut body: Value, name: &str, value: Option<impl Into<Value>>) -> Value {
     if let (Some(fields), Some(value)) = (body.as_object_mut(), value) {

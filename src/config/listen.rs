@@ -85,7 +85,7 @@ impl Listen {
             api: reader.text("listen.api", "127.0.0.1:8080", socket_address),
             gateway: reader.texts("listen.gateway", &[], &(0..=ADDRESSES_MAX), socket_address),
             owners: reader.texts("listen.owners", &[], &(0..=ADDRESSES_MAX), socket_address),
-            admin: reader.text("listen.admin", "127.0.0.1:9090", socket_address),
+            admin: reader.text("listen.admin", "127.0.0.1:8082", socket_address),
             trusted_proxies: reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network),
             trusted_headers: reader
                 .texts("listen.trusted_headers", &["X-Forwarded-For"], &(0..=TRUSTED_HEADERS_MAX), header)

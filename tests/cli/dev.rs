@@ -1,9 +1,9 @@
-//! `tiergate dev`, and the commands that need a chain to talk to.
+//! `tiergate-dev`, and the commands that need a chain to talk to.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc;
@@ -11,12 +11,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{PROGRAM, REGISTRY, command, failure, free_address, tiergate};
+use super::{PROGRAM, REGISTRY, command, command_of, failure, free_address, tiergate};
+
+const DEVELOPMENT: &str = env!("CARGO_BIN_EXE_tiergate-dev");
+
+/// The shell finds `curl` there, and no program of ours.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The longest that a start in a debug build on a busy machine may take.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// `tiergate dev` and what it printed. It dies with this process, however that ends: its shell waits for a pipe that
+/// `tiergate-dev` and what it printed. It dies with this process, however that ends: its shell waits for a pipe that
 /// closes then.
 pub(super) struct Dev {
     alive: Option<ChildStdin>,
@@ -31,12 +36,18 @@ impl Dev {
     }
 
     fn start_with(variables: &[(&str, &str)], stderr: Stdio) -> Self {
+        Self::start_at(DEVELOPMENT.as_ref(), variables, stderr)
+    }
+
+    fn start_at(program: &Path, variables: &[(&str, &str)], stderr: Stdio) -> Self {
         let api = free_address();
         let others =
             ["--admin", "--chain", "--gateway", "--upstream"].map(|door| [door.to_owned(), free_address()]);
         let script = r#""$@" & pid=$!; cat >/dev/null; kill -INT $pid; wait $pid"#;
         let mut shell = Command::new("sh")
-            .args(["-c", script, "sh", PROGRAM, "dev", "--api", &api])
+            .args(["-c", script, "sh"])
+            .arg(program)
+            .args(["--api", &api])
             .args(others.concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -95,9 +106,25 @@ impl Drop for Dev {
     }
 }
 
+/// Runs the development program to its end.
+fn development(args: &[&str]) -> Output {
+    command_of(DEVELOPMENT, args).output().unwrap()
+}
+
+/// Copies of both programs, or of the one alone, as somebody has them who downloaded them.
+fn downloaded(folder: &Path, programs: &[&str]) -> PathBuf {
+    fs::create_dir(folder).unwrap();
+    for program in programs {
+        fs::copy(program, folder.join(Path::new(program).file_name().unwrap())).unwrap();
+    }
+    folder.join("tiergate-dev")
+}
+
 #[test]
-fn the_printed_commands_work_as_printed() {
-    let dev = Dev::start();
+fn the_printed_commands_work_as_printed_where_both_programs_were_downloaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = downloaded(&folder.path().join("it's my\\ folder"), &[PROGRAM, DEVELOPMENT]);
+    let dev = Dev::start_at(&program, &[], Stdio::inherit());
     let commands: Vec<&str> = dev
         .printed
         .lines()
@@ -108,7 +135,7 @@ fn the_printed_commands_work_as_printed() {
     let answers: Vec<Value> = commands
         .iter()
         .map(|command| {
-            let output = Command::new("sh").args(["-c", command]).output().unwrap();
+            let output = Command::new("sh").args(["-c", command]).env("PATH", PATH).output().unwrap();
             serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{command}: {output:?}"))
         })
         .collect();
@@ -134,6 +161,25 @@ fn the_printed_commands_work_as_printed() {
         (&"TIER_BLOCKED".into(), &3.into()),
         "{refused}"
     );
+}
+
+#[test]
+fn without_the_other_program_beside_it_the_printed_commands_take_that_of_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = downloaded(&folder.path().join("alone"), &[DEVELOPMENT]);
+    let dev = Dev::start_at(&program, &[], Stdio::inherit());
+    assert!(dev.printed.contains("\n  tiergate sign "), "{}", dev.printed);
+}
+
+#[test]
+fn the_program_of_production_has_no_development_chain_in_its_command_line() {
+    let refused = tiergate(&["dev"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && said.contains("unrecognized subcommand 'dev'"), "{said}");
+    let help = String::from_utf8(tiergate(&["--help"]).stdout).unwrap();
+    assert!(!help.contains("chain with sample agents"), "{help}");
+    let version = String::from_utf8(development(&["--version"]).stdout).unwrap();
+    assert!(version.starts_with("tiergate-dev ") && version.contains("dev-chain"), "{version}");
 }
 
 #[test]
@@ -211,7 +257,7 @@ fn private_keys_come_from_a_file_or_the_environment_and_never_from_an_argument()
     let help = String::from_utf8(tiergate(&["sign", "--help"]).stdout).unwrap();
     assert!(help.contains("--owner-key-file") && !help.contains("--key "), "{help}");
     let dev = Dev::shared();
-    let key = std::fs::read_to_string(dev.key_file(3)).unwrap();
+    let key = fs::read_to_string(dev.key_file(3)).unwrap();
     let config = dev.config();
     let mut from_environment = command(&["sign", "--agent-id", "3", "--config", &config]);
     let output = from_environment.env("TIERGATE_OWNER_KEY", key).output().unwrap();
@@ -236,19 +282,19 @@ fn an_address_in_use_is_a_sentence_that_names_its_flag() {
     for flag in flags {
         let addresses = flags.map(|other| if other == flag { taken.clone() } else { free_address() });
         let addresses = flags.iter().zip(&addresses).flat_map(|(flag, address)| [*flag, address]);
-        let args: Vec<&str> = ["dev"].into_iter().chain(addresses).collect();
-        let output = command(&args).output().unwrap();
+        let args: Vec<&str> = addresses.collect();
+        let output = development(&args);
         let said = String::from_utf8(output.stderr).unwrap();
         let last = said.lines().last().unwrap_or_default();
         let expected = format!("tiergate: cannot listen on {taken} ({flag}): ");
         assert!(output.status.code() == Some(1) && last.starts_with(&expected), "{said}");
     }
     for flag in ["--only-chain", "--only-upstream"] {
-        let output = tiergate(&["dev", flag, "--chain", &taken, "--upstream", &taken]);
+        let output = development(&[flag, "--chain", &taken, "--upstream", &taken]);
         let said = failure(&output, 1);
         assert!(said.contains(&format!("({}): ", flag.replace("only-", ""))), "{said}");
     }
-    let said = failure(&tiergate(&["dev", "--gateway", &taken, "--upstream", &taken]), 2);
+    let said = failure(&development(&["--gateway", &taken, "--upstream", &taken]), 2);
     assert!(said.contains(&format!("--gateway and --upstream are both {taken}")), "{said}");
 }
 
@@ -269,8 +315,8 @@ fn variables_of_the_shell_do_not_change_where_dev_listens_and_are_named() {
     for address in addresses {
         assert!(TcpStream::connect(address).is_ok(), "nobody listens at {address}");
     }
-    let said = std::fs::read_to_string(&stderr).unwrap();
-    let warning = said.lines().find(|line| line.contains("`dev` takes flags")).unwrap();
+    let said = fs::read_to_string(&stderr).unwrap();
+    let warning = said.lines().find(|line| line.contains("tiergate-dev takes flags")).unwrap();
     for (name, _) in variables {
         assert!(warning.contains(name), "{warning}");
     }

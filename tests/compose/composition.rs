@@ -20,8 +20,8 @@ pub(crate) struct Composition {
 pub(crate) struct Service {
     pub(crate) image: String,
     pub(crate) builds_at: Option<PathBuf>,
-    /// The Dockerfile's argument of this name; empty where it has its default.
-    pub(crate) features: String,
+    /// The Dockerfile's stage that is built; empty for its last.
+    pub(crate) target: String,
     /// As the shell of the container sees it.
     pub(crate) command: Vec<String>,
     /// Files from here and where they are inside, secrets too.
@@ -94,7 +94,7 @@ impl Service {
         Self {
             image: yaml["image"].as_str().unwrap().to_owned(),
             builds_at: yaml["build"].as_str().or(yaml["build"]["context"].as_str()).map(|at| folder.join(at)),
-            features: yaml["build"]["args"]["FEATURES"].as_str().unwrap_or_default().to_owned(),
+            target: yaml["build"]["target"].as_str().unwrap_or_default().to_owned(),
             command: texts(&yaml["command"]).into_iter().map(|word| word.replace("$$", "$")).collect(),
             files,
             volumes,

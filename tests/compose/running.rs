@@ -29,7 +29,7 @@ pub(crate) const REPLICAS: [&str; 2] = ["tiergate-1", "tiergate-2"];
 pub(crate) const GATEWAY: u16 = 8_000;
 pub(crate) const API: u16 = 8_080;
 pub(crate) const OWNERS: u16 = 8_081;
-const ADMIN: u16 = 9_090;
+const ADMIN: u16 = 8_082;
 const BALANCER_HEALTH: u16 = 8_404;
 
 /// How many requests a credential may fail in a minute, at each replica.
@@ -137,11 +137,11 @@ impl Running {
                 PathBuf::from("haproxy")
             }
             "redis" => PathBuf::from(words.remove(0)),
-            "tiergate" | "tiergate-dev" => {
+            image @ ("tiergate" | "tiergate-dev") => {
                 if words == ["run"] {
                     words.extend(["--config".to_owned(), text(&home.join("tiergate.toml"))]);
                 }
-                PathBuf::from(env!("CARGO_BIN_EXE_tiergate"))
+                program(image)
             }
             other => panic!("who runs {other}?"),
         };
@@ -267,6 +267,15 @@ impl Client {
 /// SIGTERM.
 pub(crate) fn terminate(pid: u32) {
     assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
+}
+
+/// The program of an image of ours.
+pub(crate) fn program(image: &str) -> PathBuf {
+    match image {
+        "tiergate" => env!("CARGO_BIN_EXE_tiergate").into(),
+        "tiergate-dev" => env!("CARGO_BIN_EXE_tiergate-dev").into(),
+        other => panic!("{other} is no image of ours"),
+    }
 }
 
 /// True when what the composition runs is installed. Skips the test when it is not.

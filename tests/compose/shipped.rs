@@ -7,7 +7,7 @@ use std::process::Command;
 use toml::Table;
 
 use crate::composition::Composition;
-use crate::running::{API, GATEWAY, OWNERS, REPLICAS, is_installed};
+use crate::running::{API, GATEWAY, OWNERS, REPLICAS, is_installed, program};
 
 /// Words of a line of `haproxy.cfg`, for each line that begins with this word.
 fn lines<'a>(config: &'a str, word: &str) -> Vec<Vec<&'a str>> {
@@ -37,9 +37,8 @@ fn every_file_volume_and_image_of_the_composition_is_there() {
         }
         match (service.image.as_str(), &service.builds_at) {
             ("tiergate" | "tiergate-dev", Some(context)) => {
-                let has_dev_chain = service.features.contains("dev-chain");
-                assert_eq!(has_dev_chain, service.image == "tiergate-dev", "{name}");
-                assert_eq!(has_dev_chain, service.command[0] == "dev", "{name}");
+                let target = if service.image == "tiergate-dev" { "dev" } else { "" };
+                assert_eq!(service.target, target, "{name}");
                 assert!(context.join("Dockerfile").is_file(), "{name}: {}", context.display());
                 assert!(service.is_read_only, "{name} writes nowhere");
             }
@@ -70,9 +69,17 @@ fn the_image_reads_the_file_that_is_mounted_and_its_checks_are_commands_that_the
         let ignore = fs::read_to_string(root.join(".dockerignore")).unwrap();
         assert!(ignore.lines().any(|line| line == format!("!{kept}")) && root.join(kept).exists(), "{kept}");
     }
-    for arguments in composition.services.values().filter(|service| service.builds_at.is_some()) {
-        let command = arguments.command.iter().map(String::as_str).chain(["--help"]);
-        let output = Command::new(env!("CARGO_BIN_EXE_tiergate")).args(command).output().unwrap();
+    for service in composition.services.values().filter(|service| service.builds_at.is_some()) {
+        let entrypoint = format!("ENTRYPOINT [\"/usr/local/bin/{}\"]", service.image);
+        let stage = match service.target.as_str() {
+            "" => dockerfile.rsplit("\nFROM ").next(),
+            name => dockerfile
+                .split("\nFROM ")
+                .find(|stage| stage.lines().next().unwrap().ends_with(&format!(" AS {name}"))),
+        };
+        assert!(stage.unwrap().contains(&entrypoint), "{}", service.image);
+        let command = service.command.iter().map(String::as_str).chain(["--help"]);
+        let output = Command::new(program(&service.image)).args(command).output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
 }
@@ -127,7 +134,7 @@ fn only_replicas_share_networks_with_others_and_nobody_else_reaches_their_admin_
         }
         let address = service.networks["admin"].unwrap();
         assert!(composition.subnets["admin"].contains(&address), "{address}");
-        let admin = ("TIERGATE__LISTEN__ADMIN".to_owned(), format!("{address}:9090"));
+        let admin = ("TIERGATE__LISTEN__ADMIN".to_owned(), format!("{address}:8082"));
         assert_eq!(service.environment, [admin], "{name}");
     }
 }

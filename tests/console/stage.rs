@@ -1,4 +1,4 @@
-//! `tiergate dev` with a browser in front of its owner's page, and what a person does there.
+//! `tiergate-dev` with a browser in front of its owner's page, and what a person does there.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -42,8 +42,8 @@ impl Stage {
             ("--admin", free_port(own_ip())),
         ];
         let doors = doors.into_iter().flat_map(|(flag, address)| [flag.to_owned(), address.to_string()]);
-        let arguments: Vec<String> = ["dev".to_owned()].into_iter().chain(doors).collect();
-        let program = Path::new(env!("CARGO_BIN_EXE_tiergate"));
+        let arguments: Vec<String> = doors.collect();
+        let program = Path::new(env!("CARGO_BIN_EXE_tiergate-dev"));
         // It makes a folder of its own, which goes with ours.
         let there = format!("export TMPDIR='{}'", folder.path().display());
         let process = Process::start(program, &arguments, &folder.path().join("log"), &there);

@@ -1,4 +1,4 @@
-//! Runs the `sh` blocks of a page in one shell, as they are printed, beside a `tiergate dev`. A `text` block behind an `sh`
+//! Runs the `sh` blocks of a page in one shell, as they are printed, beside a `tiergate-dev`. A `text` block behind an `sh`
 //! block is what that prints; `...` in it stands for anything. A `toml` block is the file `tiergate.toml`.
 //!
 //! Three things are not as a reader has them: `target/quick/tiergate` is the program of this build, the address
@@ -26,7 +26,7 @@ const START_TIME_MAX: Duration = Duration::from_secs(60);
 /// Printed between the outputs of two blocks, with the exit code of the former.
 const MARK: &str = "-- end of a block --";
 
-/// `tiergate dev` on an address of its own. It dies with this process, however that ends: its shell waits for a pipe
+/// `tiergate-dev` on an address of its own. It dies with this process, however that ends: its shell waits for a pipe
 /// that closes then.
 struct Dev {
     alive: Option<ChildStdin>,
@@ -37,11 +37,11 @@ struct Dev {
 impl Dev {
     fn start() -> Self {
         let ip = loopback::own_ip().to_string();
-        let ports = [("api", 8080), ("gateway", 8000), ("upstream", 9000), ("admin", 9090), ("chain", 8545)];
+        let ports = [("api", 8080), ("gateway", 8000), ("upstream", 9000), ("admin", 8082), ("chain", 8545)];
         let addresses = ports.map(|(name, port)| [format!("--{name}"), format!("{ip}:{port}")]);
         let script = r#""$@" & pid=$!; cat >/dev/null; kill -INT $pid; wait $pid"#;
         let mut shell = command("sh")
-            .args(["-c", script, "sh", PROGRAM, "dev"])
+            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_tiergate-dev")])
             .args(addresses.concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -178,7 +178,7 @@ fn the_page_about_operations_has_each_command_of_the_program_and_options_that_th
     let made: BTreeSet<&str> = list.filter_map(|line| line.split_whitespace().next()).collect();
     let page = read("docs/operations.md");
     let (_, table) = page.split_once("## Commands\n").unwrap();
-    let table = table.split_once("\n\nEvery command").unwrap().0;
+    let table = table.split_once("\n\n`tiergate-dev`").unwrap().0;
     let mut listed = BTreeSet::from(["help"]);
     for cells in rows(table) {
         let commands: Vec<String> = spans(&cells[0]).map(str::to_owned).collect();

@@ -47,13 +47,35 @@ fn what_ships_has_no_development_chain_and_is_stripped_with_its_symbols_beside_i
     assert_eq!(manifest["features"]["default"].as_array().unwrap(), &[toml::Value::from("traces")]);
     assert_eq!(manifest["profile"]["release"]["strip"].as_str(), Some("symbols"));
     let dockerfile = read("Dockerfile");
-    assert!(dockerfile.contains("\nARG FEATURES=\n") && dockerfile.contains("\nFROM scratch AS symbols\n"));
-    for text in [dockerfile, read("scripts/release")] {
+    let stage = |start: &str| dockerfile.split("\nFROM ").find(|stage| stage.starts_with(start)).unwrap();
+    assert!(
+        !stage("source AS build\n").contains("feature") && dockerfile.contains("\nFROM scratch AS symbols\n")
+    );
+    let shipped = dockerfile.rsplit("\nFROM ").next().unwrap();
+    assert!(!shipped.contains("-dev") && shipped.contains("COPY --from=build /image/tiergate "), "{shipped}");
+    let is_development = |program: &&toml::Value| program["name"].as_str() == Some("tiergate-dev");
+    let development = manifest["bin"].as_array().unwrap().iter().find(is_development).unwrap();
+    assert_eq!(development["required-features"].as_array().unwrap(), &[toml::Value::from("dev-chain")]);
+    for text in [dockerfile.clone(), read("scripts/release")] {
         for step in
             ["RELEASE_DEBUG=line-tables-only", "--only-keep-debug", "--strip-all --add-gnu-debuglink="]
         {
             assert!(text.contains(step), "{step}");
         }
+    }
+}
+
+#[test]
+fn every_package_says_that_its_licence_is_not_decided_and_none_names_one() {
+    let packages = ["Cargo.toml", "clients/python/pyproject.toml", "clients/typescript/package.json"];
+    for file in
+        ["README.md", packages[0], packages[1], "clients/python/README.md", "clients/typescript/README.md"]
+    {
+        assert!(read(file).contains("licence is not decided yet"), "{file}");
+    }
+    for file in packages {
+        let names_one = |line: &str| line.trim_start().trim_start_matches('"').starts_with("license");
+        assert!(!read(file).lines().any(names_one), "{file}");
     }
 }
 

@@ -43,8 +43,8 @@ impl Stage {
         let settings = settings.set("gateway.allow_empty", true);
         let service = Service::prepare(change(settings));
         let folder = tempfile::tempdir().unwrap();
-        let program = Path::new(env!("CARGO_BIN_EXE_tiergate"));
-        let arguments = ["dev", "--only-upstream", "--upstream", &upstream.to_string()].map(str::to_owned);
+        let program = Path::new(env!("CARGO_BIN_EXE_tiergate-dev"));
+        let arguments = ["--only-upstream", "--upstream", &upstream.to_string()].map(str::to_owned);
         let process = Process::start(program, &arguments, &folder.path().join("log"), "");
         until("the upstream answers", SOON, || Connection::open(upstream).ok());
         fs::create_dir(service.folder.path().join("tenants.d")).unwrap();
@@ -296,9 +296,8 @@ fn the_page_that_dev_names_opens() {
     let folder = tempfile::tempdir().unwrap();
     let addresses = ["--api", "--gateway", "--upstream", "--admin", "--chain"]
         .map(|name| [name.to_owned(), free_port(own_ip()).to_string()]);
-    let arguments = [vec!["dev".to_owned()], addresses.concat()].concat();
-    let program = Path::new(env!("CARGO_BIN_EXE_tiergate"));
-    let dev = Process::start(program, &arguments, &folder.path().join("log"), "");
+    let program = Path::new(env!("CARGO_BIN_EXE_tiergate-dev"));
+    let dev = Process::start(program, &addresses.concat(), &folder.path().join("log"), "");
     let page = until("dev names the page", SOON, || {
         let log = dev.log();
         let line = log.lines().find(|line| line.contains("the operator's page"))?;

@@ -84,8 +84,9 @@ impl Chain {
     pub(crate) fn dev() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let node = free_port(own_ip());
-        let arguments = ["dev", "--only-chain", "--chain", &node.to_string()].map(str::to_owned);
-        let program = Path::new(env!("CARGO_BIN_EXE_tiergate"));
+        let arguments = ["--only-chain", "--chain", &node.to_string()].map(str::to_owned);
+        // Not there in a build without the development chain, whose tests have a real node.
+        let program = Path::new(option_env!("CARGO_BIN_EXE_tiergate-dev").unwrap());
         let process = Process::start(program, &arguments, &folder.path().join("log"), "");
         let facts: Value = until("the development chain prints its addresses", SOON, || {
             process.log().lines().find_map(|line| serde_json::from_str(line).ok())

@@ -106,7 +106,7 @@ fn gateway_and_owners_have_up_to_16_addresses_each() {
 #[test]
 fn every_two_listeners_that_overlap_are_named() {
     let keys = [
-        ("listen.gateway", "[\"127.0.0.1:8080\", \"0.0.0.0:9090\", \"127.0.0.1:9090\"]"),
+        ("listen.gateway", "[\"127.0.0.1:8080\", \"0.0.0.0:8082\", \"127.0.0.1:8082\"]"),
         ("listen.api", "\"127.0.0.1:8080\""),
         ("listen.owners", "[\"127.0.0.1:8081\", \"[::]:8080\"]"),
     ];
@@ -116,12 +116,12 @@ fn every_two_listeners_that_overlap_are_named() {
         [
             format!("listen.gateway: api is 127.0.0.1:8080 and gateway item 1 is 127.0.0.1:8080{end}"),
             format!(
-                "listen.gateway: gateway item 2 is 0.0.0.0:9090 and gateway item 3 is 127.0.0.1:9090{end}"
+                "listen.gateway: gateway item 2 is 0.0.0.0:8082 and gateway item 3 is 127.0.0.1:8082{end}"
             ),
             format!("listen.owners: api is 127.0.0.1:8080 and owners item 2 is [::]:8080{end}"),
             format!("listen.owners: gateway item 1 is 127.0.0.1:8080 and owners item 2 is [::]:8080{end}"),
-            format!("listen.admin: gateway item 2 is 0.0.0.0:9090 and admin is 127.0.0.1:9090{end}"),
-            format!("listen.admin: gateway item 3 is 127.0.0.1:9090 and admin is 127.0.0.1:9090{end}"),
+            format!("listen.admin: gateway item 2 is 0.0.0.0:8082 and admin is 127.0.0.1:8082{end}"),
+            format!("listen.admin: gateway item 3 is 127.0.0.1:8082 and admin is 127.0.0.1:8082{end}"),
         ]
     );
 }

@@ -44,7 +44,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("keys.prefix", "other_", "\"other_\"", "a b"),
     ("keys.requests_per_hour", " 11 ", "11", "1.5"),
     ("listen.admin", "127.0.0.1:1", "\"127.0.0.1:1\"", "1"),
-    ("listen.api", "127.0.0.1:1", "\"127.0.0.1:1\"", "127.0.0.1:9090"),
+    ("listen.api", "127.0.0.1:1", "\"127.0.0.1:1\"", "127.0.0.1:8082"),
     ("listen.gateway", "127.0.0.1:1,[::1]:2", r#"["127.0.0.1:1", "[::1]:2"]"#, "127.0.0.1:1, 127.0.0.1:8080"),
     ("listen.max_connections", "7", "7", "0"),
     ("listen.max_connections_per_network", "7", "7", "-1"),
@@ -202,8 +202,8 @@ fn a_relation_that_does_not_hold_names_the_variable_that_broke_it() {
         ("TIERGATE__SIGNATURE__MAX_AGE", "24h"),
         ("TIERGATE__SIGNATURE__MAX_AHEAD", "1h"),
         ("TIERGATE__SIGNATURE__NONCE_RETENTION", "1m"),
-        ("TIERGATE__LISTEN__API", "127.0.0.1:9090"),
-        ("TIERGATE__LISTEN__GATEWAY", "127.0.0.1:9090"),
+        ("TIERGATE__LISTEN__API", "127.0.0.1:8082"),
+        ("TIERGATE__LISTEN__GATEWAY", "127.0.0.1:8082"),
         ("TIERGATE__LISTEN__ADMIN", "127.0.0.1:8080"),
     ] {
         let file = minimal_with(&[("signature.nonce_retention", "\"1h\"")]);

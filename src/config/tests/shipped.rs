@@ -51,7 +51,7 @@ fn the_defaults_are_what_is_documented() {
     assert_eq!(settings.listen.max_connections_per_network, 0);
     assert!(settings.listen.proxy_protocol.is_empty());
     assert!(settings.tenants.is_empty());
-    assert_eq!(settings.listen.admin, "127.0.0.1:9090".parse().unwrap());
+    assert_eq!(settings.listen.admin, "127.0.0.1:8082".parse().unwrap());
     assert!(settings.listen.trusted_proxies.is_empty());
     let urls: Vec<_> = settings.chain.rpc_urls.iter().map(|url| url.reveal().as_str()).collect();
     assert_eq!(urls, ["http://127.0.0.1:8545/"]);

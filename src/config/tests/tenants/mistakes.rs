@@ -22,7 +22,7 @@ fn no_listener_of_ours_is_an_upstream() {
         ("tenants[1].hosts", "[\"api.acme.example\"]"),
         (
             "tenants[1].upstreams",
-            "[\"127.0.0.1:8081\", \"localhost:8000 weight=2\", \"api.acme.example:8000\", \"127.0.0.1:8080\", \"localhost:9090\"]",
+            "[\"127.0.0.1:8081\", \"localhost:8000 weight=2\", \"api.acme.example:8000\", \"127.0.0.1:8080\", \"localhost:8082\"]",
         ),
     ];
     let of =
@@ -35,7 +35,7 @@ fn no_listener_of_ours_is_an_upstream() {
                 of("127.0.0.1:8000")
             ),
             format!("tenants[1].upstreams: item 4 is http://127.0.0.1:8080, {}", of("127.0.0.1:8080")),
-            format!("tenants[1].upstreams: item 5 is http://localhost:9090, {}", of("127.0.0.1:9090")),
+            format!("tenants[1].upstreams: item 5 is http://localhost:8082, {}", of("127.0.0.1:8082")),
             format!("tenants[1].routes[1].upstreams: item 1 is http://[::1]:8443, {}", of("[::]:8443")),
         ]
     );
