@@ -97,6 +97,9 @@ fn of_chain(settings: &Settings, nodes: &[Result<Sight, String>], now: u64) -> V
 fn of_token(settings: &Settings, token: Result<Option<(Address, u8)>, String>) -> Finding {
     let configured = settings.tiers.token_decimals;
     let state = token.and_then(|token| match token {
+        Some((token, _)) if settings.tiers.token.is_some_and(|written| written != token) => Err(format!(
+            "stands beside another token than {token}, which the stake vault takes; correct tiers.token"
+        )),
         Some((token, decimals)) if decimals == configured => {
             Ok(format!("{decimals}, as the token {token} says"))
         }

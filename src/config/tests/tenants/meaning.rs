@@ -26,6 +26,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("host_header", "\"upstream\""),
         ("connect_retries", "0"),
         ("max_body_bytes", "9_223_372_036_854_775_807"),
+        ("discovery", "false"),
         ("timeouts.connect", "\"1s\""),
         ("timeouts.read", "\"2s\""),
         ("timeouts.write", "\"3s\""),
@@ -68,6 +69,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
     assert_eq!(tenant.requests_per_minute, Some(PerTier::from_array([2, 2, 3, 4].map(Quota::per_minute))));
     assert_eq!(tenant.on_endpoint_mismatch, OnMismatch::Deny);
     assert_eq!(tenant.tls, Some(pair("a.crt", "../a.key")));
+    assert!(!tenant.discovery);
     let [connect, read, write, idle, timeout, eject_for] = [1, 2, 3, 4, 5, 6].map(Duration::from_secs);
     let proxy = ProxyRules {
         host_header: HostHeader::Upstream,
@@ -99,7 +101,7 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         origins: Some(vec!["https://a.example".into(), "http://localhost:3000".into()]),
         methods: "GET, PUT".into(),
         headers: "X-API-Key, X-A".into(),
-        exposed: "RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, \
+        exposed: "Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, \
                   X-RateLimit-Remaining, X-Request-Id, X-B"
             .into(),
         credentials: true,
