@@ -51,6 +51,11 @@ pub(crate) fn document_at<'a>(
     resource(path.strip_prefix(METADATA_PATH.as_bytes())?).map(Document::Metadata)
 }
 
+/// True if the tenant's configuration names this host, which is in normal form, and not only a wildcard that takes it.
+pub(crate) fn is_named(tenant: &Tenant, host: &str) -> bool {
+    tenant.hosts.iter().any(|pattern| matches!(pattern, HostPattern::Exact(name) if **name == *host))
+}
+
 /// The documents that the gateway has for a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shown {
@@ -110,11 +115,7 @@ impl Gateway {
     /// known.
     fn origin<F: Fields>(&self, request: &Incoming<'_, F>, site: &Site) -> Option<String> {
         let authority = request.authority?;
-        let host = host::of_authority(authority)?;
-        let is_named = |pattern: &HostPattern| matches!(pattern, HostPattern::Exact(name) if **name == *host);
-        if !site.hosts().any(is_named) {
-            return None;
-        }
+        let host = host::of_authority(authority).filter(|host| is_named(&site.tenant, host))?;
         let scheme = self.believed.scheme(request.fields, request.peer, request.is_tls)?;
         Some(match (scheme, host::port_of(authority)) {
             ("https", Some(443)) | ("http", Some(80)) | (_, None) => format!("{scheme}://{host}"),

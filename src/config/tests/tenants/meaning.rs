@@ -26,7 +26,6 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         ("host_header", "\"upstream\""),
         ("connect_retries", "0"),
         ("max_body_bytes", "9_223_372_036_854_775_807"),
-        ("discovery", "false"),
         ("timeouts.connect", "\"1s\""),
         ("timeouts.read", "\"2s\""),
         ("timeouts.write", "\"3s\""),
@@ -69,7 +68,6 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
     assert_eq!(tenant.requests_per_minute, Some(PerTier::from_array([2, 2, 3, 4].map(Quota::per_minute))));
     assert_eq!(tenant.on_endpoint_mismatch, OnMismatch::Deny);
     assert_eq!(tenant.tls, Some(pair("a.crt", "../a.key")));
-    assert!(!tenant.discovery);
     let [connect, read, write, idle, timeout, eject_for] = [1, 2, 3, 4, 5, 6].map(Duration::from_secs);
     let proxy = ProxyRules {
         host_header: HostHeader::Upstream,
@@ -108,6 +106,12 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         max_age: Duration::from_secs(7),
     };
     assert_eq!(tenant.cors, Some(cors));
+}
+
+#[test]
+fn the_gateway_shows_the_way_unless_the_tenant_says_no() {
+    assert!(read(tenant_with(&[])).discovery);
+    assert!(!read(tenant_with(&[("discovery", "false")])).discovery);
 }
 
 #[test]
