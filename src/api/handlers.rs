@@ -10,8 +10,9 @@ use crate::domain::freshness::UnixSeconds;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
-use crate::wire::answers::{self, Answer, PublicRules};
+use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{SignedBody, VerifyBody, parse_profile_read, parse_status_query};
+use crate::wire::discovery::LocalRules;
 use crate::wire::errors::ErrorCause;
 use crate::wire::results::owner_profile;
 
@@ -33,15 +34,9 @@ impl Api {
             Endpoint::Livez => Ok(answers::alive()),
             Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await)),
             Endpoint::Signing => {
-                let (domain, window) = self.pipeline.signing();
-                Ok(answers::signing(&PublicRules {
-                    domain,
-                    window,
-                    stakes: self.pipeline.stakes(),
-                    quotas: &self.access.quotas,
-                    token_decimals: self.token_decimals,
-                    contract_signatures: self.pipeline.signature_format().has_contracts(),
-                }))
+                let gateway_url = self.gateway_url.as_deref();
+                let rules = LocalRules { gateway_url, quotas: &self.access.quotas, tenant: None };
+                Ok(self.discovery.rules(&rules))
             }
             Endpoint::Docs => Ok(docs::answer()),
             Endpoint::Console => {

@@ -13,6 +13,7 @@ pub(crate) mod routes;
 
 use std::sync::Arc;
 
+use http::header::LINK;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
@@ -33,6 +34,7 @@ use crate::verdicts::{Verdicts, about};
 use crate::wire::answers::Answer;
 use crate::wire::client_ip::client_of;
 use crate::wire::console::ConsoleRules;
+use crate::wire::discovery::Discovery;
 use crate::wire::errors::ErrorCause;
 use crate::wire::other_sites::is_of_another_site;
 use crate::wire::request_id::RequestIds;
@@ -44,7 +46,8 @@ pub(crate) struct Api {
     readiness: Arc<Readiness>,
     audience: Audience,
     access: Access,
-    token_decimals: u8,
+    discovery: Arc<Discovery>,
+    gateway_url: Option<String>,
     console: Option<Console>,
     trusted_proxies: Vec<IpNet>,
     clock: Arc<dyn Clock>,
@@ -60,8 +63,10 @@ pub(crate) struct Api {
 pub(crate) struct ApiRules {
     pub(crate) audience: Audience,
     pub(crate) access: Access,
-    /// The decimals of the staked token.
-    pub(crate) token_decimals: u8,
+    /// The documents about the service.
+    pub(crate) discovery: Arc<Discovery>,
+    /// Where the gateway is, for those documents.
+    pub(crate) gateway_url: Option<String>,
     /// The owner's page; `None`: it is off.
     pub(crate) console: Option<ConsoleRules>,
     /// Networks of proxies that are believed.
@@ -94,14 +99,16 @@ impl Api {
     ) -> Self {
         let observer = Observer::new(metrics);
         let verdicts = Verdicts::new(DOOR, metrics, &clock);
-        let ApiRules { audience, access, token_decimals, console, trusted_proxies, audit, tracer } = rules;
+        let ApiRules { audience, access, discovery, gateway_url, console, trusted_proxies, audit, tracer } =
+            rules;
         let results = VerificationResults::default();
         Self {
             pipeline,
             readiness,
             audience,
             access,
-            token_decimals,
+            discovery,
+            gateway_url,
             console: console.as_ref().map(Console::new),
             trusted_proxies,
             clock,
@@ -163,6 +170,9 @@ impl WholeService for Api {
             headers.insert(HeaderName::from_static("x-request-id"), id);
         }
         if let Some((cause, error_type)) = answered.refused {
+            if let Some(endpoint) = endpoint.filter(|_| cause.is_unauthenticated()) {
+                headers.insert(LINK, endpoint.help());
+            }
             self.verdicts.refused(cause, error_type);
             tracing::debug!(
                 request_id = notes.request_id.as_str(),

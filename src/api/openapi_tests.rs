@@ -97,7 +97,7 @@ fn it_describes_the_errors_of_each_endpoint_and_no_other() {
 }
 
 #[test]
-fn each_answer_carries_the_headers_of_limits_and_waits_that_it_can_have() {
+fn each_answer_carries_the_headers_of_limits_waits_and_help_that_it_can_have() {
     let document = document();
     for endpoint in ENDPOINTS {
         let is_signed = errors(endpoint).contains(&(400, "REPLAY_DETECTED".to_owned()));
@@ -115,6 +115,7 @@ fn each_answer_carries_the_headers_of_limits_and_waits_that_it_can_have() {
                 "429" => &["Retry-After", "X-RateLimit-Limit", "X-RateLimit-Remaining"],
                 // Nonces may have been lost: `Retry-After` says when to sign again.
                 "400" if has_nonce => &["Retry-After"],
+                "401" => &["Link"],
                 _ => &[],
             };
             let names: BTreeSet<&str> = names.into_iter().collect();

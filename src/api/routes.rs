@@ -1,6 +1,9 @@
 //! Which path and method is which endpoint. Paths are compared as the bytes that came: nothing is decoded or merged.
 
+use http::HeaderValue;
+
 use crate::wire::bodies::BODY_BYTES_MAX;
+use crate::wire::discovery::RULES_PATH;
 use crate::wire::errors::ErrorCause;
 
 /// The endpoints of the contract, the description of them, what owners sign, and their page.
@@ -117,7 +120,7 @@ impl Endpoint {
             Self::Readyz => "/readyz",
             Self::OpenApi => "/openapi.json",
             Self::Docs => "/docs",
-            Self::Signing => "/.well-known/tiergate",
+            Self::Signing => RULES_PATH,
             Self::Console => "/console",
         }
     }
@@ -194,6 +197,15 @@ impl Endpoint {
             | Self::Docs
             | Self::Signing
             | Self::Console => 0,
+        }
+    }
+
+    /// The link to the rules, for those whose credential is refused here. It is relative: a proxy may serve the API below a
+    /// path.
+    pub(crate) fn help(self) -> HeaderValue {
+        match self.path().bytes().filter(|byte| *byte == b'/').count() {
+            1 => HeaderValue::from_static("<.well-known/tiergate>; rel=\"help\""),
+            _ => HeaderValue::from_static("<../.well-known/tiergate>; rel=\"help\""),
         }
     }
 

@@ -10,9 +10,12 @@ use crate::app::descriptors::{ADMIN_CONNECTIONS, workers};
 use crate::app::error::StartError;
 use crate::app::overview::Overview;
 use crate::app::process::Listening;
+use crate::app::signing_domain;
 use crate::config::Settings;
+use crate::config::chain::Contracts;
 use crate::config::gateway::Http1;
 use crate::config::listen::{Listen, Listener};
+use crate::domain::rpc_url::RpcUrl;
 use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::relay::pool::{self, Pool};
@@ -25,6 +28,7 @@ use crate::ports::store::Scope;
 use crate::serve::clients::ClientRules;
 use crate::tls::listener::Protocols;
 use crate::wire::console::{ConsoleRules, DevelopmentNode, SampleRequest, WalletChain};
+use crate::wire::discovery::{Discovery, ServiceRules};
 use crate::wire::request_id::RequestIds;
 
 /// The name of the threads that serve API, owners and gateway.
@@ -80,7 +84,8 @@ impl App {
         let rules = ApiRules {
             audience,
             access,
-            token_decimals: settings.tiers.token_decimals,
+            discovery: Arc::clone(&self.discovery),
+            gateway_url: settings.console.gateway_url.as_ref().map(base_of),
             console: console_rules(settings),
             trusted_proxies: settings.listen.client_proxies(),
             audit: self.audit.clone(),
@@ -110,6 +115,8 @@ impl App {
             trusted_headers: settings.listen.trusted_headers.clone(),
             client_proxies: settings.listen.client_proxies(),
             in_flight_max: self.descriptors.requests,
+            has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
+            discovery: Arc::clone(&self.discovery),
             via: settings.gateway.via.clone(),
             tracer: self.tracer.clone(),
         };
@@ -149,6 +156,37 @@ impl App {
     }
 }
 
+/// The documents that strangers may read.
+pub(super) fn discovery(settings: &Settings) -> Discovery {
+    let Contracts { identity, stake_vault, reputation, validation, organization } = settings.chain.contracts;
+    let contracts = [
+        ("identity", Some(identity)),
+        ("stakeVault", Some(stake_vault)),
+        ("reputation", reputation),
+        ("validation", validation),
+        ("organization", organization),
+    ];
+    let contracts = contracts.into_iter().filter_map(|(name, address)| Some((name, address?)));
+    Discovery::new(&ServiceRules {
+        domain: &signing_domain(settings),
+        window: settings.signature.freshness,
+        stakes: settings.tiers.stake,
+        token: settings.tiers.token,
+        token_decimals: settings.tiers.token_decimals,
+        contract_signatures: settings.signature.format.has_contracts(),
+        chain_id: settings.chain.chain_id,
+        contracts: &contracts.collect::<Vec<_>>(),
+        key_format: &settings.keys.format,
+        keys_url: settings.keys.public_url.as_ref().map(base_of).as_deref(),
+        has_console: settings.console.enabled,
+    })
+}
+
+/// An address without the slash at its end.
+fn base_of(url: &RpcUrl) -> String {
+    url.reveal().as_str().trim_end_matches('/').to_owned()
+}
+
 /// The owner's page, if it is on.
 fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
     let console = &settings.console;
@@ -160,7 +198,7 @@ fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
     });
     let sample = console.gateway_url.as_ref().map(|url| SampleRequest {
         origin: url.origin().to_owned(),
-        url: url.reveal().as_str().trim_end_matches('/').to_owned(),
+        url: base_of(url),
         path: console.sample_path.clone(),
     });
     let development = console.development_rpc_url.as_ref().map(|url| DevelopmentNode {

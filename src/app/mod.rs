@@ -59,6 +59,7 @@ use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traced::TracerSettings;
 use crate::telemetry::traces::Tracer;
+use crate::wire::discovery::Discovery;
 
 /// How often memory that no longer matters is given back.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -74,6 +75,8 @@ pub(crate) struct App {
     shutdown: ShutdownSettings,
     tracer: Option<Arc<Tracer>>,
     audit: Option<Arc<Audit>>,
+    /// What strangers are told, at every listener alike.
+    discovery: Arc<Discovery>,
     /// Dropped when the service has ended.
     _audit_guard: Option<LogGuard>,
 }
@@ -146,6 +149,7 @@ impl App {
             shutdown,
             tracer,
             audit,
+            discovery: Arc::new(listeners::discovery(settings)),
             _audit_guard: audit_guard,
         };
         let asking = Arc::clone(&app.readiness);

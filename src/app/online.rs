@@ -96,6 +96,11 @@ fn of_chain(settings: &Settings, nodes: &[Result<Sight, String>], now: u64) -> V
 /// The decimals of the token that the stake vault takes, beside those that are configured.
 fn of_token(settings: &Settings, token: Result<Option<(Address, u8)>, String>) -> Finding {
     let configured = settings.tiers.token_decimals;
+    if let (Some(written), Ok(Some((token, _)))) = (settings.tiers.token, &token)
+        && written != *token
+    {
+        return ("tiers.token".to_owned(), Err(format!("is {written}, and the stake vault takes {token}")));
+    }
     let state = token.and_then(|token| match token {
         Some((token, decimals)) if decimals == configured => {
             Ok(format!("{decimals}, as the token {token} says"))

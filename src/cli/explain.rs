@@ -21,13 +21,14 @@ use crate::config::{Loaded, Settings};
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::denial::Denial;
-use crate::domain::host::HostPattern;
+use crate::domain::host::{HostPattern, of_authority};
 use crate::domain::host_map::HostMap;
 use crate::domain::path::Reading;
 use crate::domain::quota::Quota;
 use crate::domain::routing::{self, Decision};
 use crate::domain::tenant::{Route, RouteAccess, Tenant};
 use crate::domain::tier::Tier;
+use crate::gateway::discovery::{Document, document_at, is_named};
 use crate::gateway::site::{access, check_method};
 use crate::os::Os;
 use crate::pipeline::credential::Credential;
@@ -138,6 +139,13 @@ impl<'a> Case<'a> {
         let tenant = self.tenant()?;
         check_method(&self.request.method)?;
         let decision = self.route(tenant);
+        let path = self.request.path.split('?').next().unwrap_or_default().as_bytes();
+        let is_named = || of_authority(&self.request.host).is_some_and(|host| is_named(tenant, &host));
+        match document_at(tenant, decision.access, &self.request.method, path) {
+            Some(Document::Rules) => return Ok("described"),
+            Some(Document::Metadata(_)) if is_named() => return Ok("described"),
+            Some(Document::Metadata(_)) | None => {}
+        }
         let quota = match decision.access {
             RouteAccess::Deny => return Err(ErrorCause::Forbidden),
             RouteAccess::Public => decision.route.and_then(|at| tenant.routes.get(at)?.requests_per_minute),

@@ -77,7 +77,7 @@ fn url(text: &str) -> Result<Option<RpcUrl>, String> {
     }
 }
 
-fn url_without_query(text: &str) -> Result<Option<RpcUrl>, String> {
+pub(super) fn url_without_query(text: &str) -> Result<Option<RpcUrl>, String> {
     let url = url(text)?;
     match url.as_ref().and_then(|url| url.reveal().query()) {
         None => Ok(url),

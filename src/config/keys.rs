@@ -1,9 +1,11 @@
 //! `[keys]`: what API keys look like and how often they may be managed.
 
+use crate::config::console::url_without_query;
 use crate::config::reader::Reader;
 use crate::config::written::quoted;
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::quota::Quota;
+use crate::domain::rpc_url::RpcUrl;
 
 /// The longest prefix, in characters.
 const PREFIX_CHARS_MAX: usize = 64;
@@ -15,6 +17,8 @@ pub struct KeySettings {
     pub format: ApiKeyFormat,
     /// How often one agent's keys may be managed from one client IP.
     pub requests_per_hour: Quota,
+    /// Where owners reach the endpoints for keys, without a query.
+    pub public_url: Option<RpcUrl>,
 }
 
 impl KeySettings {
@@ -24,6 +28,7 @@ impl KeySettings {
             requests_per_hour: reader
                 .integer("keys.requests_per_hour", 10, &(1..=1_000_000))
                 .map(Quota::per_hour),
+            public_url: reader.text("keys.public_url", "", url_without_query),
         })
     }
 }

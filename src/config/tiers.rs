@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use alloy::primitives::U256;
+use alloy::primitives::{Address, U256};
 
+use crate::config::chain::contract;
 use crate::config::reader::Reader;
 use crate::config::tokens::Tokens;
 use crate::domain::quota::Quota;
@@ -20,6 +21,8 @@ pub(super) const REQUESTS_PER_MINUTE: RangeInclusive<i64> = 1..=1_000_000;
 pub struct TierSettings {
     /// How many decimals the staked token has; 0 to 36.
     pub token_decimals: u8,
+    /// The staked token, for agents that have none yet.
+    pub token: Option<Address>,
     /// The stake that opens each tier, in the token's smallest unit; strictly rising.
     pub stake: StakeThresholds,
     /// How many requests an agent of each tier may make; never falling.
@@ -29,6 +32,7 @@ pub struct TierSettings {
 impl TierSettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         let token_decimals = reader.integer("tiers.token_decimals", 18, &(0..=36));
+        let token = reader.optional_text("tiers.token", contract);
         let amounts =
             reader.texts("tiers.stake", &["1000", "10000", "100000", "500000"], &ONE_PER_TIER, Tokens::parse);
         let limits = reader.integers(
@@ -43,6 +47,7 @@ impl TierSettings {
             limits.and_then(|limits| requests_per_minute(reader, "tiers.requests_per_minute", limits));
         Some(Self {
             token_decimals: token_decimals?,
+            token,
             stake: stake?,
             requests_per_minute: requests_per_minute?,
         })

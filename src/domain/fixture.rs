@@ -48,5 +48,6 @@ pub(crate) fn tenant() -> Tenant {
             queue_max: 0,
             queue_time: second,
         },
+        discovery: true,
     }
 }

@@ -73,19 +73,31 @@ impl fmt::Display for HostPattern {
 /// Nothing when it is not a host. Borrows what is in normal form already.
 #[must_use]
 pub fn of_authority(authority: &str) -> Option<Cow<'_, str>> {
-    // The text is short: a loop finds the place sooner than a search that is made for long ones.
-    let bytes = authority.as_bytes();
-    let (host, port) = match bytes.iter().rposition(|byte| *byte == b']') {
-        Some(end) => authority.split_at_checked(end + 1)?,
-        None => match bytes.iter().position(|byte| *byte == b':') {
-            Some(colon) => authority.split_at_checked(colon)?,
-            None => (authority, ""),
-        },
-    };
+    let (host, port) = split(authority)?;
     if !is_port(port) {
         return None;
     }
     normal(host.strip_suffix('.').unwrap_or(host))
+}
+
+/// The port of an authority, where it names one.
+#[must_use]
+pub fn port_of(authority: &str) -> Option<u16> {
+    let (_, port) = split(authority)?;
+    port.strip_prefix(':').filter(|_| is_port(port))?.parse().ok()
+}
+
+/// Host and port as they are written, the port with its colon.
+fn split(authority: &str) -> Option<(&str, &str)> {
+    // The text is short: a loop finds the place sooner than a search that is made for long ones.
+    let bytes = authority.as_bytes();
+    match bytes.iter().rposition(|byte| *byte == b']') {
+        Some(end) => authority.split_at_checked(end + 1),
+        None => match bytes.iter().position(|byte| *byte == b':') {
+            Some(colon) => authority.split_at_checked(colon),
+            None => Some((authority, "")),
+        },
+    }
 }
 
 /// A name or an address in normal form.
@@ -128,7 +140,7 @@ mod tests {
 
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
-    use super::{HostPattern, of_authority};
+    use super::{HostPattern, of_authority, port_of};
 
     #[test]
     fn a_pattern_covers_what_it_takes_and_nothing_beside_it() {
@@ -212,6 +224,22 @@ mod tests {
             ("[::1]", "[::1]"),
         ] {
             assert_eq!(of_authority(authority).as_deref(), Some(host), "{authority}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_a_number_behind_the_host() {
+        for (authority, port) in [
+            ("api.example:8443", Some(8_443)),
+            ("[::1]:80", Some(80)),
+            ("api.example", None),
+            ("api.example:", None),
+            ("[::1]", None),
+            ("api.example:+80", None),
+            ("api.example:65536", None),
+            ("api.example:80:80", None),
+        ] {
+            assert_eq!(port_of(authority), port, "{authority}");
         }
     }
 

@@ -42,6 +42,8 @@ pub struct Tenant {
     pub cors: Option<CorsRules>,
     /// How many requests may be under way.
     pub in_flight: InFlight,
+    /// Whether the gateway says itself, to everybody, what agents need here, where a route would ask for an agent.
+    pub discovery: bool,
 }
 
 /// How many of a tenant's requests may be under way at once in one process, and how many may wait for a place.

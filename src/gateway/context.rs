@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
@@ -44,6 +45,8 @@ pub(crate) struct Context {
     pub(super) refused: Option<Box<About>>,
     /// The origin of its page, if the tenant allows that.
     pub(super) origin: Option<Box<[u8]>>,
+    /// What its 401 says in `WWW-Authenticate` instead of the usual.
+    pub(super) challenge: Option<HeaderValue>,
     /// True if its body is still coming.
     pub(super) awaits_body: bool,
     /// How much of its body has come, in bytes.
@@ -91,6 +94,7 @@ impl Context {
             notes: Notes::default(),
             refused: None,
             origin: None,
+            challenge: None,
             awaits_body: false,
             body_bytes: 0,
             speaks_grpc: false,

@@ -35,6 +35,8 @@ pub(super) struct Incoming<'a, F> {
     pub(super) fields: &'a F,
     /// The address that it came from.
     pub(super) peer: IpAddr,
+    /// True if it came over TLS.
+    pub(super) is_tls: bool,
 }
 
 /// The tenant of a request, and the tenant's rule for it.
@@ -71,6 +73,11 @@ impl<F> Incoming<'_, F> {
 }
 
 impl Route {
+    /// The tenant.
+    pub(super) fn site(&self) -> &Site {
+        &self.site
+    }
+
     /// The tenant's rule.
     pub(super) const fn decision(&self) -> Decision {
         self.decision

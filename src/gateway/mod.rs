@@ -13,6 +13,7 @@ pub(crate) mod watch;
 mod context;
 mod corridor;
 mod counters;
+pub(crate) mod discovery;
 mod failure;
 mod line;
 mod notes;
@@ -57,6 +58,7 @@ use crate::serve::turns::Turn;
 use crate::serve::{Door, Place};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::traces::Tracer;
+use crate::wire::discovery::Discovery;
 use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestIds;
 use crate::wire::trace::{TRACESTATE, remote_span, state_of};
@@ -85,7 +87,7 @@ impl Door for GatewayDoor {
                 self.relay.forward(connection, &head, &mut ctx).await
             }
             Ok(None) => self.by_library(connection, head).await,
-            Err(end) => self.relay.refuse(connection, &head, &mut ctx, &end).await,
+            Err(end) => self.relay.refuse(connection, &head, &mut ctx, end).await,
         }
     }
 
@@ -110,7 +112,8 @@ impl GatewayDoor {
             return Ok(None);
         }
         self.gateway.begin_trace(&fields, ctx);
-        Ok(Some(self.gateway.admit(&request, &route?, &mut ctx.notes).await?))
+        let admitted = self.gateway.admit(&request, &route?, &mut ctx.notes).await;
+        admitted.map(Some).map_err(|cause| self.gateway.show_way(cause, &request, ctx))
     }
 
     /// Hands a request to the library. Its future is large, and most requests don't need it.
@@ -139,6 +142,10 @@ pub(crate) struct GatewayRules {
     pub(crate) client_proxies: Vec<IpNet>,
     /// How many requests may be under way at once.
     pub(crate) in_flight_max: u32,
+    /// True if connections begin with the PROXY protocol.
+    pub(crate) has_proxy_protocol: bool,
+    /// The documents about the service.
+    pub(crate) discovery: Arc<Discovery>,
     /// The name in `Via`; `None`: one of its own.
     pub(crate) via: Option<Box<str>>,
     /// Begins traces; `None`: no request is traced.
@@ -157,6 +164,7 @@ pub(crate) struct Gateway {
     tracer: Option<Arc<Tracer>>,
     observer: Observer,
     room: Arc<Room>,
+    discovery: Arc<Discovery>,
 }
 
 impl Gateway {
@@ -171,9 +179,9 @@ impl Gateway {
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
-        let GatewayRules { trusted_proxies, trusted_headers, client_proxies, in_flight_max, via, tracer } =
-            rules;
-        let believed = Believed { proxies: trusted_proxies, headers: trusted_headers };
+        let GatewayRules { trusted_proxies, trusted_headers, client_proxies, in_flight_max, .. } = rules;
+        let GatewayRules { has_proxy_protocol, discovery, via, tracer, .. } = rules;
+        let believed = Believed { proxies: trusted_proxies, headers: trusted_headers, has_proxy_protocol };
         let via = Via::new(via, &request_ids);
         let room = Arc::new(Room::new(in_flight_max));
         let now = Arc::clone(&clock);
@@ -191,6 +199,7 @@ impl Gateway {
             tracer,
             observer,
             room,
+            discovery,
         })
     }
 
@@ -213,6 +222,9 @@ impl Gateway {
         let has_cors = site.tenant.cors.is_some();
         let route = Self::decide(request, site)?;
         ctx.decision = Some(route.decision());
+        if let Some(document) = self.document(request, &route) {
+            return Err(End::Document(Box::new(document)));
+        }
         // Browsers ask no leave for a WebSocket, and let the page read it.
         let is_socket = route.upgrades() && request.fields.has(Name::Upgrade);
         if has_cors && is_socket && request.fields.has(Name::Origin) && ctx.origin.is_none() {

@@ -4,6 +4,7 @@ use http::StatusCode;
 
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
+use crate::gateway::discovery::write_way;
 use crate::gateway::policy::cors;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -14,6 +15,8 @@ pub(super) enum End {
     Error(ErrorCause),
     /// It only asks what a page of another origin may do.
     Preflight,
+    /// It asks for a document about the way in, which is this.
+    Document(Box<Answer>),
 }
 
 impl From<ErrorCause> for End {
@@ -24,21 +27,25 @@ impl From<ErrorCause> for End {
 
 impl Gateway {
     /// The answer to a request that goes no further.
-    pub(super) fn answer_to(&self, end: &End, ctx: &mut Context) -> Answer {
+    pub(super) fn answer_to(&self, end: End, ctx: &mut Context) -> Answer {
         let mut answer = match end {
-            End::Error(cause) => self.error(cause, ctx),
+            End::Error(cause) => self.error(&cause, ctx),
             End::Preflight => preflight(ctx),
+            End::Document(answer) => *answer,
         };
         ctx.write_answer_headers(answer.headers_mut());
         answer
     }
 
     fn error(&self, cause: &ErrorCause, ctx: &mut Context) -> Answer {
-        let (error_type, answer) = if ctx.speaks_grpc {
+        let (error_type, mut answer) = if ctx.speaks_grpc {
             cause.grpc_answer()
         } else {
             cause.gateway_answer(self.clock.unix_millis())
         };
+        if cause.is_unauthenticated() {
+            write_way(ctx, answer.headers_mut());
+        }
         self.observer.refused(cause, error_type, ctx);
         answer
     }

@@ -16,6 +16,7 @@ use crate::domain::tenant::{OnMismatch, Route, Tenant};
 use crate::domain::tier::{PASSING_TIERS, PerTier, Tier};
 use crate::domain::upstream::{Upstream, UpstreamScheme};
 use crate::gateway::counters::{Routes, SiteCounters};
+use crate::gateway::discovery::Shown;
 use crate::gateway::room::TenantRoom;
 use crate::gateway::upstreams::state::{UpstreamState, Watched};
 use crate::gateway::upstreams::{Member, Upstreams};
@@ -46,6 +47,8 @@ pub(crate) struct Site {
     pub(super) routes: Routes,
     pub(super) room: Arc<TenantRoom>,
     pub(super) watched: Arc<Watched>,
+    /// The documents that the gateway has for it.
+    pub(super) shown: Shown,
     /// One for each lowest tier.
     accesses: [Access; PASSING_TIERS.len()],
     /// One for each tier.
@@ -102,7 +105,9 @@ impl Site {
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();
         let watched = former.map(|former| Arc::clone(&former.watched)).unwrap_or_default();
+        let shown = Shown::of(&tenant);
         let site = Self {
+            shown,
             tenant,
             counters,
             routes,
@@ -118,6 +123,11 @@ impl Site {
             site.members().for_each(|member| member.state.is_not_checked());
         }
         site
+    }
+
+    /// The limits of its agents.
+    pub(super) fn quotas(&self) -> &PerTier<Quota> {
+        &self.access(self.tenant.min_tier).quotas
     }
 
     pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {

@@ -7,9 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::domain::eip712::Eip712Domain;
-use crate::domain::freshness::{Freshness, UnixSeconds};
-use crate::domain::quota::{Allowance, Quota};
-use crate::domain::tier::{PerTier, StakeThresholds, TIERS};
+use crate::domain::freshness::UnixSeconds;
+use crate::domain::quota::Allowance;
 use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
 use crate::pipeline::readiness::{Report, Word};
 use crate::ports::chain::ChainFault;
@@ -17,9 +16,6 @@ use crate::wire::headers::{JSON, NO_STORE, write_allowance};
 
 /// A whole answer.
 pub type Answer = Response<Vec<u8>>;
-
-/// For how long clients may keep what changes with the configuration alone.
-const FIVE_MINUTES: HeaderValue = HeaderValue::from_static("max-age=300");
 
 /// What most bodies fit into.
 const USUAL_BODY_BYTES: usize = 1_024;
@@ -100,54 +96,6 @@ pub fn readiness(report: &Report) -> Answer {
     success(status, &body, None)
 }
 
-/// The rules that clients are told of.
-#[derive(Debug)]
-pub struct PublicRules<'a> {
-    /// The domain of signatures.
-    pub domain: &'a Eip712Domain,
-    /// The window of their timestamps.
-    pub window: Freshness,
-    /// The least stake of each tier.
-    pub stakes: &'a StakeThresholds,
-    /// Each tier's quota at the API.
-    pub quotas: &'a PerTier<Quota>,
-    /// The decimals of the staked token.
-    pub token_decimals: u8,
-    /// True if an owner that is a contract may sign (ERC-1271).
-    pub contract_signatures: bool,
-}
-
-/// 200 of `GET /.well-known/tiergate`: what `eth_signTypedData_v4` takes beside the message, the window of the message's
-/// timestamp in seconds, and the tiers.
-#[must_use]
-pub fn signing(rules: &PublicRules<'_>) -> Answer {
-    let PublicRules { domain, window, stakes, quotas, token_decimals, contract_signatures } = *rules;
-    let tiers = TIERS.map(|tier| {
-        serde_json::json!({
-            "tier": tier.number(),
-            "name": tier.name(),
-            "stake": stakes.get(tier).unwrap_or_default().to_string(),
-            "requestsPerMinute": quotas.get(tier).map_or(0, |quota| quota.limit),
-        })
-    });
-    let mut body = typed_data(domain);
-    if let Some(fields) = body.as_object_mut() {
-        let profile = serde_json::json!({
-            "types": types_of("ProfileRead", &["agentId", "timestamp"]),
-            "primaryType": "ProfileRead",
-        });
-        fields.insert("profile".to_owned(), profile);
-        fields.insert("timestampMaxAge".to_owned(), window.max_age_secs.into());
-        fields.insert("timestampMaxAhead".to_owned(), window.max_ahead_secs.into());
-        fields.insert("tiers".to_owned(), tiers.as_slice().into());
-        fields.insert("tokenDecimals".to_owned(), token_decimals.into());
-        fields.insert("contractSignatures".to_owned(), contract_signatures.into());
-    }
-    let mut answer = success(StatusCode::OK, &body, None);
-    answer.headers_mut().insert(http::header::CACHE_CONTROL, FIVE_MINUTES);
-    answer
-}
-
 /// The typed data of a request, without the message. The types are the same at every service.
 #[must_use]
 pub fn typed_data(domain: &Eip712Domain) -> Value {
@@ -164,7 +112,7 @@ pub fn typed_data(domain: &Eip712Domain) -> Value {
 }
 
 /// The types of the domain, and of a message with these numbers.
-fn types_of(primary_type: &str, numbers: &[&str]) -> Value {
+pub(super) fn types_of(primary_type: &str, numbers: &[&str]) -> Value {
     let field = |name: &str, kind: &str| serde_json::json!({ "name": name, "type": kind });
     serde_json::json!({
         "EIP712Domain": [

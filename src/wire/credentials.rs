@@ -17,6 +17,13 @@ use crate::wire::bodies::{Invalid, whole_seconds};
 use crate::wire::errors::ErrorCause;
 use crate::wire::received::echo_text;
 
+/// The headers that may show an API key, for documents. Behind `Authorization` it is a `Bearer`.
+pub const KEY_HEADERS: [&str; 2] = ["Authorization", "X-API-Key"];
+
+/// The headers of a signed request, for documents.
+pub const SIGNATURE_HEADERS: [&str; 4] =
+    ["X-Agent-Id", "X-Agent-Signature", "X-Agent-Nonce", "X-Agent-Timestamp"];
+
 /// Fields whose presence makes a request a signed one.
 const SIGNED: [Name; 3] = [Name::AgentSignature, Name::AgentNonce, Name::AgentTimestamp];
 

@@ -141,6 +141,18 @@ impl ErrorCause {
         (error_type, answer)
     }
 
+    /// True for a 401: another credential might do.
+    #[must_use]
+    pub const fn is_unauthenticated(&self) -> bool {
+        matches!(
+            self,
+            Self::Unproven { .. }
+                | Self::Refused(Refusal::Denied(
+                    Denial::SignatureInvalid { .. } | Denial::InvalidApiKey { .. }
+                ))
+        )
+    }
+
     #[expect(clippy::too_many_lines, reason = "it is one table")]
     fn row(&self) -> Row {
         match self {

@@ -37,6 +37,7 @@ pub fn contract_spelling(name: &HeaderName) -> Option<&'static str> {
         "ratelimit" => Some("RateLimit"),
         "ratelimit-policy" => Some("RateLimit-Policy"),
         "www-authenticate" => Some("WWW-Authenticate"),
+        "link" => Some("Link"),
         "x-request-id" => Some("X-Request-Id"),
         _ => None,
     }

@@ -7,6 +7,7 @@ pub mod bodies;
 pub mod client_ip;
 pub mod console;
 pub mod credentials;
+pub mod discovery;
 pub mod errors;
 pub mod grpc;
 pub mod headers;

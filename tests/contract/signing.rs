@@ -3,18 +3,24 @@
 use alloy::primitives::keccak256;
 use alloy::sol_types::{Eip712Domain, SolStruct};
 use serde_json::{Value, json};
+use url::Url;
 
-use crate::support::agents::{LIMITS, THRESHOLDS};
+use crate::support::agents::{LIMITS, THRESHOLDS, unknown_key};
+use crate::support::client::Connection;
 use crate::support::harness::{Case, cases};
+use crate::support::process::{free_ports, own_ip};
 use crate::support::service::{SIGNED_ENDPOINTS, Service, status_of};
-use crate::support::signing::Verification;
+use crate::support::settings::Settings;
+use crate::support::signing::{BOB, Verification};
 use crate::support::world::World;
 
 pub(crate) const CASES: &[Case<World>] = cases![
-    domain_types_window_and_tiers_are_public_and_nothing_else,
+    domain_types_window_tiers_and_registries_are_public_and_nothing_else,
     they_may_be_cached_for_five_minutes,
     a_signature_made_of_nothing_else_is_the_owners_at_every_endpoint,
     a_refused_signature_is_answered_with_the_domain_that_it_needs,
+    a_401_links_to_the_rules_relative_to_its_endpoint_at_both_listeners,
+    addresses_are_those_that_the_operator_names,
 ];
 
 const PATH: &str = "/.well-known/tiergate";
@@ -25,7 +31,7 @@ fn elsewhere(world: &World) -> Service {
     Service::start(settings.set("signature.max_age", "120s").set("signature.max_ahead", "0s"))
 }
 
-fn domain_types_window_and_tiers_are_public_and_nothing_else(world: &World) {
+fn domain_types_window_tiers_and_registries_are_public_and_nothing_else(world: &World) {
     let field = |name: &str, kind: &str| json!({ "name": name, "type": kind });
     let types_of_the_domain = json!([
         field("name", "string"),
@@ -40,6 +46,7 @@ fn domain_types_window_and_tiers_are_public_and_nothing_else(world: &World) {
     };
     let names = ["Unverified", "Bronze", "Silver", "Gold", "Diamond"];
     let tiers: Vec<Value> = names.into_iter().enumerate().map(|(number, name)| tier(number, name)).collect();
+    let contracts = &world.chain().contracts;
     let expected = |name: &str, version: &str, chain_id: u64, age: u64, ahead: u64| {
         json!({
             "domain": {
@@ -59,6 +66,18 @@ fn domain_types_window_and_tiers_are_public_and_nothing_else(world: &World) {
             "tiers": tiers,
             "tokenDecimals": 18,
             "contractSignatures": false,
+            "chainId": contracts.chain_id,
+            "contracts": {
+                "identity": contracts.identity.to_checksum(None),
+                "stakeVault": contracts.stake_vault.to_checksum(None),
+                "reputation": contracts.reputation.to_checksum(None),
+                "validation": contracts.validation.to_checksum(None),
+                "organization": contracts.organization.to_checksum(None),
+            },
+            "token": null,
+            "keysUrl": null,
+            "consoleUrl": null,
+            "gatewayUrl": null,
         })
     };
     let usual = expected("Service Verification", "1", 8004, 300, 60);
@@ -111,4 +130,51 @@ fn a_refused_signature_is_answered_with_the_domain_that_it_needs(world: &World) 
         );
         assert_eq!(answer.json()["error"], json!(expected));
     }
+}
+
+fn a_401_links_to_the_rules_relative_to_its_endpoint_at_both_listeners(world: &World) {
+    let (owners, _) = free_ports(own_ip());
+    let service = Service::start(world.settings().set("listen.owners", vec![owners.to_string()]));
+    let (agent, unknown) = (world.agent(4), json!({ "apiKey": unknown_key(70) }));
+    let strangers = agent.draft().by(BOB);
+    for (listener, method, path, body, link) in [
+        (service.api, "POST", "/verify", &unknown, "<.well-known/tiergate>; rel=\"help\""),
+        (
+            service.api,
+            "POST",
+            "/verify/signature",
+            &strangers.body(),
+            "<../.well-known/tiergate>; rel=\"help\"",
+        ),
+        (service.api, "POST", "/profile", &strangers.profile_body(), "<.well-known/tiergate>; rel=\"help\""),
+        (owners, "POST", "/keys/generate", &strangers.body(), "<../.well-known/tiergate>; rel=\"help\""),
+        (owners, "POST", "/keys/rotate", &strangers.body(), "<../.well-known/tiergate>; rel=\"help\""),
+        (owners, "DELETE", "/keys", &strangers.body(), "<.well-known/tiergate>; rel=\"help\""),
+    ] {
+        let body = body.to_string().into_bytes();
+        let answer = Connection::open(listener).unwrap().send(method, path, &[], Some(&body)).unwrap();
+        assert_eq!((answer.status, answer.header("link")), (401, Some(link)), "{path}: {}", answer.text());
+        // The API takes no credential in headers, so that it challenges for none.
+        assert_eq!(answer.header("www-authenticate"), None);
+        let base = Url::parse(&format!("http://{listener}{path}")).unwrap();
+        let target = base.join(link.split(['<', '>']).nth(1).unwrap()).unwrap();
+        assert_eq!(target.path(), PATH, "{path}");
+    }
+    let other = service.post("/verify", &json!({}));
+    assert_eq!((other.status, other.header("link")), (400, None));
+}
+
+fn addresses_are_those_that_the_operator_names(world: &World) {
+    let named = |settings: Settings| {
+        let settings = settings.set("keys.public_url", "https://keys.test/tiergate/");
+        settings.set("console.gateway_url", "https://gateway.test")
+    };
+    let service = Service::start(named(world.settings()));
+    let document = service.get(PATH).success(200);
+    assert_eq!(document["keysUrl"], json!("https://keys.test/tiergate"));
+    assert_eq!(document["gatewayUrl"], json!("https://gateway.test"));
+    assert_eq!(document["consoleUrl"], Value::Null, "the page is off");
+    let service = Service::start(named(world.settings()).set("console.enabled", true));
+    let document = service.get(PATH).success(200);
+    assert_eq!(document["consoleUrl"], json!("https://keys.test/tiergate/console"));
 }

@@ -59,6 +59,10 @@ fn explain_decides_as_the_gateway_does(stage: &Stage) {
     let keys = agents.each_ref().map(|agent| agent.generate(&site.gateway.service));
     for (host, method, path) in [
         (ACME, "GET", "/public/x"),
+        (ACME, "GET", "/.well-known/tiergate"),
+        (ACME, "GET", "/.well-known/oauth-protected-resource/x"),
+        (OTHER, "GET", "/.well-known/tiergate"),
+        (OTHER, "GET", "/.well-known/oauth-protected-resource/x"),
         (ACME, "GET", "/x"),
         (ACME, "GET", "/gold/x?y"),
         (ACME, "GET", "/public/%2e%2e/gold/x"),
@@ -83,7 +87,8 @@ fn explain_decides_as_the_gateway_does(stage: &Stage) {
                 assert_eq!((&before["decision"], &before["limit"]), (&"admitted".into(), &1.into()));
                 continue;
             }
-            let is_let_through = ["admitted", "public"].map(Value::from).contains(&before["decision"]);
+            let is_let_through =
+                ["admitted", "described", "public"].map(Value::from).contains(&before["decision"]);
             assert_eq!(is_let_through, answer.status == 200, "{method} {host}{path} {agent:?}: {before}");
             if !is_let_through {
                 let body = answer.json();

@@ -24,6 +24,7 @@ mod credentials;
 mod crowds;
 mod dialects;
 mod differential;
+mod discovery;
 mod drain;
 mod early_ends;
 mod endings;
@@ -124,6 +125,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("bodies", ONCE, bodies::CASES),
     ("caches", ONCE, caches::CASES),
     ("http2", ONCE, http2::CASES),
+    ("discovery", ONCE, discovery::CASES),
     ("routing", ONCE, routing::CASES),
     ("paths", ONCE, paths::CASES),
     ("credentials", ONCE, credentials::CASES),

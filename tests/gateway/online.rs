@@ -194,12 +194,17 @@ fn decimals_that_are_not_the_tokens_and_registries_that_are_swapped_are_wrong(st
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let wrong = "  tiers.token_decimals: is 18, and the token 0x";
     holds(&output.stderr, &[wrong.to_owned(), " of the stake vault has 6\n".to_owned()]);
-    let output = check(&prepared(settings.set("tiers.token_decimals", 6), &[]), &asked);
+    let output = check(&prepared(settings.clone().set("tiers.token_decimals", 6), &[]), &asked);
     assert!(output.status.success(), "{output:?}");
     holds(
         &output.stdout,
         &["tiers.token_decimals: 6, as the token 0x".to_owned(), ", 1500 tokens staked, tier 1 (".to_owned()],
     );
+    let other = settings.set("tiers.token_decimals", 6).set("tiers.token", vault.to_string());
+    let output = check(&prepared(other, &[]), &asked);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let wrong = format!("  tiers.token: is {vault}, and the stake vault takes 0x");
+    holds(&output.stderr, &[wrong]);
 
     let of = chain.contracts;
     let swapped = stage

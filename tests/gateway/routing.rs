@@ -214,16 +214,9 @@ fn the_lowest_tier_of_a_route_replaces_the_tenants(stage: &Stage) {
 
 fn the_gateway_does_not_answer_the_api_and_the_api_does_not_forward(stage: &Stage) {
     let site = stage.site();
-    for path in [
-        "/livez",
-        "/readyz",
-        "/verify",
-        "/keys/status?agentId=1",
-        "/openapi.json",
-        "/docs",
-        "/.well-known/tiergate",
-        "/metrics",
-    ] {
+    for path in
+        ["/livez", "/readyz", "/verify", "/keys/status?agentId=1", "/openapi.json", "/docs", "/metrics"]
+    {
         is_unauthenticated(&site.gateway.ask(&Request::get(ACME, path)));
         site.gateway.ask(&Request::get("unknown.test", path)).error(404, "NOT_FOUND");
     }

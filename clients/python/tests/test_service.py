@@ -55,6 +55,7 @@ def test_signing_names_the_domain_and_the_tiers(service: Tiergate) -> None:
     signing = service.signing()
     assert signing.domain.name == "Service Verification" and signing.primary_type == "Verification"
     assert [tier.tier for tier in signing.tiers] == [0, 1, 2, 3, 4]
+    assert signing.chain_id and signing.contracts and signing.contracts["identity"] == signing.domain.verifying_contract
     assert signing is service.signing()
 
 

@@ -135,6 +135,16 @@ class Signing:
     tiers: tuple[TierTerms, ...]
     token_decimals: int
     contract_signatures: bool
+    #: The chain of the registries. This and what follows are None at a service that is older than they are.
+    chain_id: int | None = None
+    #: The registries by their names.
+    contracts: dict[str, Any] | None = None
+    #: The staked token, where the operator names it.
+    token: str | None = None
+    #: Where owners make keys, where the operator names it.
+    keys_url: str | None = None
+    console_url: str | None = None
+    gateway_url: str | None = None
 
 
 def json_name(name: str) -> str:

@@ -228,7 +228,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The domain and types of owners' signatures, and the tiers.
+         * The domain and types of owners' signatures, the tiers, the registries, and where everything is.
          * @description With a message of agentId, nonce and timestamp this is the typed data of eth_signTypedData_v4 (EIP-712); with the types and primaryType of profile and a message of agentId and timestamp it is that of POST /profile. It changes with the service's configuration alone, and may be cached for five minutes.
          */
         get: operations["signing"];
@@ -679,6 +679,28 @@ export interface components {
             tokenDecimals: number;
             /** @description True if an owner that is a contract may sign (ERC-1271). */
             contractSignatures: boolean;
+            /** @description The chain of the registries. */
+            chainId: number;
+            /** @description The registries: where agents are minted and staked for, and what is read of them. */
+            contracts: {
+                identity: components["schemas"]["Address"];
+                stakeVault: components["schemas"]["Address"];
+                reputation?: components["schemas"]["Address"];
+                validation?: components["schemas"]["Address"];
+                organization?: components["schemas"]["Address"];
+            };
+            /** @description The staked token; null where the operator does not name it. */
+            token: components["schemas"]["Address"] | null;
+            /** @description The address below which owners reach the endpoints for keys; null where the operator does not name it. */
+            keysUrl: string | null;
+            /** @description The owner's page, where it is on and keysUrl is named. */
+            consoleUrl: string | null;
+            /** @description The address of the gateway, where it is known. */
+            gatewayUrl: string | null;
+            /** @description At the gateway alone: the lowest tier that passes at this host. Routes may ask for others. */
+            minTier?: number;
+            /** @description At the gateway alone: the kinds of credentials that are taken at this host, each with its headers, or null. A key stands behind Bearer in Authorization. */
+            credentials?: Record<string, never>;
         };
         /** @description The body is longer than 16384 bytes. */
         PayloadTooLarge: {
@@ -732,6 +754,7 @@ export interface components {
         /** @description The key can't be accepted. */
         InvalidApiKey: {
             headers: {
+                Link: components["headers"]["Link"];
                 [name: string]: unknown;
             };
             content: {
@@ -741,6 +764,7 @@ export interface components {
         /** @description The signature can't be accepted. */
         SignatureInvalid: {
             headers: {
+                Link: components["headers"]["Link"];
                 [name: string]: unknown;
             };
             content: {
@@ -830,6 +854,8 @@ export interface components {
         "X-RateLimit-Limit": number;
         /** @description How many more would be accepted now; 0 on a 429. */
         "X-RateLimit-Remaining": number;
+        /** @description Where to read on: GET /.well-known/tiergate, relative to the request, with rel="help". */
+        Link: string;
         /** @description Seconds to wait. */
         "Retry-After": number;
     };
@@ -1170,7 +1196,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Domain, types, the window of timestamps, and the tiers. */
+            /** @description Domain, types, the window of timestamps, tiers, registries and addresses. */
             200: {
                 headers: {
                     [name: string]: unknown;

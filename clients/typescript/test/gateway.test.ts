@@ -79,10 +79,11 @@ describe("through the gateway", { concurrency: true, timeout: 60_000 }, () => {
       const around = await fetch(`http://${upstream}/${folder}/agent`);
       assert.equal(around.status, 401);
       assert.ok((await errorOf(around))?.is("INVALID_API_KEY"));
-      // As the gateway says it.
+      // As the gateway says it, which adds where to read on.
       const unknown = await fetch(`${service.gateway}/${folder}/agent`);
-      assert.deepEqual(around.headers.get("www-authenticate"), unknown.headers.get("www-authenticate"));
-      assert.equal(unknown.headers.get("www-authenticate"), 'Bearer realm="agents"');
+      assert.equal(around.headers.get("www-authenticate"), 'Bearer realm="agents"');
+      assert.match(unknown.headers.get("www-authenticate") ?? "", /^Bearer realm="agents"(, resource_metadata="[^"]+")?$/);
+      assert.equal(unknown.headers.get("link"), '</.well-known/tiergate>; rel="help"');
     });
   }
 

@@ -34,7 +34,7 @@ const HEADERS: [&str; 7] = [
 ];
 
 /// Headers of answers that are ours.
-const OURS: &str = "RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-Request-Id";
+const OURS: &str = "Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-Request-Id";
 
 /// Reads the rules; none without origins. The outer `None` is a problem.
 pub(super) fn read(reader: &mut Reader) -> Option<Option<CorsRules>> {

@@ -44,6 +44,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     let proxy = proxy::read(reader);
     let cors = cors::read(reader);
     let in_flight = in_flight::read(reader);
+    let discovery = reader.boolean("discovery", true);
     let tls = key_pair(reader, "tls.cert", "tls.key");
     let mut taken = Taken::default();
     let routes = reader.tables("routes", ROUTES_MAX, |reader| route::read(reader, &mut taken, neighbours));
@@ -74,6 +75,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
         proxy: proxy?,
         cors: cors?,
         in_flight: in_flight?,
+        discovery: discovery?,
     }))
 }
 

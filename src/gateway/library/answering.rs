@@ -32,7 +32,7 @@ impl Gateway {
         &self,
         session: &mut Session,
         ctx: &mut Context,
-        end: &End,
+        end: End,
     ) -> pingora::Result<()> {
         let answer = self.answer_to(end, ctx);
         write(session, answer).await
@@ -45,7 +45,7 @@ impl Gateway {
         ctx: &mut Context,
         cause: ErrorCause,
     ) -> u16 {
-        let answer = self.answer_to(&cause.into(), ctx);
+        let answer = self.answer_to(cause.into(), ctx);
         let status = answer.status().as_u16();
         session.set_keepalive(None);
         ctx.breaks_off = session.response_written().is_some_and(|head| !head.status.is_informational());

@@ -55,10 +55,11 @@ impl std::ops::Deref for LibraryProxy {
 
 impl LibraryProxy {
     async fn let_through(&self, session: &Session, ctx: &mut Context) -> Result<Passage, End> {
-        let request = incoming(session.req_header(), peer_of(session).ok_or(ErrorCause::Internal)?);
+        let request = incoming(session).ok_or(ErrorCause::Internal)?;
         self.begin_trace(&session.req_header().headers, ctx);
         let route = self.route(&request, ctx)?;
-        Ok(self.admit(&request, &route, &mut ctx.notes).await?)
+        let admitted = self.admit(&request, &route, &mut ctx.notes).await;
+        admitted.map_err(|cause| self.show_way(cause, &request, ctx))
     }
 
     /// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.
@@ -132,7 +133,7 @@ impl ProxyHttp for LibraryProxy {
                 Ok(false)
             }
             Err(end) => {
-                self.refuse(session, ctx, &end).await?;
+                self.refuse(session, ctx, end).await?;
                 Ok(true)
             }
         }

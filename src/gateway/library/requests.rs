@@ -10,14 +10,21 @@ use crate::gateway::corridor::Incoming;
 use crate::gateway::observe::Asked;
 
 /// A request of the library's, as the corridor reads it.
-pub(super) fn incoming(request: &RequestHeader, peer: IpAddr) -> Incoming<'_, HeaderMap> {
-    Incoming {
+pub(super) fn incoming(session: &Session) -> Option<Incoming<'_, HeaderMap>> {
+    let request = session.req_header();
+    Some(Incoming {
         method: request.method.as_str(),
         target: request.raw_path(),
         authority: authority_of(request),
         fields: &request.headers,
-        peer,
-    }
+        peer: peer_of(session)?,
+        is_tls: is_tls(session),
+    })
+}
+
+/// True if the request came over TLS.
+pub(super) fn is_tls(session: &Session) -> bool {
+    session.digest().is_some_and(|digest| digest.ssl_digest.is_some())
 }
 
 /// The part of a request that only its line shows.

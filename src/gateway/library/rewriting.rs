@@ -9,7 +9,7 @@ use crate::domain::tenant::HostHeader;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::library::answering::names_that;
-use crate::gateway::library::requests::authority_of;
+use crate::gateway::library::requests::{authority_of, is_tls};
 use crate::gateway::policy::forwarded::Arrival;
 use crate::gateway::policy::requests::Kept;
 
@@ -38,14 +38,13 @@ impl Gateway {
             headers.remove(&name);
         }
         headers.reserve(HEADERS_WRITTEN_MAX);
-        let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
         let peer_text = peer.to_canonical().to_string();
         let version = match downstream.version {
             Version::HTTP_10 => "1.0",
             Version::HTTP_2 => "2.0",
             _ => "1.1",
         };
-        let arrival = Arrival { peer: &peer_text, believed, is_tls, version };
+        let arrival = Arrival { peer: &peer_text, believed, is_tls: is_tls(session), version };
         let authority = authority_of(downstream).unwrap_or_default().as_bytes();
         self.write_ours(&downstream.headers, authority, ctx, &arrival, headers);
         if ctx.site()?.tenant.proxy.host_header == HostHeader::Upstream

@@ -19,6 +19,8 @@ pub(in crate::gateway) struct Believed {
     pub(in crate::gateway) proxies: Vec<IpNet>,
     /// The headers that they set.
     pub(in crate::gateway) headers: TrustedHeaders,
+    /// True if proxies speak the PROXY protocol, which hides them and says nothing of TLS.
+    pub(in crate::gateway) has_proxy_protocol: bool,
 }
 
 /// The headers of a peer that is not trusted.
@@ -29,6 +31,28 @@ impl Believed {
     pub(in crate::gateway) fn of(&self, peer: IpAddr) -> &TrustedHeaders {
         if is_trusted(peer, &self.proxies) { &self.headers } else { &NONE }
     }
+
+    /// The scheme by which the client asked. `None` if that is not known: a proxy may have ended TLS, and does not say so.
+    pub(in crate::gateway) fn scheme(
+        &self,
+        fields: &impl Fields,
+        peer: IpAddr,
+        is_tls: bool,
+    ) -> Option<&'static str> {
+        match known_proto(fields, self.of(peer)) {
+            Some(b"https") => Some("https"),
+            Some(_) => Some("http"),
+            None if is_tls => Some("https"),
+            None => (!self.has_proxy_protocol && !is_trusted(peer, &self.proxies)).then_some("http"),
+        }
+    }
+}
+
+/// The scheme that a proxy names and is trusted to set.
+fn known_proto<'a>(fields: &'a impl Fields, believed: &TrustedHeaders) -> Option<&'a [u8]> {
+    let is_believed = believed.has(Name::ForwardedProto.as_str().as_bytes());
+    let proto = fields.only(Name::ForwardedProto).filter(|_| is_believed)?;
+    matches!(proto, b"http" | b"https").then_some(proto)
 }
 
 /// How a request came.
@@ -63,9 +87,7 @@ pub(in crate::gateway) fn write(
         before(Name::ForwardedFor, out);
         out.extend_from_slice(peer.as_bytes());
     });
-    let known = fields.only(Name::ForwardedProto).filter(|_| is_believed(Name::ForwardedProto));
-    let proto = known.filter(|proto| matches!(*proto, b"http" | b"https"));
-    lines.set("X-Forwarded-Proto", proto.unwrap_or(scheme.as_bytes()));
+    lines.set("X-Forwarded-Proto", known_proto(fields, believed).unwrap_or(scheme.as_bytes()));
     let known = fields.only(Name::ForwardedHost).filter(|_| is_believed(Name::ForwardedHost));
     lines.set("X-Forwarded-Host", known.unwrap_or(host));
     lines.line("Forwarded", |out| {
@@ -82,7 +104,7 @@ pub(in crate::gateway) fn write(
 mod tests {
     use http::{HeaderMap, HeaderName};
 
-    use super::{Arrival, TrustedHeaders, write};
+    use super::{Arrival, Believed, TrustedHeaders, write};
 
     fn told(peer: &str, believed: &[&str], inbound: &[(&'static str, &str)]) -> [String; 4] {
         let mut headers = HeaderMap::new();
@@ -137,6 +159,32 @@ mod tests {
             expected[at].clone_from(&theirs[at]);
             assert_ne!(expected, ours, "{set}");
             assert_eq!(told("192.0.2.1", &[set], FORGED), expected, "{set}");
+        }
+    }
+    #[test]
+    fn the_scheme_is_unknown_where_a_proxy_may_have_ended_tls_and_does_not_say_so() {
+        let believed = |set: &[&str], has_proxy_protocol| Believed {
+            proxies: vec!["10.0.0.0/8".parse().unwrap()],
+            headers: TrustedHeaders::new(set),
+            has_proxy_protocol,
+        };
+        let (plain, tls) = (false, true);
+        let (proxy, stranger) = ("10.0.0.1", "192.0.2.1");
+        for (set, has_proxy_protocol, peer, is_tls, said, scheme) in [
+            (&["X-Forwarded-Proto"][..], false, proxy, plain, "https", Some("https")),
+            (&["X-Forwarded-Proto"], false, proxy, tls, "http", Some("http")),
+            (&["X-Forwarded-Proto"], false, proxy, plain, "gopher", None),
+            (&["X-Forwarded-Proto"], false, stranger, plain, "https", Some("http")),
+            (&["X-Forwarded-Proto"], false, stranger, tls, "http", Some("https")),
+            (&["X-Forwarded-For"], false, proxy, plain, "https", None),
+            (&["X-Forwarded-For"], false, proxy, tls, "http", Some("https")),
+            (&[], true, stranger, plain, "https", None),
+            (&[], true, stranger, tls, "http", Some("https")),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-forwarded-proto", said.parse().unwrap());
+            let found = believed(set, has_proxy_protocol).scheme(&headers, peer.parse().unwrap(), is_tls);
+            assert_eq!(found, scheme, "{set:?} {peer} {is_tls} {said}");
         }
     }
 }

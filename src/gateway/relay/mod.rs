@@ -153,7 +153,7 @@ impl Relay {
         mut connection: Box<Connection>,
         head: &RequestHead,
         ctx: &mut Context,
-        end: &End,
+        end: End,
     ) -> Option<Box<Connection>> {
         let answer = self.gateway.answer_to(end, ctx);
         let goes_on = connection.may_go_on(head);
@@ -181,7 +181,7 @@ impl Relay {
             tracing::warn!("a request failed inside the gateway");
         }
         let limit = ctx.site.as_ref().and_then(|site| site.tenant.proxy.body_bytes_max);
-        let answer = failure.cause(limit).map(|cause| self.gateway.answer_to(&cause.into(), ctx));
+        let answer = failure.cause(limit).map(|cause| self.gateway.answer_to(cause.into(), ctx));
         let Some(answer) = answer.filter(|_| !has_begun) else {
             let is_clients =
                 matches!(failure, Failure::ClientGone | Failure::ClientSlow | Failure::Malformed);

@@ -119,6 +119,7 @@ pub(in crate::gateway) fn incoming<'a>(
         authority: authority.map(|host| std::str::from_utf8(host).unwrap_or_default()),
         fields,
         peer: connection.peer.ip(),
+        is_tls: connection.is_tls(),
     })
 }
 

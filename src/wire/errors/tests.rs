@@ -27,6 +27,7 @@ fn check(rows: Vec<Row>) {
     for (cause, status, error_type, details) in rows {
         let (named, answer) = cause.answer(1_700_000_000_123);
         assert_eq!((named, answer.status().as_u16()), (error_type, status));
+        assert_eq!(cause.is_unauthenticated(), status == 401, "{error_type}");
         assert_eq!(answer.headers()["content-type"], "application/json");
         let body: Value = serde_json::from_slice(answer.body()).unwrap();
         assert_eq!(body["timestamp"], json!(1_700_000_000_123_u64));

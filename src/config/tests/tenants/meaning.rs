@@ -99,13 +99,19 @@ fn every_key_of_a_tenant_ends_up_in_its_place() {
         origins: Some(vec!["https://a.example".into(), "http://localhost:3000".into()]),
         methods: "GET, PUT".into(),
         headers: "X-API-Key, X-A".into(),
-        exposed: "RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, \
+        exposed: "Link, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-RateLimit-Limit, \
                   X-RateLimit-Remaining, X-Request-Id, X-B"
             .into(),
         credentials: true,
         max_age: Duration::from_secs(7),
     };
     assert_eq!(tenant.cors, Some(cors));
+}
+
+#[test]
+fn the_gateway_shows_the_way_unless_the_tenant_says_no() {
+    assert!(read(tenant_with(&[])).discovery);
+    assert!(!read(tenant_with(&[("discovery", "false")])).discovery);
 }
 
 #[test]

@@ -106,9 +106,15 @@ fn an_mcp_server_streams_for_agents_and_describes_itself_to_everybody() {
     {
         assert_eq!(access(tenant, method, path), Some(RouteAccess::Agents), "{method} {path}");
     }
-    let described = "/.well-known/oauth-protected-resource";
+    let described = "/.well-known/agent-card.json";
     assert_eq!(access(tenant, "GET", described), Some(RouteAccess::Public));
     assert_eq!(access(tenant, "POST", described), Some(RouteAccess::Deny));
+    // The gateway answers, because a route asks for agents.
+    for path in ["/.well-known/oauth-protected-resource/mcp", "/.well-known/tiergate"] {
+        assert_eq!(access(tenant, "GET", path), Some(RouteAccess::Agents), "{path}");
+        assert_eq!(access(tenant, "POST", path), Some(RouteAccess::Deny), "{path}");
+    }
+    assert!(tenant.discovery);
     assert_eq!(access(tenant, "GET", "/admin"), Some(RouteAccess::Deny));
     assert!(tenant.proxy.timeouts.read.as_secs() >= 3_600 && tenant.proxy.timeouts.total.is_none());
 }

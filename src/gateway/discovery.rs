@@ -1,0 +1,192 @@
+//! The way on for those who are refused: the documents about the service at a tenant's hosts, and the headers of a 401 that
+//! lead there.
+//!
+//! Addresses hold no host that a client made up: only one that the configuration names.
+
+use http::header::{LINK, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue};
+
+use crate::domain::host::{self, HostPattern};
+use crate::domain::path::{self, Reading};
+use crate::domain::routing;
+use crate::domain::tenant::{RouteAccess, Tenant};
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::corridor::{Incoming, Route};
+use crate::gateway::refusals::End;
+use crate::gateway::site::Site;
+use crate::http1::fields::Fields;
+use crate::wire::answers::Answer;
+use crate::wire::discovery::{LocalRules, METADATA_PATH, RULES_PATH, TenantRules};
+use crate::wire::errors::ErrorCause;
+
+/// The longest path of a resource that has metadata of its own, in bytes: whoever is refused makes us write no more.
+const RESOURCE_BYTES_MAX: usize = 256;
+
+/// The link to the rules. It is relative, so that it is right whatever the host is called.
+const HELP: HeaderValue = HeaderValue::from_static("</.well-known/tiergate>; rel=\"help\"");
+
+/// A document about the way in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Document<'a> {
+    /// The rules of service and tenant.
+    Rules,
+    /// The metadata of the resource at this path, which is empty for the whole host.
+    Metadata(&'a str),
+}
+
+/// The document that the gateway has at this path for the tenant. Routes that let everybody or nobody pass come first.
+pub(crate) fn document_at<'a>(
+    tenant: &Tenant,
+    access: RouteAccess,
+    method: &str,
+    path: &'a [u8],
+) -> Option<Document<'a>> {
+    if !tenant.discovery || access != RouteAccess::Agents || !matches!(method, "GET" | "HEAD") {
+        return None;
+    }
+    if path == RULES_PATH.as_bytes() {
+        return Some(Document::Rules);
+    }
+    resource(path.strip_prefix(METADATA_PATH.as_bytes())?).map(Document::Metadata)
+}
+
+/// True if the tenant's configuration names this host, which is in normal form, and not only a wildcard that takes it.
+pub(crate) fn is_named(tenant: &Tenant, host: &str) -> bool {
+    tenant.hosts.iter().any(|pattern| matches!(pattern, HostPattern::Exact(name) if **name == *host))
+}
+
+/// The documents that the gateway has for a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shown {
+    rules: bool,
+    metadata: bool,
+}
+
+impl Shown {
+    /// Those of this tenant.
+    pub(super) fn of(tenant: &Tenant) -> Self {
+        let has = |path: &str| {
+            let path = path.as_bytes();
+            let access = routing::decide(tenant, "GET", path).access;
+            document_at(tenant, access, "GET", path).is_some()
+        };
+        Self { rules: has(RULES_PATH), metadata: has(METADATA_PATH) }
+    }
+}
+
+impl Gateway {
+    /// The document that a routed request asks for.
+    pub(super) fn document<F: Fields>(&self, request: &Incoming<'_, F>, route: &Route) -> Option<Answer> {
+        let (site, access) = (route.site(), route.decision().access);
+        let document = document_at(&site.tenant, access, request.method, request.path())?;
+        let origin = self.origin(request, site);
+        let tenant = TenantRules { min_tier: site.tenant.min_tier, credentials: site.tenant.credentials };
+        let gateway_url = origin.as_deref();
+        let local = LocalRules { gateway_url, quotas: site.quotas(), tenant: Some(tenant) };
+        match document {
+            Document::Rules => Some(self.discovery.rules(&local)),
+            Document::Metadata(path) => {
+                Some(self.discovery.metadata(&format!("{}{path}", gateway_url?), &local))
+            }
+        }
+    }
+
+    /// Has the 401 to a request name the metadata.
+    pub(super) fn show_way<F: Fields>(
+        &self,
+        cause: ErrorCause,
+        request: &Incoming<'_, F>,
+        ctx: &mut Context,
+    ) -> End {
+        if cause.is_unauthenticated()
+            && let Some(site) = ctx.site.as_ref().filter(|site| site.shown.metadata)
+            && let Some(origin) = self.origin(request, site)
+        {
+            let path = resource(request.path()).unwrap_or_default();
+            let challenge =
+                format!("Bearer realm=\"agents\", resource_metadata=\"{origin}{METADATA_PATH}{path}\"");
+            ctx.challenge = HeaderValue::try_from(challenge).ok();
+        }
+        cause.into()
+    }
+
+    /// The scheme, host and port that a client asked, if the tenant's configuration names the host itself and the scheme is
+    /// known.
+    fn origin<F: Fields>(&self, request: &Incoming<'_, F>, site: &Site) -> Option<String> {
+        let authority = request.authority?;
+        let host = host::of_authority(authority).filter(|host| is_named(&site.tenant, host))?;
+        let scheme = self.believed.scheme(request.fields, request.peer, request.is_tls)?;
+        Some(match (scheme, host::port_of(authority)) {
+            ("https", Some(443)) | ("http", Some(80)) | (_, None) => format!("{scheme}://{host}"),
+            (_, Some(port)) => format!("{scheme}://{host}:{port}"),
+        })
+    }
+}
+
+/// Writes the headers of a 401 that lead on.
+pub(super) fn write_way(ctx: &mut Context, headers: &mut HeaderMap) {
+    if let Some(challenge) = ctx.challenge.take() {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
+    if ctx.site.as_ref().is_some_and(|site| site.shown.rules) {
+        headers.insert(LINK, HELP);
+    }
+}
+
+/// The path of a resource as it stands in its address, if every server reads it the same and it needs no escape there.
+fn resource(path: &[u8]) -> Option<&str> {
+    if matches!(path, b"" | b"/") {
+        return Some("");
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&()*+,=:@/".contains(&byte);
+    let is_short = path.len() <= RESOURCE_BYTES_MAX;
+    let is_usable = is_short && path.iter().copied().all(is_plain) && path::read(path) == Reading::Plain;
+    std::str::from_utf8(path).ok().filter(|_| is_usable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Document, RESOURCE_BYTES_MAX, document_at, resource};
+    use crate::domain::fixture;
+    use crate::domain::tenant::{RouteAccess, Tenant};
+
+    #[test]
+    fn only_a_path_that_every_server_reads_alike_is_written_into_an_address() {
+        let longest = format!("/{}", "a".repeat(RESOURCE_BYTES_MAX - 1));
+        for path in ["/mcp", "/mcp/", "/v1/items:find", "/a.b/~c", &longest] {
+            assert_eq!(resource(path.as_bytes()), Some(path));
+        }
+        assert_eq!((resource(b""), resource(b"/")), (Some(""), Some("")));
+        let too_long = format!("{longest}a");
+        for path in [
+            "x", "//", "/a//b", "/../a", "/a/.", "/a%2fb", "/a%20b", "/a\"b", "/a\\b", "/a;b", "/a'b",
+            "/a<b", "/\u{e9}", "/a\r\nb", "/a b", &too_long,
+        ] {
+            assert_eq!(resource(path.as_bytes()), None, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn the_gateway_has_documents_where_agents_alone_would_pass_and_the_tenant_allows_it() {
+        use RouteAccess::{Agents, Deny, Public};
+        let (rules, metadata) =
+            (&b"/.well-known/tiergate"[..], &b"/.well-known/oauth-protected-resource"[..]);
+        let at = |access, method, path| document_at(&fixture::tenant(), access, method, path);
+        assert_eq!(at(Agents, "GET", rules), Some(Document::Rules));
+        assert_eq!(at(Agents, "HEAD", metadata), Some(Document::Metadata("")));
+        let below = b"/.well-known/oauth-protected-resource/mcp";
+        assert_eq!(at(Agents, "GET", below), Some(Document::Metadata("/mcp")));
+        for (access, method) in [(Public, "GET"), (Deny, "GET"), (Agents, "POST"), (Agents, "OPTIONS")] {
+            assert_eq!(at(access, method, rules), None, "{access:?} {method}");
+            assert_eq!(at(access, method, metadata), None, "{access:?} {method}");
+        }
+        for path in
+            ["/.well-known/tiergate/", "/.well-known/tiergatex", "/.well-known/oauth-protected-resourcex"]
+        {
+            assert_eq!(at(Agents, "GET", path.as_bytes()), None, "{path}");
+        }
+        let silent = Tenant { discovery: false, ..fixture::tenant() };
+        assert_eq!(document_at(&silent, Agents, "GET", rules), None);
+    }
+}

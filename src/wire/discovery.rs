@@ -1,0 +1,183 @@
+//! The documents that tell strangers how agents get in: `/.well-known/tiergate`, and the metadata of a protected resource
+//! (RFC 9728), which holds the same. Everything in them is public.
+
+use alloy::primitives::Address;
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::{Value, json};
+
+use crate::domain::api_key::ApiKeyFormat;
+use crate::domain::eip712::Eip712Domain;
+use crate::domain::freshness::Freshness;
+use crate::domain::quota::Quota;
+use crate::domain::tenant::AcceptedCredentials;
+use crate::domain::tier::{PerTier, StakeThresholds, TIERS, Tier};
+use crate::wire::answers::{Answer, json_text, typed_data, types_of};
+use crate::wire::credentials::{KEY_HEADERS, SIGNATURE_HEADERS};
+
+/// Where the rules for agents and owners are.
+pub const RULES_PATH: &str = "/.well-known/tiergate";
+
+/// Where the metadata of a protected resource is, before the resource's own path (RFC 9728, section 3.1).
+pub const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
+
+/// Documents change with the configuration alone.
+const FIVE_MINUTES: HeaderValue = HeaderValue::from_static("max-age=300");
+
+/// A document of the gateway names the scheme and port that its own client used: no shared cache may give it to others.
+const PRIVATE_FIVE_MINUTES: HeaderValue = HeaderValue::from_static("private, max-age=300");
+
+/// The rules of the service.
+#[derive(Debug)]
+pub struct ServiceRules<'a> {
+    /// The domain of signatures.
+    pub domain: &'a Eip712Domain,
+    /// The window of their timestamps.
+    pub window: Freshness,
+    /// The least stake of each tier.
+    pub stakes: StakeThresholds,
+    /// The staked token, where it is known.
+    pub token: Option<Address>,
+    /// Its decimals.
+    pub token_decimals: u8,
+    /// True if an owner that is a contract may sign (ERC-1271).
+    pub contract_signatures: bool,
+    /// The chain of the registries.
+    pub chain_id: u64,
+    /// The registries by their names.
+    pub contracts: &'a [(&'static str, Address)],
+    /// The form of API keys.
+    pub key_format: &'a ApiKeyFormat,
+    /// Where owners manage keys, without a slash at its end.
+    pub keys_url: Option<&'a str>,
+    /// True if the owner's page is there too.
+    pub has_console: bool,
+}
+
+/// The documents of a service. The part that is the same everywhere is written once.
+#[derive(Debug)]
+pub struct Discovery {
+    /// The fields that are the same everywhere, without braces.
+    common: String,
+    stakes: StakeThresholds,
+    key_prefix: String,
+    /// A page for people.
+    help_url: Option<String>,
+}
+
+/// The rules at one listener or tenant.
+#[derive(Debug)]
+pub struct LocalRules<'a> {
+    /// The address of the gateway, where it is known.
+    pub gateway_url: Option<&'a str>,
+    /// The limit of each tier.
+    pub quotas: &'a PerTier<Quota>,
+    /// Those of a tenant; `None` at the API.
+    pub tenant: Option<TenantRules>,
+}
+
+/// The rules of a tenant.
+#[derive(Debug, Clone, Copy)]
+pub struct TenantRules {
+    /// The lowest tier that passes. Routes may ask for others.
+    pub min_tier: Tier,
+    /// The kinds of credentials that it takes.
+    pub credentials: AcceptedCredentials,
+}
+
+impl Discovery {
+    /// The documents of a service with these rules.
+    #[must_use]
+    pub fn new(rules: &ServiceRules<'_>) -> Self {
+        let contracts: Value =
+            rules.contracts.iter().map(|(name, address)| ((*name).to_owned(), checksum(*address))).collect();
+        let console = rules.keys_url.filter(|_| rules.has_console).map(|url| format!("{url}/console"));
+        let mut fields = typed_data(rules.domain);
+        let further = json!({
+            "profile": {
+                "types": types_of("ProfileRead", &["agentId", "timestamp"]),
+                "primaryType": "ProfileRead",
+            },
+            "timestampMaxAge": rules.window.max_age_secs,
+            "timestampMaxAhead": rules.window.max_ahead_secs,
+            "tokenDecimals": rules.token_decimals,
+            "contractSignatures": rules.contract_signatures,
+            "chainId": rules.chain_id,
+            "contracts": contracts,
+            "token": rules.token.map(checksum),
+            "keysUrl": rules.keys_url,
+            "consoleUrl": console,
+        });
+        if let (Value::Object(fields), Value::Object(further)) = (&mut fields, further) {
+            fields.extend(further);
+        }
+        let text = fields.to_string();
+        let common =
+            text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or_default().to_owned();
+        let docs = || Some(format!("{}/docs", rules.keys_url?));
+        Self {
+            common,
+            stakes: rules.stakes,
+            key_prefix: rules.key_format.prefix().to_owned(),
+            help_url: console.or_else(docs),
+        }
+    }
+
+    /// 200 of `GET /.well-known/tiergate`: the parts of `eth_signTypedData_v4` beside the message, the window of the
+    /// message's timestamp in seconds, the tiers, the registries, and where everything is.
+    #[must_use]
+    pub fn rules(&self, local: &LocalRules<'_>) -> Answer {
+        let caching = if local.tenant.is_some() { PRIVATE_FIVE_MINUTES } else { FIVE_MINUTES };
+        answer(self.text(local), caching)
+    }
+
+    /// 200 of the metadata of a protected resource. It names no authorization server, for keys are not had by OAuth.
+    #[must_use]
+    pub fn metadata(&self, resource: &str, local: &LocalRules<'_>) -> Answer {
+        let takes_keys = local.tenant.is_none_or(|tenant| tenant.credentials.api_key);
+        let methods: &[&str] = if takes_keys { &["header"] } else { &[] };
+        let mut fields = json!({ "resource": resource, "bearer_methods_supported": methods });
+        if let (Value::Object(fields), Some(url)) = (&mut fields, &self.help_url) {
+            fields.insert("resource_documentation".to_owned(), url.as_str().into());
+        }
+        let fields = fields.to_string();
+        let fields = fields.strip_suffix('}').unwrap_or_default();
+        answer(format!("{fields},\"tiergate\":{}}}", self.text(local)), PRIVATE_FIVE_MINUTES)
+    }
+
+    /// The document about the rules.
+    fn text(&self, local: &LocalRules<'_>) -> String {
+        let LocalRules { gateway_url, quotas, tenant } = *local;
+        let tiers = TIERS.map(|tier| {
+            json!({
+                "tier": tier.number(),
+                "name": tier.name(),
+                "stake": self.stakes.get(tier).unwrap_or_default().to_string(),
+                "requestsPerMinute": quotas.get(tier).map_or(0, |quota| quota.limit),
+            })
+        });
+        let mut fields = json!({ "gatewayUrl": gateway_url, "tiers": tiers });
+        if let (Value::Object(fields), Some(TenantRules { min_tier, credentials })) = (&mut fields, tenant) {
+            let key = || json!({ "headers": KEY_HEADERS, "prefix": self.key_prefix });
+            let signature = || json!({ "headers": SIGNATURE_HEADERS });
+            let kinds = json!({
+                "apiKey": credentials.api_key.then(key),
+                "signature": credentials.signature.then(signature),
+            });
+            fields.insert("minTier".to_owned(), min_tier.number().into());
+            fields.insert("credentials".to_owned(), kinds);
+        }
+        let fields = fields.to_string();
+        format!("{},{}}}", fields.strip_suffix('}').unwrap_or_default(), self.common)
+    }
+}
+
+fn checksum(address: Address) -> String {
+    address.to_checksum(None)
+}
+
+fn answer(text: String, caching: HeaderValue) -> Answer {
+    let mut answer = json_text(StatusCode::OK, HeaderMap::with_capacity(8), text.into_bytes());
+    answer.headers_mut().insert(CACHE_CONTROL, caching);
+    answer
+}
