@@ -20,7 +20,7 @@ test = $(test_what_ships) --features dev-chain
 
 build_dev = cargo build --profile quick --no-default-features --features dev-chain
 
-.PHONY: help dev release test test-here test-all lint deny bench fuzz peers instructions contracts console clean
+.PHONY: help dev release test test-here test-all lint deny bench fuzz peers instructions integrations contracts console clean
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -77,6 +77,14 @@ peers: ## Measure beside nginx, haproxy and Envoy; ONLY=base for a part
 
 instructions: ## Count the instructions and allocations of a request; fails when they grew by more than 5 %
 	@scripts/instructions
+
+integrations: ## Before a release: run docs/integrate.md whole, also AgentKit (1.2 GB) and Axum
+	@scripts/need cmake node npm python3
+	@scripts/test-servers
+	cargo build --features dev-chain
+	@mkdir -p target/integrations && cp tools/agentkit/*.json target/integrations
+	npm ci --prefix target/integrations --ignore-scripts --no-audit --no-fund --loglevel=error
+	scripts/integrations --all target/integrations target/debug/tiergate
 
 contracts: ## Compile the Solidity registries again
 	@scripts/test-servers $(lacking)

@@ -14,6 +14,9 @@ use crate::skip::skip;
 mod commands;
 #[path = "docs/deploy.rs"]
 mod deploy;
+#[cfg(feature = "dev-chain")]
+#[path = "docs/integrate.rs"]
+mod integrate;
 #[path = "docs/links.rs"]
 mod links;
 #[cfg(feature = "dev-chain")]

@@ -1,0 +1,31 @@
+//! `scripts/integrations` runs the code of docs/integrate.md beside a `tiergate dev`.
+
+use std::process::Command;
+
+use super::skip::skip;
+use super::{loopback, root};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
+
+/// Bound for the page, on a machine that is busy with other things.
+const PAGE_SECONDS: &str = "200";
+
+#[test]
+fn the_code_of_the_page_about_integrations_runs_and_prints_what_it_says() {
+    for path in ["tools/servers/integrations/bin/python", "tools/node_modules/@modelcontextprotocol/sdk"] {
+        if !root().join(path).exists() {
+            return skip(path);
+        }
+    }
+    let ip = loopback::own_ip().to_string();
+    let output = Command::new("timeout")
+        .args(["--kill-after=30", PAGE_SECONDS, "scripts/integrations", PROGRAM, "--ip", &ip])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (status, out, err) = (output.status, text(&output.stdout), text(&output.stderr));
+    assert!(status.success(), "{status} (124: not within {PAGE_SECONDS} s)\n{out}{err}");
+    // The page has not lost its blocks.
+    assert!(out.matches("ok ").count() >= 14, "{out}");
+}
