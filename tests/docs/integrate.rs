@@ -1,4 +1,4 @@
-//! `scripts/integrations` runs the code of docs/integrate.md beside a `tiergate dev`.
+//! `scripts/integrations` runs the code of docs/integrate.md beside a `tiergate-dev`.
 
 use std::process::Command;
 
