@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::{PROGRAM, REGISTRY, command, command_of, failure, free_address, tiergate};
 
@@ -111,19 +112,21 @@ fn development(args: &[&str]) -> Output {
     command_of(DEVELOPMENT, args).output().unwrap()
 }
 
-/// Copies of both programs, or of the one alone, as somebody has them who downloaded them.
-fn downloaded(folder: &Path, programs: &[&str]) -> PathBuf {
-    fs::create_dir(folder).unwrap();
+/// A folder with these programs, as somebody has them who downloaded them. It is beside them, so that they can be linked: a
+/// file that was just written may still be open in a process that another test is starting, and can't be run then.
+fn downloaded(folder: &str, programs: &[&str]) -> (TempDir, PathBuf) {
+    let place = tempfile::tempdir_in(Path::new(PROGRAM).parent().unwrap()).unwrap();
+    let folder = place.path().join(folder);
+    fs::create_dir(&folder).unwrap();
     for program in programs {
-        fs::copy(program, folder.join(Path::new(program).file_name().unwrap())).unwrap();
+        fs::hard_link(program, folder.join(Path::new(program).file_name().unwrap())).unwrap();
     }
-    folder.join("tiergate-dev")
+    (place, folder.join("tiergate-dev"))
 }
 
 #[test]
 fn the_printed_commands_work_as_printed_where_both_programs_were_downloaded() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = downloaded(&folder.path().join("it's my\\ folder"), &[PROGRAM, DEVELOPMENT]);
+    let (_place, program) = downloaded("it's my\\ folder", &[PROGRAM, DEVELOPMENT]);
     let dev = Dev::start_at(&program, &[], Stdio::inherit());
     let commands: Vec<&str> = dev
         .printed
@@ -165,8 +168,7 @@ fn the_printed_commands_work_as_printed_where_both_programs_were_downloaded() {
 
 #[test]
 fn without_the_other_program_beside_it_the_printed_commands_take_that_of_the_path() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = downloaded(&folder.path().join("alone"), &[DEVELOPMENT]);
+    let (_place, program) = downloaded("alone", &[DEVELOPMENT]);
     let dev = Dev::start_at(&program, &[], Stdio::inherit());
     assert!(dev.printed.contains("\n  tiergate sign "), "{}", dev.printed);
 }

@@ -17,6 +17,9 @@ use crate::support::time::{SOON, until};
 /// Where Multicall3 stands on every chain.
 const MULTICALL: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
 
+/// Not there in a build without the development chain, whose tests have a real node.
+const DEVELOPMENT: Option<&str> = option_env!("CARGO_BIN_EXE_tiergate-dev");
+
 sol! {
     interface Identity {
         function mint(address to, string uri) external returns (uint256 id);
@@ -85,8 +88,7 @@ impl Chain {
         let folder = tempfile::tempdir().unwrap();
         let node = free_port(own_ip());
         let arguments = ["--only-chain", "--chain", &node.to_string()].map(str::to_owned);
-        // Not there in a build without the development chain, whose tests have a real node.
-        let program = Path::new(option_env!("CARGO_BIN_EXE_tiergate-dev").unwrap());
+        let program = Path::new(DEVELOPMENT.unwrap());
         let process = Process::start(program, &arguments, &folder.path().join("log"), "");
         let facts: Value = until("the development chain prints its addresses", SOON, || {
             process.log().lines().find_map(|line| serde_json::from_str(line).ok())
