@@ -1,30 +1,13 @@
-//! The way on for those who are refused: the documents about the service at a tenant's hosts, and the headers of a 401 that
-//! lead there.
-//!
-//! Addresses hold no host that a client made up: only one that the configuration names.
+//! The documents about the way in that the gateway has at a tenant's hosts. Must not know requests.
 
-use http::header::{LINK, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue};
-
-use crate::domain::host::{self, HostPattern};
+use crate::domain::host::HostPattern;
 use crate::domain::path::{self, Reading};
 use crate::domain::routing;
 use crate::domain::tenant::{RouteAccess, Tenant};
-use crate::gateway::Gateway;
-use crate::gateway::context::Context;
-use crate::gateway::corridor::{Incoming, Route};
-use crate::gateway::refusals::End;
-use crate::gateway::site::Site;
-use crate::http1::fields::Fields;
-use crate::wire::answers::Answer;
-use crate::wire::discovery::{LocalRules, METADATA_PATH, RULES_PATH, TenantRules};
-use crate::wire::errors::ErrorCause;
+use crate::wire::discovery::{METADATA_PATH, RULES_PATH};
 
 /// The longest path of a resource that has metadata of its own, in bytes: whoever is refused makes us write no more.
 const RESOURCE_BYTES_MAX: usize = 256;
-
-/// The link to the rules. It is relative, so that it is right whatever the host is called.
-const HELP: HeaderValue = HeaderValue::from_static("</.well-known/tiergate>; rel=\"help\"");
 
 /// A document about the way in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +42,8 @@ pub(crate) fn is_named(tenant: &Tenant, host: &str) -> bool {
 /// The documents that the gateway has for a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shown {
-    rules: bool,
-    metadata: bool,
+    pub(super) rules: bool,
+    pub(super) metadata: bool,
 }
 
 impl Shown {
@@ -75,67 +58,8 @@ impl Shown {
     }
 }
 
-impl Gateway {
-    /// The document that a routed request asks for.
-    pub(super) fn document<F: Fields>(&self, request: &Incoming<'_, F>, route: &Route) -> Option<Answer> {
-        let (site, access) = (route.site(), route.decision().access);
-        let document = document_at(&site.tenant, access, request.method, request.path())?;
-        let origin = self.origin(request, site);
-        let tenant = TenantRules { min_tier: site.tenant.min_tier, credentials: site.tenant.credentials };
-        let gateway_url = origin.as_deref();
-        let local = LocalRules { gateway_url, quotas: site.quotas(), tenant: Some(tenant) };
-        match document {
-            Document::Rules => Some(self.discovery.rules(&local)),
-            Document::Metadata(path) => {
-                Some(self.discovery.metadata(&format!("{}{path}", gateway_url?), &local))
-            }
-        }
-    }
-
-    /// Has the 401 to a request name the metadata.
-    pub(super) fn show_way<F: Fields>(
-        &self,
-        cause: ErrorCause,
-        request: &Incoming<'_, F>,
-        ctx: &mut Context,
-    ) -> End {
-        if cause.is_unauthenticated()
-            && let Some(site) = ctx.site.as_ref().filter(|site| site.shown.metadata)
-            && let Some(origin) = self.origin(request, site)
-        {
-            let path = resource(request.path()).unwrap_or_default();
-            let challenge =
-                format!("Bearer realm=\"agents\", resource_metadata=\"{origin}{METADATA_PATH}{path}\"");
-            ctx.challenge = HeaderValue::try_from(challenge).ok();
-        }
-        cause.into()
-    }
-
-    /// The scheme, host and port that a client asked, if the tenant's configuration names the host itself and the scheme is
-    /// known.
-    fn origin<F: Fields>(&self, request: &Incoming<'_, F>, site: &Site) -> Option<String> {
-        let authority = request.authority?;
-        let host = host::of_authority(authority).filter(|host| is_named(&site.tenant, host))?;
-        let scheme = self.believed.scheme(request.fields, request.peer, request.is_tls)?;
-        Some(match (scheme, host::port_of(authority)) {
-            ("https", Some(443)) | ("http", Some(80)) | (_, None) => format!("{scheme}://{host}"),
-            (_, Some(port)) => format!("{scheme}://{host}:{port}"),
-        })
-    }
-}
-
-/// Writes the headers of a 401 that lead on.
-pub(super) fn write_way(ctx: &mut Context, headers: &mut HeaderMap) {
-    if let Some(challenge) = ctx.challenge.take() {
-        headers.insert(WWW_AUTHENTICATE, challenge);
-    }
-    if ctx.site.as_ref().is_some_and(|site| site.shown.rules) {
-        headers.insert(LINK, HELP);
-    }
-}
-
 /// The path of a resource as it stands in its address, if every server reads it the same and it needs no escape there.
-fn resource(path: &[u8]) -> Option<&str> {
+pub(super) fn resource(path: &[u8]) -> Option<&str> {
     if matches!(path, b"" | b"/") {
         return Some("");
     }

@@ -9,6 +9,7 @@ pub(crate) mod room;
 pub(crate) mod site;
 pub(crate) mod table;
 pub(crate) mod watch;
+mod way;
 
 mod context;
 mod corridor;

@@ -1,13 +1,16 @@
 //! Refusals and failures as answers: the error table's, with an admitted agent's limits and the request's id.
 
-use http::StatusCode;
+use http::header::{LINK, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
-use crate::gateway::discovery::write_way;
 use crate::gateway::policy::cors;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
+
+/// The link to the rules. It is relative, so that it is right whatever the host is called.
+const HELP: HeaderValue = HeaderValue::from_static("</.well-known/tiergate>; rel=\"help\"");
 
 /// Why a request goes no further.
 pub(super) enum End {
@@ -48,6 +51,16 @@ impl Gateway {
         }
         self.observer.refused(cause, error_type, ctx);
         answer
+    }
+}
+
+/// Writes the headers of a 401 that lead on.
+pub(super) fn write_way(ctx: &mut Context, headers: &mut HeaderMap) {
+    if let Some(challenge) = ctx.challenge.take() {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    }
+    if ctx.site.as_ref().is_some_and(|site| site.shown.rules) {
+        headers.insert(LINK, HELP);
     }
 }
 

@@ -37,8 +37,8 @@ def described(schema: dict[str, Any]) -> Any:
     if isinstance(kind, list):
         return described(schema | {"type": kind[0]}), None
     if kind == "object" and "properties" in schema:
-        assert set(schema["required"]) == set(schema["properties"])
-        return {name: described(each) for name, each in schema["properties"].items()}
+        # The others are the gateway's own, which the service does not answer.
+        return {name: described(schema["properties"][name]) for name in schema["required"]}
     if kind == "array":
         return [described(schema["items"])]
     if kind == "string" and re.search(r"\[0-9\]\{1,78\}\$$", schema.get("pattern", "")):

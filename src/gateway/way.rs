@@ -1,0 +1,66 @@
+//! The way on for those who are refused: the documents about the way in, and the header of a 401 that leads there.
+//!
+//! Addresses hold no host that a client made up: only one that the configuration names.
+
+use http::HeaderValue;
+
+use crate::domain::host;
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::corridor::{Incoming, Route};
+use crate::gateway::discovery::{Document, document_at, is_named, resource};
+use crate::gateway::refusals::End;
+use crate::gateway::site::Site;
+use crate::http1::fields::Fields;
+use crate::wire::answers::Answer;
+use crate::wire::discovery::{LocalRules, METADATA_PATH, TenantRules};
+use crate::wire::errors::ErrorCause;
+
+impl Gateway {
+    /// The document that a routed request asks for.
+    pub(super) fn document<F: Fields>(&self, request: &Incoming<'_, F>, route: &Route) -> Option<Answer> {
+        let (site, access) = (route.site(), route.decision().access);
+        let document = document_at(&site.tenant, access, request.method, request.path())?;
+        let origin = self.origin(request, site);
+        let tenant = TenantRules { min_tier: site.tenant.min_tier, credentials: site.tenant.credentials };
+        let gateway_url = origin.as_deref();
+        let local = LocalRules { gateway_url, quotas: site.quotas(), tenant: Some(tenant) };
+        match document {
+            Document::Rules => Some(self.discovery.rules(&local)),
+            Document::Metadata(path) => {
+                Some(self.discovery.metadata(&format!("{}{path}", gateway_url?), &local))
+            }
+        }
+    }
+
+    /// Has the 401 to a request name the metadata.
+    pub(super) fn show_way<F: Fields>(
+        &self,
+        cause: ErrorCause,
+        request: &Incoming<'_, F>,
+        ctx: &mut Context,
+    ) -> End {
+        if cause.is_unauthenticated()
+            && let Some(site) = ctx.site.as_ref().filter(|site| site.shown.metadata)
+            && let Some(origin) = self.origin(request, site)
+        {
+            let path = resource(request.path()).unwrap_or_default();
+            let challenge =
+                format!("Bearer realm=\"agents\", resource_metadata=\"{origin}{METADATA_PATH}{path}\"");
+            ctx.challenge = HeaderValue::try_from(challenge).ok();
+        }
+        cause.into()
+    }
+
+    /// The scheme, host and port that a client asked, if the tenant's configuration names the host itself and the scheme is
+    /// known.
+    fn origin<F: Fields>(&self, request: &Incoming<'_, F>, site: &Site) -> Option<String> {
+        let authority = request.authority?;
+        let host = host::of_authority(authority).filter(|host| is_named(&site.tenant, host))?;
+        let scheme = self.believed.scheme(request.fields, request.peer, request.is_tls)?;
+        Some(match (scheme, host::port_of(authority)) {
+            ("https", Some(443)) | ("http", Some(80)) | (_, None) => format!("{scheme}://{host}"),
+            (_, Some(port)) => format!("{scheme}://{host}:{port}"),
+        })
+    }
+}
