@@ -48,7 +48,9 @@ fn what_ships_has_no_development_chain_and_is_stripped_with_its_symbols_beside_i
     assert_eq!(manifest["profile"]["release"]["strip"].as_str(), Some("symbols"));
     let dockerfile = read("Dockerfile");
     assert!(dockerfile.contains("\nARG FEATURES=\n") && dockerfile.contains("\nFROM scratch AS symbols\n"));
-    for text in [dockerfile, read("scripts/release")] {
+    let dist = read("scripts/dist");
+    assert!(dist.contains("\nprograms=\"tiergate:"), "the first program has no further features");
+    for text in [dockerfile, dist] {
         for step in
             ["RELEASE_DEBUG=line-tables-only", "--only-keep-debug", "--strip-all --add-gnu-debuglink="]
         {
