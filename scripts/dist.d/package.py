@@ -126,7 +126,7 @@ def tarball(build):
 
 def further(build):
     """Programs beside `tiergate`, each alone."""
-    for program in build.programs.keys() - {"tiergate"}:
+    for program in sorted(build.programs.keys() - {"tiergate"}):
         name = f"{program}-{VERSION}-{build.arch}-linux"
         tree = Tree()
         tree.file(f"{name}/{program}", build.programs[program], 0o755)
