@@ -21,7 +21,7 @@ COPY . .
 FROM source AS build
 # The history is not copied, so git can't be asked.
 ARG BUILD_COMMIT=
-# Symbols stay beside the program: what a panic says has file and line without them. As scripts/release does.
+# Symbols stay beside the program: what a panic says has file and line without them. As scripts/dist does.
 ENV CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none
 RUN cargo build --release --locked \
     && mkdir -p /image/data \

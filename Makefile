@@ -20,7 +20,7 @@ test = $(test_what_ships) --features dev-chain
 
 build_dev = cargo build --profile quick --no-default-features --features dev-chain
 
-.PHONY: help dev release test test-here test-all lint deny bench fuzz peers instructions integrations contracts console clean
+.PHONY: help dev dist dist-try test test-here test-all lint deny bench fuzz peers instructions integrations contracts console clean
 
 help: ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -30,9 +30,11 @@ dev: ## Build for development and start everything, with sample agents
 	@$(build_dev)
 	@exec target/quick/tiergate-dev
 
-release: ## Build what ships into target/ship: tiergate, stripped, and its symbols in tiergate.debug
-	@scripts/need rust cc cmake objcopy
-	scripts/release
+dist: ## Build what a release carries, for x86-64 and aarch64, into dist/: half an hour
+	scripts/dist
+
+dist-try: ## Before a release: install, start, upgrade and remove what dist/ has, on a clean system
+	scripts/dist-try
 
 test: ## Install what the tests need, and run all of them
 	@scripts/need $(needed)

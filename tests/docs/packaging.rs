@@ -56,13 +56,54 @@ fn what_ships_has_no_development_chain_and_is_stripped_with_its_symbols_beside_i
     let is_development = |program: &&toml::Value| program["name"].as_str() == Some("tiergate-dev");
     let development = manifest["bin"].as_array().unwrap().iter().find(is_development).unwrap();
     assert_eq!(development["required-features"].as_array().unwrap(), &[toml::Value::from("dev-chain")]);
-    for text in [dockerfile.clone(), read("scripts/release")] {
+    let dist = read("scripts/dist");
+    assert!(dist.contains("\nprograms=\"tiergate: tiergate-dev:dev-chain\"\n"));
+    for text in [dockerfile.clone(), dist] {
         for step in
             ["RELEASE_DEBUG=line-tables-only", "--only-keep-debug", "--strip-all --add-gnu-debuglink="]
         {
             assert!(text.contains(step), "{step}");
         }
     }
+}
+
+/// They need root and a container: `make dist-try` types them before a release.
+#[test]
+fn each_section_of_the_page_about_installing_that_has_commands_is_typed_by_the_try_of_a_release() {
+    let (page, script) = (read("docs/install.md"), read("scripts/dist-try"));
+    let sections = page.split("\n## ").flat_map(|section| section.split("\n### "));
+    let mut typed = 0;
+    for section in sections.filter(|section| section.contains("\n```sh\n")) {
+        let heading = section.lines().next().unwrap();
+        assert!(script.contains(&format!("typed \"{heading}\"")), "{heading}");
+        typed += 1;
+    }
+    assert_eq!(script.matches(" typed \"").count(), typed);
+}
+
+/// The package's unit is made from ours by replacing these lines, each of which has to be there once.
+#[test]
+fn the_unit_has_the_lines_that_the_package_replaces() {
+    let (unit, script) = (read("deploy/systemd/tiergate.service"), read("scripts/dist.d/package.py"));
+    for line in
+        ["ExecStart=/usr/local/bin/", "# A user that exists while the service runs. ", "DynamicUser=yes"]
+    {
+        assert_eq!(unit.matches(line).count(), 1, "{line}");
+        assert!(script.contains(&format!("(\"{line}\"")), "{line}");
+    }
+}
+
+#[test]
+fn the_chart_names_the_image_by_its_digest_if_there_is_one() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let Some(with) = rendered_with(&format!("image: {{repository: registry.example/x, digest: '{digest}'}}"))
+    else {
+        return;
+    };
+    assert!(with.contains(&format!("image: \"registry.example/x@{digest}\"")), "{with}");
+    let without = rendered(&[]).unwrap();
+    assert!(without.contains(concat!("image: \"tiergate:", env!("CARGO_PKG_VERSION"), "\"")), "{without}");
+    assert_eq!(read("deploy/helm/tiergate/values.yaml").matches("\n  digest: \"\"\n").count(), 1);
 }
 
 #[test]

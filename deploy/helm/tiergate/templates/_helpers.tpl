@@ -47,3 +47,11 @@ Refuses the embedded store where its folder is on the read-only root, and where 
 {{- end -}}
 {{- end -}}
 {{- end }}
+
+{{- define "tiergate.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
