@@ -106,7 +106,7 @@ impl Lifecycle {
     async fn live(&self, signals: &mut Signals) -> Result<(), RunError> {
         tokio::select! {
             opened = self.open() => opened?,
-            // Whatever it is, no request is under way.
+            // No request is under way that either order could wait for.
             _ = signals.end(NOT_SERVING) => {
                 self.begin_end();
                 return Ok(());

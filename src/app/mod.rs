@@ -75,7 +75,7 @@ pub(crate) struct App {
     shutdown: ShutdownSettings,
     tracer: Option<Arc<Tracer>>,
     audit: Option<Arc<Audit>>,
-    /// What strangers are told, at every listener alike.
+    /// The documents that tell strangers how agents get in, the same at every listener.
     discovery: Arc<Discovery>,
     /// Dropped when the service has ended.
     _audit_guard: Option<LogGuard>,

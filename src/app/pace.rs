@@ -6,7 +6,7 @@ const UNSETTLED_LOOKS_MAX: u32 = 5;
 /// After how many looks a refused file is tried again, at most: some four minutes.
 const RETRY_LOOKS_MAX: u32 = 256;
 
-/// What was seen at earlier looks.
+/// The memory of earlier looks.
 #[derive(Debug)]
 pub(super) struct Pace<T> {
     /// How the files were before they were last read.

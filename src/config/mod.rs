@@ -115,7 +115,7 @@ pub struct Settings {
     pub allow_empty: bool,
     /// True if upstreams may be link-local.
     pub allow_link_local: bool,
-    /// What tenants of `tenants.d` may name.
+    /// The rules for tenants of `tenants.d`.
     pub tenants_rules: Rules,
 }
 

@@ -21,7 +21,7 @@ use crate::config::{Loaded, Settings, syntax, tenants};
 /// All that there is to say of a configuration.
 #[derive(Debug)]
 pub struct Survey {
-    /// What can be used of it; none if the file itself can't be used and none is in force.
+    /// The usable part of it; none if the file itself can't be used and none is in force.
     pub settings: Option<Settings>,
     /// Errors and warnings of all files.
     pub problems: Problems,

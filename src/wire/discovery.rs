@@ -4,7 +4,7 @@
 use alloy::primitives::Address;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::eip712::Eip712Domain;
@@ -54,11 +54,11 @@ pub struct ServiceRules<'a> {
     pub has_console: bool,
 }
 
-/// The documents of a service. The part that is the same everywhere is written once.
+/// The documents of a service.
 #[derive(Debug)]
 pub struct Discovery {
-    /// The fields that are the same everywhere, without braces.
-    common: String,
+    /// The fields that are the same everywhere.
+    common: Map<String, Value>,
     stakes: StakeThresholds,
     key_prefix: String,
     /// A page for people.
@@ -92,7 +92,6 @@ impl Discovery {
         let contracts: Value =
             rules.contracts.iter().map(|(name, address)| ((*name).to_owned(), checksum(*address))).collect();
         let console = rules.keys_url.filter(|_| rules.has_console).map(|url| format!("{url}/console"));
-        let mut fields = typed_data(rules.domain);
         let further = json!({
             "profile": {
                 "types": types_of("ProfileRead", &["agentId", "timestamp"]),
@@ -108,12 +107,7 @@ impl Discovery {
             "keysUrl": rules.keys_url,
             "consoleUrl": console,
         });
-        if let (Value::Object(fields), Value::Object(further)) = (&mut fields, further) {
-            fields.extend(further);
-        }
-        let text = fields.to_string();
-        let common =
-            text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or_default().to_owned();
+        let common = [typed_data(rules.domain), further].into_iter().flat_map(fields).collect();
         let docs = || Some(format!("{}/docs", rules.keys_url?));
         Self {
             common,
@@ -128,7 +122,7 @@ impl Discovery {
     #[must_use]
     pub fn rules(&self, local: &LocalRules<'_>) -> Answer {
         let caching = if local.tenant.is_some() { PRIVATE_FIVE_MINUTES } else { FIVE_MINUTES };
-        answer(self.text(local), caching)
+        answer(&self.document(local), caching)
     }
 
     /// 200 of the metadata of a protected resource. It names no authorization server, for keys are not had by OAuth.
@@ -136,17 +130,18 @@ impl Discovery {
     pub fn metadata(&self, resource: &str, local: &LocalRules<'_>) -> Answer {
         let takes_keys = local.tenant.is_none_or(|tenant| tenant.credentials.api_key);
         let methods: &[&str] = if takes_keys { &["header"] } else { &[] };
-        let mut fields = json!({ "resource": resource, "bearer_methods_supported": methods });
-        if let (Value::Object(fields), Some(url)) = (&mut fields, &self.help_url) {
-            fields.insert("resource_documentation".to_owned(), url.as_str().into());
-        }
-        let fields = fields.to_string();
-        let fields = fields.strip_suffix('}').unwrap_or_default();
-        answer(format!("{fields},\"tiergate\":{}}}", self.text(local)), PRIVATE_FIVE_MINUTES)
+        let mut document = fields(json!({
+            "resource": resource,
+            "bearer_methods_supported": methods,
+            "tiergate": self.document(local),
+        }));
+        let help = self.help_url.as_deref().map(|url| ("resource_documentation".to_owned(), url.into()));
+        document.extend(help);
+        answer(&Value::Object(document), PRIVATE_FIVE_MINUTES)
     }
 
     /// The document about the rules.
-    fn text(&self, local: &LocalRules<'_>) -> String {
+    fn document(&self, local: &LocalRules<'_>) -> Value {
         let LocalRules { gateway_url, quotas, tenant } = *local;
         let tiers = TIERS.map(|tier| {
             json!({
@@ -156,19 +151,19 @@ impl Discovery {
                 "requestsPerMinute": quotas.get(tier).map_or(0, |quota| quota.limit),
             })
         });
-        let mut fields = json!({ "gatewayUrl": gateway_url, "tiers": tiers });
-        if let (Value::Object(fields), Some(TenantRules { min_tier, credentials })) = (&mut fields, tenant) {
+        let mut document = self.common.clone();
+        document.extend(fields(json!({ "gatewayUrl": gateway_url, "tiers": tiers })));
+        if let Some(TenantRules { min_tier, credentials }) = tenant {
             let key = || json!({ "headers": KEY_HEADERS, "prefix": self.key_prefix });
             let signature = || json!({ "headers": SIGNATURE_HEADERS });
             let kinds = json!({
                 "apiKey": credentials.api_key.then(key),
                 "signature": credentials.signature.then(signature),
             });
-            fields.insert("minTier".to_owned(), min_tier.number().into());
-            fields.insert("credentials".to_owned(), kinds);
+            document.insert("minTier".to_owned(), min_tier.number().into());
+            document.insert("credentials".to_owned(), kinds);
         }
-        let fields = fields.to_string();
-        format!("{},{}}}", fields.strip_suffix('}').unwrap_or_default(), self.common)
+        Value::Object(document)
     }
 }
 
@@ -176,8 +171,14 @@ fn checksum(address: Address) -> String {
     address.to_checksum(None)
 }
 
-fn answer(text: String, caching: HeaderValue) -> Answer {
-    let mut answer = json_text(StatusCode::OK, HeaderMap::with_capacity(8), text.into_bytes());
+/// The fields of an object.
+fn fields(object: Value) -> Map<String, Value> {
+    if let Value::Object(fields) = object { fields } else { Map::new() }
+}
+
+fn answer(document: &Value, caching: HeaderValue) -> Answer {
+    let text = document.to_string().into_bytes();
+    let mut answer = json_text(StatusCode::OK, HeaderMap::with_capacity(8), text);
     answer.headers_mut().insert(CACHE_CONTROL, caching);
     answer
 }

@@ -11,7 +11,6 @@ use crate::rig::scripts::{self, Cue};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
-use crate::support::metrics::Samples;
 use crate::support::process::{free_port, own_ip};
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::wire::Request;
@@ -37,24 +36,6 @@ fn until_status(gateway: &Gateway, host: &str, wanted: u16) {
     until(&format!("{host} answers {wanted}"), SOON, || (status(gateway, host) == wanted).then_some(()));
 }
 
-/// How often the tenants were read again with this result.
-fn readings(gateway: &Gateway, result: &str) -> f64 {
-    let samples = Samples::parse(&gateway.service.metrics());
-    samples.get(&format!("tiergate_config_reloads_total{{result=\"{result}\"}}"))
-}
-
-/// Has the files as they are now read again, and waits until that is counted. The first reading that is counted may
-/// have begun before they were as they are now; the second has not.
-fn reread(gateway: &Gateway, result: &str) {
-    for _ in 0..2 {
-        let before = readings(gateway, result);
-        gateway.hang_up();
-        until(&format!("the reload is {result}"), SOON, || {
-            (readings(gateway, result) > before).then_some(())
-        });
-    }
-}
-
 fn a_file_that_comes_changes_and_goes_counts_without_a_signal(stage: &Stage) {
     let Site { gateway, upstream, .. } = &Site::of(stage).in_files().start();
     let second = Tenant::new("second", "second.test", upstream.address);
@@ -70,7 +51,7 @@ fn a_file_that_comes_changes_and_goes_counts_without_a_signal(stage: &Stage) {
     until_status(gateway, "second.test", 404);
     assert_eq!(status(gateway, ACME), 200);
     assert!(!gateway.service.metrics().contains(series), "the series go with the tenant");
-    assert_eq!(readings(gateway, "refused"), 0.0);
+    assert_eq!(gateway.readings("refused"), 0.0);
 }
 
 fn a_signal_reads_the_main_file_again(stage: &Stage) {
@@ -79,7 +60,7 @@ fn a_signal_reads_the_main_file_again(stage: &Stage) {
     let text = fs::read_to_string(&file).unwrap();
     for (text, statuses) in [(text.replace(ACME, "renamed.test"), [404, 200]), (text, [200, 404])] {
         fs::write(&file, text).unwrap();
-        reread(gateway, "applied");
+        gateway.reread("applied");
         assert_eq!([ACME, "renamed.test"].map(|host| status(gateway, host)), statuses);
     }
 }
@@ -90,7 +71,7 @@ fn a_broken_file_changes_nothing_and_every_problem_is_named(stage: &Stage) {
     let Site { gateway, upstream, .. } = &site.in_files().start();
     let broken = good.clone().set("min_tier", 9).set("colour", "red").set("timeouts.read", "soon");
     gateway.put("t.toml", &broken.text());
-    reread(gateway, "refused");
+    gateway.reread("refused");
     assert_eq!(status(gateway, ACME), 200, "the last good one stays");
     until("the log names every problem", SOON, || {
         let log = gateway.service.log();
@@ -99,10 +80,10 @@ fn a_broken_file_changes_nothing_and_every_problem_is_named(stage: &Stage) {
     });
     gateway.put("t.toml", "this is not TOML");
     gateway.put("second.toml", &Tenant::new("second", "second.test", upstream.address).public().text());
-    reread(gateway, "refused");
+    gateway.reread("refused");
     assert_eq!((status(gateway, ACME), status(gateway, "second.test")), (200, 200));
     gateway.put("t.toml", &good.text());
-    reread(gateway, "applied");
+    gateway.reread("applied");
     assert_eq!((status(gateway, ACME), status(gateway, "second.test")), (200, 200));
 }
 
@@ -112,10 +93,10 @@ fn a_connection_that_is_open_sees_the_new_tenants_on_its_next_request(stage: &St
     let mut wire = gateway.connect();
     assert_eq!(Request::get(ACME, &public_path()).ask_on(&mut wire).status, 200);
     gateway.put("t.toml", &tenant.clone().route("/public/*", r#"access = "deny""#).text());
-    reread(gateway, "applied");
+    gateway.reread("applied");
     refused(&Request::get(ACME, &public_path()).ask_on(&mut wire), 403);
     gateway.put("t.toml", &tenant.text());
-    reread(gateway, "applied");
+    gateway.reread("applied");
     is_unauthenticated(&Request::get(ACME, &public_path()).ask_on(&mut wire));
 }
 
@@ -144,7 +125,7 @@ fn a_window_outlives_a_reload(stage: &Stage) {
     let site = Site::of(stage).in_files().agent(1).start();
     assert_eq!(site.gateway.ask(&site.by_key()).status, 200);
     site.gateway.put("t.toml", &Tenant::new("t", ACME, site.upstream.address).text());
-    reread(&site.gateway, "applied");
+    site.gateway.reread("applied");
     assert_eq!(site.status(), 401);
     site.gateway.ask(&site.by_key()).is_limited(json!(site.agent().text()), json!(1), 1);
 }
@@ -172,7 +153,7 @@ fn sections_that_need_a_restart_are_named_and_count_from_the_next_start_on(stage
     let second = Tenant::new("second", "second.test", site.upstream.address).text();
     gateway.put("second.toml", &second);
     edit(gateway, |text| text + limits);
-    reread(gateway, "applied");
+    gateway.reread("applied");
     assert_eq!(gauges(gateway), [1.0, 1.0]);
     until("they are named", SOON, || {
         let log = gateway.service.log();
@@ -187,11 +168,11 @@ fn sections_that_need_a_restart_are_named_and_count_from_the_next_start_on(stage
     }
     assert_eq!(gateway.service.verify(site.key()).allowance().0, 16);
     gateway.put("second.toml", "broken");
-    reread(gateway, "refused");
+    gateway.reread("refused");
     assert_eq!(gauges(gateway), [0.0, 1.0]);
     gateway.put("second.toml", &second);
     edit(gateway, |text| text.replace(limits, ""));
-    reread(gateway, "applied");
+    gateway.reread("applied");
     assert_eq!(gauges(gateway), [1.0, 0.0], "it is as it was at the start");
     assert!(applied() >= started);
 }
@@ -253,7 +234,7 @@ fn a_reload_that_finds_no_tenants_is_refused_unless_that_is_meant(stage: &Stage)
         },
     ] {
         break_it(&folder);
-        reread(gateway, "refused");
+        gateway.reread("refused");
         assert_eq!(statuses(), [200, 200]);
     }
     said(
@@ -261,16 +242,16 @@ fn a_reload_that_finds_no_tenants_is_refused_unless_that_is_meant(stage: &Stage)
     );
     fs::remove_file(&folder).unwrap();
     fs::rename(&aside, &folder).unwrap();
-    reread(gateway, "applied");
+    gateway.reread("applied");
     assert_eq!((statuses(), gauges(gateway)), ([200, 200], [1.0, 0.0]));
     // One tenant fewer is a change like any.
     gateway.remove("other.toml");
-    reread(gateway, "applied");
+    gateway.reread("applied");
     assert_eq!(statuses(), [200, 404]);
     gateway.remove("t.toml");
-    reread(gateway, "refused");
+    gateway.reread("refused");
     assert_eq!(statuses(), [200, 404]);
     edit(gateway, |text| format!("{text}\n[gateway]\nallow_empty = true\n"));
-    reread(gateway, "applied");
+    gateway.reread("applied");
     assert_eq!((statuses(), gauges(gateway)), ([404, 404], [1.0, 0.0]));
 }

@@ -11,7 +11,6 @@ use crate::rig::gateway::Gateway;
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, Stage, public_path};
 use crate::rig::tenants::Tenant;
-use crate::support::metrics::Samples;
 use crate::support::process::{free_port, own_ip};
 use crate::support::service::Service;
 use crate::support::time::{SOON, until};
@@ -38,23 +37,6 @@ fn as_name(address: SocketAddr) -> String {
 fn leaking(upstream: &str) -> Tenant {
     let tenant = Tenant::of("leak", &[LEAK], &[upstream]).set("host_header", "upstream");
     tenant.route("/*", "access = \"public\"")
-}
-
-/// How often the tenants were read again with this result.
-fn readings(gateway: &Gateway, result: &str) -> f64 {
-    let samples = Samples::parse(&gateway.service.metrics());
-    samples.get(&format!("tiergate_config_reloads_total{{result=\"{result}\"}}"))
-}
-
-/// Waits until the files as they are now were read again.
-fn reread(gateway: &Gateway, result: &str) {
-    for _ in 0..2 {
-        let before = readings(gateway, result);
-        gateway.hang_up();
-        until(&format!("the reload is {result}"), SOON, || {
-            (readings(gateway, result) > before).then_some(())
-        });
-    }
 }
 
 #[track_caller]
@@ -87,7 +69,7 @@ fn an_own_listener_is_no_upstream_at_check_start_and_reload(stage: &Stage) {
             let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
             assert!(said.contains("tenants.d/leak.toml") && said.contains(&problem), "{said}");
         }
-        reread(gateway, "refused");
+        gateway.reread("refused");
         assert_eq!(gateway.ask(&Request::get(LEAK, "/metrics")).status, 404);
         assert_eq!(site.status(), 200);
     }
@@ -111,7 +93,7 @@ fn a_name_that_leads_to_an_own_listener_gets_no_request(stage: &Stage) {
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         let found = format!("its name leads to {listener}, where this gateway itself listens ({listener})");
         assert!(said.contains(&format!("tenant leak upstream http://{upstream}: {found}")), "{said}");
-        reread(gateway, "applied");
+        gateway.reread("applied");
         is_closed(gateway, &format!("where this gateway itself listens ({listener})"));
     }
     // Another name of the same machine leads where it should.
@@ -131,7 +113,7 @@ fn the_listeners_of_the_start_are_no_upstreams_whatever_is_written_since(stage: 
     fs::write(&file, text.replace(&admin.to_string(), &other.to_string())).unwrap();
     for upstream in [admin.to_string(), as_name(admin)] {
         gateway.put("leak.toml", &leaking(&upstream).text());
-        reread(gateway, "applied");
+        gateway.reread("applied");
         is_closed(gateway, &format!("where this gateway itself listens ({admin})"));
     }
 }
@@ -149,9 +131,9 @@ fn a_link_local_address_is_no_upstream_unless_that_is_allowed(stage: &Stage) {
         let (is_right, said) = check();
         assert!(!is_right && said.contains("a link-local or metadata address"), "{said}");
     }
-    reread(gateway, "refused");
+    gateway.reread("refused");
     gateway.put("leak.toml", &leaking(&as_name(metadata)).text());
-    reread(gateway, "applied");
+    gateway.reread("applied");
     is_closed(gateway, "a link-local or metadata address");
 
     let file = gateway.service.folder.path().join("tiergate.toml");
@@ -160,7 +142,7 @@ fn a_link_local_address_is_no_upstream_unless_that_is_allowed(stage: &Stage) {
     gateway.put("leak.toml", &leaking("169.254.169.254:80").text());
     let (is_right, said) = check();
     assert!(is_right, "{said}");
-    reread(gateway, "applied");
+    gateway.reread("applied");
 }
 
 fn a_tenant_under_a_rule_reaches_nothing_outside_of_it(stage: &Stage) {
@@ -175,7 +157,7 @@ fn a_tenant_under_a_rule_reaches_nothing_outside_of_it(stage: &Stage) {
     assert_eq!(site.status(), 200);
     let refused = |name: &str, tenant: &Tenant, problem: &str| {
         gateway.put(name, &tenant.text());
-        reread(gateway, "refused");
+        gateway.reread("refused");
         logs(gateway, problem);
         assert_eq!(site.status(), 200, "{problem}");
         gateway.remove(name);
@@ -203,11 +185,11 @@ fn a_tenant_under_a_rule_reaches_nothing_outside_of_it(stage: &Stage) {
     refused("leak.toml", &secret, "tenants.d/leak.toml: upstream_tls.ca: is ");
 
     gateway.put("leak.toml", &leak().text());
-    reread(gateway, "applied");
+    gateway.reread("applied");
     assert_eq!(gateway.ask(&Request::get(LEAK, &public_path())).status, 200);
     let far: SocketAddr = "192.0.2.1:80".parse().unwrap();
     gateway.put("leak.toml", &leaking(&as_name(far)).text());
-    reread(gateway, "applied");
+    gateway.reread("applied");
     is_closed(gateway, "outside of the networks that [[tenants_rules]] allow");
     assert_eq!(site.status(), 200);
 }

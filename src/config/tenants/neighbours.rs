@@ -1,4 +1,4 @@
-//! What a tenant must fit in with: the listener, and all tenants that were read before it from the same file.
+//! Checks a tenant against the listener, its rule, and all tenants that were read before it from the same file.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! configuration file before those of `tenants.d`, else none. All others are refused whole: their former versions stay in
 //! force. It depends on no order of files.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::config::document::Shown;
@@ -59,21 +59,17 @@ impl Party {
         !self.problems.is_empty()
     }
 
-    fn claims(&self, stand: Stand) -> impl Iterator<Item = Claim<'_>> {
-        let now = self.now.iter().flatten().filter(move |_| stand == Stand::Now).map(|(tenant, _)| tenant);
+    /// Every claim of a version, with the table that makes it if it stands there now.
+    fn claims(&self, stand: Stand) -> impl Iterator<Item = (Claim<'_>, Option<&Location>)> {
+        let now = self.now.iter().flatten().filter(move |_| stand == Stand::Now);
+        let now = now.map(|(tenant, location)| (tenant, Some(location)));
         let before = self.before.iter().flatten().filter(move |_| stand == Stand::Before);
-        now.chain(before).flat_map(|tenant| Claim::all(tenant))
+        let all = now.chain(before.map(|tenant| (tenant, None)));
+        all.flat_map(|(tenant, location)| Claim::all(tenant).map(move |claim| (claim, location)))
     }
 
-    /// The table that makes a claim.
-    fn place(&self, claim: Claim<'_>) -> Option<&Location> {
-        let mut now = self.now.iter().flatten();
-        now.find(|(tenant, _)| Claim::all(tenant).any(|other| other == claim)).map(|(_, location)| location)
-    }
-
-    /// The problem of a claim that `other` makes too.
-    fn problem(&self, claim: Claim<'_>, other: &str) -> Option<Problem> {
-        let location = self.place(claim)?;
+    /// The problem of a claim of this table that `other` makes too.
+    fn problem(&self, claim: Claim<'_>, location: &Location, other: &str) -> Option<Problem> {
         let (key, item, phrase) = match claim {
             Claim::Id(id) => ("id", None, format!("is {}, the id of {other}; write another", quoted(id))),
             Claim::Host(host) => {
@@ -89,6 +85,9 @@ impl Party {
     }
 }
 
+/// The files that make a claim, by their place in the list, each with the table that does.
+type Claimants<'a> = BTreeMap<usize, Option<&'a Location>>;
+
 /// The version of each file that counts, and the problems of those that don't for what they claim.
 pub(in crate::config) fn settle(parties: &[Party]) -> Vec<(Stand, Vec<Problem>)> {
     let first = |party: &Party| match (&party.now, &party.before) {
@@ -100,11 +99,11 @@ pub(in crate::config) fn settle(parties: &[Party]) -> Vec<(Stand, Vec<Problem>)>
     let mut stands: Vec<(Stand, Vec<Problem>)> =
         parties.iter().map(|party| (first(party), Vec::new())).collect();
     let mut owners: HashMap<Claim<'_>, usize> = HashMap::new();
-    let mut claimants: HashMap<Claim<'_>, BTreeSet<usize>> = HashMap::new();
+    let mut claimants: HashMap<Claim<'_>, Claimants<'_>> = HashMap::new();
     for (at, (party, (stand, _))) in parties.iter().zip(&stands).enumerate() {
-        owners.extend(party.claims(Stand::Before).map(|claim| (claim, at)));
-        for claim in party.claims(*stand) {
-            claimants.entry(claim).or_default().insert(at);
+        owners.extend(party.claims(Stand::Before).map(|(claim, _)| (claim, at)));
+        for (claim, place) in party.claims(*stand) {
+            claimants.entry(claim).or_default().insert(at, place);
         }
     }
     let mut contested: Vec<Claim<'_>> =
@@ -116,9 +115,9 @@ pub(in crate::config) fn settle(parties: &[Party]) -> Vec<(Stand, Vec<Problem>)>
         let mut refused = BTreeSet::new();
         for claim in contested.drain(..) {
             let Some(who) = claimants.get(&claim).filter(|who| who.len() > 1) else { continue };
-            let main = who.iter().find(|at| parties.get(**at).is_some_and(|party| party.is_main));
-            let keeper = owners.get(&claim).filter(|at| who.contains(at)).or(main);
-            for at in who.iter().filter(|at| Some(*at) != keeper) {
+            let main = who.keys().find(|at| parties.get(**at).is_some_and(|party| party.is_main));
+            let keeper = owners.get(&claim).filter(|at| who.contains_key(at)).or(main);
+            for (at, place) in who.iter().filter(|(at, _)| Some(*at) != keeper) {
                 let (Some(party), Some((stand, problems))) = (parties.get(*at), stands.get_mut(*at)) else {
                     continue;
                 };
@@ -126,30 +125,28 @@ pub(in crate::config) fn settle(parties: &[Party]) -> Vec<(Stand, Vec<Problem>)>
                     continue;
                 }
                 refused.insert(*at);
-                let other = keeper.or_else(|| who.iter().find(|other| *other != at));
-                let other = other.filter(|_| problems.len() < PROBLEMS_MAX);
-                problems.extend(other.and_then(|other| party.problem(claim, &name(parties, *other, claim))));
+                let other = keeper.or_else(|| who.keys().find(|other| *other != at));
+                let other = other.filter(|_| problems.len() < PROBLEMS_MAX).zip(*place);
+                problems.extend(other.and_then(|(other, place)| {
+                    let name = who.get(other).copied().flatten().map(Location::of_table);
+                    let name = name.or_else(|| parties.get(*other).map(|party| &*party.name));
+                    party.problem(claim, place, name.unwrap_or_default())
+                }));
             }
         }
         for at in refused {
             let (Some(party), Some((stand, _))) = (parties.get(at), stands.get_mut(at)) else { continue };
-            for claim in party.claims(Stand::Now) {
+            for (claim, _) in party.claims(Stand::Now) {
                 claimants.entry(claim).or_default().remove(&at);
             }
             *stand = if party.before.is_some() { Stand::Before } else { Stand::Out };
-            for claim in party.claims(*stand) {
-                claimants.entry(claim).or_default().insert(at);
+            for (claim, place) in party.claims(*stand) {
+                claimants.entry(claim).or_default().insert(at, place);
                 contested.push(claim);
             }
         }
     }
     stands
-}
-
-/// The file or table that makes a claim, for people.
-fn name(parties: &[Party], at: usize, claim: Claim<'_>) -> String {
-    let Some(party) = parties.get(at) else { return String::new() };
-    party.place(claim).map_or_else(|| party.name.to_string(), |location| location.of_table().to_owned())
 }
 
 #[cfg(test)]

@@ -73,6 +73,23 @@ impl Gateway {
         self.signal("HUP");
     }
 
+    /// How often the tenants were read again with this result.
+    pub(crate) fn readings(&self, result: &str) -> f64 {
+        self.service.samples().get(&format!("tiergate_config_reloads_total{{result=\"{result}\"}}"))
+    }
+
+    /// Has the files as they are now read again, and waits until that is counted. The first reading that is counted may
+    /// have begun before they were as they are now; the second has not.
+    pub(crate) fn reread(&self, result: &str) {
+        for _ in 0..2 {
+            let before = self.readings(result);
+            self.hang_up();
+            until(&format!("the reload is {result}"), SOON, || {
+                (self.readings(result) > before).then_some(())
+            });
+        }
+    }
+
     /// Sends the process a signal: `HUP`, `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.service.process.as_ref().unwrap().pid.to_string();

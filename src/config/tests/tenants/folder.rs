@@ -201,7 +201,7 @@ fn loading_again_sees_what_has_changed_and_refuses_all_of_it_when_anything_is_wr
     assert!(!home.problems().is_empty(), "tenants alone are right");
 }
 
-/// What can be used where `former` is in force, and what is refused: each place, and if its former version stays.
+/// The settings that can be used where `former` is in force, and each refused place with whether its former version stays.
 pub(super) fn over(home: &Home, former: Option<&Settings>) -> (Settings, Vec<(String, bool)>) {
     let survey = Survey::over(&home.main(), std::iter::empty(), Wanted::Settings, former, &mut Nobody);
     let place = |refused: &Refused| {
