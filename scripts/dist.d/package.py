@@ -82,12 +82,12 @@ class Build:
     def __init__(self, folder, arch):
         self.folder, self.arch, self.debian = folder / arch, arch, ARCHITECTURES[arch]
         # Each is run here once, the other architecture's under qemu.
-        emulator = [] if platform.machine() == arch else [f"qemu-{arch}-static"]
-        self.command = [*emulator, str(self.folder / "tiergate")]
-        self.features = self.run("version").strip()
-        if COMMIT not in self.features:
-            raise SystemExit(f"{self.folder}/tiergate is another build: {self.features}")
+        self.emulator = [] if platform.machine() == arch else [f"qemu-{arch}-static"]
         names = sorted(path.name for path in self.folder.iterdir() if path.suffix != ".debug")
+        for name in names:
+            if COMMIT not in (said := self.run("--version", program=name)):
+                raise SystemExit(f"{self.folder}/{name} is another build: {said}")
+        self.features = self.run("version").strip()
         self.programs = {name: (self.folder / name).read_bytes() for name in names}
         self.program = self.programs["tiergate"]
         self.completions = {shell: self.run("completions", shell) for shell in ("bash", "zsh", "fish")}
@@ -95,9 +95,9 @@ class Build:
             self.run("man", pages)
             self.pages = {page.name: page.read_bytes() for page in sorted(Path(pages).iterdir())}
 
-    def run(self, *arguments):
+    def run(self, *arguments, program="tiergate"):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TIERGATE_")}
-        command = [*self.command, *arguments]
+        command = [*self.emulator, str(self.folder / program), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
 
