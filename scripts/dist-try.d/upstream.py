@@ -1,4 +1,4 @@
-"""An API that answers each GET with its headers."""
+"""An API that answers each GET with its headers, at every address of a network that nobody else is in."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,4 +18,4 @@ class Api(BaseHTTPRequestHandler):
         pass
 
 
-ThreadingHTTPServer(("127.0.0.1", 9000), Api).serve_forever()
+ThreadingHTTPServer(("", 9000), Api).serve_forever()
