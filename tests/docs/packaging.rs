@@ -40,6 +40,21 @@ fn the_image_is_built_from_the_lock_file_and_its_linter_finds_nothing() {
     passes("hadolint", &["Dockerfile"], &root());
 }
 
+#[test]
+fn every_command_of_the_page_about_installing_is_typed_by_the_script_that_tries_a_release() {
+    let (page, script) = (read("docs/install.md"), read("scripts/dist-try"));
+    let sections = page.split("\n#").filter(|section| section.contains("\n```sh\n"));
+    let untried: Vec<&str> = sections
+        .map(|section| section.lines().next().unwrap().trim_start_matches(['#', ' ']))
+        .filter(|title| {
+            !["typed", "typed_beside", "install.md"]
+                .iter()
+                .any(|how| script.contains(&format!("{how} \"{title}\"")))
+        })
+        .collect();
+    assert_eq!(untried, [""; 0]);
+}
+
 /// Its EVM has accounts whose keys everybody knows.
 #[test]
 fn what_ships_has_no_development_chain_and_is_stripped_with_its_symbols_beside_it() {
