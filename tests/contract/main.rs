@@ -110,5 +110,5 @@ const ALONE: &[Topic<World>] =
     &[("limits", STORES, limits::FLOODS), ("strangers", STORES, strangers::FLOODS)];
 
 fn main() -> ExitCode {
-    harness::run(World::new, TOPICS, ALONE)
+    harness::run(World::new, TOPICS, ALONE, &[])
 }

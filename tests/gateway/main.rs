@@ -148,10 +148,13 @@ const TOPICS: &[Topic<Stage>] = &[
 /// Floods.
 const ALONE: &[Topic<Stage>] = &[
     ("unknown_keys", STORES, unknown_keys::FLOODS),
-    ("crowds", STORES, crowds::OF_AGENTS),
+    ("crowds", ONCE, crowds::OF_AGENTS),
     ("floods", ONCE, floods::CASES),
 ];
 
+/// The same over the other store: the budget of refused credentials, which they are about, knows no store.
+const BEFORE_RELEASE: &[Topic<Stage>] = &[("crowds", &[Kind::Redis], crowds::OF_AGENTS)];
+
 fn main() -> ExitCode {
-    harness::run(Stage::new, TOPICS, ALONE)
+    harness::run(Stage::new, TOPICS, ALONE, BEFORE_RELEASE)
 }

@@ -39,11 +39,12 @@ pub(crate) use cases;
 pub(crate) type Topic<W> = (&'static str, &'static [Kind], &'static [Case<W>]);
 
 /// Runs the cases that the command line asks for, and ends the process. `together` run side by side, in their order: slow
-/// ones come first. `alone` run after them, one at a time.
+/// ones come first. `alone` run after them, one at a time, and so do those `before_release`, which `make test-all` includes.
 pub(crate) fn run<W: Send + Sync + 'static>(
     world: fn(Kind) -> W,
     together: &[Topic<W>],
     alone: &[Topic<W>],
+    before_release: &[Topic<W>],
 ) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(CASES_AT_ONCE);
@@ -51,12 +52,14 @@ pub(crate) fn run<W: Send + Sync + 'static>(
     if !arguments.list {
         say_what_is_missing(&worlds);
     }
-    let trials = [(together, false), (alone, true)].into_iter().flat_map(|(topics, is_alone)| {
+    let parts = [(together, false, false), (alone, true, false), (before_release, true, true)];
+    let trials = parts.into_iter().flat_map(|(topics, is_alone, is_late)| {
         let worlds = &worlds;
         topics.iter().flat_map(move |(topic, kinds, cases)| {
             cases.iter().flat_map(move |case| {
                 let grounds = worlds.iter().filter(|ground| kinds.contains(&ground.kind));
-                grounds.map(move |ground| trial(ground, topic, case, is_alone))
+                let trials = grounds.map(move |ground| trial(ground, topic, case, is_alone));
+                trials.map(move |trial| if is_late { trial.with_ignored_flag(true) } else { trial })
             })
         })
     });
