@@ -49,9 +49,9 @@ function total(status, name, labels = {}) {
 function countersOf(status) {
   const counters = new Map();
   const add = (key, value) => counters.set(key, (counters.get(key) ?? 0) + value);
-  for (const { labels, count, sum } of seriesOf(status, "tiergate_request_duration_seconds")) {
-    add(`requests ${labels.door}`, count);
-    add(`seconds ${labels.door}`, sum);
+  for (const [listener, { count, sum }] of Object.entries(status.durations)) {
+    add(`requests ${listener}`, count);
+    add(`seconds ${listener}`, sum);
   }
   for (const { labels, value } of seriesOf(status, "tiergate_requests_total")) {
     if (labels.status.startsWith("5")) add("failed", value);

@@ -25,6 +25,7 @@ pub(super) fn of(report: &Report, families: &[MetricFamily], facts: Value) -> Va
         // The time of a start is in whole seconds, and two processes may begin in one.
         "process": std::process::id(),
         "readiness": readiness(report),
+        "durations": durations(families),
         "metrics": metrics,
     });
     if let (Some(status), Value::Object(facts)) = (status.as_object_mut(), facts) {
@@ -45,6 +46,21 @@ fn readiness(report: &Report) -> Value {
         "replicasMissing": report.replicas_missing,
         "signaturesAcceptedFrom": report.signatures_accepted_from.map(|from| from.0),
     })
+}
+
+/// Count and sum of all requests to the API, which have no tenant, and to the gateway.
+fn durations(families: &[MetricFamily]) -> Value {
+    let all = families.iter().filter(|family| family.name() == ROUTES).flat_map(MetricFamily::get_metric);
+    let (mut api, mut gateway) = ((0, 0.0), (0, 0.0));
+    for metric in all {
+        let is_api =
+            metric.get_label().iter().any(|label| label.name() == "tenant" && label.value().is_empty());
+        let (count, sum) = if is_api { &mut api } else { &mut gateway };
+        *count += metric.get_histogram().get_sample_count();
+        *sum += metric.get_histogram().get_sample_sum();
+    }
+    let shown = |(count, sum)| json!({ "count": count, "sum": sum });
+    json!({ "api": shown(api), "gateway": shown(gateway) })
 }
 
 /// The series of a metric, but for those of tenants that are not shown. Of routes there are those with the most requests.
@@ -101,6 +117,7 @@ mod tests {
             signatures_accepted_from: None,
         };
         let status = of(&report, &routes.collect(), json!({}));
+        assert_eq!(status["durations"]["gateway"]["count"], 31_375, "all of them are counted");
         let shown = status["metrics"][ROUTES].as_array().unwrap();
         assert_eq!(shown.len(), ROUTES_SHOWN_MAX);
         assert_eq!(shown[0]["labels"]["http_route"], format!("/{}", ROUTES_SHOWN_MAX + 49));

@@ -1,7 +1,7 @@
 //! What the door tells operators of each request: counters looked up once.
 
 use http::StatusCode;
-use prometheus::{Histogram, IntCounter, IntGauge};
+use prometheus::{IntCounter, IntGauge};
 
 use crate::api::routes::{ENDPOINTS, Endpoint};
 use crate::serve::whole::Answered;
@@ -23,7 +23,6 @@ pub(super) struct Observer {
 struct Place {
     endpoint: Endpoint,
     ok: IntCounter,
-    duration: Histogram,
     requests: RouteSeries,
     key: Option<KeyOperation>,
 }
@@ -47,7 +46,6 @@ impl Observer {
         let places = all.map(|endpoint| Place {
             endpoint,
             ok: metrics.requests.with_label_values(&[DOOR, endpoint.path(), "200"]),
-            duration: metrics.request_duration.with_label_values(&[DOOR, endpoint.path()]),
             requests: RouteSeries::new(metrics, &no_tenant, endpoint.path()),
             key: endpoint.key_operation().map(|operation| KeyOperation::new(metrics, operation)),
         });
@@ -65,11 +63,8 @@ impl Observer {
     pub(super) fn answered(&self, endpoint: Option<Endpoint>, answered: &Answered<'_>) {
         let (status, seconds) = (answered.status, answered.micros as f64 / 1e6);
         let place = self.places.iter().find(|place| Some(place.endpoint) == endpoint);
-        if let Some(place) = place {
-            place.duration.observe(seconds);
-            if let Some(key) = &place.key {
-                key.count(status);
-            }
+        if let Some(key) = place.and_then(|place| place.key.as_ref()) {
+            key.count(status);
         }
         let requests = place.map_or(&self.without_endpoint, |place| &place.requests);
         requests.observe(answered.method.as_bytes(), status.as_u16(), seconds);

@@ -37,7 +37,6 @@ const DOOR: &str = "gateway";
 /// Counts and logs for the gateway.
 pub(super) struct Observer {
     verdicts: Verdicts,
-    duration: Histogram,
     overhead: Histogram,
     /// Of requests without a tenant.
     without_tenant: SiteCounters,
@@ -103,7 +102,6 @@ impl Observer {
         let no_tenant = NO_TENANT.into();
         Self {
             verdicts: Verdicts::new(DOOR, metrics, clock),
-            duration: metrics.request_duration.with_label_values(&[DOOR, "all"]),
             overhead: metrics.overhead.clone(),
             without_tenant: SiteCounters::new(metrics, &no_tenant),
             without_route: RouteSeries::new(metrics, &no_tenant, ""),
@@ -146,7 +144,6 @@ impl Observer {
     }
 
     fn count(&self, ended: &Ended<'_>, ctx: &Context, seconds: f64) {
-        self.duration.observe(seconds);
         if let Some(own) = ctx.times.own(ctx.begun_at) {
             self.overhead.observe(own.as_secs_f64());
         }

@@ -78,9 +78,6 @@ metrics! {
     );
     /// Requests answered.
     requests: IntCounterVec = counter("requests_total", &["door", "endpoint", "status"]);
-    /// Time from a request's last header byte to its answer.
-    request_duration: HistogramVec =
-        histogram("request_duration_seconds", &["door", "endpoint"], REQUEST_BUCKETS);
     /// Time from a request's last header byte until it turns to its upstream.
     overhead: Histogram = one_histogram("gateway_overhead_seconds", OVERHEAD_BUCKETS);
     /// Time from the last part of a request to the first byte of its upstream's answer.

@@ -50,7 +50,7 @@ fn requests_denials_and_limiter_decisions_are_counted(world: &World) {
         let labels = [labels[0].as_str(), labels[1].as_str()];
         assert_eq!(moved("tiergate_limiter_decisions_total", &labels), 1.0, "{tier} {decision}");
     }
-    assert_eq!(moved("tiergate_request_duration_seconds_count", &["endpoint=\"/verify\""]), 3.0);
+    assert_eq!(moved("http_server_request_duration_seconds_count", &["http_route=\"/verify\""]), 3.0);
     assert_eq!(after.sum("tiergate_build_info", &[]), 1.0);
 }
 

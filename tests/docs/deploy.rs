@@ -203,17 +203,14 @@ fn a_metric_or_label_that_the_program_does_not_have_is_found() {
     let known = known();
     for good in [
         "1 - tiergate_ready",
-        r#"sum by (le) (rate(tiergate_request_duration_seconds_bucket{le="no_such"}[5m]))"#,
+        r#"sum by (le) (rate(tiergate_rpc_duration_seconds_bucket{le="no_such"}[5m]))"#,
         "up == 0 and on (job) tiergate_build_info offset 1h",
     ] {
         assert_eq!(unknown(good, &known), Vec::<String>::new(), "{good}");
     }
     for (bad, why) in [
         ("1 - tiergate_redy", "tiergate_redy"),
-        (
-            "sum(rate(tiergate_request_duration_seconds[$__rate_interval]))",
-            "tiergate_request_duration_seconds",
-        ),
+        ("sum(rate(tiergate_rpc_duration_seconds[$__rate_interval]))", "tiergate_rpc_duration_seconds"),
         (r#"tiergate_ready{check="store",door="api"} == 0"#, "tiergate_ready{door}"),
         ("count by (agent) (tiergate_ready)", "by (agent)"),
         ("node_load1 > on (job) tiergate_ready", "node_load1"),
