@@ -16,12 +16,12 @@ use tokio::time::sleep;
 
 use crate::domain::redis_url::RedisHost;
 use crate::store::redis::answers::{array, bytes, number};
-use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{SHARDS, Shard};
 use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
-use crate::store::redis::server::{Address, Server, in_time};
+use crate::store::redis::server::{Address, Server};
 use crate::supervision::keep_going;
 
 /// How often the nodes are asked which slots they have.

@@ -8,15 +8,14 @@ use tokio::runtime::{Builder, Handle};
 use crate::domain::binding::OtherChain;
 use crate::domain::redis_url::RedisLayout;
 use crate::ports::clock::Clock;
-use crate::store::redis::binding;
+use crate::store::redis::claims;
 use crate::store::redis::cluster::Cluster;
-use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::findings::{self, Finding};
 use crate::store::redis::info::Info;
 use crate::store::redis::options::{Options, Shared};
 use crate::store::redis::sentinels::Sentinels;
-use crate::store::redis::server::in_time;
 use crate::store::redis::{OpenError, shared};
 use crate::telemetry::metrics::Metrics;
 
@@ -70,7 +69,7 @@ async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
             let mut connection = connect(shared, &host, Login::Server).await?;
             let info = Info::of(&mut connection).await?;
             info.check_usable()?;
-            binding::look(shared, &mut connection).await?;
+            claims::look(shared, &mut connection).await?;
             found.extend(findings::of(&mut connection, &info, options.wait_replicas).await);
         }
         Ok(found)

@@ -47,11 +47,10 @@ use crate::store::redis::visitors::Refusals;
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
-mod binding;
 mod breaker;
+mod claims;
 mod cluster;
 mod connect;
-mod epochs;
 mod error;
 mod findings;
 mod info;

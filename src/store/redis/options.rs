@@ -93,9 +93,11 @@ impl Shared {
         request.arg(self.clock.unix_seconds()).arg(max_ahead_secs).arg(nonce_retention_secs)
     }
 
-    /// Begins the epoch of a shard where nonces may have been lost, and forgets those that are over.
-    pub(super) fn epoch_of(&self, shard: Shard) -> Request<'_> {
-        self.with_nonce_limits(self.scripts.epoch.on(&[names::epoch(shard), names::nonces(shard)]))
+    /// Begins the epoch of a shard that is for this chain where nonces may have been lost, and forgets those that are over.
+    /// `verb` is "bind" or "look".
+    pub(super) fn claim_of(&self, shard: Shard, verb: &str) -> Request<'_> {
+        let keys = [names::binding(shard), names::epoch(shard), names::nonces(shard)];
+        self.with_nonce_limits(self.scripts.claim.on(&keys)).arg(self.options.binding.as_str()).arg(verb)
     }
 
     /// The request as it is sent. In tests with a simulated clock the time is its last argument.

@@ -11,10 +11,9 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 
 use crate::domain::redis_url::RedisHost;
-use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::options::{Options, Shared};
-use crate::store::redis::server::in_time;
 
 /// How often they are asked whether the master is still the master.
 pub(super) const ASK_EVERY: Duration = Duration::from_secs(1);

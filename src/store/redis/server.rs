@@ -11,13 +11,12 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::domain::redis_url::RedisHost;
 use crate::store::redis::answers::number;
 use crate::store::redis::breaker::{Breaker, OPEN};
-use crate::store::redis::connect::{Login, connect};
-use crate::store::redis::epochs::Shards;
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
 use crate::store::redis::findings::{self, Finding, TOO_FEW_REPLICAS};
 use crate::store::redis::info::Info;
@@ -43,6 +42,28 @@ impl fmt::Display for Address {
             Self::Fixed(host) => write!(out, "{host}"),
             Self::Sentinel(sentinels) => write!(out, "master {:?}", sentinels.service),
         }
+    }
+}
+
+/// The shards of a server.
+pub(super) struct Shards {
+    pub(super) all: Vec<Shard>,
+    /// True once they were claimed.
+    pub(super) claimed: bool,
+    /// How many looks there were at one of them.
+    looks: usize,
+}
+
+impl Shards {
+    const fn new(all: Vec<Shard>) -> Self {
+        Self { all, claimed: false, looks: 0 }
+    }
+
+    /// The next one to look at, and if they were claimed.
+    pub(super) fn next(&mut self) -> (Shard, bool) {
+        self.looks = self.looks.wrapping_add(1);
+        let place = self.looks.checked_rem(self.all.len()).unwrap_or_default();
+        (self.all.get(place).copied().unwrap_or(Shard::FIRST), self.claimed)
     }
 }
 
@@ -139,6 +160,24 @@ impl Server {
         }
     }
 
+    /// One of the server's shards.
+    pub(super) fn first_shard(&self) -> Shard {
+        self.shards.lock().all.first().copied().unwrap_or(Shard::FIRST)
+    }
+
+    /// Replaces the shards that are claimed here.
+    pub(super) fn set_shards(&self, shards: Vec<Shard>) {
+        let mut before = self.shards.lock();
+        if before.all != shards {
+            *before = Shards::new(shards);
+        }
+    }
+
+    /// From which timestamp on signatures are taken in every shard, in Unix seconds.
+    pub(super) fn accepted_from_secs(&self) -> u64 {
+        self.accepted_from_secs.load(Ordering::Relaxed)
+    }
+
     /// The session, if there is one.
     pub(super) fn session(&self) -> Result<Arc<Session>, RedisError> {
         self.session.load_full().ok_or_else(|| RedisError::Down(self.why.lock().clone()))
@@ -200,7 +239,7 @@ impl Server {
         }
     }
 
-    /// Begins a session with a server that may be used: epochs are begun where nonces may be lost.
+    /// Begins a session with a server that may be used: what is not claimed there yet is claimed.
     async fn begin(&self) -> Result<Session, RedisError> {
         let shared = &self.shared;
         let host = match &self.address {
@@ -210,8 +249,7 @@ impl Server {
         let mut connection = connect(shared, &host, Login::Server).await?;
         let info = Info::of(&mut connection).await?;
         info.check_usable()?;
-        self.bind(&mut connection).await?;
-        self.begin_epochs(&mut connection).await?;
+        self.claim(&mut connection).await?;
         let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
         self.replicas_missing.store(self.lacking(&info), Ordering::Relaxed);
         let mut reported = self.reported.lock();
@@ -327,14 +365,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.metrics.store_breakers.with_label_values(&[self.breaker.lock().state]).dec();
     }
-}
-
-/// Limits the time of a future.
-pub(super) async fn in_time<T>(
-    time_max: Duration,
-    future: impl Future<Output = Result<T, RedisError>>,
-) -> Result<T, RedisError> {
-    timeout(time_max, future).await.unwrap_or(Err(RedisError::Timeout(time_max)))
 }
 
 #[cfg(test)]

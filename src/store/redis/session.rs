@@ -13,11 +13,10 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::{Handle, Id};
 
 use crate::domain::redis_url::RedisHost;
-use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::info::{Info, Process};
 use crate::store::redis::options::Shared;
-use crate::store::redis::server::in_time;
 
 /// So many requests in a row without an answer end a connection.
 const SILENCES_MAX: u32 = 4;

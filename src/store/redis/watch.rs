@@ -46,12 +46,9 @@ impl Server {
             }
             // A failure to send is counted where it happens. A silent connection holds up none that answered before.
             while asked.join_next().await.is_some() {}
-            if let Err(error) = self.look_at_binding(session).await {
-                tracing::debug!(%error, "cannot look at what Redis is for");
-            }
             // The store's own runtime gets its connection back here, too, if it has lost it.
-            if let Err(error) = self.look_at_epochs(session).await {
-                tracing::debug!(%error, "cannot look at the epochs of nonces in Redis");
+            if let Err(error) = self.look_at_claim(session).await {
+                tracing::debug!(%error, "cannot look at what Redis is for");
             }
         }
     }

@@ -98,8 +98,8 @@ async fn nonces_that_are_over_are_forgotten_also_where_nobody_signs_any_more() {
     assert_eq!(remembered(&store).await, 101);
     clock.advance_secs(2);
     // The store looks at one shard a second. Here it looks at this one.
-    let epoch = store.store.shared.epoch_of(Shard::of_agent(agent(1)));
-    store.store.servers.ask(Shard::of_agent(agent(1)), epoch).await.unwrap();
+    let look = store.store.shared.claim_of(Shard::of_agent(agent(1)), "look");
+    store.store.servers.ask(Shard::of_agent(agent(1)), look).await.unwrap();
     assert_eq!(remembered(&store).await, 1, "it says how far back");
     assert!(nonce_is_refused(by_nonce(&store, 200, SIGNED_SECS).await));
     assert!(is_admitted(by_nonce(&store, 0, SIGNED_SECS + 1).await), "after so long it may be signed anew");
