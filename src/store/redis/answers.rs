@@ -7,7 +7,7 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::RetryAfter;
 use crate::domain::window::Verdict;
-use crate::ports::store::{Admission, KeyChanged};
+use crate::ports::store::{Admission, KeyChanged, KeySeen};
 use crate::store::redis::error::RedisError;
 
 const ADMITTED: u64 = 0;
@@ -52,24 +52,19 @@ pub(super) fn key_change(value: &Value) -> Result<(KeyChanged, Option<KeyDigest>
     Ok((changed, None))
 }
 
-/// Reads the answer of `hit.lua` and `left.lua`.
+/// Reads the answer of `hit.lua`.
 pub(super) fn verdict(value: &Value) -> Result<Verdict, RedisError> {
-    counted(parts(value)?)
-}
-
-/// Reads the answer of `left.lua` that was also asked for a key.
-pub(super) fn verdict_and_key(value: &Value) -> Result<(Verdict, bool), RedisError> {
-    let (kind, rest) = parts(value)?;
-    let (has_key, rest) = rest.split_last().ok_or(RedisError::Unreadable)?;
-    Ok((counted((kind, rest))?, number(has_key)? == 1))
-}
-
-fn counted(parts: (u64, &[Value])) -> Result<Verdict, RedisError> {
-    match parts {
+    match parts(value)? {
         (ADMITTED, [left]) => Ok(Verdict::Admitted { remaining: count(left)? }),
         (LIMITED, [wait]) => Ok(Verdict::Limited { retry_after_micros: micros(wait)? }),
         _ => Err(RedisError::Unreadable),
     }
+}
+
+/// Reads the answer of `left.lua`.
+pub(super) fn key_seen(value: &Value) -> Result<KeySeen, RedisError> {
+    let [left, keys] = array(value)? else { return Err(RedisError::Unreadable) };
+    Ok(KeySeen { has_key: number(keys)? == 1, left: count(left)? })
 }
 
 /// A whole number that is not negative.

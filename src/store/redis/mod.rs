@@ -30,20 +30,19 @@ use crate::domain::window::Verdict;
 use crate::files::{self, PEM_BYTES_MAX};
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
-    Store, StoreFault,
+    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::store::redis::answers::{admission, bytes};
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::error::RedisError;
 pub use crate::store::redis::look::{look, other_chain};
+use crate::store::redis::meters::{REFUSALS_MAX, Refusals};
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
 use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::server::{Address, Server};
 use crate::store::redis::servers::{Layout, Servers};
-use crate::store::redis::visitors::Refusals;
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
@@ -64,7 +63,6 @@ mod sentinels;
 mod server;
 mod servers;
 mod session;
-mod visitors;
 mod watch;
 
 /// How many keys' owners are remembered.
@@ -132,7 +130,7 @@ impl RunningRedisStore {
         };
         let servers = Servers::new(Arc::clone(&shared), layout);
         let known = Cache::new(KNOWN_KEYS_MAX);
-        let store = Arc::new(RedisStore { shared, servers, known, refusals: Refusals::new() });
+        let store = Arc::new(RedisStore { shared, servers, known, refusals: Cache::new(REFUSALS_MAX) });
         Ok(Self { store, runtime: Some(runtime) })
     }
 }
@@ -236,11 +234,11 @@ impl Store for RunningRedisStore {
         Either::Right(Box::pin(async move { admission.await.map_err(fault("admit")) }))
     }
 
-    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
-        match self.store.refused_here(client, route, quota) {
+    fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict> {
+        match self.store.refused_here(budget, quota) {
             Some(refused) => Either::Left(ready(Ok(refused))),
             None => Either::Right(Box::pin(async move {
-                self.store.count_visit(client, route, quota).await.map_err(fault("count a request"))
+                self.store.count(budget, quota).await.map_err(fault("count a request"))
             })),
         }
     }
@@ -264,26 +262,8 @@ impl Store for RunningRedisStore {
         value.map(|value| value == Value::Int(1)).map_err(fault("look for a key"))
     }
 
-    async fn charge(
-        &self,
-        client: ClientNet,
-        agent: AgentId,
-        budget: KeyBudget,
-        quota: Quota,
-    ) -> Result<Metered, StoreFault> {
-        let meter = names::meter(client, agent, budget);
-        let hit = self.store.metered(&self.store.shared.scripts.hit, meter, quota).await;
-        Ok(hit.map_err(fault("count a request"))?.into())
-    }
-
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
-        let (counted, has_key) =
-            self.store.look_at_key(client, agent, quota).await.map_err(fault("look for a key"))?;
-        let left = match counted {
-            Verdict::Admitted { remaining } => remaining,
-            Verdict::Limited { .. } => 0,
-        };
-        Ok(KeySeen { has_key, left })
+        self.store.look_at_key(client, agent, quota).await.map_err(fault("look for a key"))
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {

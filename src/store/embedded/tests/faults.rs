@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::domain::client::ClientNet;
 use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyBudget, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::seed::seed;
 use crate::store::contract::{MANY, agent, claim, digest, key};
 use crate::store::embedded::EmbeddedStore;
@@ -116,7 +116,7 @@ async fn after_a_failed_key_change_every_verb_fails_until_the_file_is_read_again
         }
         assert!(store.change_key(agent(1), claim(2, START_SECS), change()).await.is_err());
         assert!(store.has_key(agent(1)).await.is_err());
-        assert!(store.charge(client, agent(1), KeyBudget::Changes, MANY).await.is_err());
+        assert!(store.count(&Budget::Key(client, agent(1), KeyBudget::Changes), MANY).await.is_err());
         assert!(store.status(client, agent(1), MANY).await.is_err());
         assert!(store.probe().await.is_err());
         clock.advance_secs(2);

@@ -11,7 +11,7 @@ use crate::domain::binding::{Binding, OtherChain};
 use crate::domain::client::ClientNet;
 use crate::domain::redis_url::RedisUrl;
 use crate::os::Os;
-use crate::ports::store::{Admission, KeyBudget, KeyChange, KeyChanged, RouteScope, Store};
+use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, KeyChanged, RouteScope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
 use crate::store::redis::names::{Shard, binding as name_of};
 use crate::store::redis::options::Options;
@@ -160,9 +160,9 @@ pub(super) async fn use_everything(store: &RunningRedisStore) {
         store.is_current(agent(1), &digest(fitting(1, 2))).await.unwrap()
             && store.has_key(agent(1)).await.unwrap()
     );
-    store.pass(client, &route, MANY).await.unwrap();
+    store.count(&Budget::Route(client, route), MANY).await.unwrap();
     for budget in [KeyBudget::Changes, KeyBudget::Revocations] {
-        store.charge(client, agent(1), budget, MANY).await.unwrap();
+        store.count(&Budget::Key(client, agent(1), budget), MANY).await.unwrap();
     }
     assert!(store.status(client, agent(1), MANY).await.unwrap().has_key);
     store.probe().await.unwrap();

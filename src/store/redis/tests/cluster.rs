@@ -13,9 +13,10 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
+use crate::domain::window::Verdict;
 use crate::ports::store::{
-    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, NewKey, Proof, Reply,
-    RouteScope, Scope, Store, StoreFault,
+    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, Reply,
+    Scope, Store, StoreFault,
 };
 use crate::store::contract::{Bench, store_contract, until};
 use crate::store::redis::RunningRedisStore;
@@ -186,8 +187,8 @@ impl Store for Fitting {
         Either::Right(Box::pin(async move { self.store.admit(agent, scope, quota, &proof).await }))
     }
 
-    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
-        self.store.pass(client, route, quota)
+    fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict> {
+        self.store.count(budget, quota)
     }
 
     fn fits(&self, _agent: AgentId, _digest: &KeyDigest) -> bool {
@@ -210,16 +211,6 @@ impl Store for Fitting {
 
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
         self.store.has_key(agent).await
-    }
-
-    async fn charge(
-        &self,
-        client: ClientNet,
-        agent: AgentId,
-        budget: KeyBudget,
-        quota: Quota,
-    ) -> Result<Metered, StoreFault> {
-        self.store.charge(client, agent, budget, quota).await
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use redis::aio::MultiplexedConnection;
 
 use crate::domain::quota::Quota;
+use crate::domain::window::Verdict;
 use crate::domain::redis_url::RedisUrl;
 use crate::domain::secret::Secret;
 use crate::os::Os;
 use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, KeyBudget, KeyChange, KeyChanged, Metered, Proof, Scope, Store};
+use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{ONE, agent, claim, digest, key};
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::answers::number;
@@ -88,8 +89,8 @@ async fn windows_are_counted_by_the_clock_of_redis_and_go_when_they_mean_nothing
     }
     let client = crate::domain::client::ClientNet::of("192.0.2.1".parse().unwrap());
     for _ in 0..100 {
-        let hit = store.charge(client, agent(1), KeyBudget::Changes, brief).await.unwrap();
-        assert_eq!(hit, Metered::Counted { remaining: 0 });
+        let hit = store.count(&Budget::Key(client, agent(1), KeyBudget::Changes), brief).await.unwrap();
+        assert_eq!(hit, Verdict::Admitted { remaining: 0 });
     }
 }
 
