@@ -18,8 +18,8 @@ use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
 use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, RouteScope,
-    Scope, Store,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, RouteScope, Scope,
+    Store,
 };
 
 #[path = "../../tests/support/seed.rs"]
@@ -340,7 +340,8 @@ pub(super) async fn of_a_thousand_twins_exactly_one_passes(bench: Bench) {
 pub(super) async fn ten_changes_and_ten_revocations_an_hour_per_client_and_agent(bench: Bench) {
     let ten = Quota::per_hour(10);
     let client = |last| ClientNet::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
-    let charge = async |budget| bench.store.count(&Budget::Key(client(1), agent(1), budget), ten).await.unwrap();
+    let charge =
+        async |budget| bench.store.count(&Budget::Key(client(1), agent(1), budget), ten).await.unwrap();
     assert_eq!(bench.store.status(client(1), agent(1), ten).await.unwrap().left, 10);
     for remaining in (0..10).rev() {
         assert_eq!(charge(KeyBudget::Changes).await, Verdict::Admitted { remaining });

@@ -39,7 +39,8 @@ use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
+    StoreFault,
 };
 use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
@@ -232,7 +233,9 @@ impl Store for EmbeddedStore {
                 Budget::Route(client, route) => {
                     shared.visitors.hit(&(*client, route.clone()), quota, now_micros)
                 }
-                Budget::Key(client, agent, of) => shared.meters.hit(&(*client, *agent, *of), quota, now_micros),
+                Budget::Key(client, agent, of) => {
+                    shared.meters.hit(&(*client, *agent, *of), quota, now_micros)
+                }
             }
         })))
     }

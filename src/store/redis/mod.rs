@@ -46,7 +46,6 @@ use crate::store::redis::servers::{Layout, Servers};
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
-mod breaker;
 mod claims;
 mod cluster;
 mod connect;

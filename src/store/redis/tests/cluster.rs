@@ -15,8 +15,8 @@ use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::store::{
-    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, Reply,
-    Scope, Store, StoreFault,
+    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, Reply, Scope, Store,
+    StoreFault,
 };
 use crate::store::contract::{Bench, store_contract, until};
 use crate::store::redis::RunningRedisStore;

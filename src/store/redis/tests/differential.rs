@@ -126,7 +126,10 @@ async fn answer(store: &dyn Store, question: &Question) -> String {
         }
         Question::HasKey(number) => format!("{:?}", store.has_key(agent(*number)).await.unwrap()),
         Question::Charge(client, number, budget, quota) => {
-            format!("counted {:?}", store.count(&Budget::Key(*client, agent(*number), *budget), *quota).await.unwrap())
+            format!(
+                "counted {:?}",
+                store.count(&Budget::Key(*client, agent(*number), *budget), *quota).await.unwrap()
+            )
         }
         Question::Status(client, number, quota) => {
             format!("{:?}", store.status(*client, agent(*number), *quota).await.unwrap())

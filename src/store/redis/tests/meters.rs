@@ -28,8 +28,7 @@ async fn over_two_replicas_exactly_ten_proven_requests_an_hour_are_charged() {
     let mut requests = JoinSet::new();
     for number in 0..40 {
         let store = Arc::clone(&stores[number % 2]);
-        requests
-            .spawn(async move { store.count(&changes(), TEN).await.unwrap() });
+        requests.spawn(async move { store.count(&changes(), TEN).await.unwrap() });
     }
     let answers = requests.join_all().await;
     let charged = answers.iter().filter(|answer| matches!(answer, Verdict::Admitted { .. })).count();

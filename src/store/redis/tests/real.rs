@@ -5,9 +5,9 @@ use std::sync::Arc;
 use redis::aio::MultiplexedConnection;
 
 use crate::domain::quota::Quota;
-use crate::domain::window::Verdict;
 use crate::domain::redis_url::RedisUrl;
 use crate::domain::secret::Secret;
+use crate::domain::window::Verdict;
 use crate::os::Os;
 use crate::ports::clock::Clock;
 use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, KeyChanged, Proof, Scope, Store};
