@@ -21,6 +21,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::owner::{OwnerProof, Signed};
+use crate::pipeline::permit::nonce_denial;
 use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::NoEntropy;
 use crate::ports::store::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, NewKey};
@@ -236,10 +237,7 @@ impl Pipeline {
         match store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
-            KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce }.into()),
-            KeyChanged::NonceForgotten { accepted_from, retry_after } => {
-                Err(Denial::NonceForgotten { agent, nonce, accepted_from, retry_after }.into())
-            }
+            KeyChanged::NonceRefused(refused) => Err(nonce_denial(refused, agent, nonce).into()),
         }
     }
 }

@@ -58,10 +58,17 @@ pub enum Admission {
     },
     /// The key is not the agent's current one.
     KeyRevoked,
-    /// The nonce was used before.
-    NonceUsed,
-    /// A nonce that was used with a signature of this age may have been lost or forgotten. Nothing was recorded.
-    NonceForgotten {
+    /// The nonce can't be used. Nothing was recorded.
+    NonceRefused(NonceRefused),
+}
+
+/// Why a nonce can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NonceRefused {
+    /// It was used before.
+    Used,
+    /// One that was used with a signature of this age may have been lost or forgotten.
+    Forgotten {
         /// Signatures made before this are refused.
         accepted_from: UnixSeconds,
         /// When the owner may sign again.
@@ -143,15 +150,8 @@ pub enum KeyChanged {
     Done,
     /// The agent has a key already; nothing changed and the nonce is unused.
     KeyExists,
-    /// The nonce was used before; nothing changed.
-    NonceUsed,
-    /// A nonce that was used with a signature of this age may have been lost or forgotten; nothing changed.
-    NonceForgotten {
-        /// Signatures made before this are refused.
-        accepted_from: UnixSeconds,
-        /// When the owner may sign again.
-        retry_after: RetryAfter,
-    },
+    /// The nonce can't be used; nothing changed.
+    NonceRefused(NonceRefused),
 }
 
 /// Keys, nonces and windows.

@@ -18,8 +18,8 @@ use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
 use crate::ports::store::{
-    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, RouteScope, Scope,
-    Store,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, NonceRefused, Proof,
+    RouteScope, Scope, Store,
 };
 
 #[path = "../../tests/support/seed.rs"]
@@ -240,22 +240,24 @@ pub(super) async fn rotations_at_once_leave_one_key(bench: Bench) {
 
 pub(super) async fn a_nonce_is_used_once_per_agent_whatever_for(bench: Bench) {
     assert!(admitted(bench.by_nonce(1, 7, MANY).await));
-    assert_eq!(bench.by_nonce(1, 7, MANY).await, Admission::NonceUsed);
-    assert_eq!(bench.change(1, 7, KeyChange::Rotate(key(1))).await, KeyChanged::NonceUsed);
+    assert_eq!(bench.by_nonce(1, 7, MANY).await, Admission::NonceRefused(NonceRefused::Used));
+    let again = bench.change(1, 7, KeyChange::Rotate(key(1))).await;
+    assert_eq!(again, KeyChanged::NonceRefused(NonceRefused::Used));
     assert!(!bench.store.has_key(agent(1)).await.unwrap());
     assert!(admitted(bench.by_nonce(2, 7, MANY).await));
     assert_eq!(bench.change(3, 7, KeyChange::Revoke).await, KeyChanged::Done);
-    assert_eq!(bench.by_nonce(3, 7, MANY).await, Admission::NonceUsed);
+    assert_eq!(bench.by_nonce(3, 7, MANY).await, Admission::NonceRefused(NonceRefused::Used));
 }
 
 pub(super) async fn a_key_change_on_a_used_nonce_says_so_before_anything_else(bench: Bench) {
     bench.change(1, 7, KeyChange::Issue(key(1))).await;
-    assert_eq!(bench.change(1, 7, KeyChange::Issue(key(2))).await, KeyChanged::NonceUsed);
+    let again = bench.change(1, 7, KeyChange::Issue(key(2))).await;
+    assert_eq!(again, KeyChanged::NonceRefused(NonceRefused::Used));
 }
 
 pub(super) async fn a_used_nonce_is_named_before_the_limit(bench: Bench) {
     assert!(admitted(bench.by_nonce(1, 1, ONE).await));
-    assert_eq!(bench.by_nonce(1, 1, ONE).await, Admission::NonceUsed);
+    assert_eq!(bench.by_nonce(1, 1, ONE).await, Admission::NonceRefused(NonceRefused::Used));
 }
 
 pub(super) async fn a_refused_key_burns_no_window(bench: Bench) {
@@ -332,7 +334,8 @@ pub(super) async fn of_a_thousand_twins_exactly_one_passes(bench: Bench) {
     }
     let answers = twins.join_all().await;
     let passed = answers.iter().filter(|answer| admitted(*answer.as_ref().unwrap())).count();
-    let used = answers.iter().filter(|answer| *answer.as_ref().unwrap() == Admission::NonceUsed).count();
+    let used = Admission::NonceRefused(NonceRefused::Used);
+    let used = answers.iter().filter(|answer| *answer.as_ref().unwrap() == used).count();
     assert_eq!((passed, used), (1, 999));
     assert_eq!(bench.by_nonce(1, 8, MANY).await, Admission::Admitted { remaining: 2_698 });
 }

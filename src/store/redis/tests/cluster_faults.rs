@@ -79,7 +79,7 @@ impl Scene {
                 self.places.lock().unwrap().entry(number).or_default().push(remaining);
             }
             Admission::Limited { .. } => {}
-            Admission::KeyRevoked | Admission::NonceUsed | Admission::NonceForgotten { .. } => {
+            Admission::KeyRevoked | Admission::NonceRefused(_) => {
                 panic!("{number}: {admission:?}")
             }
         }

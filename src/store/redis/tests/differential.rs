@@ -171,7 +171,7 @@ async fn thousands_of_questions_are_answered_alike_by_both_stores() {
         "Admitted",
         "Limited",
         "KeyRevoked",
-        "NonceUsed",
+        "NonceRefused",
         "Done",
         "KeyExists",
         "counted",

@@ -142,7 +142,7 @@ impl Load {
         match store.admit(owner.agent, &Scope::Api, PLENTY, &Proof::Key(*digest)).await.ok()? {
             Admission::Admitted { .. } | Admission::Limited { .. } => Some(true),
             Admission::KeyRevoked => Some(false),
-            Admission::NonceUsed | Admission::NonceForgotten { .. } => panic!("no nonce was shown"),
+            Admission::NonceRefused(_) => panic!("no nonce was shown"),
         }
     }
 

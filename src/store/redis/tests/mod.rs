@@ -10,7 +10,7 @@ use crate::domain::binding::Binding;
 use crate::domain::redis_url::RedisUrl;
 use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, Proof, Scope, Store};
+use crate::ports::store::{Admission, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, until};
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, SentinelLogin, Shared, TlsFiles};
@@ -160,12 +160,12 @@ fn fitting(agent_number: u64, number: u64) -> u64 {
 
 /// True for a signature that is refused because its nonce may have been lost.
 fn is_forgotten(admission: Option<Admission>) -> bool {
-    matches!(admission, Some(Admission::NonceForgotten { .. }))
+    matches!(admission, Some(Admission::NonceRefused(NonceRefused::Forgotten { .. })))
 }
 
 /// True for a signature that is refused because of its nonce.
 fn nonce_is_refused(admission: Option<Admission>) -> bool {
-    is_forgotten(admission) || admission == Some(Admission::NonceUsed)
+    is_forgotten(admission) || admission == Some(Admission::NonceRefused(NonceRefused::Used))
 }
 
 fn is_admitted(admission: Option<Admission>) -> bool {

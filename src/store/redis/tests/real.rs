@@ -10,7 +10,9 @@ use crate::domain::secret::Secret;
 use crate::domain::window::Verdict;
 use crate::os::Os;
 use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::ports::store::{
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store,
+};
 use crate::store::contract::{ONE, agent, claim, digest, key};
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::answers::number;
@@ -50,7 +52,7 @@ async fn windows_are_counted_by_the_clock_of_redis_and_go_when_they_mean_nothing
     let now_secs = Os::new().unix_seconds();
     let early = Proof::Nonce(claim(1, now_secs - HOUR_SECS));
     let refused = store.admit(agent(1), &Scope::Api, ONE, &early).await.unwrap();
-    let Admission::NonceForgotten { accepted_from, retry_after } = refused else {
+    let Admission::NonceRefused(NonceRefused::Forgotten { accepted_from, retry_after }) = refused else {
         panic!("it might have been used in a Redis that is gone: {refused:?}")
     };
     // The epochs were begun one after the other, perhaps over the edge of a second.

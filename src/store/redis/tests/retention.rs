@@ -52,10 +52,7 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
             }
             let change = KeyChange::Rotate(key(1));
             let changed = after.change_key(agent(1), claim(1, signed_secs), change).await.unwrap();
-            assert!(
-                matches!(changed, KeyChanged::NonceUsed | KeyChanged::NonceForgotten { .. }),
-                "{pause_secs}: {changed:?}"
-            );
+            assert!(matches!(changed, KeyChanged::NonceRefused(_)), "{pause_secs}: {changed:?}");
             clock.advance_secs(1);
         }
         // Signatures that the old settings could not have admitted are good.
