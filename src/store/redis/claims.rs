@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, Value};
 
-use crate::domain::redis_url::RedisLayout;
 use crate::store::redis::answers::{array, bytes, number};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::names::{self, LATER, Shard};
@@ -134,13 +133,12 @@ async fn ask(
     connection: &mut MultiplexedConnection,
     pipeline: &Pipeline,
 ) -> Result<Vec<Value>, RedisError> {
-    let is_cluster = matches!(shared.options.url.layout(), RedisLayout::Cluster { .. });
     let mut answers = Vec::new();
     for answer in send(shared, connection, pipeline).await? {
         match answer.map_err(RedisError::from) {
             Ok(answer) => answers.push(answer),
             Err(RedisError::ClusterDown(_)) => {}
-            Err(error) if is_cluster && error.is_elsewhere() => {}
+            Err(error) if error.is_elsewhere() && shared.is_cluster() => {}
             Err(error) => return Err(error),
         }
     }

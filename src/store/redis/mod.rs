@@ -25,7 +25,6 @@ use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
-use crate::domain::redis_url::RedisLayout;
 use crate::domain::window::Verdict;
 use crate::files::{self, PEM_BYTES_MAX};
 use crate::ports::clock::Clock;
@@ -33,16 +32,13 @@ use crate::ports::store::{
     Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::store::redis::answers::{admission, bytes};
-use crate::store::redis::cluster::Cluster;
 use crate::store::redis::error::RedisError;
 pub use crate::store::redis::look::{look, other_chain};
 use crate::store::redis::meters::{REFUSALS_MAX, Refusals};
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
-use crate::store::redis::sentinels::Sentinels;
-use crate::store::redis::server::{Address, Server};
-use crate::store::redis::servers::{Layout, Servers};
+use crate::store::redis::servers::Servers;
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
@@ -81,7 +77,7 @@ pub enum OpenError {
 /// A store in Redis.
 pub struct RedisStore {
     shared: Arc<Shared>,
-    servers: Servers,
+    servers: Arc<Servers>,
     /// The owners of keys.
     known: Cache<KeyDigest, KeyOwner>,
     /// Clients that are at the limit of a public route.
@@ -111,23 +107,7 @@ impl RunningRedisStore {
         let runtime = runtime.worker_threads(1).thread_name("store-redis").enable_all().build();
         let runtime = runtime.map_err(OpenError::NoThread)?;
         let shared = Arc::new(shared);
-        let one = |address| {
-            let server = Server::new(Arc::clone(&shared), address, Shard::all().collect());
-            runtime.spawn(Arc::clone(&server).keep());
-            Layout::One(server)
-        };
-        let layout = match shared.options.url.layout().clone() {
-            RedisLayout::Single(host) => one(Address::Fixed(host)),
-            RedisLayout::Sentinel { sentinels, service } => {
-                one(Address::Sentinel(Sentinels::new(sentinels, service)))
-            }
-            RedisLayout::Cluster { seeds } => {
-                let cluster = Cluster::new(Arc::clone(&shared), seeds, runtime.handle().clone());
-                runtime.spawn(Arc::clone(&cluster).follow());
-                Layout::Cluster(cluster)
-            }
-        };
-        let servers = Servers::new(Arc::clone(&shared), layout);
+        let servers = Servers::begin(Arc::clone(&shared), runtime.handle().clone());
         let known = Cache::new(KNOWN_KEYS_MAX);
         let store = Arc::new(RedisStore { shared, servers, known, refusals: Cache::new(REFUSALS_MAX) });
         Ok(Self { store, runtime: Some(runtime) })

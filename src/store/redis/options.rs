@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::TlsCertificates;
 
 use crate::domain::binding::Binding;
-use crate::domain::redis_url::RedisUrl;
+use crate::domain::redis_url::{RedisLayout, RedisUrl};
 use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
 use crate::store::redis::names::{self, Name, Prefixed, Shard};
@@ -82,6 +82,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// True where shards are spread over the nodes of a cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.options.url.layout(), RedisLayout::Cluster { .. })
+    }
+
     /// A command on one key.
     pub(super) fn command(&self, command: &str, name: Name<'_>) -> Request<'static> {
         Request::command(command).arg(Prefixed(&self.options.prefix, name))

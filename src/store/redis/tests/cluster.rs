@@ -22,7 +22,6 @@ use crate::store::contract::{Bench, store_contract, until};
 use crate::store::redis::RunningRedisStore;
 use crate::store::redis::info::Info;
 use crate::store::redis::names::Shard;
-use crate::store::redis::servers::Layout;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{SIGNED_SECS, clock, opened, options};
 
@@ -226,10 +225,9 @@ impl Store for Fitting {
 async fn nodes_are_asked_for_the_slots_again_and_again_over_the_connections_there_are() {
     let Some(mut cluster) = TestCluster::form().await else { return };
     let store = opened(options(&cluster.url()), &clock()).await;
-    let Layout::Cluster(nodes) = &store.store.servers.layout else { panic!() };
     until("each node has a connection of this runtime and one of the store's", async || {
         store.probe().await.unwrap();
-        let nodes = nodes.nodes().unwrap();
+        let nodes = store.store.servers.all().unwrap();
         nodes.iter().all(|node| node.session().unwrap().connections().len() == 2).then_some(())
     })
     .await;

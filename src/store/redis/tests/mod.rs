@@ -16,7 +16,6 @@ use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, SentinelLogin, Shared, TlsFiles};
 use crate::store::redis::scripts::Scripts;
 use crate::store::redis::server::Server;
-use crate::store::redis::servers::Layout;
 use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::{RunningRedisStore, certificates};
 use crate::telemetry::metrics::Metrics;
@@ -136,8 +135,8 @@ async fn connected_after(store: &RunningRedisStore, before: u64) {
 }
 
 /// The one server that the store is at.
-fn only(store: &RunningRedisStore) -> &Arc<Server> {
-    let Layout::One(server) = &store.store.servers.layout else { panic!("several servers") };
+fn only(store: &RunningRedisStore) -> Arc<Server> {
+    let [server]: [Arc<Server>; 1] = store.store.servers.all().unwrap().try_into().ok().unwrap();
     server
 }
 

@@ -111,7 +111,8 @@ impl Torn {
 
     /// Waits until the Sentinels were asked so many times more, and the session went on.
     async fn asked(&self, store: &RunningRedisStore, looks: u64) {
-        let Address::Sentinel(sentinels) = &only(store).address else { panic!() };
+        let server = only(store);
+        let Address::Sentinel(sentinels) = &server.address else { panic!() };
         let rounds = || sentinels.rounds.load(Ordering::Relaxed);
         let (before, asked) = (connects(store, "connected"), rounds());
         // One more has begun: these have ended.
