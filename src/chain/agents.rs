@@ -17,7 +17,7 @@ use crate::chain::registries::standard::{may_lie_in_details, read_asked_owner, r
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{AskedOwner, Asker, ChainFault, Parts};
+use crate::ports::chain::{AskedOwner, ChainFault, Parts};
 use crate::ports::clock::Clock;
 
 pub(super) type Read<T> = Result<Option<T>, ChainFault>;
@@ -102,7 +102,7 @@ impl Agents {
         let calls = self.registries.gate_calls(agent);
         let read_at = async |at| {
             let decode = |results: Vec<_>| read_gate(agent, results.into_iter());
-            self.source.read(Asker::Vouched, at, &calls, decode).await
+            self.source.read(at, &calls, decode).await
         };
         let mut read = read_at(ticket.pinned.map_or(At::Latest, At::Block)).await;
         if ticket.pinned.is_some() && read.is_err() {
@@ -164,7 +164,7 @@ impl Agents {
             let profiles = agents.iter().map(|agent| registries.read_profile(*agent, &mut results));
             profiles.map(|profile| Ok(profile?.map(Arc::new))).collect()
         };
-        let (date, profiles) = self.source.read(Asker::Vouched, at, &calls, decode).await?;
+        let (date, profiles) = self.source.read(at, &calls, decode).await?;
         Ok((date.number, profiles))
     }
 
@@ -193,17 +193,17 @@ impl Agents {
     }
 
     /// The owner at the latest block.
-    pub(super) async fn owner(&self, agent: AgentId, asker: Asker) -> Read<Address> {
+    pub(super) async fn owner(&self, agent: AgentId) -> Read<Address> {
         let calls = self.registries.owner_calls(agent);
         let decode = |results: Vec<_>| read_owner(agent, &mut results.into_iter());
-        let read = self.source.read(asker, At::Latest, &calls, decode).await;
+        let read = self.source.read(At::Latest, &calls, decode).await;
         read.map(|(_, owner)| owner)
     }
 
     /// The answer to a stranger.
     pub(super) async fn answer(&self, (agent, signed): Question) -> Read<AskedOwner> {
         let Some((digest, signature)) = signed else {
-            let owner = self.owner(agent, Asker::Stranger).await?;
+            let owner = self.owner(agent).await?;
             return Ok(owner.map(|address| AskedOwner { address, accepts: false }));
         };
         let code = owner_signature_call(self.registries.identity, agent.token_id(), digest, &signature);
