@@ -277,7 +277,7 @@ impl Server {
         for finding in findings::news(&mut reported.1, found) {
             tracing::warn!(server = %host, "Redis: {finding}");
         }
-        Ok(Session::new(host, info.process(), connection))
+        Ok(Session::new(host, info, connection))
     }
 
     /// Serves until the session ends.
