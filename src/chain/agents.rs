@@ -22,11 +22,8 @@ use crate::ports::clock::Clock;
 
 pub(super) type Read<T> = Result<Option<T>, ChainFault>;
 
-/// A profile, with the number of the block that it was read at.
-pub(super) type ReadAt = Result<(u64, Option<Arc<TrustProfile>>), ChainFault>;
-
 /// Reads of profiles at followed blocks, several in one call.
-pub(super) type Pinned = Coalesced<(AgentId, Block), ReadAt>;
+pub(super) type Pinned = Coalesced<(AgentId, Block), Read<Arc<TrustProfile>>>;
 
 /// A question of a stranger: who owns the agent; and with a digest and a signature, whether the owner accepts it.
 pub(super) type Question = (AgentId, Option<(B256, Bytes)>);
@@ -62,7 +59,7 @@ impl Agents {
         let ticket = self.cache.begin(agent, began);
         let Some(block) = ticket.pinned else { return self.read_latest(agent).await };
         match pinned.get((agent, block)).await {
-            Some(Ok((_, Some(profile)))) => {
+            Some(Ok(Some(profile))) => {
                 self.cache.keep(agent, &ticket, (&profile, block.number), began);
                 Ok(Some(profile))
             }
@@ -71,7 +68,7 @@ impl Agents {
                 Err(fault)
             }
             // "Not minted" is never older than the question; and nodes may not read the state of a block by its hash.
-            Some(Ok((_, None)) | Err(_)) | None => self.read_latest(agent).await,
+            Some(Ok(None) | Err(_)) | None => self.read_latest(agent).await,
         }
     }
 
@@ -124,7 +121,7 @@ impl Agents {
     }
 
     /// Profiles at followed blocks: those of one block in one call.
-    pub(super) async fn pinned(&self, wanted: Vec<(AgentId, Block)>) -> Vec<ReadAt> {
+    pub(super) async fn pinned(&self, wanted: Vec<(AgentId, Block)>) -> Vec<Read<Arc<TrustProfile>>> {
         let mut read = Vec::new();
         for group in wanted.chunk_by(|(_, one), (_, other)| one == other) {
             let agents: Vec<AgentId> = group.iter().map(|(agent, _)| *agent).collect();
@@ -136,10 +133,10 @@ impl Agents {
     }
 
     /// The profiles of all these agents in one call; where one of them can't be read, each half of them in a call.
-    fn all<'a>(&'a self, agents: &'a [AgentId], block: Block) -> BoxFuture<'a, Vec<ReadAt>> {
+    fn all<'a>(&'a self, agents: &'a [AgentId], block: Block) -> BoxFuture<'a, Vec<Read<Arc<TrustProfile>>>> {
         async move {
             match self.read(agents, At::Block(block)).await {
-                Ok((number, profiles)) => profiles.into_iter().map(|profile| Ok((number, profile))).collect(),
+                Ok((_, profiles)) => profiles.into_iter().map(Ok).collect(),
                 Err(fault) if agents.len() > 1 && lies_in_the_agent(&fault) => {
                     let (some, others) = agents.split_at(agents.len() / 2);
                     let (some, others) = join(self.all(some, block), self.all(others, block)).await;
