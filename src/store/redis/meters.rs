@@ -38,7 +38,7 @@ impl RedisStore {
     }
 
     /// Counts a request in Redis.
-    pub(super) async fn count(&self, budget: &Budget, quota: Quota) -> Result<Verdict, RedisError> {
+    pub(super) async fn count_in_redis(&self, budget: &Budget, quota: Quota) -> Result<Verdict, RedisError> {
         // Redis decides later than this: a refusal is not held for too long.
         let asked_micros = self.shared.clock.monotonic_micros();
         let name = match budget {

@@ -21,7 +21,7 @@ use crate::store::redis::tests::{
     SIGNED_SECS, binding, by_key, by_nonce, clock, connects, fitting, is_admitted, open, opened, options,
     ready, refused,
 };
-use crate::store::redis::{RunningRedisStore, look, other_chain};
+use crate::store::redis::{RedisStore, look, other_chain};
 use crate::telemetry::metrics::Metrics;
 
 /// Development's chain, with the same numbers.
@@ -33,7 +33,7 @@ fn for_other(options: Options) -> Options {
     Options { binding: other(), ..options }
 }
 
-async fn issue(store: &RunningRedisStore, number: u64) {
+async fn issue(store: &RedisStore, number: u64) {
     let changed =
         store.change_key(agent(1), claim(number, SIGNED_SECS), KeyChange::Issue(key(fitting(1, number))));
     assert_eq!(changed.await.unwrap(), KeyChanged::Done);
@@ -147,7 +147,7 @@ async fn whoever_loses_a_redis_to_another_chain_while_it_runs_stops_using_it() {
 }
 
 /// All verbs, so that no name is left without the prefix.
-pub(super) async fn use_everything(store: &RunningRedisStore) {
+pub(super) async fn use_everything(store: &RedisStore) {
     let (client, route) = (ClientNet::of([192, 0, 2, 1].into()), RouteScope("acme/docs GET".into()));
     issue(store, 1).await;
     let rotated =

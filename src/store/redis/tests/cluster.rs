@@ -19,7 +19,7 @@ use crate::ports::store::{
     StoreFault,
 };
 use crate::store::contract::{Bench, store_contract, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::info::Info;
 use crate::store::redis::names::Shard;
 use crate::store::redis::tests::server::{RedisServer, say};
@@ -145,7 +145,7 @@ fn text(value: &Value) -> String {
 
 /// A store whose keys fit their agents, whatever their digests: the contract makes keys for any agent.
 struct Fitting {
-    store: RunningRedisStore,
+    store: RedisStore,
     /// The digest that fits, in place of the contract's.
     digests: Mutex<HashMap<KeyDigest, KeyDigest>>,
 }
@@ -227,7 +227,7 @@ async fn nodes_are_asked_for_the_slots_again_and_again_over_the_connections_ther
     let store = opened(options(&cluster.url()), &clock()).await;
     until("each node has a connection of this runtime and one of the store's", async || {
         store.probe().await.unwrap();
-        let nodes = store.store.servers.all().unwrap();
+        let nodes = store.servers.all().unwrap();
         nodes.iter().all(|node| node.session().unwrap().connections().len() == 2).then_some(())
     })
     .await;

@@ -14,7 +14,7 @@ use crate::ports::store::{
     Admission, Budget, KeyBudget, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store,
 };
 use crate::store::contract::{ONE, agent, claim, digest, key};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::answers::number;
 use crate::store::redis::names::{self, Name, Shard};
 use crate::store::redis::options::{Options, TlsFiles};
@@ -27,14 +27,14 @@ use crate::telemetry::metrics::Metrics;
 const HOUR_SECS: u64 = 3_600;
 
 /// A store as the product opens it.
-pub(super) fn open(options: Options) -> RunningRedisStore {
-    RunningRedisStore::open(options, Arc::new(Os::new()), Metrics::new().unwrap()).unwrap()
+pub(super) fn open(options: Options) -> RedisStore {
+    RedisStore::open(options, Arc::new(Os::new()), Metrics::new().unwrap()).unwrap()
 }
 
 /// For how long Redis keeps something more.
-async fn millis_left(store: &RunningRedisStore, name: Name<'_>) -> u64 {
+async fn millis_left(store: &RedisStore, name: Name<'_>) -> u64 {
     let ttl = Request::command("PTTL").arg(name);
-    number(&store.store.servers.ask(Shard::of_agent(agent(1)), ttl).await.unwrap()).unwrap()
+    number(&store.servers.ask(Shard::of_agent(agent(1)), ttl).await.unwrap()).unwrap()
 }
 
 /// The time by Redis' clock.

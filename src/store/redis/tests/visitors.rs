@@ -9,7 +9,7 @@ use crate::domain::client::ClientNet;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::store::{Budget, RouteScope, Store};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::answers::number;
 use crate::store::redis::names::{Shard, visits};
 use crate::store::redis::scripts::Request;
@@ -21,7 +21,7 @@ fn visitor() -> (ClientNet, RouteScope) {
     (ClientNet::of("192.0.2.1".parse().unwrap()), RouteScope("acme/docs/* ".into()))
 }
 
-async fn pass(store: &RunningRedisStore) -> Verdict {
+async fn pass(store: &RedisStore) -> Verdict {
     let (client, route) = visitor();
     store.count(&Budget::Route(client, route), LIMIT).await.unwrap()
 }
@@ -50,7 +50,7 @@ async fn a_flood_beyond_the_limit_does_not_reach_redis_and_leaves_nothing_there_
     let Some((_server, store, clock)) = served(&[]).await else { return };
     let scripts = async || {
         let stats = Request::command("INFO").arg("commandstats");
-        let stats = store.store.servers.ask(Shard::FIRST, stats).await.unwrap();
+        let stats = store.servers.ask(Shard::FIRST, stats).await.unwrap();
         let Value::BulkString(stats) = stats else { panic!("{stats:?}") };
         let stats = String::from_utf8(stats).unwrap();
         let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -68,7 +68,7 @@ async fn a_flood_beyond_the_limit_does_not_reach_redis_and_leaves_nothing_there_
     assert_eq!(store.refused_visitors(), 1);
     let (client, route) = visitor();
     let ttl = Request::command("PTTL").arg(visits(client, &route));
-    let ttl = number(&store.store.servers.ask(Shard::of_client(client), ttl).await.unwrap()).unwrap();
+    let ttl = number(&store.servers.ask(Shard::of_client(client), ttl).await.unwrap()).unwrap();
     assert!((60_000..=120_000).contains(&ttl), "{ttl}");
     clock.advance_secs(60);
     assert_eq!(pass(&store).await, Verdict::Admitted { remaining: LIMIT.limit - 1 });
