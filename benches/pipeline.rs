@@ -25,13 +25,12 @@ use tiergate::domain::client::ClientNet;
 use tiergate::domain::nonce::NonceClaim;
 use tiergate::domain::profile::TrustProfile;
 use tiergate::domain::quota::Quota;
-use tiergate::domain::window::Window;
+use tiergate::domain::window::{Verdict, Window};
 use tiergate::pipeline::Pipeline;
 use tiergate::pipeline::credential::Credential;
 use tiergate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use tiergate::ports::store::{
-    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
-    Store, StoreFault,
+    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
 };
 
 use crate::scene::{Scene, access, ask, domain, ready, rules};
@@ -188,8 +187,8 @@ impl Store for YesStore {
         Either::Left(future::ready(Ok(Admission::Admitted { remaining: 0 })))
     }
 
-    fn pass<'a>(&'a self, _: ClientNet, _: &'a RouteScope, _: Quota) -> Reply<'a, Metered> {
-        Either::Left(future::ready(Ok(Metered::Counted { remaining: 0 })))
+    fn count<'a>(&'a self, _: &'a Budget, _: Quota) -> Reply<'a, Verdict> {
+        Either::Left(future::ready(Ok(Verdict::Admitted { remaining: 0 })))
     }
 
     fn fits(&self, _: AgentId, _: &KeyDigest) -> bool {
@@ -202,10 +201,6 @@ impl Store for YesStore {
 
     async fn has_key(&self, _: AgentId) -> Result<bool, StoreFault> {
         Ok(false)
-    }
-
-    async fn charge(&self, _: ClientNet, _: AgentId, _: KeyBudget, _: Quota) -> Result<Metered, StoreFault> {
-        Ok(Metered::Counted { remaining: 0 })
     }
 
     async fn status(&self, _: ClientNet, _: AgentId, _: Quota) -> Result<KeySeen, StoreFault> {

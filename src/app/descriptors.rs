@@ -7,7 +7,7 @@ use std::fmt;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::chain::pool::places::{IDLE_MAX, PLACES_MAX};
+use crate::chain::pool::{IDLE_MAX, PLACES_MAX};
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::gateway::watch;

@@ -15,7 +15,7 @@ use crate::ports::clock::Clock;
 use crate::ports::store::Store;
 use crate::store::embedded::{self, EmbeddedStore};
 use crate::store::redis::options::{Options, SentinelLogin, TlsFiles};
-use crate::store::redis::{self, RunningRedisStore};
+use crate::store::redis::{self, RedisStore};
 use crate::telemetry::metrics::Metrics;
 
 /// Why the store can't be opened.
@@ -88,9 +88,9 @@ pub(crate) fn open(
             if let Some(cause) = redis::other_chain(options.clone(), Arc::clone(&clock), metrics.clone())? {
                 return Err(StoreError::OtherChain { url: redis.url.to_string(), cause });
             }
-            let store = Arc::new(RunningRedisStore::open(options, clock, metrics.clone())?);
-            metrics.count_entries("known_keys", &store, RunningRedisStore::known_keys);
-            metrics.count_entries("refused_visitors", &store, RunningRedisStore::refused_visitors);
+            let store = Arc::new(RedisStore::open(options, clock, metrics.clone())?);
+            metrics.count_entries("known_keys", &store, RedisStore::known_keys);
+            metrics.count_entries("refused_visitors", &store, RedisStore::refused_visitors);
             metrics.at_scrape_from(&store, |families, store| {
                 // Without a session it is not known.
                 families.store_clock_offset.reset();

@@ -17,16 +17,13 @@ use crate::chain::registries::standard::{may_lie_in_details, read_asked_owner, r
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
-use crate::ports::chain::{AskedOwner, Asker, ChainFault, Parts};
+use crate::ports::chain::{AskedOwner, ChainFault, Parts};
 use crate::ports::clock::Clock;
 
 pub(super) type Read<T> = Result<Option<T>, ChainFault>;
 
-/// A profile, with the number of the block that it was read at.
-pub(super) type ReadAt = Result<(u64, Option<Arc<TrustProfile>>), ChainFault>;
-
 /// Reads of profiles at followed blocks, several in one call.
-pub(super) type Pinned = Coalesced<(AgentId, Block), ReadAt>;
+pub(super) type Pinned = Coalesced<(AgentId, Block), Read<Arc<TrustProfile>>>;
 
 /// A question of a stranger: who owns the agent; and with a digest and a signature, whether the owner accepts it.
 pub(super) type Question = (AgentId, Option<(B256, Bytes)>);
@@ -62,7 +59,7 @@ impl Agents {
         let ticket = self.cache.begin(agent, began);
         let Some(block) = ticket.pinned else { return self.read_latest(agent).await };
         match pinned.get((agent, block)).await {
-            Some(Ok((_, Some(profile)))) => {
+            Some(Ok(Some(profile))) => {
                 self.cache.keep(agent, &ticket, (&profile, block.number), began);
                 Ok(Some(profile))
             }
@@ -71,7 +68,7 @@ impl Agents {
                 Err(fault)
             }
             // "Not minted" is never older than the question; and nodes may not read the state of a block by its hash.
-            Some(Ok((_, None)) | Err(_)) | None => self.read_latest(agent).await,
+            Some(Ok(None) | Err(_)) | None => self.read_latest(agent).await,
         }
     }
 
@@ -102,7 +99,7 @@ impl Agents {
         let calls = self.registries.gate_calls(agent);
         let read_at = async |at| {
             let decode = |results: Vec<_>| read_gate(agent, results.into_iter());
-            self.source.read(Asker::Vouched, at, &calls, decode).await
+            self.source.read(at, &calls, decode).await
         };
         let mut read = read_at(ticket.pinned.map_or(At::Latest, At::Block)).await;
         if ticket.pinned.is_some() && read.is_err() {
@@ -124,7 +121,7 @@ impl Agents {
     }
 
     /// Profiles at followed blocks: those of one block in one call.
-    pub(super) async fn pinned(&self, wanted: Vec<(AgentId, Block)>) -> Vec<ReadAt> {
+    pub(super) async fn pinned(&self, wanted: Vec<(AgentId, Block)>) -> Vec<Read<Arc<TrustProfile>>> {
         let mut read = Vec::new();
         for group in wanted.chunk_by(|(_, one), (_, other)| one == other) {
             let agents: Vec<AgentId> = group.iter().map(|(agent, _)| *agent).collect();
@@ -136,10 +133,10 @@ impl Agents {
     }
 
     /// The profiles of all these agents in one call; where one of them can't be read, each half of them in a call.
-    fn all<'a>(&'a self, agents: &'a [AgentId], block: Block) -> BoxFuture<'a, Vec<ReadAt>> {
+    fn all<'a>(&'a self, agents: &'a [AgentId], block: Block) -> BoxFuture<'a, Vec<Read<Arc<TrustProfile>>>> {
         async move {
             match self.read(agents, At::Block(block)).await {
-                Ok((number, profiles)) => profiles.into_iter().map(|profile| Ok((number, profile))).collect(),
+                Ok((_, profiles)) => profiles.into_iter().map(Ok).collect(),
                 Err(fault) if agents.len() > 1 && lies_in_the_agent(&fault) => {
                     let (some, others) = agents.split_at(agents.len() / 2);
                     let (some, others) = join(self.all(some, block), self.all(others, block)).await;
@@ -164,7 +161,7 @@ impl Agents {
             let profiles = agents.iter().map(|agent| registries.read_profile(*agent, &mut results));
             profiles.map(|profile| Ok(profile?.map(Arc::new))).collect()
         };
-        let (date, profiles) = self.source.read(Asker::Vouched, at, &calls, decode).await?;
+        let (date, profiles) = self.source.read(at, &calls, decode).await?;
         Ok((date.number, profiles))
     }
 
@@ -193,17 +190,17 @@ impl Agents {
     }
 
     /// The owner at the latest block.
-    pub(super) async fn owner(&self, agent: AgentId, asker: Asker) -> Read<Address> {
+    pub(super) async fn owner(&self, agent: AgentId) -> Read<Address> {
         let calls = self.registries.owner_calls(agent);
         let decode = |results: Vec<_>| read_owner(agent, &mut results.into_iter());
-        let read = self.source.read(asker, At::Latest, &calls, decode).await;
+        let read = self.source.read(At::Latest, &calls, decode).await;
         read.map(|(_, owner)| owner)
     }
 
     /// The answer to a stranger.
     pub(super) async fn answer(&self, (agent, signed): Question) -> Read<AskedOwner> {
         let Some((digest, signature)) = signed else {
-            let owner = self.owner(agent, Asker::Stranger).await?;
+            let owner = self.owner(agent).await?;
             return Ok(owner.map(|address| AskedOwner { address, accepts: false }));
         };
         let code = owner_signature_call(self.registries.identity, agent.token_id(), digest, &signature);

@@ -14,7 +14,7 @@ use crate::chain::fault::ReadError;
 use crate::chain::registries::Registries;
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
-use crate::ports::chain::{Asker, ChainFault};
+use crate::ports::chain::ChainFault;
 
 /// How long after a look that found something missing comes the next.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ impl ContractCheck {
         }
         let calls = self.registries.profile_calls(somebody());
         let judge = |results: Vec<_>| self.registries.unusable(&results).map_or(Ok(()), Err);
-        let found = self.source.read(Asker::Vouched, At::Latest, &calls, judge).await;
+        let found = self.source.read(At::Latest, &calls, judge).await;
         match &found {
             Ok(_) => {
                 self.are_found.store(true, Ordering::Relaxed);

@@ -23,8 +23,7 @@ use crate::chain::contract_check::{ContractCheck, somebody};
 use crate::chain::fault::ReadError;
 use crate::chain::follower::Follower;
 use crate::chain::follower::status::{FollowerStatus, Mode};
-use crate::chain::pool::places::{PLACES_MAX, STRANGERS_MAX};
-use crate::chain::pool::{Pool, WAIT_TIME_MAX};
+use crate::chain::pool::{PLACES_MAX, Pool, STRANGERS_MAX, WAIT_TIME_MAX};
 use crate::chain::registries::Registries;
 use crate::chain::registries::standard::read_owner;
 use crate::chain::registries::token::{decimals_calls, read_decimals, read_token, token_calls};
@@ -125,9 +124,13 @@ impl ChainReader {
         let latest_profiles = one_by_one(runtime, PLACES_MAX, &agents, |agents, wanted| async move {
             agents.latest_profile(wanted).await
         });
-        let owners = one_by_one(runtime, PLACES_MAX, &agents, |agents, agent| async move {
-            agents.owner(agent, Asker::Vouched).await
-        });
+        let owners =
+            one_by_one(
+                runtime,
+                PLACES_MAX,
+                &agents,
+                |agents, agent| async move { agents.owner(agent).await },
+            );
         let strangers = one_by_one(runtime, STRANGERS_MAX, &agents, |agents, question| async move {
             agents.answer(question).await
         });
@@ -179,7 +182,7 @@ impl ChainReader {
             (key, address, answer.map_err(|error| error.to_string()))
         };
         let decode = |results: Vec<_>| Ok(registries.found(&results).map(shown).collect());
-        let (date, contracts) = source.read(Asker::Vouched, At::Latest, &calls, decode).await?;
+        let (date, contracts) = source.read(At::Latest, &calls, decode).await?;
         let chain = source.pool.chain_id;
         Ok(Sight { chain, block: date.number, timestamp: date.timestamp, contracts })
     }
@@ -194,7 +197,7 @@ impl ChainReader {
             let is_minted = |agent: &AgentId| matches!(read_owner(*agent, &mut results), Ok(Some(_)));
             Ok(agents.into_iter().find(is_minted))
         };
-        source.read(Asker::Vouched, At::Latest, &calls, decode).await.map(|(_, first)| first)
+        source.read(At::Latest, &calls, decode).await.map(|(_, first)| first)
     }
 
     /// The token that the stake vault takes and its decimals, where they say so.
@@ -202,10 +205,10 @@ impl ChainReader {
         let Agents { registries, source, .. } = &*self.agents;
         let calls = token_calls(registries.stake_vault);
         let decode = |results: Vec<_>| Ok(read_token(&results));
-        let (_, token) = source.read(Asker::Vouched, At::Latest, &calls, decode).await?;
+        let (_, token) = source.read(At::Latest, &calls, decode).await?;
         let Some(token) = token else { return Ok(None) };
         let decode = |results: Vec<_>| Ok(read_decimals(&results));
-        let (_, decimals) = source.read(Asker::Vouched, At::Latest, &decimals_calls(token), decode).await?;
+        let (_, decimals) = source.read(At::Latest, &decimals_calls(token), decode).await?;
         Ok(decimals.map(|decimals| (token, decimals)))
     }
 
@@ -244,7 +247,7 @@ async fn probe(
     if let Some(behind) = status.behind() {
         return Err(behind);
     }
-    agents.source.read(Asker::Vouched, At::Latest, &[], |_| Ok(())).await.map(drop)
+    agents.source.read(At::Latest, &[], |_| Ok(())).await.map(drop)
 }
 
 #[async_trait]

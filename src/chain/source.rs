@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::chain::answer::{Call3, Date, Result3, SharedFloor, dated_call, getChainIdCall, read_dated};
 use crate::chain::block::Block;
 use crate::chain::fault::ReadError;
-use crate::chain::pool::{Answers, Call, Pool, Terms};
-use crate::ports::chain::{Asker, ChainFault};
+use crate::chain::pool::{Answers, Call, Pool};
+use crate::ports::chain::ChainFault;
 
 /// The state that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,16 +44,14 @@ impl Source {
     /// about the chain and not about a node.
     pub(super) async fn read<T>(
         &self,
-        asker: Asker,
         at: At,
         calls: &[Call3],
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<(Date, T), ChainFault> {
-        let chain = self.pool.chain_id;
-        let terms = self.pool.terms(asker);
+        let deadline = self.pool.deadline();
         if !self.lacks_multicall.load(Ordering::Relaxed) {
             let to = Some(self.multicall);
-            match self.ask(&terms, at, (&dated_call(calls.to_vec(), to), to), chain).await {
+            match self.ask(deadline, at, &dated_call(calls.to_vec(), to), to).await {
                 Err(fault) if fault.cause.downcast_ref() == Some(&MULTICALL) => {}
                 answered => return self.conclude(at, answered?, decode),
             }
@@ -62,7 +60,7 @@ impl Source {
         let look = getChainIdCall {}.abi_encode().into();
         let look = Call3 { target: self.multicall, allowFailure: true, callData: look };
         let data = dated_call(calls.iter().cloned().chain([look]).collect(), None);
-        let (endpoint, date, mut results) = self.ask(&terms, at, (&data, None), chain).await?;
+        let (endpoint, date, mut results) = self.ask(deadline, at, &data, None).await?;
         let is_absent = results.pop().is_some_and(|look| look.success && look.returnData.is_empty());
         if !self.lacks_multicall.swap(is_absent, Ordering::Relaxed) && is_absent {
             tracing::info!("there is no contract at chain.multicall: profiles are read without it");
@@ -70,15 +68,13 @@ impl Source {
         self.conclude(at, (endpoint, date, results), decode)
     }
 
-    /// The results of the init code of a creation that is never sent, at the latest block, for a stranger. It dates its
-    /// answer by itself.
+    /// The results of the init code of a creation that is never sent, at the latest block. It dates its answer by itself.
     pub(super) async fn create<T>(
         &self,
         code: &Bytes,
         decode: impl FnOnce(Vec<Result3>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
-        let chain = self.pool.chain_id;
-        let answer = self.ask(&self.pool.terms(Asker::Stranger), At::Latest, (code, None), chain).await?;
+        let answer = self.ask(self.pool.deadline(), At::Latest, code, None).await?;
         self.conclude(At::Latest, answer, decode).map(|(_, value)| value)
     }
 
@@ -98,13 +94,13 @@ impl Source {
     /// The answer that counts.
     async fn ask(
         &self,
-        terms: &Terms,
+        deadline: u64,
         at: At,
-        (data, multicall): (&Bytes, Option<Address>),
-        chain: u64,
+        data: &Bytes,
+        multicall: Option<Address>,
     ) -> Result<Answer, ChainFault> {
         let request = [self.request(at, data, multicall)];
-        let floor = self.floor.now();
+        let (floor, chain) = (self.floor.now(), self.pool.chain_id);
         let read = |answers: &mut Answers<'_>| {
             let data = returned(answers, multicall.is_none())?;
             if data.is_empty() && multicall.is_some() {
@@ -124,7 +120,7 @@ impl Source {
             }
             Ok((answers.endpoint(), date, results))
         };
-        self.pool.ask(terms, &request, read).await
+        self.pool.ask(deadline, &request, read).await
     }
 
     fn request(&self, at: At, data: &Bytes, multicall: Option<Address>) -> Call {

@@ -3,10 +3,11 @@
 use crate::domain::agent_id::AgentId;
 use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
-use crate::domain::quota::{Allowance, Quota};
+use crate::domain::quota::{Allowance, Quota, RetryAfter};
+use crate::domain::window::Verdict;
 use crate::pipeline::Pipeline;
 use crate::pipeline::refusal::Refusal;
-use crate::ports::store::{Metered, RouteScope};
+use crate::ports::store::{Budget, RouteScope};
 
 impl Pipeline {
     /// Counts a request of a client on a public route with this limit.
@@ -20,7 +21,8 @@ impl Pipeline {
         route: &RouteScope,
         quota: Quota,
     ) -> Result<Allowance, Refusal> {
-        allowance(quota, None, self.ports.store.pass(client, route, quota).await?)
+        let budget = Budget::Route(client, route.clone());
+        allowance(quota, None, self.ports.store.count(&budget, quota).await?)
     }
 }
 
@@ -28,12 +30,13 @@ impl Pipeline {
 pub(super) fn allowance(
     quota: Quota,
     agent: Option<AgentId>,
-    metered: Metered,
+    verdict: Verdict,
 ) -> Result<Allowance, Refusal> {
     let limit = quota.limit;
-    match metered {
-        Metered::Counted { remaining } => Ok(Allowance { limit, remaining }),
-        Metered::Limited { retry_after } => {
+    match verdict {
+        Verdict::Admitted { remaining } => Ok(Allowance { limit, remaining }),
+        Verdict::Limited { retry_after_micros } => {
+            let retry_after = RetryAfter::from_micros(retry_after_micros);
             Err(Denial::RateLimited { agent, tier: None, limit, retry_after }.into())
         }
     }

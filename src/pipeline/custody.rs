@@ -16,13 +16,15 @@ use crate::domain::client::ClientNet;
 use crate::domain::denial::Denial;
 use crate::domain::endpoint::Endpoint;
 use crate::domain::quota::Allowance;
+use crate::domain::window::Verdict;
 use crate::pipeline::Pipeline;
 use crate::pipeline::budget::allowance;
 use crate::pipeline::credential::SignedRequest;
 use crate::pipeline::owner::{OwnerProof, Signed};
+use crate::pipeline::permit::nonce_denial;
 use crate::pipeline::refusal::{Refusal, Unrecorded};
 use crate::ports::clock::NoEntropy;
-use crate::ports::store::{KeyBudget, KeyChange, KeyChanged, KeySeen, Metered, NewKey};
+use crate::ports::store::{Budget, KeyBudget, KeyChange, KeyChanged, KeySeen, NewKey};
 
 /// How many keys are made until one fits into the store. A store takes one in a thousand or more: that none of so many fits
 /// happens once in 10^27 times, or where the randomness is none.
@@ -127,7 +129,7 @@ impl Pipeline {
     pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Refusal> {
         if let Some(quota) = self.status_reads_max {
             let read = self.status_reads.hit(&client, quota, self.ports.clock.monotonic_micros());
-            allowance(quota, Some(agent), read.into())?; // 429
+            allowance(quota, Some(agent), read)?; // 429
         }
         let limit = self.key_management.limit;
         let KeySeen { has_key, left: remaining } =
@@ -188,7 +190,7 @@ impl Pipeline {
         match outcome {
             Err(Refusal::Denied(_)) if !is_proven => {
                 let counted = self.unproven.hit(&(client, signed.agent), self.key_management, self.now());
-                allowance(self.key_management, Some(signed.agent), counted.into())?; // 429
+                allowance(self.key_management, Some(signed.agent), counted)?; // 429
                 outcome
             }
             outcome => outcome,
@@ -218,11 +220,12 @@ impl Pipeline {
         let (client, agent, nonce) = (order.client, proof.agent(), order.signed.nonce);
         let (store, quota) = (&self.ports.store, self.key_management);
         if budget == KeyBudget::Revocations {
-            allowance(quota, Some(agent), store.charge(client, agent, budget, quota).await?)?; // 429
+            let revocations = Budget::Key(client, agent, budget);
+            allowance(quota, Some(agent), store.count(&revocations, quota).await?)?; // 429
         }
-        let counted = store.charge(client, agent, KeyBudget::Changes, quota).await?;
+        let counted = store.count(&Budget::Key(client, agent, KeyBudget::Changes), quota).await?;
         let allowance = match (counted, budget) {
-            (Metered::Limited { .. }, KeyBudget::Revocations) => {
+            (Verdict::Limited { .. }, KeyBudget::Revocations) => {
                 Allowance { limit: quota.limit, remaining: 0 }
             }
             (counted, _) => allowance(quota, Some(agent), counted)?, // 429
@@ -234,10 +237,7 @@ impl Pipeline {
         match store.change_key(agent, order.signed.claim(), change).await? {
             KeyChanged::Done => Ok((made, allowance)),
             KeyChanged::KeyExists => Err(Denial::KeyAlreadyExists { agent }.into()),
-            KeyChanged::NonceUsed => Err(Denial::ReplayDetected { agent, nonce }.into()),
-            KeyChanged::NonceForgotten { accepted_from, retry_after } => {
-                Err(Denial::NonceForgotten { agent, nonce, accepted_from, retry_after }.into())
-            }
+            KeyChanged::NonceRefused(refused) => Err(nonce_denial(refused, agent, nonce).into()),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::standing::Standing;
-use crate::ports::store::Admission;
+use crate::ports::store::{Admission, NonceRefused};
 
 /// The agent was verified and its budget charged: whoever holds this may answer or forward.
 #[derive(Debug)]
@@ -74,14 +74,12 @@ impl Pipeline {
             Admission::KeyRevoked => {
                 Err(Denial::InvalidApiKey { agent: ask.credential.named_agent() }.into())
             }
-            Admission::NonceUsed => {
-                let denial = |nonce| Denial::ReplayDetected { agent, nonce };
-                Err(nonce_refused(&ask.credential, denial).into())
+            Admission::NonceRefused(refused) => Err(match &ask.credential {
+                Credential::Signature(signed) => nonce_denial(refused, agent, signed.nonce),
+                // A store that refuses a nonce where none was claimed is not believed to have admitted anybody.
+                Credential::Key { named, .. } => Denial::InvalidApiKey { agent: *named },
             }
-            Admission::NonceForgotten { accepted_from, retry_after } => {
-                let denial = |nonce| Denial::NonceForgotten { agent, nonce, accepted_from, retry_after };
-                Err(nonce_refused(&ask.credential, denial).into())
-            }
+            .into()),
         }
     }
 }
@@ -95,10 +93,12 @@ fn limited(standing: &Standing, retry_after: RetryAfter) -> Denial {
     }
 }
 
-fn nonce_refused(credential: &Credential, denial: impl FnOnce(Nonce) -> Denial) -> Denial {
-    match credential {
-        Credential::Signature(signed) => denial(signed.nonce),
-        // A store that refuses a nonce where none was claimed is not believed to have admitted anybody.
-        Credential::Key { named, .. } => Denial::InvalidApiKey { agent: *named },
+/// The denial of a request whose nonce can't be used.
+pub(super) const fn nonce_denial(refused: NonceRefused, agent: AgentId, nonce: Nonce) -> Denial {
+    match refused {
+        NonceRefused::Used => Denial::ReplayDetected { agent, nonce },
+        NonceRefused::Forgotten { accepted_from, retry_after } => {
+            Denial::NonceForgotten { agent, nonce, accepted_from, retry_after }
+        }
     }
 }

@@ -87,11 +87,11 @@ impl Pipeline {
     async fn read_for_owner(&self, client: ClientNet, signed: &Signed<'_>) -> Result<OwnerProfile, Refusal> {
         let reader = (client, signed.agent);
         let now = || self.ports.clock.monotonic_micros();
-        allowance(READS, Some(signed.agent), self.profile_reads.peek(&reader, READS, now).into())?; // 429
+        allowance(READS, Some(signed.agent), self.profile_reads.peek(&reader, READS, now))?; // 429
         let read_time = ReadTime::of(&*self.ports.clock, READS_TIME_MAX);
         let proof = self.owners.prove(&self.ports, signed).await?; // 400 timestamp, 404, 401, 503
         let agent = proof.agent();
-        let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()).into())?;
+        let allowance = allowance(READS, Some(agent), self.profile_reads.hit(&reader, READS, now()))?;
         let profile = self.profile_of(agent, Some(proof.owner()), (Parts::Whole, read_time)).await?; // 404, 401, 503
         let has_key = self.ports.store.has_key(agent).await?; // 500
         let tier = self.stakes.tier_of(profile.stake);

@@ -58,10 +58,17 @@ pub enum Admission {
     },
     /// The key is not the agent's current one.
     KeyRevoked,
-    /// The nonce was used before.
-    NonceUsed,
-    /// A nonce that was used with a signature of this age may have been lost or forgotten. Nothing was recorded.
-    NonceForgotten {
+    /// The nonce can't be used. Nothing was recorded.
+    NonceRefused(NonceRefused),
+}
+
+/// Why a nonce can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NonceRefused {
+    /// It was used before.
+    Used,
+    /// One that was used with a signature of this age may have been lost or forgotten.
+    Forgotten {
         /// Signatures made before this are refused.
         accepted_from: UnixSeconds,
         /// When the owner may sign again.
@@ -80,21 +87,6 @@ impl From<Verdict> for Admission {
     }
 }
 
-/// The answer of [`Store::pass`] and [`Store::charge`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metered {
-    /// Counted; so many more would be.
-    Counted {
-        /// How many more.
-        remaining: u32,
-    },
-    /// The window is full; not counted.
-    Limited {
-        /// When to come back.
-        retry_after: RetryAfter,
-    },
-}
-
 /// A budget of a client for an agent's key. Requests that the agent's owner signed alone count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyBudget {
@@ -104,6 +96,15 @@ pub enum KeyBudget {
     Revocations,
 }
 
+/// A client's budget, which all processes that share the store count together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Budget {
+    /// For a public route, whoever the client may be.
+    Route(ClientNet, RouteScope),
+    /// For an agent's key.
+    Key(ClientNet, AgentId, KeyBudget),
+}
+
 /// The answer of [`Store::status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeySeen {
@@ -111,17 +112,6 @@ pub struct KeySeen {
     pub has_key: bool,
     /// How much of [`KeyBudget::Changes`] the client has left for the agent.
     pub left: u32,
-}
-
-impl From<Verdict> for Metered {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Admitted { remaining } => Self::Counted { remaining },
-            Verdict::Limited { retry_after_micros } => {
-                Self::Limited { retry_after: RetryAfter::from_micros(retry_after_micros) }
-            }
-        }
-    }
 }
 
 /// The owner of a key. This never changes while the key lives.
@@ -160,15 +150,8 @@ pub enum KeyChanged {
     Done,
     /// The agent has a key already; nothing changed and the nonce is unused.
     KeyExists,
-    /// The nonce was used before; nothing changed.
-    NonceUsed,
-    /// A nonce that was used with a signature of this age may have been lost or forgotten; nothing changed.
-    NonceForgotten {
-        /// Signatures made before this are refused.
-        accepted_from: UnixSeconds,
-        /// When the owner may sign again.
-        retry_after: RetryAfter,
-    },
+    /// The nonce can't be used; nothing changed.
+    NonceRefused(NonceRefused),
 }
 
 /// Keys, nonces and windows.
@@ -195,9 +178,8 @@ pub trait Store: Send + Sync {
         proof: &'a Proof,
     ) -> Reply<'a, Admission>;
 
-    /// Counts a request of a client on a public route, whoever it may be from: exactly, over all processes that share the
-    /// store. Before this returns, or when the reply is awaited.
-    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered>;
+    /// Counts a request of a client, exactly: before this returns, or when the reply is awaited.
+    fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict>;
 
     /// True if the store can keep this key for the agent; otherwise another one is to be made. A store that is spread over
     /// servers keeps a key where its agent is.
@@ -213,15 +195,6 @@ pub trait Store: Send + Sync {
 
     /// True if the agent has an active key.
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault>;
-
-    /// Counts a request of a client that the agent's owner signed: exactly, over all processes that share the store.
-    async fn charge(
-        &self,
-        client: ClientNet,
-        agent: AgentId,
-        budget: KeyBudget,
-        quota: Quota,
-    ) -> Result<Metered, StoreFault>;
 
     /// What the client may see of the agent's key; counts nothing.
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault>;

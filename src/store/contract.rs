@@ -15,10 +15,11 @@ use crate::domain::client::ClientNet;
 use crate::domain::endpoint::Endpoint;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
-use crate::domain::quota::Quota;
+use crate::domain::quota::{Quota, RetryAfter};
+use crate::domain::window::Verdict;
 use crate::ports::store::{
-    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, NewKey, Proof, RouteScope,
-    Scope, Store,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, NonceRefused, Proof,
+    RouteScope, Scope, Store,
 };
 
 #[path = "../../tests/support/seed.rs"]
@@ -239,22 +240,24 @@ pub(super) async fn rotations_at_once_leave_one_key(bench: Bench) {
 
 pub(super) async fn a_nonce_is_used_once_per_agent_whatever_for(bench: Bench) {
     assert!(admitted(bench.by_nonce(1, 7, MANY).await));
-    assert_eq!(bench.by_nonce(1, 7, MANY).await, Admission::NonceUsed);
-    assert_eq!(bench.change(1, 7, KeyChange::Rotate(key(1))).await, KeyChanged::NonceUsed);
+    assert_eq!(bench.by_nonce(1, 7, MANY).await, Admission::NonceRefused(NonceRefused::Used));
+    let again = bench.change(1, 7, KeyChange::Rotate(key(1))).await;
+    assert_eq!(again, KeyChanged::NonceRefused(NonceRefused::Used));
     assert!(!bench.store.has_key(agent(1)).await.unwrap());
     assert!(admitted(bench.by_nonce(2, 7, MANY).await));
     assert_eq!(bench.change(3, 7, KeyChange::Revoke).await, KeyChanged::Done);
-    assert_eq!(bench.by_nonce(3, 7, MANY).await, Admission::NonceUsed);
+    assert_eq!(bench.by_nonce(3, 7, MANY).await, Admission::NonceRefused(NonceRefused::Used));
 }
 
 pub(super) async fn a_key_change_on_a_used_nonce_says_so_before_anything_else(bench: Bench) {
     bench.change(1, 7, KeyChange::Issue(key(1))).await;
-    assert_eq!(bench.change(1, 7, KeyChange::Issue(key(2))).await, KeyChanged::NonceUsed);
+    let again = bench.change(1, 7, KeyChange::Issue(key(2))).await;
+    assert_eq!(again, KeyChanged::NonceRefused(NonceRefused::Used));
 }
 
 pub(super) async fn a_used_nonce_is_named_before_the_limit(bench: Bench) {
     assert!(admitted(bench.by_nonce(1, 1, ONE).await));
-    assert_eq!(bench.by_nonce(1, 1, ONE).await, Admission::NonceUsed);
+    assert_eq!(bench.by_nonce(1, 1, ONE).await, Admission::NonceRefused(NonceRefused::Used));
 }
 
 pub(super) async fn a_refused_key_burns_no_window(bench: Bench) {
@@ -331,7 +334,8 @@ pub(super) async fn of_a_thousand_twins_exactly_one_passes(bench: Bench) {
     }
     let answers = twins.join_all().await;
     let passed = answers.iter().filter(|answer| admitted(*answer.as_ref().unwrap())).count();
-    let used = answers.iter().filter(|answer| *answer.as_ref().unwrap() == Admission::NonceUsed).count();
+    let used = Admission::NonceRefused(NonceRefused::Used);
+    let used = answers.iter().filter(|answer| *answer.as_ref().unwrap() == used).count();
     assert_eq!((passed, used), (1, 999));
     assert_eq!(bench.by_nonce(1, 8, MANY).await, Admission::Admitted { remaining: 2_698 });
 }
@@ -339,25 +343,26 @@ pub(super) async fn of_a_thousand_twins_exactly_one_passes(bench: Bench) {
 pub(super) async fn ten_changes_and_ten_revocations_an_hour_per_client_and_agent(bench: Bench) {
     let ten = Quota::per_hour(10);
     let client = |last| ClientNet::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
-    let charge = async |budget| bench.store.charge(client(1), agent(1), budget, ten).await.unwrap();
+    let charge =
+        async |budget| bench.store.count(&Budget::Key(client(1), agent(1), budget), ten).await.unwrap();
     assert_eq!(bench.store.status(client(1), agent(1), ten).await.unwrap().left, 10);
     for remaining in (0..10).rev() {
-        assert_eq!(charge(KeyBudget::Changes).await, Metered::Counted { remaining });
+        assert_eq!(charge(KeyBudget::Changes).await, Verdict::Admitted { remaining });
         assert_eq!(bench.store.status(client(1), agent(1), ten).await.unwrap().left, remaining);
         (bench.advance_secs)(60);
     }
-    let Metered::Limited { retry_after } = charge(KeyBudget::Changes).await else {
+    let Verdict::Limited { retry_after_micros } = charge(KeyBudget::Changes).await else {
         panic!("the eleventh should be limited");
     };
-    assert_eq!(retry_after.seconds(), 3_000);
+    assert_eq!(RetryAfter::from_micros(retry_after_micros).seconds(), 3_000);
     for remaining in (0..10).rev() {
-        assert_eq!(charge(KeyBudget::Revocations).await, Metered::Counted { remaining });
+        assert_eq!(charge(KeyBudget::Revocations).await, Verdict::Admitted { remaining });
     }
-    assert!(matches!(charge(KeyBudget::Revocations).await, Metered::Limited { .. }));
+    assert!(matches!(charge(KeyBudget::Revocations).await, Verdict::Limited { .. }));
     assert_eq!(bench.store.status(client(2), agent(1), ten).await.unwrap().left, 10);
     assert_eq!(bench.store.status(client(1), agent(2), ten).await.unwrap().left, 10);
     (bench.advance_secs)(3_000);
-    assert_eq!(charge(KeyBudget::Changes).await, Metered::Counted { remaining: 0 });
+    assert_eq!(charge(KeyBudget::Changes).await, Verdict::Admitted { remaining: 0 });
 }
 
 pub(super) async fn each_client_passes_each_public_route_exactly_so_often_a_minute(bench: Bench) {
@@ -365,24 +370,26 @@ pub(super) async fn each_client_passes_each_public_route_exactly_so_often_a_minu
     let [one, other] =
         ["2001:db8:1:2::1", "2001:db8:1:3::1"].map(|text| ClientNet::of(text.parse().unwrap()));
     let two = Quota::per_minute(2);
-    let pass = async |client, route, quota| bench.store.pass(client, route, quota).await.unwrap();
-    assert_eq!(pass(one, &docs, two).await, Metered::Counted { remaining: 1 });
+    let pass = async |client, route: &RouteScope, quota| {
+        bench.store.count(&Budget::Route(client, route.clone()), quota).await.unwrap()
+    };
+    assert_eq!(pass(one, &docs, two).await, Verdict::Admitted { remaining: 1 });
     (bench.advance_secs)(20);
-    assert_eq!(pass(one, &docs, two).await, Metered::Counted { remaining: 0 });
+    assert_eq!(pass(one, &docs, two).await, Verdict::Admitted { remaining: 0 });
     for (client, route) in [(one, &feed), (other, &docs)] {
-        assert_eq!(pass(client, route, two).await, Metered::Counted { remaining: 1 });
+        assert_eq!(pass(client, route, two).await, Verdict::Admitted { remaining: 1 });
     }
     // Refused requests count nothing, however many they are.
     for waited_secs in 0..40 {
-        let Metered::Limited { retry_after } = pass(one, &docs, two).await else {
+        let Verdict::Limited { retry_after_micros } = pass(one, &docs, two).await else {
             panic!("limited after {waited_secs} s")
         };
-        assert_eq!(retry_after.seconds(), 40 - waited_secs);
+        assert_eq!(RetryAfter::from_micros(retry_after_micros).seconds(), 40 - waited_secs);
         (bench.advance_secs)(1);
     }
-    assert_eq!(pass(one, &docs, two).await, Metered::Counted { remaining: 0 });
-    assert!(matches!(pass(one, &docs, two).await, Metered::Limited { .. }));
+    assert_eq!(pass(one, &docs, two).await, Verdict::Admitted { remaining: 0 });
+    assert!(matches!(pass(one, &docs, two).await, Verdict::Limited { .. }));
     // A limit that was changed counts at once.
-    assert!(matches!(pass(one, &docs, ONE).await, Metered::Limited { .. }));
-    assert_eq!(pass(one, &docs, Quota::per_minute(3)).await, Metered::Counted { remaining: 0 });
+    assert!(matches!(pass(one, &docs, ONE).await, Verdict::Limited { .. }));
+    assert_eq!(pass(one, &docs, Quota::per_minute(3)).await, Verdict::Admitted { remaining: 0 });
 }

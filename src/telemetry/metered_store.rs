@@ -15,10 +15,10 @@ use crate::domain::client::ClientNet;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
+use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
-    Store, StoreFault,
+    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::telemetry::metrics::Metrics;
 
@@ -151,8 +151,12 @@ impl Store for MeteredStore {
         self.replied(&self.verbs.admit, self.inner.admit(agent, scope, quota, proof))
     }
 
-    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
-        self.replied(&self.verbs.pass, self.inner.pass(client, route, quota))
+    fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict> {
+        let meter = match budget {
+            Budget::Route(..) => &self.verbs.pass,
+            Budget::Key(..) => &self.verbs.charge,
+        };
+        self.replied(meter, self.inner.count(budget, quota))
     }
 
     fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool {
@@ -170,16 +174,6 @@ impl Store for MeteredStore {
 
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
         self.timed(&self.verbs.has_key, self.inner.has_key(agent)).await
-    }
-
-    async fn charge(
-        &self,
-        client: ClientNet,
-        agent: AgentId,
-        budget: KeyBudget,
-        quota: Quota,
-    ) -> Result<Metered, StoreFault> {
-        self.timed(&self.verbs.charge, self.inner.charge(client, agent, budget, quota)).await
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

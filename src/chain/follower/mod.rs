@@ -24,10 +24,10 @@ use crate::chain::fault::ReadError;
 use crate::chain::follower::pace::Pace;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
-use crate::chain::pool::{Answers, Call, Terms};
+use crate::chain::pool::{Answers, Call};
 use crate::chain::registries::Registries;
 use crate::chain::source::{At, Source};
-use crate::ports::chain::{Asker, ChainFault};
+use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
 
 /// Where no logs are to be had they are asked for again after this time, in microseconds.
@@ -159,9 +159,9 @@ impl Following<'_> {
             self.any_read().await?;
             return Ok(None);
         }
-        let terms = self.of.source.pool.terms(Asker::Vouched);
+        let deadline = self.of.source.pool.deadline();
         let takes_batches = AtomicBool::new(false);
-        let head = match self.head(&terms, &takes_batches).await {
+        let head = match self.head(deadline, &takes_batches).await {
             // Nodes that take no batches give no logs, and answer single calls all the same.
             Err(fault) if is_refusal(&fault) && !takes_batches.into_inner() => {
                 self.lacks_logs = self.any_read().await.is_ok();
@@ -173,7 +173,7 @@ impl Following<'_> {
         let mut position = self.tracker.position(&head);
         for _ in 0..LOG_REQUESTS_MAX {
             let (Position::Ahead, Some(range)) = (position, self.tracker.range(&head)) else { break };
-            match self.read(&range, &head, &terms).await {
+            match self.read(&range, &head, deadline).await {
                 Ok(Some((block, logs))) if self.tracker.account(&range, block, &logs) => {
                     let drops = self.of.registries.drops(&logs);
                     let dropped = self.of.cache.advance(block, &drops);
@@ -191,18 +191,18 @@ impl Following<'_> {
             Position::Same | Position::Behind => return Ok(Some((head, "followed"))),
             Position::Ahead | Position::First | Position::Reorganized => position,
         };
-        self.begin_at(head, why, &terms).await?;
+        self.begin_at(head, why, deadline).await?;
         self.of.status.restarted(why, head.number);
         Ok(Some((head, "restarted")))
     }
 
     /// A read of nothing but its date, which proves that a node of the chain answers.
     async fn any_read(&self) -> Result<(), ChainFault> {
-        self.of.source.read(Asker::Vouched, At::Latest, &[], |_| Ok(())).await.map(drop)
+        self.of.source.read(At::Latest, &[], |_| Ok(())).await.map(drop)
     }
 
     /// The head of a node that is on the right chain, and not behind.
-    async fn head(&self, terms: &Terms, takes_batches: &AtomicBool) -> Result<Block, ChainFault> {
+    async fn head(&self, deadline: u64, takes_batches: &AtomicBool) -> Result<Block, ChainFault> {
         let floor = self.of.source.floor.now();
         let read = |answers: &mut Answers<'_>| {
             takes_batches.store(true, Ordering::Relaxed);
@@ -222,7 +222,7 @@ impl Following<'_> {
             })?;
             Ok(head)
         };
-        self.of.source.pool.ask(terms, &[chain_call(), block_call(json!("latest"))], read).await
+        self.of.source.pool.ask(deadline, &[chain_call(), block_call(json!("latest"))], read).await
     }
 
     /// Succeeds when the next answer, which is to [`chain_call`], names the right chain.
@@ -232,9 +232,9 @@ impl Following<'_> {
     }
 
     /// Begins anew at this head, when a node gives its logs.
-    async fn begin_at(&mut self, head: Block, why: Position, terms: &Terms) -> Result<(), ChainFault> {
+    async fn begin_at(&mut self, head: Block, why: Position, deadline: u64) -> Result<(), ChainFault> {
         let range = Range { from: head.number, to: head.number, last: head };
-        let begun = self.read(&range, &head, terms).await;
+        let begun = self.read(&range, &head, deadline).await;
         self.lacks_logs = begun.as_ref().is_err_and(is_refusal);
         begun?;
         self.tracker.begin(head, why == Position::Reorganized);
@@ -249,7 +249,7 @@ impl Following<'_> {
         &self,
         range: &Range,
         head: &Block,
-        terms: &Terms,
+        deadline: u64,
     ) -> Result<Option<(Block, Vec<Log>)>, ChainFault> {
         let Range { from, to, last } = *range;
         let addresses: Vec<_> = self.of.registries.contracts().map(|(_, address)| address).collect();
@@ -291,7 +291,7 @@ impl Following<'_> {
             }
             Ok(Some((block, logs)))
         };
-        self.of.source.pool.ask(terms, &calls, read).await
+        self.of.source.pool.ask(deadline, &calls, read).await
     }
 }
 

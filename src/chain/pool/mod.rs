@@ -1,29 +1,36 @@
 //! The nodes: which one is asked, how often, until when, and how many calls are in flight.
 //!
-//! Knows JSON-RPC and no contract. `health` decides which node is asked next, `places` who may call now; `node` is one
-//! request to one node.
+//! Knows JSON-RPC and no contract. `health` decides which node is asked next; `node` is one request to one node.
 
 mod health;
 mod node;
-pub(crate) mod places;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use self::health::{Health, Next, Tries, is_the_nodes};
 use self::node::Node;
 pub(super) use self::node::{ANSWER_BYTES_MAX, Answers, Call};
-use self::places::Places;
 use crate::chain::fault::ReadError;
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::Secret;
-use crate::ports::chain::{Asker, ChainFault};
+use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
+
+/// Calls under way at once, over all nodes.
+pub(crate) const PLACES_MAX: usize = 128;
+
+/// How many of these strangers may hold: so many of their reads are under way at once. The rest is never theirs.
+pub(in crate::chain) const STRANGERS_MAX: usize = PLACES_MAX / 4;
+
+/// The most connections to a node that wait unused for the next call.
+pub(crate) const IDLE_MAX: usize = 32;
 
 /// How long somebody waits for a read. The pipeline holds the reads of one request together to the same.
 pub(super) const WAIT_TIME_MAX: Duration = Duration::from_secs(6);
@@ -48,20 +55,12 @@ pub struct PoolSettings<'a> {
     pub chain_id: u64,
 }
 
-/// How a read is made.
-pub(super) struct Terms {
-    /// On whose behalf.
-    pub(super) asker: Asker,
-    /// When it must be over, waiting for a place included, in microseconds of the monotonic clock.
-    pub(super) until_micros: u64,
-}
-
 /// JSON-RPC nodes of one chain.
 pub struct Pool {
     nodes: Vec<Arc<Node>>,
     health: Mutex<Health>,
     pub(super) chain_id: u64,
-    places: Places,
+    places: Semaphore,
     request_timeout: Duration,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
@@ -85,7 +84,7 @@ impl Pool {
         Ok(Self {
             health: Mutex::new(Health::new(nodes.len())),
             chain_id: settings.chain_id,
-            places: Places::new(),
+            places: Semaphore::new(PLACES_MAX),
             request_timeout: settings.request_timeout,
             nodes,
             clock,
@@ -93,9 +92,9 @@ impl Pool {
         })
     }
 
-    /// The terms of a read that begins now.
-    pub(super) fn terms(&self, asker: Asker) -> Terms {
-        Terms { asker, until_micros: self.now() + READ_TIME_MAX.as_micros() as u64 }
+    /// When a read that begins now must be over, waiting for a place included, in microseconds of the monotonic clock.
+    pub(super) fn deadline(&self) -> u64 {
+        self.now() + READ_TIME_MAX.as_micros() as u64
     }
 
     /// Sends these calls as one request until `read` makes something of the answers: to the same node again after a short
@@ -103,12 +102,12 @@ impl Pool {
     /// waited for no longer than leaves those that were not asked yet as much.
     pub(super) async fn ask<T>(
         &self,
-        terms: &Terms,
+        deadline: u64,
         calls: &[Call],
         read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
     ) -> Result<T, ChainFault> {
-        let (limit, mut last) = (self.left(terms), None);
-        let tries = self.try_nodes(terms, calls, read, &mut last);
+        let (limit, mut last) = (self.left(deadline), None);
+        let tries = self.try_nodes(deadline, calls, read, &mut last);
         let (node, error) = match tokio::time::timeout(limit, tries).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(failed)) => failed,
@@ -119,19 +118,19 @@ impl Pool {
 
     async fn try_nodes<T>(
         &self,
-        terms: &Terms,
+        deadline: u64,
         calls: &[Call],
         read: impl Fn(&mut Answers<'_>) -> Result<T, ReadError>,
         last: &mut Option<(usize, ReadError)>,
     ) -> Result<T, (usize, ReadError)> {
         const BUSY: (usize, ReadError) = (0, ReadError::Busy);
-        let _place = self.places.take(terms.asker).await.ok_or(BUSY)?;
+        let _place = self.places.acquire().await.map_err(|_| BUSY)?;
         let mut tries = Tries::new(self.nodes.len(), self.now());
         loop {
             let next = self.health.lock().next(&tries, self.now());
             let node = match next {
                 Next::Ask(node) => node,
-                Next::Wait(until_micros) if until_micros > terms.until_micros => {
+                Next::Wait(until_micros) if until_micros > deadline => {
                     return Err(last.take().unwrap_or((0, ReadError::RateLimited(None))));
                 }
                 Next::Wait(until_micros) => {
@@ -146,7 +145,7 @@ impl Pool {
             let asked = self.nodes.get(node).ok_or(BUSY)?;
             let others = self.health.lock().untried(&tries, node, self.now());
             // A share among more would be shorter than a slow node takes.
-            let limit = self.request_timeout.min(self.left(terms) / (others.min(2) + 1));
+            let limit = self.request_timeout.min(self.left(deadline) / (others.min(2) + 1));
             let answers = asked.send(limit, calls, last.is_some()).await;
             match answers.and_then(|mut answers| read(&mut answers)) {
                 Ok(value) => {
@@ -223,8 +222,8 @@ impl Pool {
         self.clock.monotonic_micros()
     }
 
-    fn left(&self, terms: &Terms) -> Duration {
-        Duration::from_micros(terms.until_micros.saturating_sub(self.now()))
+    fn left(&self, deadline: u64) -> Duration {
+        Duration::from_micros(deadline.saturating_sub(self.now()))
     }
 }
 

@@ -20,8 +20,7 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use crate::chain::fault::ReadError;
-use crate::chain::pool::places::IDLE_MAX;
-use crate::chain::pool::{PoolSettings, method_of};
+use crate::chain::pool::{IDLE_MAX, PoolSettings, method_of};
 use crate::chain::redact::Secrets;
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::RpcUrl;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Call, Pool, PoolSettings, Terms};
+use super::{Call, PLACES_MAX, Pool, PoolSettings};
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{CHAIN_ID, PATIENT, Reply, TestNode, cause, pool};
 use crate::chain::tests::clock::TestClock;
 use crate::domain::rpc_url::RpcUrl;
-use crate::ports::chain::{Asker, ChainFault};
+use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -27,9 +27,9 @@ fn pool_of(nodes: &[&TestNode]) -> (Pool, Arc<TestClock>) {
 }
 
 async fn ask(pool: &Pool, count: usize) -> Result<Vec<Value>, ChainFault> {
-    let terms = pool.terms(Asker::Vouched);
+    let deadline = pool.deadline();
     let calls = calls(count);
-    let read = pool.ask(&terms, &calls, |answers| (0..count).map(|_| answers.next()).collect());
+    let read = pool.ask(deadline, &calls, |answers| (0..count).map(|_| answers.next()).collect());
     read.await
 }
 
@@ -191,11 +191,11 @@ async fn whoever_finds_no_place_in_time_gets_a_fault_and_no_node_is_asked() {
     let node = node(Vec::new()).await;
     let (pool, clock) = pool_of(&[&node]);
     let mut held = Vec::new();
-    for _ in 0..super::places::PLACES_MAX {
-        held.push(pool.places.take(Asker::Vouched).await);
+    for _ in 0..PLACES_MAX {
+        held.push(pool.places.acquire().await.unwrap());
     }
-    let terms = Terms { asker: Asker::Vouched, until_micros: clock.monotonic_micros() + 20_000 };
-    let fault = pool.ask(&terms, &calls(1), |_| Ok(())).await.unwrap_err();
+    let deadline = clock.monotonic_micros() + 20_000;
+    let fault = pool.ask(deadline, &calls(1), |_| Ok(())).await.unwrap_err();
     assert!(matches!(cause(&fault), ReadError::Timeout(_)));
     assert_eq!(node.calls("test"), 0);
 }

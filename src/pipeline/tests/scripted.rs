@@ -21,11 +21,11 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::{Nonce, NonceClaim};
 use crate::domain::profile::TrustProfile;
 use crate::domain::quota::Quota;
+use crate::domain::window::Verdict;
 use crate::ports::chain::{AskedOwner, Asker, Chain, ChainFault, Parts, Reading};
 use crate::ports::clock::{Entropy, NoEntropy};
 use crate::ports::store::{
-    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
-    Store, StoreFault,
+    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::store::embedded::EmbeddedStore;
 
@@ -226,8 +226,14 @@ impl Store for TamperedStore {
         }))
     }
 
-    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
-        self.inner.pass(client, route, quota)
+    fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict> {
+        match budget {
+            Budget::Route(..) => self.inner.count(budget, quota),
+            Budget::Key(..) => Either::Right(Box::pin(async move {
+                self.enter("charge")?;
+                self.inner.count(budget, quota).await
+            })),
+        }
     }
 
     fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool {
@@ -247,17 +253,6 @@ impl Store for TamperedStore {
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
         self.enter("has_key")?;
         self.inner.has_key(agent).await
-    }
-
-    async fn charge(
-        &self,
-        client: ClientNet,
-        agent: AgentId,
-        budget: KeyBudget,
-        quota: Quota,
-    ) -> Result<Metered, StoreFault> {
-        self.enter("charge")?;
-        self.inner.charge(client, agent, budget, quota).await
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

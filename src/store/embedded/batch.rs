@@ -9,7 +9,7 @@ use crate::domain::agent_id::AgentId;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Scope};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Scope};
 use crate::store::embedded::book::{Book, CurrentKey};
 use crate::store::embedded::shared::Shared;
 use crate::store::embedded::tables::Tables;
@@ -73,11 +73,8 @@ impl Batch<'_> {
         claim: &NonceClaim,
         placed_at_micros: &mut Option<u64>,
     ) -> Result<Admission, redb::Error> {
-        if let Some((accepted_from, retry_after)) = self.shared.forgotten(claim) {
-            return Ok(Admission::NonceForgotten { accepted_from, retry_after });
-        }
-        if self.tables.has_nonce(agent, claim)? {
-            return Ok(Admission::NonceUsed);
+        if let Some(refused) = self.refuse(agent, claim)? {
+            return Ok(Admission::NonceRefused(refused));
         }
         let now_micros = self.shared.clock.monotonic_micros();
         let (verdict, at_micros) = self.shared.book.take_place(agent, scope, quota, now_micros);
@@ -94,11 +91,8 @@ impl Batch<'_> {
         claim: &NonceClaim,
         change: &KeyChange,
     ) -> Result<KeyChanged, redb::Error> {
-        if let Some((accepted_from, retry_after)) = self.shared.forgotten(claim) {
-            return Ok(KeyChanged::NonceForgotten { accepted_from, retry_after });
-        }
-        if self.tables.has_nonce(agent, claim)? {
-            return Ok(KeyChanged::NonceUsed);
+        if let Some(refused) = self.refuse(agent, claim)? {
+            return Ok(KeyChanged::NonceRefused(refused));
         }
         let key = match change {
             KeyChange::Issue(_) if self.tables.has_key(agent)? => return Ok(KeyChanged::KeyExists),
@@ -114,6 +108,15 @@ impl Batch<'_> {
     fn probe(&mut self) -> Result<(), redb::Error> {
         self.changed = true;
         self.tables.set_forgotten_before(self.shared.forgotten_before.load(Ordering::Acquire))
+    }
+
+    /// Why the nonce can't be used, if it can't.
+    fn refuse(&self, agent: AgentId, claim: &NonceClaim) -> Result<Option<NonceRefused>, redb::Error> {
+        let forgotten = self.shared.forgotten(claim);
+        if forgotten.is_some() {
+            return Ok(forgotten);
+        }
+        Ok(self.tables.has_nonce(agent, claim)?.then_some(NonceRefused::Used))
     }
 
     /// The row's time is never before the timestamp, even if the wall clock was stepped back since that was checked.

@@ -39,8 +39,8 @@ use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
-    Store, StoreFault,
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store,
+    StoreFault,
 };
 use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::file::{Disk, Folder, OpenError};
@@ -226,10 +226,17 @@ impl Store for EmbeddedStore {
         }
     }
 
-    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
+    fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict> {
         Either::Left(ready(self.shared.check("count a request").map(|()| {
-            let now_micros = self.shared.clock.monotonic_micros();
-            self.shared.visitors.hit(&(client, route.clone()), quota, now_micros).into()
+            let (shared, now_micros) = (&self.shared, self.shared.clock.monotonic_micros());
+            match budget {
+                Budget::Route(client, route) => {
+                    shared.visitors.hit(&(*client, route.clone()), quota, now_micros)
+                }
+                Budget::Key(client, agent, of) => {
+                    shared.meters.hit(&(*client, *agent, *of), quota, now_micros)
+                }
+            }
         })))
     }
 
@@ -251,18 +258,6 @@ impl Store for EmbeddedStore {
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
         self.shared.check("look for a key")?;
         Ok(self.shared.book.has_key(agent))
-    }
-
-    async fn charge(
-        &self,
-        client: ClientNet,
-        agent: AgentId,
-        budget: KeyBudget,
-        quota: Quota,
-    ) -> Result<Metered, StoreFault> {
-        self.shared.check("count a request")?;
-        let now_micros = self.shared.clock.monotonic_micros();
-        Ok(self.shared.meters.hit(&(client, agent, budget), quota, now_micros).into())
     }
 
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {

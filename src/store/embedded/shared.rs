@@ -12,7 +12,7 @@ use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::RetryAfter;
 use crate::ports::clock::Clock;
-use crate::ports::store::{KeyBudget, RouteScope, StoreFault};
+use crate::ports::store::{KeyBudget, NonceRefused, RouteScope, StoreFault};
 use crate::sharded::meters::Meters;
 use crate::store::embedded::book::Book;
 
@@ -67,15 +67,15 @@ impl Shared {
         since > 0 && self.clock.monotonic_micros().saturating_sub(since) >= HANG_MICROS
     }
 
-    /// From when on signatures are accepted and how long until then, if this one is so old that its nonce may have been
-    /// forgotten.
-    pub(super) fn forgotten(&self, claim: &NonceClaim) -> Option<(UnixSeconds, RetryAfter)> {
+    /// The refusal of a signature that is so old that its nonce may have been forgotten.
+    pub(super) fn forgotten(&self, claim: &NonceClaim) -> Option<NonceRefused> {
         let accepted_from = self.forgotten_before.load(Ordering::Acquire);
         if claim.signed_at.0 >= accepted_from {
             return None;
         }
         let wait_secs = accepted_from.saturating_sub(self.clock.unix_seconds());
-        Some((UnixSeconds(accepted_from), RetryAfter::from_micros(wait_secs.saturating_mul(1_000_000))))
+        let retry_after = RetryAfter::from_micros(wait_secs.saturating_mul(1_000_000));
+        Some(NonceRefused::Forgotten { accepted_from: UnixSeconds(accepted_from), retry_after })
     }
 
     /// The answer to a step that failed: the writer's last error.

@@ -148,11 +148,6 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// How many keys and how many nonces there are.
-    pub(super) fn lens(&self) -> Result<(u64, u64), redb::Error> {
-        Ok((self.keys.len()?, self.nonces.len()?))
-    }
-
     pub(super) fn has_key(&self, agent: AgentId) -> Result<bool, redb::Error> {
         Ok(self.keys.get(agent.to_bytes())?.is_some_and(|row| current_key(row.value()).is_some()))
     }

@@ -34,11 +34,9 @@ const PURGE_ROWS: usize = 256;
 /// How many shards of agents are swept in one tick: all of them in half a minute.
 const SWEPT_SHARDS: usize = 8;
 
-/// The file is made smaller when so many nonces were remembered at once and three quarters of them are forgotten.
-const COMPACTION_NONCES_MIN: u64 = 10_000;
-
-/// Larger files are made smaller only at the start: so many rows take up to 0.3 s, and nonces wait meanwhile.
-const COMPACTION_ROWS_MAX: u64 = 100_000;
+/// A file with more nonces is not made smaller: moving them would take longer than the start may, and their space is used
+/// again when they have been forgotten.
+const COMPACTION_NONCES_MAX: u64 = 10_000;
 
 /// A step and its place in the queue.
 pub(super) struct Queued {
@@ -69,8 +67,6 @@ pub(super) struct Writer {
     former: Option<Former>,
     /// The last purge left rows that could go.
     more_to_purge: bool,
-    /// The most nonces that were in the file at once since it was last made smaller.
-    nonces_peak: u64,
     next_tick_micros: u64,
     next_reopening_micros: u64,
     next_shard: usize,
@@ -105,14 +101,14 @@ impl Writer {
             doubtful: Vec::new(),
             options,
             more_to_purge: false,
-            nonces_peak: loaded.nonces,
             next_tick_micros: 0,
             next_reopening_micros: 0,
             next_shard: 0,
         };
-        // A file with many nonces is made smaller when they have been forgotten.
-        if loaded.nonces < COMPACTION_NONCES_MIN {
-            writer.compact();
+        if loaded.nonces < COMPACTION_NONCES_MAX
+            && let Some(Err(error)) = writer.database.as_mut().map(Database::compact)
+        {
+            writer.fail(&[], error.into());
         }
         writer
     }
@@ -143,18 +139,13 @@ impl Writer {
         }
         steps.retain(|queued| !queued.step.is_abandoned());
         match self.commit(&mut steps) {
-            Ok(shrinkable) => {
-                steps.into_iter().for_each(|queued| queued.step.settle(&self.shared.book));
-                if shrinkable {
-                    self.compact();
-                }
-            }
+            Ok(()) => steps.into_iter().for_each(|queued| queued.step.settle(&self.shared.book)),
             Err(error) => self.fail(&steps, error),
         }
     }
 
-    /// Writes all steps in one transaction, and forgets old nonces in the same. True when the file is to be made smaller.
-    fn commit(&mut self, steps: &mut [Queued]) -> Result<bool, redb::Error> {
+    /// Writes all steps in one transaction, and forgets old nonces in the same.
+    fn commit(&mut self, steps: &mut [Queued]) -> Result<(), redb::Error> {
         let Some(database) = &self.database else { return Err(redb::Error::DatabaseClosed) };
         let now_secs = self.shared.clock.unix_seconds();
         let now_micros = self.shared.clock.monotonic_micros();
@@ -184,7 +175,6 @@ impl Writer {
             batch.changed = true;
         }
         let changed = batch.changed;
-        let (keys, nonces) = batch.tables.lens()?;
         drop(batch);
         if changed {
             transaction.commit()?;
@@ -195,19 +185,7 @@ impl Writer {
         {
             self.former = None;
         }
-        self.nonces_peak = self.nonces_peak.max(nonces);
-        Ok(!self.more_to_purge
-            && self.nonces_peak >= COMPACTION_NONCES_MIN
-            && nonces < self.nonces_peak / 4
-            && keys + nonces <= COMPACTION_ROWS_MAX)
-    }
-
-    /// Moves the content to the front of the file and cuts the rest off.
-    fn compact(&mut self) {
-        self.nonces_peak = 0;
-        if let Some(Err(error)) = self.database.as_mut().map(Database::compact) {
-            self.fail(&[], error.into());
-        }
+        Ok(())
     }
 
     /// After a failed commit: gives back what the steps hold, closes the file, and lets the steps fail.

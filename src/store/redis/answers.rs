@@ -7,7 +7,7 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::RetryAfter;
 use crate::domain::window::Verdict;
-use crate::ports::store::{Admission, KeyChanged};
+use crate::ports::store::{Admission, KeyChanged, KeySeen, NonceRefused};
 use crate::store::redis::error::RedisError;
 
 const ADMITTED: u64 = 0;
@@ -24,12 +24,7 @@ pub(super) fn admission(value: &Value) -> Result<Admission, RedisError> {
         (ADMITTED, [left]) => Ok(Admission::Admitted { remaining: count(left)? }),
         (LIMITED, [micros]) => Ok(Admission::Limited { retry_after: retry_after(micros)? }),
         (KEY_REVOKED, []) => Ok(Admission::KeyRevoked),
-        (NONCE_USED, []) => Ok(Admission::NonceUsed),
-        (NONCE_FORGOTTEN, [from, micros]) => Ok(Admission::NonceForgotten {
-            accepted_from: UnixSeconds(number(from)?),
-            retry_after: retry_after(micros)?,
-        }),
-        _ => Err(RedisError::Unreadable),
+        parts => nonce_refused(parts).map(Admission::NonceRefused),
     }
 }
 
@@ -42,34 +37,35 @@ pub(super) fn key_change(value: &Value) -> Result<(KeyChanged, Option<KeyDigest>
             return Ok((KeyChanged::Done, Some(KeyDigest::from_bytes(replaced))));
         }
         (KEY_EXISTS, []) => KeyChanged::KeyExists,
-        (NONCE_USED, []) => KeyChanged::NonceUsed,
-        (NONCE_FORGOTTEN, [from, micros]) => KeyChanged::NonceForgotten {
-            accepted_from: UnixSeconds(number(from)?),
-            retry_after: retry_after(micros)?,
-        },
-        _ => return Err(RedisError::Unreadable),
+        parts => KeyChanged::NonceRefused(nonce_refused(parts)?),
     };
     Ok((changed, None))
 }
 
-/// Reads the answer of `hit.lua` and `left.lua`.
-pub(super) fn verdict(value: &Value) -> Result<Verdict, RedisError> {
-    counted(parts(value)?)
-}
-
-/// Reads the answer of `left.lua` that was also asked for a key.
-pub(super) fn verdict_and_key(value: &Value) -> Result<(Verdict, bool), RedisError> {
-    let (kind, rest) = parts(value)?;
-    let (has_key, rest) = rest.split_last().ok_or(RedisError::Unreadable)?;
-    Ok((counted((kind, rest))?, number(has_key)? == 1))
-}
-
-fn counted(parts: (u64, &[Value])) -> Result<Verdict, RedisError> {
+fn nonce_refused(parts: (u64, &[Value])) -> Result<NonceRefused, RedisError> {
     match parts {
+        (NONCE_USED, []) => Ok(NonceRefused::Used),
+        (NONCE_FORGOTTEN, [from, micros]) => Ok(NonceRefused::Forgotten {
+            accepted_from: UnixSeconds(number(from)?),
+            retry_after: retry_after(micros)?,
+        }),
+        _ => Err(RedisError::Unreadable),
+    }
+}
+
+/// Reads the answer of `hit.lua`.
+pub(super) fn verdict(value: &Value) -> Result<Verdict, RedisError> {
+    match parts(value)? {
         (ADMITTED, [left]) => Ok(Verdict::Admitted { remaining: count(left)? }),
         (LIMITED, [wait]) => Ok(Verdict::Limited { retry_after_micros: micros(wait)? }),
         _ => Err(RedisError::Unreadable),
     }
+}
+
+/// Reads the answer of `left.lua`.
+pub(super) fn key_seen(value: &Value) -> Result<KeySeen, RedisError> {
+    let [left, keys] = array(value)? else { return Err(RedisError::Unreadable) };
+    Ok(KeySeen { has_key: number(keys)? == 1, left: count(left)? })
 }
 
 /// A whole number that is not negative.
@@ -115,7 +111,7 @@ mod tests {
     use crate::domain::freshness::UnixSeconds;
     use crate::domain::quota::RetryAfter;
     use crate::domain::window::Verdict;
-    use crate::ports::store::{Admission, KeyChanged};
+    use crate::ports::store::{Admission, KeyChanged, NonceRefused};
 
     fn ints(numbers: &[i64]) -> Value {
         Value::Array(numbers.iter().map(|number| Value::Int(*number)).collect())
@@ -132,14 +128,14 @@ mod tests {
             (&[0, 7][..], Admission::Admitted { remaining: 7 }),
             (&[1, 9], Admission::Limited { retry_after }),
             (&[2], Admission::KeyRevoked),
-            (&[3], Admission::NonceUsed),
-            (&[4, 8, 9], Admission::NonceForgotten { accepted_from, retry_after }),
+            (&[3], Admission::NonceRefused(NonceRefused::Used)),
+            (&[4, 8, 9], Admission::NonceRefused(NonceRefused::Forgotten { accepted_from, retry_after })),
         ] {
             assert_eq!(admission(&ints(numbers)).unwrap(), expected);
         }
         for (numbers, expected) in [
-            (&[3][..], KeyChanged::NonceUsed),
-            (&[4, 8, 9], KeyChanged::NonceForgotten { accepted_from, retry_after }),
+            (&[3][..], KeyChanged::NonceRefused(NonceRefused::Used)),
+            (&[4, 8, 9], KeyChanged::NonceRefused(NonceRefused::Forgotten { accepted_from, retry_after })),
             (&[5], KeyChanged::Done),
             (&[6], KeyChanged::KeyExists),
         ] {
@@ -151,7 +147,9 @@ mod tests {
 
     #[test]
     fn a_moment_that_has_passed_is_no_reason_to_wait_for_long() {
-        let Admission::NonceForgotten { retry_after, .. } = admission(&ints(&[4, 8, -9])).unwrap() else {
+        let Admission::NonceRefused(NonceRefused::Forgotten { retry_after, .. }) =
+            admission(&ints(&[4, 8, -9])).unwrap()
+        else {
             panic!()
         };
         assert_eq!(retry_after.seconds(), 1);

@@ -1,10 +1,13 @@
 //! Connecting to a server or a Sentinel: TCP, TLS and the login.
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
 };
+use tokio::time::timeout;
 
 use crate::domain::redis_url::RedisHost;
 use crate::store::redis::error::RedisError;
@@ -109,4 +112,12 @@ pub(super) fn client(shared: &Shared, host: &RedisHost, login: Login) -> Result<
         Some(certificates) if options.url.tls() => Client::build_with_tls(info, certificates.clone())?,
         _ => Client::open(info)?,
     })
+}
+
+/// Limits the time of a future.
+pub(super) async fn in_time<T>(
+    time_max: Duration,
+    future: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
+    timeout(time_max, future).await.unwrap_or(Err(RedisError::Timeout(time_max)))
 }

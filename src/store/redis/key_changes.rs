@@ -1,6 +1,6 @@
 //! Changing an agent's key: one script in the slot where the agent is, and all that its key needs.
 //!
-//! The record decides which key is current; the entry of a digest says whose it is. [`RedisStore::fits`] sees to it that
+//! The record decides which key is current; the entry of a digest says whose it is. `RedisStore::fits` sees to it that
 //! both are in one slot, so a change is made as a whole or not at all, on a server and on what replicates it.
 //!
 //! A change that timed out may have been made, or may yet be: the caller gets a fault and no key. With too few replicas a
@@ -10,7 +10,6 @@
 use redis::Value;
 
 use crate::domain::agent_id::AgentId;
-use crate::domain::api_key::KeyDigest;
 use crate::domain::nonce::NonceClaim;
 use crate::ports::store::{KeyChange, KeyChanged, NewKey};
 use crate::store::redis::RedisStore;
@@ -22,11 +21,6 @@ use crate::store::redis::names::{self, Shard};
 const PROBE_SECS: u64 = 60;
 
 impl RedisStore {
-    /// True for about one digest in a thousand: a cluster keeps it where the agent is.
-    pub(super) fn fits(agent: AgentId, digest: &KeyDigest) -> bool {
-        Shard::of_digest(digest) == Shard::of_agent(agent)
-    }
-
     pub(super) async fn swap_key(
         &self,
         agent: AgentId,

@@ -1,22 +1,21 @@
 //! A look at Redis from outside of a store. It writes nothing: a store that is opened begins epochs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Builder;
 
 use crate::domain::binding::OtherChain;
 use crate::domain::redis_url::RedisLayout;
 use crate::ports::clock::Clock;
-use crate::store::redis::binding;
-use crate::store::redis::cluster::Cluster;
-use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::claims;
+use crate::store::redis::cluster;
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::findings::{self, Finding};
 use crate::store::redis::info::Info;
 use crate::store::redis::options::{Options, Shared};
 use crate::store::redis::sentinels::Sentinels;
-use crate::store::redis::server::in_time;
 use crate::store::redis::{OpenError, shared};
 use crate::telemetry::metrics::Metrics;
 
@@ -57,20 +56,18 @@ async fn see(shared: &Arc<Shared>) -> Result<BTreeSet<Finding>, RedisError> {
     let options = &shared.options;
     let looked = in_time(options.connect_timeout(), async {
         let hosts = match options.url.layout().clone() {
-            RedisLayout::Single(host) => vec![host],
+            RedisLayout::Single(host) => HashSet::from([host]),
             RedisLayout::Sentinel { sentinels, service } => {
-                vec![Sentinels::new(sentinels, service).master(shared).await?]
+                HashSet::from([Sentinels::new(sentinels, service).master(shared).await?])
             }
-            RedisLayout::Cluster { seeds } => {
-                Cluster::new(Arc::clone(shared), seeds, Handle::current()).masters().await?
-            }
+            RedisLayout::Cluster { seeds } => cluster::masters(shared, &seeds).await?,
         };
         let mut found = BTreeSet::new();
         for host in hosts {
             let mut connection = connect(shared, &host, Login::Server).await?;
             let info = Info::of(&mut connection).await?;
             info.check_usable()?;
-            binding::look(shared, &mut connection).await?;
+            claims::look(shared, &mut connection).await?;
             found.extend(findings::of(&mut connection, &info, options.wait_replicas).await);
         }
         Ok(found)

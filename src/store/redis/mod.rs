@@ -25,33 +25,26 @@ use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
-use crate::domain::redis_url::RedisLayout;
 use crate::domain::window::Verdict;
 use crate::files::{self, PEM_BYTES_MAX};
 use crate::ports::clock::Clock;
 use crate::ports::store::{
-    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, Proof, Reply, RouteScope, Scope,
-    Store, StoreFault,
+    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, Proof, Reply, Scope, Store, StoreFault,
 };
 use crate::store::redis::answers::{admission, bytes};
-use crate::store::redis::cluster::Cluster;
 use crate::store::redis::error::RedisError;
 pub use crate::store::redis::look::{look, other_chain};
+use crate::store::redis::meters::{REFUSALS_MAX, Refusals};
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, Shared, TlsFiles};
 use crate::store::redis::scripts::{Request, Scripts};
-use crate::store::redis::sentinels::Sentinels;
-use crate::store::redis::server::{Address, Server};
-use crate::store::redis::servers::{Layout, Servers};
-use crate::store::redis::visitors::Refusals;
+use crate::store::redis::servers::Servers;
 use crate::telemetry::metrics::Metrics;
 
 mod answers;
-mod binding;
-mod breaker;
+mod claims;
 mod cluster;
 mod connect;
-mod epochs;
 mod error;
 mod findings;
 mod info;
@@ -65,7 +58,6 @@ mod sentinels;
 mod server;
 mod servers;
 mod session;
-mod visitors;
 mod watch;
 
 /// How many keys' owners are remembered.
@@ -85,22 +77,17 @@ pub enum OpenError {
 /// A store in Redis.
 pub struct RedisStore {
     shared: Arc<Shared>,
-    servers: Servers,
+    servers: Arc<Servers>,
     /// The owners of keys.
     known: Cache<KeyDigest, KeyOwner>,
     /// Clients that are at the limit of a public route.
     refusals: Refusals,
-}
-
-/// The store and the thread that its connections live in. They work from every runtime of the process and outlive all
-/// of them.
-pub struct RunningRedisStore {
-    store: Arc<RedisStore>,
-    /// `None` only while it is being dropped.
+    /// The thread that connections live in. They work from every runtime of the process and outlive all of them. `None` only
+    /// while the store is being dropped.
     runtime: Option<Runtime>,
 }
 
-impl RunningRedisStore {
+impl RedisStore {
     /// Begins to connect in the background.
     ///
     /// # Errors
@@ -115,50 +102,31 @@ impl RunningRedisStore {
         let runtime = runtime.worker_threads(1).thread_name("store-redis").enable_all().build();
         let runtime = runtime.map_err(OpenError::NoThread)?;
         let shared = Arc::new(shared);
-        let one = |address| {
-            let server = Server::new(Arc::clone(&shared), address, Shard::all().collect());
-            runtime.spawn(Arc::clone(&server).keep());
-            Layout::One(server)
-        };
-        let layout = match shared.options.url.layout().clone() {
-            RedisLayout::Single(host) => one(Address::Fixed(host)),
-            RedisLayout::Sentinel { sentinels, service } => {
-                one(Address::Sentinel(Sentinels::new(sentinels, service)))
-            }
-            RedisLayout::Cluster { seeds } => {
-                let cluster = Cluster::new(Arc::clone(&shared), seeds, runtime.handle().clone());
-                runtime.spawn(Arc::clone(&cluster).follow());
-                Layout::Cluster(cluster)
-            }
-        };
-        let servers = Servers::new(Arc::clone(&shared), layout);
-        let known = Cache::new(KNOWN_KEYS_MAX);
-        let store = Arc::new(RedisStore { shared, servers, known, refusals: Refusals::new() });
-        Ok(Self { store, runtime: Some(runtime) })
+        let servers = Servers::begin(Arc::clone(&shared), runtime.handle().clone());
+        let (known, refusals) = (Cache::new(KNOWN_KEYS_MAX), Cache::new(REFUSALS_MAX));
+        Ok(Self { shared, servers, known, refusals, runtime: Some(runtime) })
     }
-}
 
-impl RunningRedisStore {
     /// How many keys' owners are remembered.
     #[must_use]
     pub fn known_keys(&self) -> usize {
-        self.store.known.len()
+        self.known.len()
     }
 
     /// By how many microseconds a server's clock is ahead of this machine's: of the server for which that is most.
     #[must_use]
     pub fn clock_offset_micros(&self) -> Option<i64> {
-        self.store.servers.clock_offset_micros()
+        self.servers.clock_offset_micros()
     }
 
     /// How many refusals on public routes are remembered.
     #[must_use]
     pub fn refused_visitors(&self) -> usize {
-        self.store.refusals.len()
+        self.refusals.len()
     }
 }
 
-impl Drop for RunningRedisStore {
+impl Drop for RedisStore {
     /// Closes the connections without waiting: this may happen inside another runtime.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -209,19 +177,21 @@ impl RedisStore {
 }
 
 #[async_trait]
-impl Store for RunningRedisStore {
+impl Store for RedisStore {
     fn find<'a>(&'a self, digest: &'a KeyDigest) -> Reply<'a, Option<KeyOwner>> {
-        match self.store.known.get(digest) {
+        match self.known.get(digest) {
             Some(owner) => Either::Left(ready(Ok(Some(owner)))),
-            None => Either::Right(Box::pin(async move {
-                self.store.look_up(digest).await.map_err(fault("find a key"))
-            })),
+            None => {
+                Either::Right(Box::pin(
+                    async move { self.look_up(digest).await.map_err(fault("find a key")) },
+                ))
+            }
         }
     }
 
     async fn is_current(&self, agent: AgentId, digest: &KeyDigest) -> Result<bool, StoreFault> {
-        let get = self.store.shared.command("GET", names::record(agent));
-        let record = self.store.servers.ask(Shard::of_agent(agent), get).await;
+        let get = self.shared.command("GET", names::record(agent));
+        let record = self.servers.ask(Shard::of_agent(agent), get).await;
         let record = record.map_err(fault("look at a key"))?;
         Ok(bytes(&record).is_ok_and(|current| *current == digest.to_bytes()))
     }
@@ -233,21 +203,22 @@ impl Store for RunningRedisStore {
         quota: Quota,
         proof: &'a Proof,
     ) -> Reply<'a, Admission> {
-        let admission = self.store.enter(agent, scope, quota, proof);
+        let admission = self.enter(agent, scope, quota, proof);
         Either::Right(Box::pin(async move { admission.await.map_err(fault("admit")) }))
     }
 
-    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
-        match self.store.refused_here(client, route, quota) {
+    fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict> {
+        match self.refused_here(budget, quota) {
             Some(refused) => Either::Left(ready(Ok(refused))),
             None => Either::Right(Box::pin(async move {
-                self.store.count_visit(client, route, quota).await.map_err(fault("count a request"))
+                self.count_in_redis(budget, quota).await.map_err(fault("count a request"))
             })),
         }
     }
 
+    /// True for about one digest in a thousand: a cluster keeps it where the agent is.
     fn fits(&self, agent: AgentId, digest: &KeyDigest) -> bool {
-        RedisStore::fits(agent, digest)
+        Shard::of_digest(digest) == Shard::of_agent(agent)
     }
 
     async fn change_key(
@@ -256,48 +227,30 @@ impl Store for RunningRedisStore {
         claim: NonceClaim,
         change: KeyChange,
     ) -> Result<KeyChanged, StoreFault> {
-        self.store.swap_key(agent, claim, &change).await.map_err(fault("change a key"))
+        self.swap_key(agent, claim, &change).await.map_err(fault("change a key"))
     }
 
     async fn has_key(&self, agent: AgentId) -> Result<bool, StoreFault> {
-        let exists = self.store.shared.command("EXISTS", names::record(agent));
-        let value = self.store.servers.ask(Shard::of_agent(agent), exists).await;
+        let exists = self.shared.command("EXISTS", names::record(agent));
+        let value = self.servers.ask(Shard::of_agent(agent), exists).await;
         value.map(|value| value == Value::Int(1)).map_err(fault("look for a key"))
     }
 
-    async fn charge(
-        &self,
-        client: ClientNet,
-        agent: AgentId,
-        budget: KeyBudget,
-        quota: Quota,
-    ) -> Result<Metered, StoreFault> {
-        let meter = names::meter(client, agent, budget);
-        let hit = self.store.metered(&self.store.shared.scripts.hit, meter, quota).await;
-        Ok(hit.map_err(fault("count a request"))?.into())
-    }
-
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
-        let (counted, has_key) =
-            self.store.look_at_key(client, agent, quota).await.map_err(fault("look for a key"))?;
-        let left = match counted {
-            Verdict::Admitted { remaining } => remaining,
-            Verdict::Limited { .. } => 0,
-        };
-        Ok(KeySeen { has_key, left })
+        self.look_at_key(client, agent, quota).await.map_err(fault("look for a key"))
     }
 
     fn signatures_accepted_from(&self) -> Option<UnixSeconds> {
-        let from = self.store.servers.accepted_from_secs();
-        (from > self.store.shared.clock.unix_seconds()).then_some(UnixSeconds(from))
+        let from = self.servers.accepted_from_secs();
+        (from > self.shared.clock.unix_seconds()).then_some(UnixSeconds(from))
     }
 
     fn replicas_missing(&self) -> Option<u32> {
-        self.store.servers.replicas_missing()
+        self.servers.replicas_missing()
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {
-        self.store.servers.probe().await.map_err(fault("write"))
+        self.servers.probe().await.map_err(fault("write"))
     }
 }
 

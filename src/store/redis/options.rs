@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::TlsCertificates;
 
 use crate::domain::binding::Binding;
-use crate::domain::redis_url::RedisUrl;
+use crate::domain::redis_url::{RedisLayout, RedisUrl};
 use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
 use crate::store::redis::names::{self, Name, Prefixed, Shard};
@@ -82,6 +82,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// True where shards are spread over the nodes of a cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.options.url.layout(), RedisLayout::Cluster { .. })
+    }
+
     /// A command on one key.
     pub(super) fn command(&self, command: &str, name: Name<'_>) -> Request<'static> {
         Request::command(command).arg(Prefixed(&self.options.prefix, name))
@@ -93,9 +98,11 @@ impl Shared {
         request.arg(self.clock.unix_seconds()).arg(max_ahead_secs).arg(nonce_retention_secs)
     }
 
-    /// Begins the epoch of a shard where nonces may have been lost, and forgets those that are over.
-    pub(super) fn epoch_of(&self, shard: Shard) -> Request<'_> {
-        self.with_nonce_limits(self.scripts.epoch.on(&[names::epoch(shard), names::nonces(shard)]))
+    /// Begins the epoch of a shard that is for this chain where nonces may have been lost, and forgets those that are over.
+    /// `verb` is "bind" or "look".
+    pub(super) fn claim_of(&self, shard: Shard, verb: &str) -> Request<'_> {
+        let keys = [names::binding(shard), names::epoch(shard), names::nonces(shard)];
+        self.with_nonce_limits(self.scripts.claim.on(&keys)).arg(self.options.binding.as_str()).arg(verb)
     }
 
     /// The request as it is sent. In tests with a simulated clock the time is its last argument.

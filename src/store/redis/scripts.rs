@@ -84,8 +84,7 @@ pub(super) struct Scripts {
     pub(super) change_key: Script,
     pub(super) hit: Script,
     pub(super) left: Script,
-    pub(super) epoch: Script,
-    pub(super) bind: Script,
+    pub(super) claim: Script,
 }
 
 impl Scripts {
@@ -103,8 +102,7 @@ impl Scripts {
             change_key: script(&[NONCES, include_str!("scripts/change_key.lua")]),
             hit: script(&[WINDOW, include_str!("scripts/hit.lua")]),
             left: script(&[WINDOW, include_str!("scripts/left.lua")]),
-            epoch: script(&[NONCES, include_str!("scripts/epoch.lua")]),
-            bind: script(&[include_str!("scripts/bind.lua")]),
+            claim: script(&[NONCES, include_str!("scripts/claim.lua")]),
         }
     }
 }
@@ -121,8 +119,8 @@ mod tests {
 
         /// The code of all of them.
         pub(in crate::store::redis) fn code(&self) -> String {
-            let Self { admit_by_key, admit_by_nonce, change_key, hit, left, epoch, bind } = self;
-            [admit_by_key, admit_by_nonce, change_key, hit, left, epoch, bind]
+            let Self { admit_by_key, admit_by_nonce, change_key, hit, left, claim } = self;
+            [admit_by_key, admit_by_nonce, change_key, hit, left, claim]
                 .map(|script| script.code.as_str())
                 .concat()
         }

@@ -4,23 +4,15 @@
 //! half of all that are configured say the same.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 
 use crate::domain::redis_url::RedisHost;
-use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::RedisError;
 use crate::store::redis::options::{Options, Shared};
-use crate::store::redis::server::in_time;
-
-/// How often they are asked whether the master is still the master.
-pub(super) const ASK_EVERY: Duration = Duration::from_secs(1);
-
-/// So many answers in a row without a majority are one too many.
-const DOUBTS_MAX: u32 = 3;
 
 /// The Sentinels of one master, with a connection to each that is kept from one question to the next.
 pub(super) struct Sentinels {
@@ -126,41 +118,13 @@ fn of_most(answers: &[Named], sentinels: usize) -> Option<&RedisHost> {
     named().find(|host| named().filter(|other| other == host).count() * 2 > sentinels)
 }
 
-/// How often in a row no majority of the Sentinels has named a master.
-#[derive(Debug, Default)]
-pub(super) struct Belief {
-    doubts: u32,
-}
-
-impl Belief {
-    /// Takes in which master most of the Sentinels name. The error says why the one at `host` must not be used any more.
-    /// That no majority names one happens, and is believed only when it happens several times in a row.
-    pub(super) fn hear(
-        &mut self,
-        named: Result<RedisHost, RedisError>,
-        host: &RedisHost,
-    ) -> Result<(), String> {
-        match named {
-            Ok(named) if named == *host => {
-                self.doubts = 0;
-                Ok(())
-            }
-            Ok(named) => Err(format!("the Sentinels name another master, {named}")),
-            Err(error) => {
-                self.doubts = self.doubts.saturating_add(1);
-                if self.doubts < DOUBTS_MAX { Ok(()) } else { Err(error.to_string()) }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
 
-    use super::{Belief, DOUBTS_MAX, Named, Sentinels, of_most};
+    use super::{Named, Sentinels, of_most};
     use crate::domain::redis_url::RedisHost;
     use crate::store::redis::error::RedisError;
 
@@ -203,21 +167,5 @@ mod tests {
             "no majority of the Sentinels names one master: a:7 names a:1; a:8: Redis did not answer within 1s; \
              a:9 names a:2"
         );
-    }
-
-    #[test]
-    fn a_silence_changes_nothing_and_several_in_a_row_or_another_name_do() {
-        let mut belief = Belief::default();
-        for _ in 0..10 {
-            for _ in 1..DOUBTS_MAX {
-                belief.hear(Err(silent()), &host(1)).unwrap();
-            }
-            belief.hear(Ok(host(1)), &host(1)).unwrap();
-        }
-        assert!(belief.hear(Ok(host(2)), &host(1)).is_err());
-        for _ in 1..DOUBTS_MAX {
-            belief.hear(Err(silent()), &host(1)).unwrap();
-        }
-        assert!(belief.hear(Err(silent()), &host(1)).is_err());
     }
 }

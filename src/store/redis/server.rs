@@ -1,4 +1,5 @@
-//! One server: its session, kept up in the background, and the breaker that spares requests a server that is gone.
+//! One server: its session, kept up in the background. Without one, requests fail at once and cost nothing: no client's
+//! request is ever the one that finds out.
 //!
 //! No request is sent twice, but for scripts that the server did not know and so did not run.
 
@@ -11,13 +12,11 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::domain::redis_url::RedisHost;
 use crate::store::redis::answers::number;
-use crate::store::redis::breaker::{Breaker, OPEN};
-use crate::store::redis::connect::{Login, connect};
-use crate::store::redis::epochs::Shards;
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
 use crate::store::redis::findings::{self, Finding, TOO_FEW_REPLICAS};
 use crate::store::redis::info::Info;
@@ -28,6 +27,19 @@ use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::session::{Connection, Session};
 use crate::supervision::keep_going;
 use crate::within::within;
+
+/// How long to wait before a server is tried again after a session with it; each failure doubles it.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The states of a circuit breaker, as the metric names them. There is a session: requests go through.
+const CLOSED: &str = "closed";
+/// There is none.
+const OPEN: &str = "open";
+/// One is being tried.
+const HALF_OPEN: &str = "half_open";
 
 /// The address of a server.
 pub(super) enum Address {
@@ -46,12 +58,35 @@ impl fmt::Display for Address {
     }
 }
 
+/// The shards of a server.
+pub(super) struct Shards {
+    pub(super) all: Vec<Shard>,
+    /// True once they were claimed.
+    pub(super) claimed: bool,
+    /// How many looks there were at one of them.
+    looks: usize,
+}
+
+impl Shards {
+    const fn new(all: Vec<Shard>) -> Self {
+        Self { all, claimed: false, looks: 0 }
+    }
+
+    /// The next one to look at, and if they were claimed.
+    pub(super) fn next(&mut self) -> (Shard, bool) {
+        self.looks = self.looks.wrapping_add(1);
+        let place = self.looks.checked_rem(self.all.len()).unwrap_or_default();
+        (self.all.get(place).copied().unwrap_or(Shard::FIRST), self.claimed)
+    }
+}
+
 /// A server that is asked.
 pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
     pub(super) address: Address,
     session: ArcSwapOption<Session>,
-    breaker: Mutex<Breaker>,
+    /// The state that the metric shows.
+    breaker: Mutex<&'static str>,
     session_ended: Notify,
     /// Why there is no session.
     why: Mutex<String>,
@@ -71,7 +106,7 @@ impl Server {
             shared,
             address,
             session: ArcSwapOption::empty(),
-            breaker: Mutex::new(Breaker::new()),
+            breaker: Mutex::new(OPEN),
             session_ended: Notify::new(),
             why: Mutex::new("it is being made".to_owned()),
             shards: Mutex::new(Shards::new(shards)),
@@ -139,6 +174,24 @@ impl Server {
         }
     }
 
+    /// One of the server's shards.
+    pub(super) fn first_shard(&self) -> Shard {
+        self.shards.lock().all.first().copied().unwrap_or(Shard::FIRST)
+    }
+
+    /// Replaces the shards that are claimed here.
+    pub(super) fn set_shards(&self, shards: Vec<Shard>) {
+        let mut before = self.shards.lock();
+        if before.all != shards {
+            *before = Shards::new(shards);
+        }
+    }
+
+    /// From which timestamp on signatures are taken in every shard, in Unix seconds.
+    pub(super) fn accepted_from_secs(&self) -> u64 {
+        self.accepted_from_secs.load(Ordering::Relaxed)
+    }
+
     /// The session, if there is one.
     pub(super) fn session(&self) -> Result<Arc<Session>, RedisError> {
         self.session.load_full().ok_or_else(|| RedisError::Down(self.why.lock().clone()))
@@ -188,19 +241,23 @@ impl Server {
     }
 
     async fn keep_session(self: &Arc<Self>) {
+        let mut pause = PAUSE;
         loop {
-            let pause = self.breaker.lock().pause_micros(self.shared.clock.monotonic_micros());
-            sleep(Duration::from_micros(pause)).await;
-            self.set_breaker(Breaker::trying);
+            self.show(HALF_OPEN);
             let options = &self.shared.options;
             match in_time(options.connect_timeout(), self.begin()).await {
-                Ok(session) => self.serve(Arc::new(session)).await,
+                Ok(session) => {
+                    pause = PAUSE;
+                    self.serve(Arc::new(session)).await;
+                }
                 Err(error) => self.failed(&error.asked_as(&Login::Server.words(options))),
             }
+            sleep(pause).await;
+            pause = PAUSE_MAX.min(2 * pause);
         }
     }
 
-    /// Begins a session with a server that may be used: epochs are begun where nonces may be lost.
+    /// Begins a session with a server that may be used: what is not claimed there yet is claimed.
     async fn begin(&self) -> Result<Session, RedisError> {
         let shared = &self.shared;
         let host = match &self.address {
@@ -210,8 +267,7 @@ impl Server {
         let mut connection = connect(shared, &host, Login::Server).await?;
         let info = Info::of(&mut connection).await?;
         info.check_usable()?;
-        self.bind(&mut connection).await?;
-        self.begin_epochs(&mut connection).await?;
+        self.claim(&mut connection).await?;
         let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
         self.replicas_missing.store(self.lacking(&info), Ordering::Relaxed);
         let mut reported = self.reported.lock();
@@ -221,12 +277,12 @@ impl Server {
         for finding in findings::news(&mut reported.1, found) {
             tracing::warn!(server = %host, "Redis: {finding}");
         }
-        Ok(Session::new(host, info.process(), connection))
+        Ok(Session::new(host, info, connection))
     }
 
     /// Serves until the session ends.
     async fn serve(self: &Arc<Self>, session: Arc<Session>) {
-        self.set_breaker(Breaker::close);
+        self.show(CLOSED);
         self.session.store(Some(Arc::clone(&session)));
         self.shared.metrics.store_connects.with_label_values(&["connected"]).inc();
         tracing::info!(server = %self.address, "connected to Redis");
@@ -245,13 +301,8 @@ impl Server {
         if *self.why.lock() != why {
             tracing::warn!(server = %self.address, why, "cannot connect to Redis; it is tried again and again");
         }
-        self.open_breaker(why);
-    }
-
-    fn open_breaker(&self, why: String) {
         *self.why.lock() = why;
-        let now_micros = self.shared.clock.monotonic_micros();
-        self.set_breaker(|breaker| breaker.open(now_micros));
+        self.show(OPEN);
     }
 
     /// The connection for requests of the current runtime.
@@ -307,34 +358,26 @@ impl Server {
         let ended = self.session.compare_and_swap(session, None);
         if ended.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
             tracing::warn!(server = %self.address, why, "gave up the connection to Redis");
-            self.open_breaker(why);
+            *self.why.lock() = why;
+            self.show(OPEN);
             self.session_ended.notify_one();
         }
     }
 
-    /// Changes the breaker's state and its metric.
-    fn set_breaker(&self, change: impl FnOnce(&mut Breaker)) {
-        let mut breaker = self.breaker.lock();
+    /// Shows a state in the metric.
+    fn show(&self, state: &'static str) {
+        let before = std::mem::replace(&mut *self.breaker.lock(), state);
         let states = &self.shared.metrics.store_breakers;
-        states.with_label_values(&[breaker.state]).dec();
-        change(&mut breaker);
-        states.with_label_values(&[breaker.state]).inc();
+        states.with_label_values(&[before]).dec();
+        states.with_label_values(&[state]).inc();
     }
 }
 
 impl Drop for Server {
     /// A node that left the cluster is not counted any more.
     fn drop(&mut self) {
-        self.shared.metrics.store_breakers.with_label_values(&[self.breaker.lock().state]).dec();
+        self.shared.metrics.store_breakers.with_label_values(&[*self.breaker.lock()]).dec();
     }
-}
-
-/// Limits the time of a future.
-pub(super) async fn in_time<T>(
-    time_max: Duration,
-    future: impl Future<Output = Result<T, RedisError>>,
-) -> Result<T, RedisError> {
-    timeout(time_max, future).await.unwrap_or(Err(RedisError::Timeout(time_max)))
 }
 
 #[cfg(test)]

@@ -1,33 +1,77 @@
-//! All servers of the store: finds the one that has a shard, and asks it.
+//! All servers of the store: one that has all shards, or the nodes of a cluster, which is followed in the background.
+//!
+//! A node that has a slot no longer says so and does nothing; the request then goes to the one it names, once. While a
+//! slot is on its way from one node to another its agents get a fault: no script runs on half of its keys.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use redis::Value;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
-use crate::store::redis::cluster::Cluster;
+use crate::domain::redis_url::{RedisHost, RedisLayout};
+use crate::store::redis::cluster::{self, Range, not_every_slot, ranges};
 use crate::store::redis::error::RedisError;
-use crate::store::redis::names::{self, Shard};
+use crate::store::redis::names::{self, SHARDS, Shard};
 use crate::store::redis::options::Shared;
 use crate::store::redis::scripts::Request;
-use crate::store::redis::server::Server;
+use crate::store::redis::sentinels::Sentinels;
+use crate::store::redis::server::{Address, Server};
+use crate::supervision::keep_going;
+
+/// How often the nodes of a cluster are asked which slots they have.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long to wait before they are asked again when one said that a slot has moved, or none answered.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The servers.
 pub(super) struct Servers {
     shared: Arc<Shared>,
-    pub(super) layout: Layout,
+    /// The runtime of the connections.
+    runtime: Handle,
+    map: ArcSwap<Map>,
+    outdated: Notify,
 }
 
-/// How shards are spread over them.
-pub(super) enum Layout {
-    /// One has them all.
-    One(Arc<Server>),
-    /// Several have some each.
-    Cluster(Arc<Cluster>),
+/// Which server has which shard.
+#[derive(Default)]
+struct Map {
+    by_shard: Vec<Option<Arc<Server>>>,
+    nodes: Vec<Node>,
+}
+
+/// A server, and the task that keeps its connection up.
+#[derive(Clone)]
+struct Node {
+    server: Arc<Server>,
+    keeper: AbortHandle,
 }
 
 impl Servers {
-    pub(super) const fn new(shared: Arc<Shared>, layout: Layout) -> Self {
-        Self { shared, layout }
+    /// Begins to connect in the background.
+    pub(super) fn begin(shared: Arc<Shared>, runtime: Handle) -> Arc<Self> {
+        let layout = shared.options.url.layout().clone();
+        let servers = Arc::new(Self { shared, runtime, map: ArcSwap::default(), outdated: Notify::new() });
+        let address = match layout {
+            RedisLayout::Single(host) => Address::Fixed(host),
+            RedisLayout::Sentinel { sentinels, service } => {
+                Address::Sentinel(Sentinels::new(sentinels, service))
+            }
+            RedisLayout::Cluster { seeds } => {
+                servers.runtime.spawn(Arc::clone(&servers).follow(seeds));
+                return servers;
+            }
+        };
+        let node = servers.node(address, Shard::all().collect());
+        let by_shard = vec![Some(Arc::clone(&node.server)); usize::from(SHARDS)];
+        servers.map.store(Arc::new(Map { by_shard, nodes: vec![node] }));
+        servers
     }
 
     /// Asks the server that has the shard.
@@ -52,25 +96,32 @@ impl Servers {
         is_write: Option<fn(&Value) -> bool>,
     ) -> Result<Value, RedisError> {
         let request = self.shared.timed(request);
-        let answer = self.server(shard)?.ask(&request, is_write).await;
-        let moved_to = match (&self.layout, &answer) {
-            (Layout::Cluster(cluster), Err(error)) => cluster.moved_to(error),
-            _ => None,
-        };
+        let server = self.map.load().by_shard.get(shard.place()).and_then(Clone::clone);
+        let no_node = || RedisError::Down("no node of the cluster has the slot".to_owned());
+        let answer = server.ok_or_else(no_node)?.ask(&request, is_write).await;
         // A node that only redirected the request has not done it.
-        match moved_to {
+        match answer.as_ref().err().and_then(|error| self.moved_to(error)) {
             Some(server) => server.ask(&request, is_write).await,
             None => answer,
         }
+    }
+
+    /// The node that another one named for a slot. The map is drawn anew soon.
+    fn moved_to(&self, error: &RedisError) -> Option<Arc<Server>> {
+        if error.is_elsewhere() || matches!(error, RedisError::ClusterDown(_)) {
+            self.outdated.notify_one();
+        }
+        let RedisError::Moved(host) = error else { return None };
+        self.map.load().at(host).map(|node| Arc::clone(&node.server))
     }
 
     /// Writes to every server, to see whether it can be. A node whose slot is on its way is one that answers.
     pub(super) async fn probe(&self) -> Result<(), RedisError> {
         for server in self.all()? {
             let probe = self.shared.command("SET", names::probe(server.first_shard())).arg("");
-            match (&self.layout, server.ask(&probe.arg("EX").arg(60), None).await) {
-                (Layout::Cluster(_), Err(error)) if error.is_elsewhere() => {}
-                (Layout::One(_) | Layout::Cluster(_), written) => drop(written?),
+            match server.ask(&probe.arg("EX").arg(60), None).await {
+                Err(error) if error.is_elsewhere() && self.shared.is_cluster() => {}
+                written => drop(written?),
             }
         }
         Ok(())
@@ -93,17 +144,91 @@ impl Servers {
         self.all().unwrap_or_default().iter().filter_map(|server| server.replicas_missing()).max()
     }
 
-    fn all(&self) -> Result<Vec<Arc<Server>>, RedisError> {
-        match &self.layout {
-            Layout::One(server) => Ok(vec![Arc::clone(server)]),
-            Layout::Cluster(cluster) => cluster.nodes(),
+    /// The servers, if together they have all shards.
+    pub(super) fn all(&self) -> Result<Vec<Arc<Server>>, RedisError> {
+        let map = self.map.load();
+        if map.by_shard.is_empty() || map.by_shard.iter().any(Option::is_none) {
+            return Err(not_every_slot());
+        }
+        Ok(map.nodes.iter().map(|node| Arc::clone(&node.server)).collect())
+    }
+
+    /// Follows a cluster for as long as the runtime lives.
+    async fn follow(self: Arc<Self>, seeds: Vec<RedisHost>) {
+        keep_going("redis-cluster", &self.shared.metrics, || self.keep_map(&seeds)).await;
+    }
+
+    async fn keep_map(&self, seeds: &[RedisHost]) {
+        let mut why = String::new();
+        loop {
+            match self.look(seeds).await {
+                Ok(ranges) => {
+                    self.draw(&ranges);
+                    why.clear();
+                    tokio::select! {
+                        () = sleep(LOOK_EVERY) => {}
+                        () = self.outdated.notified() => sleep(LOOK_AGAIN).await,
+                    }
+                }
+                Err(error) => {
+                    if why != error.to_string() {
+                        why = error.to_string();
+                        tracing::warn!(why, "no node of the Redis cluster can be asked; it is tried again");
+                    }
+                    sleep(LOOK_AGAIN * 5).await;
+                }
+            }
         }
     }
 
-    fn server(&self, shard: Shard) -> Result<Arc<Server>, RedisError> {
-        match &self.layout {
-            Layout::One(server) => Ok(Arc::clone(server)),
-            Layout::Cluster(cluster) => cluster.server(shard),
+    /// Asks the known nodes, in an order that changes with each map: one that was cut off may know an old one. Asks a seed
+    /// only while no node answers.
+    async fn look(&self, seeds: &[RedisHost]) -> Result<Vec<Range>, RedisError> {
+        for Node { server, .. } in &self.map.load_full().nodes {
+            let Address::Fixed(host) = &server.address else { continue };
+            let answer = server.ask(&Request::command("CLUSTER").arg("SLOTS"), None).await;
+            if let Ok(ranges) = answer.and_then(|answer| ranges(&answer, host)) {
+                return Ok(ranges);
+            }
         }
+        cluster::ask(&self.shared, seeds).await
+    }
+
+    /// Makes the map that the ranges say, with the connections that there are.
+    fn draw(&self, ranges: &[Range]) {
+        let mut shards: HashMap<&RedisHost, Vec<Shard>> = HashMap::new();
+        for shard in Shard::all() {
+            if let Some(range) = ranges.iter().find(|range| range.has(shard)) {
+                shards.entry(&range.master).or_default().push(shard);
+            }
+        }
+        let before = self.map.load_full();
+        let mut map = Map { by_shard: vec![None; usize::from(SHARDS)], nodes: Vec::new() };
+        for (host, shards) in shards {
+            let begin = || self.node(Address::Fixed(host.clone()), shards.clone());
+            let node = before.at(host).cloned().unwrap_or_else(begin);
+            for shard in &shards {
+                if let Some(place) = map.by_shard.get_mut(shard.place()) {
+                    *place = Some(Arc::clone(&node.server));
+                }
+            }
+            node.server.set_shards(shards);
+            map.nodes.push(node);
+        }
+        let is_gone = |node: &&Node| !map.nodes.iter().any(|kept| Arc::ptr_eq(&kept.server, &node.server));
+        before.nodes.iter().filter(is_gone).for_each(|node| node.keeper.abort());
+        self.map.store(Arc::new(map));
+    }
+
+    fn node(&self, address: Address, shards: Vec<Shard>) -> Node {
+        let server = Server::new(Arc::clone(&self.shared), address, shards);
+        let keeper = self.runtime.spawn(Arc::clone(&server).keep()).abort_handle();
+        Node { server, keeper }
+    }
+}
+
+impl Map {
+    fn at(&self, host: &RedisHost) -> Option<&Node> {
+        self.nodes.iter().find(|node| matches!(&node.server.address, Address::Fixed(own) if own == host))
     }
 }

@@ -13,11 +13,10 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::{Handle, Id};
 
 use crate::domain::redis_url::RedisHost;
-use crate::store::redis::connect::{Login, connect};
+use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::RedisError;
-use crate::store::redis::info::{Info, Process};
+use crate::store::redis::info::Info;
 use crate::store::redis::options::Shared;
-use crate::store::redis::server::in_time;
 
 /// So many requests in a row without an answer end a connection.
 const SILENCES_MAX: u32 = 4;
@@ -28,7 +27,8 @@ const PAUSE_MICROS: u64 = 1_000_000;
 /// The connections to one process of a server that may be used.
 pub(super) struct Session {
     pub(super) host: RedisHost,
-    process: Process,
+    /// The server, as it was when the session began.
+    info: Info,
     connections: ArcSwap<Vec<Arc<Connection>>>,
     /// Before this moment none is made, in monotonic microseconds: they are made one at a time.
     next_connect_micros: AtomicU64,
@@ -64,10 +64,10 @@ impl Connection {
 
 impl Session {
     /// With a first connection, made in the current runtime.
-    pub(super) fn new(host: RedisHost, process: Process, first: MultiplexedConnection) -> Self {
+    pub(super) fn new(host: RedisHost, info: Info, first: MultiplexedConnection) -> Self {
         Self {
             host,
-            process,
+            info,
             connections: ArcSwap::from_pointee(vec![Connection::new(first)]),
             next_connect_micros: AtomicU64::new(0),
             clock_offset_micros: AtomicI64::new(i64::MIN),
@@ -107,7 +107,7 @@ impl Session {
     /// may be another one a moment later.
     pub(super) fn check(&self, info: &Info) -> Result<(), RedisError> {
         info.check_usable()?;
-        info.process().check_same(&self.process)
+        info.check_same(&self.info)
     }
 
     /// Makes another connection to the same process, or none.

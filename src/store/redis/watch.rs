@@ -11,13 +11,18 @@ use tokio::time::sleep;
 use crate::store::redis::answers::bytes;
 use crate::store::redis::error::RedisError;
 use crate::store::redis::info::Info;
-use crate::store::redis::sentinels::{ASK_EVERY, Belief};
 use crate::store::redis::server::{Address, Server};
 use crate::store::redis::session::{Connection, Session};
 
 /// How often each connection is tried, and the server asked about itself over one of them, so that it is not a request that
 /// finds out that either is dead.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How often the Sentinels are asked whether the master is still the master.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// So many answers in a row without a majority are one too many. That there is none happens.
+const DOUBTS_MAX: u32 = 3;
 
 impl Server {
     /// Watches until the session ends.
@@ -46,12 +51,9 @@ impl Server {
             }
             // A failure to send is counted where it happens. A silent connection holds up none that answered before.
             while asked.join_next().await.is_some() {}
-            if let Err(error) = self.look_at_binding(session).await {
-                tracing::debug!(%error, "cannot look at what Redis is for");
-            }
             // The store's own runtime gets its connection back here, too, if it has lost it.
-            if let Err(error) = self.look_at_epochs(session).await {
-                tracing::debug!(%error, "cannot look at the epochs of nonces in Redis");
+            if let Err(error) = self.look_at_claim(session).await {
+                tracing::debug!(%error, "cannot look at what Redis is for");
             }
         }
     }
@@ -81,10 +83,17 @@ impl Server {
     /// Asks the Sentinels again and again whether this is still the master.
     async fn ask_sentinels(&self, session: &Arc<Session>) {
         let Address::Sentinel(sentinels) = &self.address else { return };
-        let mut belief = Belief::default();
+        let mut doubts = 0;
         loop {
-            if let Err(why) = belief.hear(sentinels.master(&self.shared).await, &session.host) {
-                self.end(session, why);
+            match sentinels.master(&self.shared).await {
+                Ok(named) if named == session.host => doubts = 0,
+                Ok(named) => self.end(session, format!("the Sentinels name another master, {named}")),
+                Err(error) => {
+                    doubts += 1;
+                    if doubts >= DOUBTS_MAX {
+                        self.end(session, error.to_string());
+                    }
+                }
             }
             sleep(ASK_EVERY).await;
         }

@@ -17,7 +17,7 @@ use tiergate::os::Os;
 use tiergate::ports::clock::Clock;
 use tiergate::ports::store::{KeyChange, KeyChanged, NewKey, Store};
 use tiergate::store::embedded::{self, EmbeddedStore};
-use tiergate::store::redis::RunningRedisStore;
+use tiergate::store::redis::RedisStore;
 use tiergate::store::redis::options::{Options, SentinelLogin, TlsFiles};
 use tiergate::telemetry::metrics::Metrics;
 use tokio::task::JoinSet;
@@ -110,7 +110,7 @@ fn store_of(service: &Service) -> Arc<dyn Store> {
             nonce_retention_secs: NONCE_RETENTION_SECS,
             max_ahead_secs: AHEAD_SECS,
         };
-        return Arc::new(RunningRedisStore::open(options, clock, Metrics::new().unwrap()).unwrap());
+        return Arc::new(RedisStore::open(options, clock, Metrics::new().unwrap()).unwrap());
     }
     let path = PathBuf::from(text("embedded", "path").unwrap());
     let options = embedded::Options {

@@ -2,7 +2,7 @@
 
 use redb::TableDefinition;
 
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Store};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::embedded::tests::platter::Platter;
 use crate::store::embedded::tests::{START_SECS, by_key, by_nonce, clock, on, rotate};
@@ -34,7 +34,7 @@ async fn an_endpoint_that_cannot_be_read_refuses_its_own_key_and_no_other() {
         assert!(!store.has_key(agent(1)).await.unwrap());
         assert!(matches!(by_key(&store, 2, 2).await, Admission::Admitted { .. }));
         assert!(matches!(by_nonce(&store, 1, 2).await, Admission::Admitted { .. }));
-        assert_eq!(by_nonce(&store, 1, 1).await, Admission::NonceUsed);
+        assert_eq!(by_nonce(&store, 1, 1).await, Admission::NonceRefused(NonceRefused::Used));
     }
 }
 

@@ -11,7 +11,9 @@ use tokio::task::JoinSet;
 
 use crate::domain::client::ClientNet;
 use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyBudget, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::ports::store::{
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store,
+};
 use crate::store::contract::seed::seed;
 use crate::store::contract::{MANY, agent, claim, digest, key};
 use crate::store::embedded::EmbeddedStore;
@@ -49,7 +51,7 @@ async fn a_failed_key_change_is_a_fault_and_happens_as_a_whole_or_not_at_all() {
         );
         assert_eq!(store.find(&digest(2)).await.unwrap().is_some(), changed);
         assert_eq!(store.find(&digest(1)).await.unwrap().is_some(), !changed);
-        assert_eq!(by_nonce(&store, 1, 2).await == Admission::NonceUsed, changed);
+        assert_eq!(by_nonce(&store, 1, 2).await == Admission::NonceRefused(NonceRefused::Used), changed);
         done += u32::from(changed);
         undone += u32::from(!changed);
     }
@@ -116,7 +118,7 @@ async fn after_a_failed_key_change_every_verb_fails_until_the_file_is_read_again
         }
         assert!(store.change_key(agent(1), claim(2, START_SECS), change()).await.is_err());
         assert!(store.has_key(agent(1)).await.is_err());
-        assert!(store.charge(client, agent(1), KeyBudget::Changes, MANY).await.is_err());
+        assert!(store.count(&Budget::Key(client, agent(1), KeyBudget::Changes), MANY).await.is_err());
         assert!(store.status(client, agent(1), MANY).await.is_err());
         assert!(store.probe().await.is_err());
         clock.advance_secs(2);
@@ -171,11 +173,12 @@ async fn acknowledged_changes_survive_a_power_cut_at_any_moment() {
                 let store = on(&cut, &clock);
                 assert!(matches!(by_key(&store, 1, round).await, Admission::Admitted { .. }));
                 for nonce in 1..=round {
-                    assert_eq!(by_nonce(&store, 1, nonce).await, Admission::NonceUsed);
-                    assert_eq!(by_nonce(&store, 2, nonce).await, Admission::NonceUsed);
+                    assert_eq!(by_nonce(&store, 1, nonce).await, Admission::NonceRefused(NonceRefused::Used));
+                    assert_eq!(by_nonce(&store, 2, nonce).await, Admission::NonceRefused(NonceRefused::Used));
                 }
                 // The change that waited may be there or not.
-                let there = by_nonce(&store, 3, round * 2 + phase).await == Admission::NonceUsed;
+                let there = by_nonce(&store, 3, round * 2 + phase).await
+                    == Admission::NonceRefused(NonceRefused::Used);
                 (undone, done) = (undone + u32::from(!there), done + u32::from(there));
             }
         }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::ports::store::{Admission, KeyChanged, Store};
+use crate::ports::store::{Admission, KeyChanged, NonceRefused, Store};
 use crate::store::contract::{PATIENCE, agent};
 use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::file::OpenError;
@@ -103,7 +103,10 @@ async fn nothing_acknowledged_is_lost_to_a_kill() {
             let counts = reports.iter().filter(|[agent, _]| *agent == agent_number).map(|[_, count]| *count);
             let mut last = None;
             for count in counts {
-                assert_eq!(by_nonce(&store, agent_number, count).await, Admission::NonceUsed);
+                assert_eq!(
+                    by_nonce(&store, agent_number, count).await,
+                    Admission::NonceRefused(NonceRefused::Used)
+                );
                 (last, checked) = (Some(count), checked + 1);
             }
             let Some(last) = last else { continue };

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store};
+use crate::ports::store::{Admission, KeyChange, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key};
 use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::file::OpenError;
@@ -35,7 +35,11 @@ async fn change_over_a_lost_sync(syncs: u64, are_seen: bool) -> bool {
         for seed in 0..3 {
             let cut = on(&platter.after_power_cut(seed), clock);
             for nonce in &acknowledged {
-                assert_eq!(by_nonce(&cut, 1, *nonce).await, Admission::NonceUsed, "round {round}");
+                assert_eq!(
+                    by_nonce(&cut, 1, *nonce).await,
+                    Admission::NonceRefused(NonceRefused::Used),
+                    "round {round}"
+                );
             }
             if acknowledged.last() == Some(&round) {
                 assert!(matches!(by_key(&cut, 1, round).await, Admission::Admitted { .. }), "round {round}");
@@ -106,14 +110,21 @@ async fn a_failed_file_that_cannot_be_read_again_is_tried_until_it_can_and_keys_
             refused += u32::from(store.probe().await.is_err());
             let used = Proof::Nonce(claim(2, START_SECS));
             let again = store.admit(agent(1), &Scope::Api, MANY, &used).await;
-            assert!(matches!(again, Ok(Admission::NonceUsed) | Err(_)), "after {reads} reads: {again:?}");
+            assert!(
+                matches!(again, Ok(Admission::NonceRefused(NonceRefused::Used)) | Err(_)),
+                "after {reads} reads: {again:?}"
+            );
             assert!(matches!(by_key(&store, 1, 1).await, Admission::Admitted { .. }), "after {reads} reads");
         }
         let is_over = !platter.cannot_be_read();
         platter.heal();
         clock.advance_secs(1);
         store.probe().await.unwrap();
-        assert_eq!(by_nonce(&store, 1, 2).await, Admission::NonceUsed, "after {reads} reads");
+        assert_eq!(
+            by_nonce(&store, 1, 2).await,
+            Admission::NonceRefused(NonceRefused::Used),
+            "after {reads} reads"
+        );
         assert!(matches!(by_nonce(&store, 1, 3).await, Admission::Admitted { .. }), "after {reads} reads");
         if is_over {
             assert!(refused > 10, "{refused}");

@@ -11,7 +11,7 @@ use crate::domain::binding::Binding;
 use crate::domain::endpoint::{Endpoint, WebOrigin};
 use crate::domain::nonce::Nonce;
 use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{Bench, MANY, agent, claim, digest, key, store_contract, until};
 use crate::store::embedded::book::{Book, CurrentKey};
 use crate::store::embedded::file::OpenError;
@@ -127,7 +127,7 @@ async fn keys_endpoints_and_nonces_survive_a_restart() {
         assert_eq!(by_key(&store, agent_number, gone).await, Admission::KeyRevoked);
     }
     for (agent_number, nonce) in [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1)] {
-        assert_eq!(by_nonce(&store, agent_number, nonce).await, Admission::NonceUsed);
+        assert_eq!(by_nonce(&store, agent_number, nonce).await, Admission::NonceRefused(NonceRefused::Used));
     }
 }
 
@@ -141,7 +141,7 @@ async fn unknown_keys_and_refused_changes_leave_nothing_in_memory() {
     rotate(&store, 1, 7, 1).await;
     rotate(&store, 1, 6, 2).await;
     assert_eq!(store.shared.book.census(), (1, 1));
-    assert_eq!(by_nonce(&store, 1, 7).await, Admission::NonceUsed);
+    assert_eq!(by_nonce(&store, 1, 7).await, Admission::NonceRefused(NonceRefused::Used));
     store.change_key(agent(1), claim(8, START_SECS), KeyChange::Revoke).await.unwrap();
     store.change_key(agent(2), claim(8, START_SECS), KeyChange::Revoke).await.unwrap();
     assert_eq!(store.shared.book.census(), (0, 0));

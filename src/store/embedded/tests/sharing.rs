@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::domain::quota::Quota;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{ONE, agent, claim, digest, key, until};
 use crate::store::embedded::batch::{Answer, Step};
 use crate::store::embedded::tests::platter::Platter;
@@ -93,7 +93,7 @@ async fn a_refused_nonce_takes_no_place_in_the_window() {
     assert!(now(second.as_mut()).await.is_pending());
     drop(held);
     assert_eq!(first.await.unwrap(), Admission::Admitted { remaining: 1 });
-    assert_eq!(twin.await.unwrap(), Admission::NonceUsed);
+    assert_eq!(twin.await.unwrap(), Admission::NonceRefused(NonceRefused::Used));
     assert_eq!(second.await.unwrap(), Admission::Admitted { remaining: 0 });
 }
 
@@ -110,7 +110,7 @@ async fn a_caller_who_goes_during_the_commit_has_made_the_whole_step() {
     drop(held);
     store.probe().await.unwrap();
     assert!(store.find(&digest(1)).await.unwrap().is_some());
-    assert_eq!(by_nonce(&store, 1, 1).await, Admission::NonceUsed);
+    assert_eq!(by_nonce(&store, 1, 1).await, Admission::NonceRefused(NonceRefused::Used));
 }
 
 #[tokio::test]
@@ -133,8 +133,9 @@ async fn a_used_nonce_in_a_batch_fails_no_other_step_of_it() {
     drop(held);
     let mut answers = steps.join_all().await;
     answers.sort_by_key(|answer| format!("{answer:?}"));
-    use KeyChanged::{Done, KeyExists, NonceUsed};
-    assert_eq!(answers, [Done, Done, Done, KeyExists, NonceUsed, NonceUsed]);
+    use KeyChanged::{Done, KeyExists};
+    let used = KeyChanged::NonceRefused(NonceRefused::Used);
+    assert_eq!(answers, [Done, Done, Done, KeyExists, used, used]);
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
--- How many requests a client has left for an agent, or when there will be one; also if the agent has a key, where its
--- record is named. Writes nothing.
+-- How many requests a client has left for an agent, and if the agent has a key. Writes nothing.
 --
--- KEYS: the meter, the agent's record or none. ARGV: limit, width in microseconds.
+-- KEYS: the meter, the agent's record. ARGV: limit, width in microseconds.
 local limit, width, time = tonumber(ARGV[1]), tonumber(ARGV[2]), clock()
 local newest = tonumber(redis.call('LINDEX', KEYS[1], -1) or 0)
 if newest - time > width then
@@ -10,11 +9,4 @@ if newest - time > width then
 end
 local length = redis.call('LLEN', KEYS[1])
 local live = length - count_old(KEYS[1], length, time - width, 0, {})
-local answer = { ADMITTED, limit - live }
-if live >= limit then
-  answer = { LIMITED, redis.call('LINDEX', KEYS[1], -limit) + width - time }
-end
-if KEYS[2] then
-  answer[3] = redis.call('EXISTS', KEYS[2])
-end
-return answer
+return { math.max(limit - live, 0), redis.call('EXISTS', KEYS[2]) }

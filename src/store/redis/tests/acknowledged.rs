@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::ports::store::{KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, digest, key};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::names::{self, Shard};
 use crate::store::redis::options::Options;
 use crate::store::redis::scripts::Request;
@@ -22,7 +22,7 @@ fn hasty(server: &RedisServer) -> Options {
     Options { wait_timeout: Duration::from_millis(200), ..waiting(server) }
 }
 
-async fn admits(store: &RunningRedisStore, number: u64) -> bool {
+async fn admits(store: &RedisStore, number: u64) -> bool {
     let admission = by_key(store, number).await;
     assert!(admission.is_some(), "a fault");
     is_admitted(admission)
@@ -66,7 +66,7 @@ async fn without_the_replicas_that_must_acknowledge_a_revocation_is_a_fault_and_
 }
 
 /// A store at the replica, which is the master now.
-async fn promoted(mut master: RedisServer, replica: &RedisServer) -> RunningRedisStore {
+async fn promoted(mut master: RedisServer, replica: &RedisServer) -> RedisStore {
     master.kill();
     say(&mut replica.connected().await, &["REPLICAOF", "NO", "ONE"]).await.unwrap();
     opened(options(&replica.url()), &clock()).await
@@ -86,6 +86,6 @@ async fn a_failover_after_a_change_leaves_the_key_that_was_shown_last_for_good()
     assert_eq!(after.find(&digest(2)).await.unwrap().unwrap().agent, agent(1));
     assert_eq!(after.find(&digest(1)).await.unwrap(), None);
     let ttl = Request::command("TTL").arg(names::entry(&digest(2)));
-    let ttl = after.store.servers.ask(Shard::of_digest(&digest(2)), ttl).await.unwrap();
+    let ttl = after.servers.ask(Shard::of_digest(&digest(2)), ttl).await.unwrap();
     assert_eq!(ttl, Value::Int(-1));
 }

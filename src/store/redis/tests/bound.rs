@@ -11,7 +11,7 @@ use crate::domain::binding::{Binding, OtherChain};
 use crate::domain::client::ClientNet;
 use crate::domain::redis_url::RedisUrl;
 use crate::os::Os;
-use crate::ports::store::{Admission, KeyBudget, KeyChange, KeyChanged, RouteScope, Store};
+use crate::ports::store::{Admission, Budget, KeyBudget, KeyChange, KeyChanged, RouteScope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
 use crate::store::redis::names::{Shard, binding as name_of};
 use crate::store::redis::options::Options;
@@ -21,7 +21,7 @@ use crate::store::redis::tests::{
     SIGNED_SECS, binding, by_key, by_nonce, clock, connects, fitting, is_admitted, open, opened, options,
     ready, refused,
 };
-use crate::store::redis::{RunningRedisStore, look, other_chain};
+use crate::store::redis::{RedisStore, look, other_chain};
 use crate::telemetry::metrics::Metrics;
 
 /// Development's chain, with the same numbers.
@@ -33,7 +33,7 @@ fn for_other(options: Options) -> Options {
     Options { binding: other(), ..options }
 }
 
-async fn issue(store: &RunningRedisStore, number: u64) {
+async fn issue(store: &RedisStore, number: u64) {
     let changed =
         store.change_key(agent(1), claim(number, SIGNED_SECS), KeyChange::Issue(key(fitting(1, number))));
     assert_eq!(changed.await.unwrap(), KeyChanged::Done);
@@ -147,7 +147,7 @@ async fn whoever_loses_a_redis_to_another_chain_while_it_runs_stops_using_it() {
 }
 
 /// All verbs, so that no name is left without the prefix.
-pub(super) async fn use_everything(store: &RunningRedisStore) {
+pub(super) async fn use_everything(store: &RedisStore) {
     let (client, route) = (ClientNet::of([192, 0, 2, 1].into()), RouteScope("acme/docs GET".into()));
     issue(store, 1).await;
     let rotated =
@@ -160,9 +160,9 @@ pub(super) async fn use_everything(store: &RunningRedisStore) {
         store.is_current(agent(1), &digest(fitting(1, 2))).await.unwrap()
             && store.has_key(agent(1)).await.unwrap()
     );
-    store.pass(client, &route, MANY).await.unwrap();
+    store.count(&Budget::Route(client, route), MANY).await.unwrap();
     for budget in [KeyBudget::Changes, KeyBudget::Revocations] {
-        store.charge(client, agent(1), budget, MANY).await.unwrap();
+        store.count(&Budget::Key(client, agent(1), budget), MANY).await.unwrap();
     }
     assert!(store.status(client, agent(1), MANY).await.unwrap().has_key);
     store.probe().await.unwrap();

@@ -10,7 +10,7 @@ use redis::Value;
 
 use crate::os::Os;
 use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, Scope};
+use crate::ports::store::{Admission, NonceRefused, Scope};
 use crate::store::contract::{agent, claim, until};
 use crate::store::redis::answers::admission;
 use crate::store::redis::info::Info;
@@ -173,7 +173,7 @@ async fn a_clock_of_redis_that_jumps_ahead_and_back_frees_no_nonce() {
         (info.value("expired_keys") != "0").then_some(())
     })
     .await;
-    assert_eq!(by_nonce(&store, 1, signed_secs).await, Some(Admission::NonceUsed));
+    assert_eq!(by_nonce(&store, 1, signed_secs).await, Some(Admission::NonceRefused(NonceRefused::Used)));
     assert!(is_admitted(by_nonce(&store, 2, signed_secs).await));
     std::fs::write(&file, "+0").unwrap();
     until("the clock is right again", async || {
@@ -182,7 +182,10 @@ async fn a_clock_of_redis_that_jumps_ahead_and_back_frees_no_nonce() {
     })
     .await;
     for nonce in [1, 2] {
-        assert_eq!(by_nonce(&store, nonce, signed_secs).await, Some(Admission::NonceUsed));
+        assert_eq!(
+            by_nonce(&store, nonce, signed_secs).await,
+            Some(Admission::NonceRefused(NonceRefused::Used))
+        );
     }
     assert!(is_admitted(by_nonce(&store, 3, signed_secs).await));
 }

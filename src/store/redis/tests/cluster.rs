@@ -13,15 +13,15 @@ use crate::domain::api_key::KeyDigest;
 use crate::domain::client::ClientNet;
 use crate::domain::nonce::NonceClaim;
 use crate::domain::quota::Quota;
+use crate::domain::window::Verdict;
 use crate::ports::store::{
-    Admission, KeyBudget, KeyChange, KeyChanged, KeyOwner, KeySeen, Metered, NewKey, Proof, Reply,
-    RouteScope, Scope, Store, StoreFault,
+    Admission, Budget, KeyChange, KeyChanged, KeyOwner, KeySeen, NewKey, Proof, Reply, Scope, Store,
+    StoreFault,
 };
 use crate::store::contract::{Bench, store_contract, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::info::Info;
 use crate::store::redis::names::Shard;
-use crate::store::redis::servers::Layout;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{SIGNED_SECS, clock, opened, options};
 
@@ -145,7 +145,7 @@ fn text(value: &Value) -> String {
 
 /// A store whose keys fit their agents, whatever their digests: the contract makes keys for any agent.
 struct Fitting {
-    store: RunningRedisStore,
+    store: RedisStore,
     /// The digest that fits, in place of the contract's.
     digests: Mutex<HashMap<KeyDigest, KeyDigest>>,
 }
@@ -186,8 +186,8 @@ impl Store for Fitting {
         Either::Right(Box::pin(async move { self.store.admit(agent, scope, quota, &proof).await }))
     }
 
-    fn pass<'a>(&'a self, client: ClientNet, route: &'a RouteScope, quota: Quota) -> Reply<'a, Metered> {
-        self.store.pass(client, route, quota)
+    fn count<'a>(&'a self, budget: &'a Budget, quota: Quota) -> Reply<'a, Verdict> {
+        self.store.count(budget, quota)
     }
 
     fn fits(&self, _agent: AgentId, _digest: &KeyDigest) -> bool {
@@ -212,16 +212,6 @@ impl Store for Fitting {
         self.store.has_key(agent).await
     }
 
-    async fn charge(
-        &self,
-        client: ClientNet,
-        agent: AgentId,
-        budget: KeyBudget,
-        quota: Quota,
-    ) -> Result<Metered, StoreFault> {
-        self.store.charge(client, agent, budget, quota).await
-    }
-
     async fn status(&self, client: ClientNet, agent: AgentId, quota: Quota) -> Result<KeySeen, StoreFault> {
         self.store.status(client, agent, quota).await
     }
@@ -235,10 +225,9 @@ impl Store for Fitting {
 async fn nodes_are_asked_for_the_slots_again_and_again_over_the_connections_there_are() {
     let Some(mut cluster) = TestCluster::form().await else { return };
     let store = opened(options(&cluster.url()), &clock()).await;
-    let Layout::Cluster(nodes) = &store.store.servers.layout else { panic!() };
     until("each node has a connection of this runtime and one of the store's", async || {
         store.probe().await.unwrap();
-        let nodes = nodes.nodes().unwrap();
+        let nodes = store.servers.all().unwrap();
         nodes.iter().all(|node| node.session().unwrap().connections().len() == 2).then_some(())
     })
     .await;

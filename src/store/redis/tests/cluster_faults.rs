@@ -14,7 +14,7 @@ use crate::domain::quota::Quota;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{LOOK_EVERY, MANY, agent, claim, digest, key, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::names::{Shard, epoch, probe};
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::cluster::TestCluster;
@@ -40,9 +40,9 @@ const LATER_SECS: u64 = START_SECS + 1_000;
 
 /// Two replicas of the product at the same cluster, and each place that agents were given in their windows.
 struct Scene {
-    stores: [Arc<RunningRedisStore>; 2],
+    stores: [Arc<RedisStore>; 2],
     /// A third one, which wants no replica's word: it sets the scene and looks at it afterwards.
-    patient: RunningRedisStore,
+    patient: RedisStore,
     clock: Arc<SimulatedClock>,
     places: Mutex<HashMap<u64, Vec<u32>>>,
     /// How often each agent's key was replaced.
@@ -79,7 +79,7 @@ impl Scene {
                 self.places.lock().unwrap().entry(number).or_default().push(remaining);
             }
             Admission::Limited { .. } => {}
-            Admission::KeyRevoked | Admission::NonceUsed | Admission::NonceForgotten { .. } => {
+            Admission::KeyRevoked | Admission::NonceRefused(_) => {
                 panic!("{number}: {admission:?}")
             }
         }

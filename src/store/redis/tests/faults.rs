@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{MANY, ONE, agent, claim, digest, key, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::info::Info;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::Options;
@@ -21,10 +21,10 @@ use crate::store::redis::tests::{
 };
 use crate::within::now;
 
-async fn command(store: &RunningRedisStore, words: &[&str]) {
+async fn command(store: &RedisStore, words: &[&str]) {
     let (name, rest) = words.split_first().unwrap();
     let request = Request::command(name).arg(rest);
-    store.store.servers.ask(Shard::FIRST, request).await.unwrap();
+    store.servers.ask(Shard::FIRST, request).await.unwrap();
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn a_replica_and_a_redis_without_memory_let_nobody_through() {
 }
 
 /// A Redis by whose clock so many seconds have passed since the start, where agent 1 has a key.
-async fn late_redis(secs: u64) -> Option<(RedisServer, RunningRedisStore, Arc<SimulatedClock>)> {
+async fn late_redis(secs: u64) -> Option<(RedisServer, RedisStore, Arc<SimulatedClock>)> {
     let server = RedisServer::start(&[]).await?;
     let (store, clock) = at_another_time(&server, secs).await;
     store.change_key(agent(1), claim(1, SIGNED_SECS + secs), KeyChange::Issue(key(1))).await.unwrap();
@@ -226,14 +226,14 @@ async fn late_redis(secs: u64) -> Option<(RedisServer, RunningRedisStore, Arc<Si
 }
 
 /// The same Redis, by whose clock only so many seconds have passed.
-async fn at_another_time(server: &RedisServer, secs: u64) -> (RunningRedisStore, Arc<SimulatedClock>) {
+async fn at_another_time(server: &RedisServer, secs: u64) -> (RedisStore, Arc<SimulatedClock>) {
     let clock = clock();
     clock.advance_secs(secs);
     (opened(options(&server.url()), &clock).await, clock)
 }
 
-async fn admit_one(store: &RunningRedisStore) -> Admission {
-    store.store.enter(agent(1), &Scope::Api, ONE, &Proof::Key(digest(1))).await.unwrap()
+async fn admit_one(store: &RedisStore) -> Admission {
+    store.enter(agent(1), &Scope::Api, ONE, &Proof::Key(digest(1))).await.unwrap()
 }
 
 /// A window of one request a minute is full when the clock steps back. Each pause is followed by what is still to wait,

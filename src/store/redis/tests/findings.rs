@@ -10,18 +10,18 @@ use crate::store::redis::options::Options;
 use crate::store::redis::tests::cluster::TestCluster;
 use crate::store::redis::tests::server::{RedisServer, say};
 use crate::store::redis::tests::{clock, only, opened, options};
-use crate::store::redis::{RunningRedisStore, look};
+use crate::store::redis::{RedisStore, look};
 use crate::telemetry::metrics::Metrics;
 
 const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// A store that has just been connected.
-async fn store(server: &RedisServer, wait_replicas: u32) -> RunningRedisStore {
+async fn store(server: &RedisServer, wait_replicas: u32) -> RedisStore {
     opened(Options { wait_replicas, ..options(&server.url()) }, &clock()).await
 }
 
 /// The findings at the server that the store is connected to.
-fn found(store: &RunningRedisStore) -> Vec<Finding> {
+fn found(store: &RedisStore) -> Vec<Finding> {
     only(store).reported()
 }
 

@@ -12,7 +12,7 @@ use redis::from_redis_value_ref;
 use crate::os::Os;
 use crate::ports::clock::Clock;
 use crate::store::contract::{agent, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::cluster::TestCluster;
@@ -161,7 +161,7 @@ async fn replication(connection: &mut MultiplexedConnection) -> String {
 }
 
 /// Replicas of the product that work, each with connections of its own, and with the servers' own clock.
-pub(super) async fn three(options: &Options) -> Vec<Arc<RunningRedisStore>> {
+pub(super) async fn three(options: &Options) -> Vec<Arc<RedisStore>> {
     let stores: Vec<_> = (0..REPLICAS).map(|_| Arc::new(open(options.clone()))).collect();
     for store in &stores {
         ready(store).await;

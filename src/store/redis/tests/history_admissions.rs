@@ -16,7 +16,7 @@ use crate::os::Os;
 use crate::ports::clock::Clock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::names;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::fitting;
@@ -32,7 +32,7 @@ const LIMIT: u32 = 40;
 
 /// Three replicas that are asked for each window again and again.
 struct Load {
-    stores: Vec<Arc<RunningRedisStore>>,
+    stores: Vec<Arc<RedisStore>>,
     os: Os,
     signed_at_secs: u64,
     quota: Quota,

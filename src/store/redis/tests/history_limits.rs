@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 
 use crate::domain::quota::Quota;
-use crate::ports::store::{Admission, Scope};
+use crate::ports::store::{Admission, NonceRefused, Scope};
 use crate::store::redis::tests::history::Span;
 
 /// The part of a width by which Redis' clock and the monotonic one may differ: a time service slews by less.
@@ -205,7 +205,7 @@ fn refusals_faults_other_windows_and_larger_limits_are_no_breach() {
         found(&history)
     };
     assert_eq!(with(|asked| asked.answer = None), 0);
-    assert_eq!(with(|asked| asked.answer = Some(Admission::NonceUsed)), 0);
+    assert_eq!(with(|asked| asked.answer = Some(Admission::NonceRefused(NonceRefused::Used))), 0);
     assert_eq!(with(|asked| asked.window.0 = 2), 0);
     assert_eq!(with(|asked| asked.window.1 = Scope::Tenant("t".into())), 0);
     assert_eq!(with(|asked| asked.quota.limit = 3), 0);

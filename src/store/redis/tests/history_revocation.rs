@@ -18,7 +18,7 @@ use crate::os::Os;
 use crate::ports::clock::Clock;
 use crate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::names;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::fitting;
@@ -38,7 +38,7 @@ type Make = fn(NewKey) -> KeyChange;
 
 /// Three replicas on which keys change and are verified.
 struct Load {
-    stores: Vec<Arc<RunningRedisStore>>,
+    stores: Vec<Arc<RedisStore>>,
     os: Os,
     signed_at_secs: u64,
     agents: Vec<u64>,
@@ -142,7 +142,7 @@ impl Load {
         match store.admit(owner.agent, &Scope::Api, PLENTY, &Proof::Key(*digest)).await.ok()? {
             Admission::Admitted { .. } | Admission::Limited { .. } => Some(true),
             Admission::KeyRevoked => Some(false),
-            Admission::NonceUsed | Admission::NonceForgotten { .. } => panic!("no nonce was shown"),
+            Admission::NonceRefused(_) => panic!("no nonce was shown"),
         }
     }
 

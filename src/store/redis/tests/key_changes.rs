@@ -4,22 +4,22 @@ use alloy::primitives::B256;
 use redis::Value;
 
 use crate::domain::api_key::KeyDigest;
-use crate::ports::store::{KeyChange, KeyChanged, Store};
+use crate::ports::store::{KeyChange, KeyChanged, NonceRefused, Store};
 use crate::store::contract::{agent, claim, digest, key};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::answers::number;
 use crate::store::redis::names::{self, Shard};
 use crate::store::redis::scripts::Request;
 use crate::store::redis::tests::{SIGNED_SECS, opened, options, served};
 
 /// For how many seconds an entry is there: -1 is for ever, -2 for one that is not there.
-async fn ttl(store: &RunningRedisStore, number: u64) -> Value {
+async fn ttl(store: &RedisStore, number: u64) -> Value {
     let ttl = Request::command("TTL").arg(names::entry(&digest(number)));
-    store.store.servers.ask(Shard::of_digest(&digest(number)), ttl).await.unwrap()
+    store.servers.ask(Shard::of_digest(&digest(number)), ttl).await.unwrap()
 }
 
-async fn size(store: &RunningRedisStore) -> u64 {
-    let size = store.store.servers.ask(Shard::FIRST, Request::command("DBSIZE")).await;
+async fn size(store: &RedisStore) -> u64 {
+    let size = store.servers.ask(Shard::FIRST, Request::command("DBSIZE")).await;
     number(&size.unwrap()).unwrap()
 }
 
@@ -44,9 +44,11 @@ async fn a_key_has_one_entry_that_stays_until_the_key_is_replaced_or_revoked_by_
 async fn a_refused_change_leaves_nothing() {
     let Some((_server, store, _)) = served(&[]).await else { return };
     let mut before = 0;
-    for (nonce, number, answer) in
-        [(1, 1, KeyChanged::Done), (1, 2, KeyChanged::NonceUsed), (2, 2, KeyChanged::KeyExists)]
-    {
+    for (nonce, number, answer) in [
+        (1, 1, KeyChanged::Done),
+        (1, 2, KeyChanged::NonceRefused(NonceRefused::Used)),
+        (2, 2, KeyChanged::KeyExists),
+    ] {
         let change = KeyChange::Issue(key(number));
         assert_eq!(store.change_key(agent(1), claim(nonce, SIGNED_SECS), change).await.unwrap(), answer);
         if answer == KeyChanged::Done {

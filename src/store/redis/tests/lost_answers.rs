@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Scope, Store};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Scope, Store};
 use crate::store::contract::{agent, claim, key};
 use crate::store::redis::names;
 use crate::store::redis::options::Options;
@@ -133,7 +133,11 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
         lose(window);
         assert_eq!(by_nonce(&store, 7, SIGNED_SECS).await, None, "{then:?}");
         assert_eq!(sent().await, 1, "{then:?}");
-        assert_eq!(by_nonce(&patient, 7, SIGNED_SECS).await, Some(Admission::NonceUsed), "{then:?}");
+        assert_eq!(
+            by_nonce(&patient, 7, SIGNED_SECS).await,
+            Some(Admission::NonceRefused(NonceRefused::Used)),
+            "{then:?}"
+        );
         assert_eq!(by_key(&patient, 1).await, Some(Admission::Admitted { remaining: 2_694 }), "{then:?}");
 
         lose(names::record(agent(1)).to_string());
@@ -143,7 +147,7 @@ async fn a_request_whose_answer_is_lost_is_a_fault_is_not_sent_again_and_has_its
         // It was made. Who is told of a fault makes another one, with another nonce.
         assert_eq!(by_key(&patient, 1).await, Some(Admission::KeyRevoked), "{then:?}");
         let again = store.change_key(agent(1), claim(2, SIGNED_SECS), rotate()).await.unwrap();
-        assert_eq!(again, KeyChanged::NonceUsed, "{then:?}");
+        assert_eq!(again, KeyChanged::NonceRefused(NonceRefused::Used), "{then:?}");
         let another = KeyChange::Rotate(key(3));
         let changed = store.change_key(agent(1), claim(3, SIGNED_SECS), another).await.unwrap();
         assert_eq!(changed, KeyChanged::Done, "{then:?}");

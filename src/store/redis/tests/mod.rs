@@ -10,15 +10,14 @@ use crate::domain::binding::Binding;
 use crate::domain::redis_url::RedisUrl;
 use crate::ports::clock::Clock;
 use crate::ports::simulated::SimulatedClock;
-use crate::ports::store::{Admission, Proof, Scope, Store};
+use crate::ports::store::{Admission, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, until};
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::{Options, SentinelLogin, Shared, TlsFiles};
 use crate::store::redis::scripts::Scripts;
 use crate::store::redis::server::Server;
-use crate::store::redis::servers::Layout;
 use crate::store::redis::tests::server::RedisServer;
-use crate::store::redis::{RunningRedisStore, certificates};
+use crate::store::redis::{RedisStore, certificates};
 use crate::telemetry::metrics::Metrics;
 
 mod acknowledged;
@@ -89,7 +88,7 @@ fn clock() -> Arc<SimulatedClock> {
 }
 
 /// A store whose scripts take their time from the clock.
-fn open(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
+fn open(options: Options, clock: &Arc<SimulatedClock>) -> RedisStore {
     let shared = Shared {
         certificates: certificates(&options.tls).unwrap(),
         scripts: Scripts::simulated(&options.prefix),
@@ -98,56 +97,56 @@ fn open(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
         metrics: Metrics::new().unwrap(),
         simulated_from_micros: Some(START_SECS * 1_000_000),
     };
-    RunningRedisStore::on(shared).unwrap()
+    RedisStore::on(shared).unwrap()
 }
 
 /// Such a store, which works.
-async fn opened(options: Options, clock: &Arc<SimulatedClock>) -> RunningRedisStore {
+async fn opened(options: Options, clock: &Arc<SimulatedClock>) -> RedisStore {
     let store = open(options, clock);
     ready(&store).await;
     store
 }
 
 /// A server with further arguments, a store there that works, and the store's clock.
-async fn served(arguments: &[&str]) -> Option<(RedisServer, RunningRedisStore, Arc<SimulatedClock>)> {
+async fn served(arguments: &[&str]) -> Option<(RedisServer, RedisStore, Arc<SimulatedClock>)> {
     let (server, clock) = (RedisServer::start(arguments).await?, clock());
     let store = opened(options(&server.url()), &clock).await;
     Some((server, store, clock))
 }
 
 /// Waits until the store works.
-async fn ready(store: &RunningRedisStore) {
+async fn ready(store: &RedisStore) {
     until("the store works", async || store.probe().await.ok()).await;
 }
 
 /// How often the store has connected, or has failed to.
-fn connects(store: &RunningRedisStore, outcome: &str) -> u64 {
-    store.store.shared.metrics.store_connects.with_label_values(&[outcome]).get()
+fn connects(store: &RedisStore, outcome: &str) -> u64 {
+    store.shared.metrics.store_connects.with_label_values(&[outcome]).get()
 }
 
 /// Waits until a connection has been tried and has failed.
-async fn refused(store: &RunningRedisStore) {
+async fn refused(store: &RedisStore) {
     until("no connection", async || (connects(store, "failed") > 0).then_some(())).await;
 }
 
 /// Waits until the store has connected more often than this.
-async fn connected_after(store: &RunningRedisStore, before: u64) {
+async fn connected_after(store: &RedisStore, before: u64) {
     until("another connection", async || (connects(store, "connected") > before).then_some(())).await;
 }
 
 /// The one server that the store is at.
-fn only(store: &RunningRedisStore) -> &Arc<Server> {
-    let Layout::One(server) = &store.store.servers.layout else { panic!("several servers") };
+fn only(store: &RedisStore) -> Arc<Server> {
+    let [server]: [Arc<Server>; 1] = store.servers.all().unwrap().try_into().ok().unwrap();
     server
 }
 
 /// Asks for agent 1 with a key; `None`: a fault.
-async fn by_key(store: &RunningRedisStore, number: u64) -> Option<Admission> {
+async fn by_key(store: &RedisStore, number: u64) -> Option<Admission> {
     store.admit(agent(1), &Scope::Api, MANY, &Proof::Key(digest(number))).await.ok()
 }
 
 /// The same with a signature.
-async fn by_nonce(store: &RunningRedisStore, nonce: u64, signed_at_secs: u64) -> Option<Admission> {
+async fn by_nonce(store: &RedisStore, nonce: u64, signed_at_secs: u64) -> Option<Admission> {
     let proof = Proof::Nonce(claim(nonce, signed_at_secs));
     store.admit(agent(1), &Scope::Api, MANY, &proof).await.ok()
 }
@@ -160,12 +159,12 @@ fn fitting(agent_number: u64, number: u64) -> u64 {
 
 /// True for a signature that is refused because its nonce may have been lost.
 fn is_forgotten(admission: Option<Admission>) -> bool {
-    matches!(admission, Some(Admission::NonceForgotten { .. }))
+    matches!(admission, Some(Admission::NonceRefused(NonceRefused::Forgotten { .. })))
 }
 
 /// True for a signature that is refused because of its nonce.
 fn nonce_is_refused(admission: Option<Admission>) -> bool {
-    is_forgotten(admission) || admission == Some(Admission::NonceUsed)
+    is_forgotten(admission) || admission == Some(Admission::NonceRefused(NonceRefused::Used))
 }
 
 fn is_admitted(admission: Option<Admission>) -> bool {

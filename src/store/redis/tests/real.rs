@@ -7,11 +7,14 @@ use redis::aio::MultiplexedConnection;
 use crate::domain::quota::Quota;
 use crate::domain::redis_url::RedisUrl;
 use crate::domain::secret::Secret;
+use crate::domain::window::Verdict;
 use crate::os::Os;
 use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, KeyBudget, KeyChange, KeyChanged, Metered, Proof, Scope, Store};
+use crate::ports::store::{
+    Admission, Budget, KeyBudget, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store,
+};
 use crate::store::contract::{ONE, agent, claim, digest, key};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::answers::number;
 use crate::store::redis::names::{self, Name, Shard};
 use crate::store::redis::options::{Options, TlsFiles};
@@ -24,14 +27,14 @@ use crate::telemetry::metrics::Metrics;
 const HOUR_SECS: u64 = 3_600;
 
 /// A store as the product opens it.
-pub(super) fn open(options: Options) -> RunningRedisStore {
-    RunningRedisStore::open(options, Arc::new(Os::new()), Metrics::new().unwrap()).unwrap()
+pub(super) fn open(options: Options) -> RedisStore {
+    RedisStore::open(options, Arc::new(Os::new()), Metrics::new().unwrap()).unwrap()
 }
 
 /// For how long Redis keeps something more.
-async fn millis_left(store: &RunningRedisStore, name: Name<'_>) -> u64 {
+async fn millis_left(store: &RedisStore, name: Name<'_>) -> u64 {
     let ttl = Request::command("PTTL").arg(name);
-    number(&store.store.servers.ask(Shard::of_agent(agent(1)), ttl).await.unwrap()).unwrap()
+    number(&store.servers.ask(Shard::of_agent(agent(1)), ttl).await.unwrap()).unwrap()
 }
 
 /// The time by Redis' clock.
@@ -49,7 +52,7 @@ async fn windows_are_counted_by_the_clock_of_redis_and_go_when_they_mean_nothing
     let now_secs = Os::new().unix_seconds();
     let early = Proof::Nonce(claim(1, now_secs - HOUR_SECS));
     let refused = store.admit(agent(1), &Scope::Api, ONE, &early).await.unwrap();
-    let Admission::NonceForgotten { accepted_from, retry_after } = refused else {
+    let Admission::NonceRefused(NonceRefused::Forgotten { accepted_from, retry_after }) = refused else {
         panic!("it might have been used in a Redis that is gone: {refused:?}")
     };
     // The epochs were begun one after the other, perhaps over the edge of a second.
@@ -88,8 +91,8 @@ async fn windows_are_counted_by_the_clock_of_redis_and_go_when_they_mean_nothing
     }
     let client = crate::domain::client::ClientNet::of("192.0.2.1".parse().unwrap());
     for _ in 0..100 {
-        let hit = store.charge(client, agent(1), KeyBudget::Changes, brief).await.unwrap();
-        assert_eq!(hit, Metered::Counted { remaining: 0 });
+        let hit = store.count(&Budget::Key(client, agent(1), KeyBudget::Changes), brief).await.unwrap();
+        assert_eq!(hit, Verdict::Admitted { remaining: 0 });
     }
 }
 

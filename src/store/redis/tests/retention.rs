@@ -4,7 +4,7 @@
 use crate::ports::clock::Clock;
 use crate::ports::store::{KeyChange, KeyChanged, Store};
 use crate::store::contract::{agent, claim, key};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::answers::number;
 use crate::store::redis::names::{self, Shard};
 use crate::store::redis::options::Options;
@@ -21,10 +21,10 @@ fn brief(server: &RedisServer) -> Options {
 }
 
 /// How many nonces the agent's shard remembers, the first mark of its epoch included.
-async fn remembered(store: &RunningRedisStore) -> u64 {
+async fn remembered(store: &RedisStore) -> u64 {
     let shard = Shard::of_agent(agent(1));
     let count = Request::command("ZCARD").arg(names::nonces(shard));
-    number(&store.store.servers.ask(shard, count).await.unwrap()).unwrap()
+    number(&store.servers.ask(shard, count).await.unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -52,10 +52,7 @@ async fn a_signature_stays_used_when_nonces_are_kept_for_longer_afterwards() {
             }
             let change = KeyChange::Rotate(key(1));
             let changed = after.change_key(agent(1), claim(1, signed_secs), change).await.unwrap();
-            assert!(
-                matches!(changed, KeyChanged::NonceUsed | KeyChanged::NonceForgotten { .. }),
-                "{pause_secs}: {changed:?}"
-            );
+            assert!(matches!(changed, KeyChanged::NonceRefused(_)), "{pause_secs}: {changed:?}");
             clock.advance_secs(1);
         }
         // Signatures that the old settings could not have admitted are good.
@@ -98,19 +95,19 @@ async fn nonces_that_are_over_are_forgotten_also_where_nobody_signs_any_more() {
     assert_eq!(remembered(&store).await, 101);
     clock.advance_secs(2);
     // The store looks at one shard a second. Here it looks at this one.
-    let epoch = store.store.shared.epoch_of(Shard::of_agent(agent(1)));
-    store.store.servers.ask(Shard::of_agent(agent(1)), epoch).await.unwrap();
+    let look = store.shared.claim_of(Shard::of_agent(agent(1)), "look");
+    store.servers.ask(Shard::of_agent(agent(1)), look).await.unwrap();
     assert_eq!(remembered(&store).await, 1, "it says how far back");
     assert!(nonce_is_refused(by_nonce(&store, 200, SIGNED_SECS).await));
     assert!(is_admitted(by_nonce(&store, 0, SIGNED_SECS + 1).await), "after so long it may be signed anew");
 }
 
 /// As in a Redis that died before the nonce was written.
-async fn forget(store: &RunningRedisStore, nonce: u64) {
+async fn forget(store: &RedisStore, nonce: u64) {
     let shard = Shard::of_agent(agent(1));
     let member = names::nonce(agent(1), claim(nonce, 0).nonce);
     let delete = Request::command("ZREM").arg(names::nonces(shard)).arg(member);
-    assert_eq!(store.store.servers.ask(shard, delete).await.unwrap(), redis::Value::Int(1));
+    assert_eq!(store.servers.ask(shard, delete).await.unwrap(), redis::Value::Int(1));
 }
 
 #[tokio::test]
@@ -125,7 +122,7 @@ async fn one_that_lets_timestamps_lie_far_ahead_is_not_deceived_by_an_epoch_that
     let short = opened(brief(&server), &clock).await;
     forget(&short, 1).await;
     let epoch = Request::command("HGET").arg(names::epoch(Shard::of_agent(agent(1)))).arg("since");
-    let since = short.store.servers.ask(Shard::of_agent(agent(1)), epoch).await.unwrap();
+    let since = short.servers.ask(Shard::of_agent(agent(1)), epoch).await.unwrap();
     assert_eq!(since, redis::Value::BulkString((far_secs + 1).to_string().into_bytes()));
     assert!(nonce_is_refused(by_nonce(&short, 1, far_secs).await));
 }
@@ -135,7 +132,7 @@ async fn an_epoch_of_a_release_that_did_not_say_how_long_it_kept_nonces_is_begun
     let Some((_server, store, clock)) = served(&[]).await else { return };
     let forget =
         Request::command("HDEL").arg(names::epoch(Shard::of_agent(agent(1)))).arg(&["ahead", "kept"]);
-    store.store.servers.ask(Shard::of_agent(agent(1)), forget).await.unwrap();
+    store.servers.ask(Shard::of_agent(agent(1)), forget).await.unwrap();
     clock.advance_secs(10);
     assert!(nonce_is_refused(by_nonce(&store, 1, SIGNED_SECS).await));
     assert!(is_admitted(by_nonce(&store, 2, SIGNED_SECS + 10).await));

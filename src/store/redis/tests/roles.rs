@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::ports::store::{KeyChange, Scope, Store};
 use crate::store::contract::{agent, claim, key, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::answers::admission;
 use crate::store::redis::info::Info;
 use crate::store::redis::names::{self, Shard};
@@ -27,7 +27,7 @@ fn remembers_no_promotion(info: &Info) -> bool {
 }
 
 /// A store at a master that took a nonce which its replica, a master since then, does not have.
-async fn torn() -> Option<(RedisServer, RedisServer, RunningRedisStore)> {
+async fn torn() -> Option<(RedisServer, RedisServer, RedisStore)> {
     let master = RedisServer::start(&[]).await?;
     let replica = master.replica().await;
     let clock = clock();
@@ -51,7 +51,7 @@ async fn turn(connection: &mut MultiplexedConnection, other: &RedisServer) {
 async fn a_nonce_that_a_master_lost_while_it_was_a_replica_is_refused_by_the_next_step() {
     let Some((master, replica, store)) = torn().await else { return };
     // Without a store that watches the server: the script alone has to notice.
-    let shared = Arc::clone(&store.store.shared);
+    let shared = Arc::clone(&store.shared);
     drop(store);
     let mut of_master = master.connected().await;
     turn(&mut of_master, &replica).await;

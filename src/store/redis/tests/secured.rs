@@ -14,7 +14,7 @@ use crate::domain::secret::Secret;
 use crate::ports::clock::Clock;
 use crate::ports::store::{KeyChange, Store};
 use crate::store::contract::{agent, claim, key, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::options::{Options, SentinelLogin, TlsFiles};
 use crate::store::redis::tests::real::open;
 use crate::store::redis::tests::rights::documented;
@@ -157,7 +157,7 @@ fn login(user: &str, password: &str) -> SentinelLogin {
 }
 
 /// Gives agent 1 its first key, which is good.
-async fn issue(store: &RunningRedisStore) {
+async fn issue(store: &RedisStore) {
     let signed_at = crate::os::Os::new().unix_seconds() + 3_600;
     store.change_key(agent(1), claim(1, signed_at), KeyChange::Issue(key(fitting(1, 1)))).await.unwrap();
     assert!(is_admitted(by_key(store, fitting(1, 1)).await));

@@ -10,7 +10,7 @@ use crate::domain::redis_url::{RedisHost, RedisUrl};
 use crate::ports::simulated::SimulatedClock;
 use crate::ports::store::{Admission, KeyChange, Store};
 use crate::store::contract::{agent, claim, key, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::info::Info;
 use crate::store::redis::options::Options;
 use crate::store::redis::server::Address;
@@ -88,7 +88,7 @@ impl Torn {
         options(&format!("redis-sentinel://{}/service", hosts.join(",")))
     }
 
-    fn store(&self) -> RunningRedisStore {
+    fn store(&self) -> RedisStore {
         open(self.options(), &self.clock)
     }
 
@@ -102,7 +102,7 @@ impl Torn {
     }
 
     /// Waits until the store serves from this master.
-    async fn serves_from(&self, store: &RunningRedisStore, place: usize) {
+    async fn serves_from(&self, store: &RedisStore, place: usize) {
         until("it serves from the master", async || {
             (at(store).as_ref() == Some(&self.masters[place].host)).then_some(())
         })
@@ -110,8 +110,9 @@ impl Torn {
     }
 
     /// Waits until the Sentinels were asked so many times more, and the session went on.
-    async fn asked(&self, store: &RunningRedisStore, looks: u64) {
-        let Address::Sentinel(sentinels) = &only(store).address else { panic!() };
+    async fn asked(&self, store: &RedisStore, looks: u64) {
+        let server = only(store);
+        let Address::Sentinel(sentinels) = &server.address else { panic!() };
         let rounds = || sentinels.rounds.load(Ordering::Relaxed);
         let (before, asked) = (connects(store, "connected"), rounds());
         // One more has begun: these have ended.
@@ -121,16 +122,16 @@ impl Torn {
 }
 
 /// The host that the store serves from.
-fn at(store: &RunningRedisStore) -> Option<RedisHost> {
+fn at(store: &RedisStore) -> Option<RedisHost> {
     only(store).session().ok().map(|session| session.host.clone())
 }
 
-async fn key_is_looked_at(store: &RunningRedisStore) -> bool {
+async fn key_is_looked_at(store: &RedisStore) -> bool {
     by_key(store, 1).await == Some(Admission::KeyRevoked)
 }
 
 /// Waits until this is why nobody is served.
-async fn fails_because(store: &RunningRedisStore, why: &str) {
+async fn fails_because(store: &RedisStore, why: &str) {
     until(why, async || format!("{:?}", store.has_key(agent(1)).await.err()?).contains(why).then_some(()))
         .await;
 }

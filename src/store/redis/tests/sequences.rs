@@ -13,7 +13,7 @@ use crate::domain::quota::{Quota, RetryAfter};
 use crate::domain::window::Verdict;
 use crate::domain::window::tests::model::Model;
 use crate::ports::clock::Clock;
-use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store};
+use crate::ports::store::{Admission, KeyChange, KeyChanged, NonceRefused, Proof, Scope, Store};
 use crate::store::contract::{agent, claim, digest, key};
 use crate::store::embedded::{EmbeddedStore, Options};
 use crate::store::redis::tests::differential::folder;
@@ -66,14 +66,20 @@ struct Rules {
 impl Rules {
     fn step(&mut self, event: Event, now_micros: u64) -> String {
         let Event::Ask(shown, at_tenant, limit) = event else {
-            let changed = if self.used.insert(REVOKES) { KeyChanged::Done } else { KeyChanged::NonceUsed };
+            let changed = if self.used.insert(REVOKES) {
+                KeyChanged::Done
+            } else {
+                KeyChanged::NonceRefused(NonceRefused::Used)
+            };
             self.is_revoked = true;
             return format!("{changed:?}");
         };
         let refusal = match shown {
             Shown::Current => self.is_revoked.then_some(Admission::KeyRevoked),
             Shown::Replaced => Some(Admission::KeyRevoked),
-            Shown::Nonce(nonce) => self.used.contains(&nonce).then_some(Admission::NonceUsed),
+            Shown::Nonce(nonce) => {
+                self.used.contains(&nonce).then_some(Admission::NonceRefused(NonceRefused::Used))
+            }
         };
         let answer = refusal.unwrap_or_else(|| {
             let window = &mut self.windows[usize::from(at_tenant)];
@@ -205,6 +211,6 @@ async fn both_stores_answer_every_short_sequence_as_the_rules_say() {
         // Every window is empty again.
         clock.advance_secs(60);
     }
-    let kinds = ["Admitted", "Limited", "KeyRevoked", "NonceUsed", "Done"];
+    let kinds = ["Admitted", "Limited", "KeyRevoked", "NonceRefused", "Done"];
     assert!(kinds.iter().all(|kind| seen.iter().any(|answer| answer.starts_with(kind))), "{seen:?}");
 }

@@ -10,7 +10,7 @@ use crate::os::Os;
 use crate::ports::clock::Clock;
 use crate::ports::store::{Admission, KeyChange, Proof, Scope, Store};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::connect::{Login, client};
 use crate::store::redis::info::Info;
 use crate::store::redis::options::Options;
@@ -22,12 +22,12 @@ fn runtimes() -> [Runtime; 2] {
 }
 
 /// How many connections there are.
-fn connections(store: &RunningRedisStore) -> usize {
+fn connections(store: &RedisStore) -> usize {
     only(store).session().map_or(0, |session| session.connections().len())
 }
 
 /// Asks until there are so many connections.
-async fn grows(store: &RunningRedisStore, wanted: usize) {
+async fn grows(store: &RedisStore, wanted: usize) {
     until("another connection", async || {
         assert!(by_key(store, 1).await.is_some());
         (connections(store) == wanted).then_some(())
@@ -96,7 +96,7 @@ fn a_connection_that_is_silent_is_made_anew_while_the_others_answer() {
     other.block_on(async {
         grows(&store, 3).await;
         let session = only(&store).session().unwrap();
-        let silent = session.connection(&store.store.shared).unwrap();
+        let silent = session.connection(&store.shared).unwrap();
         // Redis answers nothing behind a command that blocks.
         let mut redis = silent.redis.clone();
         let mut blocked = JoinSet::new();
@@ -123,10 +123,10 @@ fn a_connection_that_is_silent_is_made_anew_while_the_others_answer() {
 fn clients_ask_for_tcp_nodelay_and_a_tcp_user_timeout() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let Some((server, store, _)) = runtime.block_on(served(&[])) else { return };
-    let client = client(&store.store.shared, &server.host, Login::Server).unwrap();
+    let client = client(&store.shared, &server.host, Login::Server).unwrap();
     let tcp = client.get_connection_info().tcp_settings();
     assert!(tcp.nodelay());
-    assert_eq!(tcp.user_timeout(), Some(store.store.shared.options.timeout * 4));
+    assert_eq!(tcp.user_timeout(), Some(store.shared.options.timeout * 4));
 }
 
 #[test]

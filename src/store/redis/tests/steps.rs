@@ -13,9 +13,9 @@ use redis::{Pipeline, Value, pipe};
 use crate::domain::quota::Quota;
 use crate::domain::window::Verdict;
 use crate::domain::window::tests::model::Model;
-use crate::ports::store::Scope;
+use crate::ports::store::{KeySeen, Scope};
 use crate::store::contract::{agent, digest};
-use crate::store::redis::answers::{array, bytes, number};
+use crate::store::redis::answers::{array, bytes, key_seen, number};
 use crate::store::redis::names;
 use crate::store::redis::tests::START_SECS;
 use crate::store::redis::tests::server::{RedisServer, say};
@@ -118,7 +118,8 @@ fn lay_out(pipe: &mut Pipeline, place: usize, leave: &Leave, hashes: &Hashes) {
         pipe.cmd("PEXPIRE").arg(&own).arg((state.expires - state.now) / 1_000).ignore();
     }
     pipe.rpush(&other, &[state.now; 3]).ignore();
-    pipe.cmd("EVALSHA").arg(&hashes.left).arg(1).arg(&own).arg(*limit).arg(WIDTH).arg(state.now);
+    let look = pipe.cmd("EVALSHA").arg(&hashes.left).arg(2).arg(&own).arg(names::record(agent(0)));
+    look.arg(*limit).arg(WIDTH).arg(state.now);
     let shown = digest(u64::from(!is_current)).to_bytes();
     let admit = pipe.cmd("EVALSHA").arg(&hashes.admit).arg(2).arg(names::record(agent(0))).arg(&own);
     admit.arg(shown.as_slice()).arg(*limit).arg(WIDTH).arg(state.now);
@@ -159,14 +160,10 @@ fn judge(leave: &Leave, answers: &[Value]) -> (State, Answer) {
     let quota = Quota { limit: *limit, window_micros: WIDTH };
     let (model, verdict) = state.model.step(quota, state.now);
     let (expected, expected_left) = match verdict {
-        Verdict::Admitted { remaining } => {
-            (Answer::Admitted { remaining }, Answer::Admitted { remaining: remaining + 1 })
-        }
-        Verdict::Limited { retry_after_micros } => {
-            (Answer::Limited { retry_after_micros }, Answer::Limited { retry_after_micros })
-        }
+        Verdict::Admitted { remaining } => (Answer::Admitted { remaining }, remaining + 1),
+        Verdict::Limited { retry_after_micros } => (Answer::Limited { retry_after_micros }, 0),
     };
-    assert_eq!(Answer::read(left), expected_left, "left: {leave:?}");
+    assert_eq!(key_seen(left).unwrap(), KeySeen { has_key: true, left: expected_left }, "{leave:?}");
     let (model, expected) =
         if *is_current { (model, expected) } else { (state.model.clone(), Answer::KeyRevoked) };
     assert_eq!(Answer::read(admitted), expected, "{leave:?}");

@@ -7,8 +7,9 @@ use tokio::task::JoinSet;
 
 use crate::domain::client::ClientNet;
 use crate::domain::quota::Quota;
-use crate::ports::store::{Metered, RouteScope, Store};
-use crate::store::redis::RunningRedisStore;
+use crate::domain::window::Verdict;
+use crate::ports::store::{Budget, RouteScope, Store};
+use crate::store::redis::RedisStore;
 use crate::store::redis::answers::number;
 use crate::store::redis::names::{Shard, visits};
 use crate::store::redis::scripts::Request;
@@ -20,9 +21,9 @@ fn visitor() -> (ClientNet, RouteScope) {
     (ClientNet::of("192.0.2.1".parse().unwrap()), RouteScope("acme/docs/* ".into()))
 }
 
-async fn pass(store: &RunningRedisStore) -> Metered {
+async fn pass(store: &RedisStore) -> Verdict {
     let (client, route) = visitor();
-    store.pass(client, &route, LIMIT).await.unwrap()
+    store.count(&Budget::Route(client, route), LIMIT).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,9 +36,9 @@ async fn two_replicas_that_are_hammered_at_once_let_exactly_the_limit_pass_a_rou
         requests.spawn(async move { pass(&store).await });
     }
     let answers = requests.join_all().await;
-    let counted = |answer: &Metered| match answer {
-        Metered::Counted { remaining } => Some(*remaining),
-        Metered::Limited { .. } => None,
+    let counted = |answer: &Verdict| match answer {
+        Verdict::Admitted { remaining } => Some(*remaining),
+        Verdict::Limited { .. } => None,
     };
     let mut left: Vec<u32> = answers.iter().filter_map(counted).collect();
     left.sort_unstable();
@@ -49,26 +50,26 @@ async fn a_flood_beyond_the_limit_does_not_reach_redis_and_leaves_nothing_there_
     let Some((_server, store, clock)) = served(&[]).await else { return };
     let scripts = async || {
         let stats = Request::command("INFO").arg("commandstats");
-        let stats = store.store.servers.ask(Shard::FIRST, stats).await.unwrap();
+        let stats = store.servers.ask(Shard::FIRST, stats).await.unwrap();
         let Value::BulkString(stats) = stats else { panic!("{stats:?}") };
         let stats = String::from_utf8(stats).unwrap();
         let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
         calls.unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
     };
     for _ in 0..LIMIT.limit {
-        assert!(matches!(pass(&store).await, Metered::Counted { .. }));
+        assert!(matches!(pass(&store).await, Verdict::Admitted { .. }));
     }
-    assert!(matches!(pass(&store).await, Metered::Limited { .. }));
+    assert!(matches!(pass(&store).await, Verdict::Limited { .. }));
     let before = scripts().await;
     for _ in 0..1_000 {
-        assert!(matches!(pass(&store).await, Metered::Limited { .. }));
+        assert!(matches!(pass(&store).await, Verdict::Limited { .. }));
     }
     assert_eq!(scripts().await, before);
     assert_eq!(store.refused_visitors(), 1);
     let (client, route) = visitor();
     let ttl = Request::command("PTTL").arg(visits(client, &route));
-    let ttl = number(&store.store.servers.ask(Shard::of_client(client), ttl).await.unwrap()).unwrap();
+    let ttl = number(&store.servers.ask(Shard::of_client(client), ttl).await.unwrap()).unwrap();
     assert!((60_000..=120_000).contains(&ttl), "{ttl}");
     clock.advance_secs(60);
-    assert_eq!(pass(&store).await, Metered::Counted { remaining: LIMIT.limit - 1 });
+    assert_eq!(pass(&store).await, Verdict::Admitted { remaining: LIMIT.limit - 1 });
 }

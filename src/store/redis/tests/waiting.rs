@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::ports::store::{Admission, KeyChange, KeyChanged, Proof, Scope, Store, StoreFault};
 use crate::store::contract::{MANY, agent, claim, digest, key, until};
-use crate::store::redis::RunningRedisStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::options::Options;
 use crate::store::redis::tests::server::RedisServer;
 use crate::store::redis::tests::{SIGNED_SECS, clock, connects, opened, options};
@@ -19,7 +19,7 @@ const CHANGES: u64 = 8;
 async fn scene(
     timeout: Duration,
     wait_timeout: Duration,
-) -> Option<(RedisServer, RedisServer, Arc<RunningRedisStore>)> {
+) -> Option<(RedisServer, RedisServer, Arc<RedisStore>)> {
     let master = RedisServer::start(&[]).await?;
     // The first replica that a master ever has begins another life of it, so it is there before the store is.
     let replica = master.replica().await;
@@ -30,18 +30,18 @@ async fn scene(
     Some((master, replica, Arc::new(opened(waiting, &clock).await)))
 }
 
-async fn signed(store: &RunningRedisStore, nonce: u64) -> Option<Admission> {
+async fn signed(store: &RedisStore, nonce: u64) -> Option<Admission> {
     let proof = Proof::Nonce(claim(nonce, SIGNED_SECS));
     store.admit(agent(2), &Scope::Api, MANY, &proof).await.ok()
 }
 
-async fn rotated(store: &RunningRedisStore, number: u64) -> Result<KeyChanged, StoreFault> {
+async fn rotated(store: &RedisStore, number: u64) -> Result<KeyChanged, StoreFault> {
     let change = KeyChange::Rotate(key(number));
     store.change_key(agent(number), claim(number, SIGNED_SECS), change).await
 }
 
 /// Waits until a key can be changed; numbers from this one on are free.
-async fn keys_change(store: &RunningRedisStore, mut number: u64) {
+async fn keys_change(store: &RedisStore, mut number: u64) {
     until("a key is changed", async || {
         number += 1;
         rotated(store, number).await.ok()
@@ -50,7 +50,7 @@ async fn keys_change(store: &RunningRedisStore, mut number: u64) {
 }
 
 /// Several change keys at once and get faults. Meanwhile every key and every signature passes.
-async fn only_key_changes_fail(store: &Arc<RunningRedisStore>, first: u64) {
+async fn only_key_changes_fail(store: &Arc<RedisStore>, first: u64) {
     let mut changes = JoinSet::new();
     for number in first..first + CHANGES {
         let store = Arc::clone(store);

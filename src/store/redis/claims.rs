@@ -1,0 +1,156 @@
+//! Claims the shards of a server: each is bound to one chain, and has an epoch of nonces. What an epoch is stands in
+//! `scripts/nonces.lua`.
+//!
+//! Which chain a shard is for stands in the shard's own slot. Where a release with later names has been, that stands there
+//! instead. A session begins with this, so a server that is another chain's is never asked for anything. What a failover
+//! or a flush has taken is claimed again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, RedisResult, Value};
+
+use crate::store::redis::answers::{array, bytes, number};
+use crate::store::redis::error::RedisError;
+use crate::store::redis::names::{self, LATER, Shard};
+use crate::store::redis::options::Shared;
+use crate::store::redis::server::Server;
+use crate::store::redis::session::Session;
+use crate::within::within;
+
+/// How much of a later release's names is shown.
+const NAMES_SHOWN_MAX: usize = 40;
+
+/// What to write for a Redis of another chain.
+const INSTEAD: &str = "another store.redis.prefix or database";
+
+impl Server {
+    /// Binds the shards of this server that are not bound yet, and begins their epochs where nonces may have been lost:
+    /// otherwise each shard's first signature would begin its own, much later.
+    ///
+    /// Of two deployments that begin at once the one that binds the first shard gets them all.
+    pub(super) async fn claim(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+        let (shards, shared) = (self.shards.lock().all.clone(), &self.shared);
+        let mut latest = 0;
+        let (first, others) = shards.split_at(shards.len().min(1));
+        for shards in [first, others] {
+            let mut pipeline = redis::pipe();
+            // In front, on the same connection: the server may not know the script.
+            pipeline.ignore_errors().add_command(shared.scripts.claim.load()).ignore();
+            for shard in shards {
+                pipeline.add_command(shared.timed(shared.claim_of(*shard, "bind")).packed().clone());
+            }
+            for answer in ask(shared, connection, &pipeline).await? {
+                latest = latest.max(accepted_from(shared, &answer)?.ok_or(RedisError::Unreadable)?);
+            }
+        }
+        self.retire_former(connection, &shards).await?;
+        self.accepted_from_secs.store(latest, Ordering::Relaxed);
+        let mut now = self.shards.lock();
+        if now.all == shards {
+            now.claimed = true;
+        }
+        Ok(())
+    }
+
+    /// Keeps releases with the former names from serving what was left under them: keys that were revoked since would pass.
+    ///
+    /// A user without rights on those names is none of such a release. Nor is anything under a prefix.
+    async fn retire_former(
+        &self,
+        connection: &mut MultiplexedConnection,
+        shards: &[Shard],
+    ) -> Result<(), RedisError> {
+        if !self.shared.options.prefix.is_empty() {
+            return Ok(());
+        }
+        let mut pipeline = redis::pipe();
+        pipeline.ignore_errors();
+        for shard in shards {
+            let (name, text) = names::former_epoch(*shard);
+            pipeline.cmd("SET").arg(name).arg(text);
+        }
+        send(&self.shared, connection, &pipeline).await.map(drop)
+    }
+
+    /// Looks at one shard after the other, and claims all where it is not bound or its epoch is a later one: in another life
+    /// of the server, after a flush, for longer settings, or with other shards. Ends the session where somebody else has
+    /// bound it. A failure leaves it to the next look.
+    pub(super) async fn look_at_claim(&self, session: &Arc<Session>) -> Result<(), RedisError> {
+        let connection = self.connection(session)?;
+        let (shard, claimed) = self.shards.lock().next();
+        let seen = if claimed {
+            let look = self.shared.timed(self.shared.claim_of(shard, "look"));
+            accepted_from(&self.shared, &self.ask_on(session, &connection, &look).await?)
+        } else {
+            Ok(None)
+        };
+        let claimed = match seen {
+            Ok(Some(from)) if from <= self.accepted_from_secs() => return Ok(()),
+            Ok(_) => self.claim(&mut connection.redis.clone()).await,
+            Err(error) => Err(error),
+        };
+        claimed.inspect_err(|error| {
+            if matches!(error, RedisError::OtherChain(_) | RedisError::LaterNames(_)) {
+                self.end(session, error.to_string());
+            }
+        })
+    }
+}
+
+/// Succeeds unless a shard at this server is another chain's. Writes nothing.
+pub(super) async fn look(shared: &Shared, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+    let mut pipeline = redis::pipe();
+    pipeline.ignore_errors();
+    for shard in Shard::all() {
+        let binding = shared.command("HMGET", names::binding(shard)).arg("chain");
+        pipeline.add_command(binding.packed().clone());
+    }
+    let answers = ask(shared, connection, &pipeline).await?;
+    answers.iter().try_for_each(|answer| accepted_from(shared, answer).map(drop))
+}
+
+/// Reads an answer of `claim.lua`, or a binding alone: from which timestamp on signatures are taken in the shard, if it is
+/// for this chain and says so. It may be for none yet; any other is an error.
+fn accepted_from(shared: &Shared, answer: &Value) -> Result<Option<u64>, RedisError> {
+    let (known, from) = array(answer)?.split_first().ok_or(RedisError::Unreadable)?;
+    if *known == Value::Nil {
+        return Ok(None);
+    }
+    let known = String::from_utf8_lossy(bytes(known)?);
+    if let Some(names) = known.strip_prefix(LATER) {
+        return Err(RedisError::LaterNames(names.escape_debug().take(NAMES_SHOWN_MAX).collect()));
+    }
+    shared.options.binding.check(&known, INSTEAD).map_err(RedisError::OtherChain)?;
+    from.first().map(number).transpose()
+}
+
+/// The answers of shards. One that is not wholly with this node of a cluster keeps nobody from the others: it is judged
+/// where it is, and the next signature there begins its epoch.
+async fn ask(
+    shared: &Shared,
+    connection: &mut MultiplexedConnection,
+    pipeline: &Pipeline,
+) -> Result<Vec<Value>, RedisError> {
+    let mut answers = Vec::new();
+    for answer in send(shared, connection, pipeline).await? {
+        match answer.map_err(RedisError::from) {
+            Ok(answer) => answers.push(answer),
+            Err(RedisError::ClusterDown(_)) => {}
+            Err(error) if error.is_elsewhere() && shared.is_cluster() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(answers)
+}
+
+async fn send(
+    shared: &Shared,
+    connection: &mut MultiplexedConnection,
+    pipeline: &Pipeline,
+) -> Result<Vec<RedisResult<Value>>, RedisError> {
+    let time_max = shared.options.connect_timeout();
+    let asked = pipeline.query_async(connection);
+    Ok(within(time_max, asked).await.ok_or(RedisError::Timeout(time_max))??)
+}
