@@ -8,7 +8,7 @@ use alloy::sol_types::SolCall;
 use serde::{Deserialize, Serialize};
 
 use crate::dev::accounts::{SAMPLE_ACCOUNTS, SampleAccount};
-use crate::dev::chain::{DevChain, Receipt};
+use crate::dev::chain::DevChain;
 use crate::dev::evm::ExecutionError;
 
 /// Where Multicall3 stands on every chain that has it.
@@ -84,14 +84,12 @@ pub(crate) enum DeployError {
 }
 
 /// Deploys the registries and makes the sample agents. Agent N belongs to sample account N.
-///
-/// # Errors
-///
-/// Only if contracts and this file do not fit together.
+/// Fails only if contracts and this file do not fit together.
 pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
-    let [deployer, owners @ ..] = &SAMPLE_ACCOUNTS;
+    let [deployer, owners @ ..] = &*SAMPLE_ACCOUNTS;
     let setup = Setup { chain, deployer: deployer.address };
-    let multicall = Artifact::read(include_str!("../../contracts/artifacts/Multicall3.json"))?;
+    let multicall: Artifact =
+        serde_json::from_str(include_str!("../../contracts/artifacts/Multicall3.json"))?;
     chain.set_code(MULTICALL, multicall.deployed_bytecode);
 
     let chain_id = chain.ledger.lock().chain_id;
@@ -121,9 +119,9 @@ struct Setup<'a> {
 
 impl Setup<'_> {
     fn create(&self, artifact: &str) -> Result<Address, DeployError> {
-        let artifact = Artifact::read(artifact)?;
-        let receipt = self.chain.send(self.deployer, None, artifact.bytecode)?;
-        receipt.contract_address.ok_or(DeployError::NoContract)
+        let artifact: Artifact = serde_json::from_str(artifact)?;
+        let created = self.chain.send(self.deployer, None, artifact.bytecode)?;
+        created.created_address().ok_or(DeployError::NoContract)
     }
 
     fn agent(
@@ -135,8 +133,7 @@ impl Setup<'_> {
         uri: &str,
     ) -> Result<SampleAgent, DeployError> {
         let mint = IIdentity::mintCall { to: owner.address, uri: uri.to_owned() };
-        let id =
-            IIdentity::mintCall::abi_decode_returns(&self.send(owner.address, on.identity, &mint)?.output)?;
+        let id = IIdentity::mintCall::abi_decode_returns(&self.send(owner.address, on.identity, &mint)?)?;
         if tokens > 0 {
             let stake = IStakeVault::stakeCall { agentId: id, amount: U256::from(tokens * TOKEN) };
             self.send(owner.address, on.stake_vault, &stake)?;
@@ -165,7 +162,7 @@ impl Setup<'_> {
         for (name, verified, members) in ORGANIZATIONS {
             let create = IOrganization::createOrganizationCall { name: name.to_owned() };
             let created = self.send(self.deployer, on.organization, &create)?;
-            let org_id = IOrganization::createOrganizationCall::abi_decode_returns(&created.output)?;
+            let org_id = IOrganization::createOrganizationCall::abi_decode_returns(&created)?;
             for agent in members {
                 let add = IOrganization::addMemberCall { orgId: org_id, agentId: U256::from(*agent) };
                 self.send(self.deployer, on.organization, &add)?;
@@ -178,8 +175,9 @@ impl Setup<'_> {
         Ok(())
     }
 
-    fn send(&self, from: Address, to: Address, call: &impl SolCall) -> Result<Receipt, ExecutionError> {
-        self.chain.send(from, Some(to), call.abi_encode().into())
+    fn send(&self, from: Address, to: Address, call: &impl SolCall) -> Result<Bytes, ExecutionError> {
+        let result = self.chain.send(from, Some(to), call.abi_encode().into())?;
+        Ok(result.into_output().unwrap_or_default())
     }
 }
 
@@ -189,12 +187,6 @@ impl Setup<'_> {
 struct Artifact {
     bytecode: Bytes,
     deployed_bytecode: Bytes,
-}
-
-impl Artifact {
-    fn read(json: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(json)
-    }
 }
 
 sol! {
