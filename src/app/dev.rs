@@ -33,7 +33,7 @@ impl App {
         address: SocketAddr,
         service: impl WholeService,
     ) -> Result<(), StartError> {
-        self.process.open_whole(service, Listening::plain(name, &address, self.descriptors.api))
+        self.process.open_whole(service, Listening::plain(name, &[address], self.descriptors.api))
     }
 
     /// Runs with a node in this process, which listens at this address a moment after everything else has begun. Calls
@@ -71,7 +71,7 @@ pub(crate) fn run_door(
     service: impl WholeService,
 ) -> Result<Result<(), RunError>, StartError> {
     let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0, Handover::default());
-    process.open_whole(service, Listening::plain(name, &address, CONNECTIONS_MAX))?;
+    process.open_whole(service, Listening::plain(name, &[address], CONNECTIONS_MAX))?;
     Ok(process.run(SHUTDOWN, None))
 }
 

@@ -76,7 +76,7 @@ impl Thread {
 /// A listener: its addresses, and how it serves.
 pub(super) struct Listening<'a> {
     /// Its name in logs and metrics.
-    pub(super) name: &'a str,
+    pub(super) name: &'static str,
     pub(super) addresses: &'a [SocketAddr],
     pub(super) connections_max: usize,
     pub(super) rules: Option<ClientRules>,
@@ -90,8 +90,11 @@ pub(super) struct Listening<'a> {
 
 impl<'a> Listening<'a> {
     /// With one worker in a thread of its own, in the clear, for whoever connects.
-    pub(super) const fn plain(name: &'static str, address: &'a SocketAddr, connections_max: usize) -> Self {
-        let addresses = std::slice::from_ref(address);
+    pub(super) const fn plain(
+        name: &'static str,
+        addresses: &'a [SocketAddr],
+        connections_max: usize,
+    ) -> Self {
         Self { name, addresses, connections_max, rules: None, threads: name, workers: 1, tls: None }
     }
 }
