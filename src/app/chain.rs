@@ -25,7 +25,8 @@ impl ChainThreads {
     pub(crate) fn start(workers: usize) -> Result<Self, StartError> {
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(workers.div_ceil(2)).thread_name("chain").enable_all();
-        let runtime = runtime.build().map_err(StartError::ChainThreads)?;
+        let unstarted = |cause| StartError::Other(format!("cannot start threads for the chain: {cause}"));
+        let runtime = runtime.build().map_err(unstarted)?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 

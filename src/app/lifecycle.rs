@@ -93,7 +93,9 @@ fn ignore_upgrade(why: &str) {
 impl Lifecycle {
     /// Lives until a signal says to end, or until one of these threads has ended.
     pub(super) async fn run(self, ends: Vec<ThreadEnd>) -> Result<(), RunError> {
-        let mut signals = Signals::listen().map_err(RunError::Signals)?;
+        let signals = Signals::listen();
+        let mut signals =
+            signals.map_err(|cause| RunError::Failed(format!("cannot wait for signals: {cause}")))?;
         if self.handover.upgrade_came() {
             ignore_upgrade(NOT_SERVING);
         }
@@ -119,12 +121,14 @@ impl Lifecycle {
     async fn open(&self) -> Result<(), RunError> {
         let is_late = self.handover.had_sockets() && timeout(READY_WITHIN, self.ready()).await.is_err();
         if is_late && self.handover.replaces() {
-            return Err(RunError::NotReady(READY_WITHIN));
+            return Err(RunError::Failed(format!(
+                "store or chain was not ready within {READY_WITHIN:?}: this process does not take over"
+            )));
         }
         for socket in &*self.sockets.lock() {
             let address = || local_address(socket).map(|address| address.to_string()).unwrap_or_default();
-            let listens = socket.listen(BACKLOG);
-            listens.map_err(|cause| RunError::Listen { address: address(), cause })?;
+            let failed = |cause| RunError::Failed(format!("cannot listen on {}: {cause}", address()));
+            socket.listen(BACKLOG).map_err(failed)?;
         }
         self.serving.send_replace(true);
         if self.handover.replaces() {
@@ -170,7 +174,9 @@ impl Lifecycle {
         tokio::select! {
             _ = signals.end("this process is about to end") => Ok(()),
             () = self.drain(delay) => Ok(()),
-            why = failure_of(successor) => Err(RunError::SuccessorFailed(why)),
+            why = failure_of(successor) => Err(RunError::Failed(format!(
+                "the process that replaced this one has failed ({why}), and this one has closed its listeners"
+            ))),
         }
     }
 

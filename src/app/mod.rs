@@ -92,7 +92,7 @@ impl App {
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
         if let Some(why) = emptiness(settings, &loaded.refused, source.path()) {
-            return Err(StartError::NoTenants(Box::new(why)));
+            return Err(StartError::Other(why.to_string()));
         }
         let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
@@ -103,7 +103,7 @@ impl App {
             let counted = families.log_lines_dropped.get();
             families.log_lines_dropped.inc_by(dropped_lines().saturating_sub(counted));
         });
-        let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
+        let tenants = Tenants::new(source, settings, &clock, &metrics)?;
         let tenants = Arc::new(tenants);
         let chain_threads = ChainThreads::start(workers(settings))?;
         chain_threads.handle().block_on(resolve_new_names(&tenants.table().load()));
@@ -111,7 +111,7 @@ impl App {
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
         let chain: Arc<dyn Chain> = reader;
-        let Opened { store, writer_ended } = store::open(settings, &clock, &metrics)?;
+        let Opened { store, writer_ended } = store::open(settings, &clock, &metrics).map_err(StartError::Other)?;
         let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
@@ -135,7 +135,8 @@ impl App {
                 TracerSettings { endpoint: endpoint.reveal().as_str(), one_in, continued_per_second };
             Tracer::new(&settings, &clock, &metrics)
         });
-        let tracer = tracer.transpose().map_err(StartError::Traces)?.map(Arc::new);
+        let untraced = |why| StartError::Other(format!("cannot trace requests: {why}"));
+        let tracer = tracer.transpose().map_err(untraced)?.map(Arc::new);
         let certificates = tenants.certificates().cloned();
         let process = Process::new(clock, metrics, certificates, descriptors.idle, handover);
         let shutdown = settings.shutdown;

@@ -17,7 +17,10 @@ pub(super) fn pool(
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
 ) -> Result<Pool, StartError> {
-    let headers = headers(&settings.chain.rpc_headers).map_err(StartError::Headers)?;
+    let unusable = |problems: Vec<String>| {
+        StartError::Other(format!("headers for RPC nodes can't be used:\n  {}", problems.join("\n  ")))
+    };
+    let headers = headers(&settings.chain.rpc_headers).map_err(unusable)?;
     let pool = PoolSettings {
         urls: &settings.chain.rpc_urls,
         headers: &headers,

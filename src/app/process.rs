@@ -218,7 +218,7 @@ impl Process {
             .thread_name("background")
             .enable_all()
             .build()
-            .map_err(RunError::Thread)?;
+            .map_err(RunError::thread)?;
         let mut running = Threads::new();
         for (name, workers) in threads {
             for worker in workers {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::addresses::AddressRules;
+use crate::app::error::StartError;
 use crate::app::source::{Fingerprint, Source};
 use crate::config::problem::Problem;
 use crate::config::tenants::has_folder;
@@ -122,13 +123,16 @@ impl Tenants {
         settings: &Settings,
         clock: &Arc<dyn Clock>,
         metrics: &Metrics,
-    ) -> Result<Self, Vec<String>> {
+    ) -> Result<Self, StartError> {
         let addresses = settings.addresses();
         let workshop =
             Workshop { quotas: settings.tiers.requests_per_minute, metrics, addresses: &addresses };
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
-        let (table, certificates) = build(settings, &mut reading, &workshop, &Table::default())?;
+        let built = build(settings, &mut reading, &workshop, &Table::default());
+        let (table, certificates) = built.map_err(|problems| {
+            StartError::Other(format!("certificates can't be used:\n  {}", problems.join("\n  ")))
+        })?;
         let (shelf, seen) = reading.finish();
         show(metrics, &certificates_of(settings, &shelf));
         let at_start = Settings { tenants: Vec::new(), ..settings.clone() };

@@ -53,11 +53,7 @@ pub(super) fn ended(outcome: Result<(), RunError>) -> Result<(), Failure> {
     outcome.map_err(|why| {
         let code = match &why {
             RunError::DeadThread(_) => INTERNAL_ERROR,
-            RunError::Thread(_)
-            | RunError::Signals(_)
-            | RunError::Listen { .. }
-            | RunError::NotReady(_)
-            | RunError::SuccessorFailed(_) => FAILED,
+            RunError::Failed(_) => FAILED,
         };
         Failure::new(why).with_code(code)
     })
