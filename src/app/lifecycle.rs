@@ -2,10 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sd_notify::{NotifyState, notify};
+use signal_hook::consts::{SIGHUP, SIGUSR2};
+use signal_hook::flag::register;
 use socket2::Socket;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -13,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::app::error::RunError;
 use crate::app::handover::{Handover, local_address};
-use crate::app::successor::{Failed, Serving, Successor};
+use crate::app::successor::{Failed, Successor};
 use crate::app::threads::{ThreadEnd, first_end};
 use crate::config::shutdown::ShutdownSettings;
 use crate::pipeline::readiness::Readiness;
@@ -28,11 +31,35 @@ const TRY_EVERY: Duration = Duration::from_millis(50);
 /// Why there is no upgrade yet.
 const NOT_SERVING: &str = "this process does not serve yet";
 
+/// Remembers signals that come before anybody waits for them, and keeps them from ending the process.
+#[derive(Clone, Default)]
+pub(crate) struct EarlySignals {
+    hangup: Arc<AtomicBool>,
+    upgrade: Arc<AtomicBool>,
+}
+
+impl EarlySignals {
+    /// To be made before anything else.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let early = Self::default();
+        register(SIGHUP, Arc::clone(&early.hangup))?;
+        register(SIGUSR2, Arc::clone(&early.upgrade))?;
+        Ok(early)
+    }
+
+    /// True once if SIGHUP came.
+    pub(super) fn take_hangup(&self) -> bool {
+        self.hangup.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// The life of a process.
 pub(super) struct Lifecycle {
-    pub(super) settings: ShutdownSettings,
-    pub(super) readiness: Option<Arc<Readiness>>,
+    settings: ShutdownSettings,
+    /// Says when a process that was handed sockets takes connections.
+    readiness: Option<Arc<Readiness>>,
     pub(super) handover: Handover,
+    early: EarlySignals,
     /// True once workers are to take connections.
     pub(super) serving: watch::Sender<bool>,
     /// True once listeners are to close. Listeners and connections hold its receivers for as long as they live.
@@ -91,12 +118,23 @@ fn ignore_upgrade(why: &str) {
 }
 
 impl Lifecycle {
+    /// Listeners use sockets of the handover where they can.
+    pub(super) fn new(
+        settings: ShutdownSettings,
+        readiness: Option<Arc<Readiness>>,
+        handover: Handover,
+        early: EarlySignals,
+    ) -> Self {
+        let (serving, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
+        Self { settings, readiness, handover, early, serving, stopping, sockets: Mutex::default() }
+    }
+
     /// Lives until a signal says to end, or until one of these threads has ended.
     pub(super) async fn run(self, ends: Vec<ThreadEnd>) -> Result<(), RunError> {
         let signals = Signals::listen();
         let mut signals =
             signals.map_err(|cause| RunError::Failed(format!("cannot wait for signals: {cause}")))?;
-        if self.handover.upgrade_came() {
+        if self.early.upgrade.load(Ordering::Relaxed) {
             ignore_upgrade(NOT_SERVING);
         }
         tokio::select! {
@@ -188,9 +226,10 @@ impl Lifecycle {
         self.settings.delay
     }
 
-    async fn upgrade(&self) -> Result<Serving, Failed> {
-        let successor = Successor::start(&self.sockets.lock())?;
-        successor.serves().await
+    async fn upgrade(&self) -> Result<Successor, Failed> {
+        let mut successor = Successor::start(&self.sockets.lock())?;
+        successor.serves().await?;
+        Ok(successor)
     }
 
     /// Returns when nothing is left, or the grace is over.
@@ -207,7 +246,7 @@ impl Lifecycle {
 }
 
 /// Returns when the process that replaced this one has failed, and says how.
-async fn failure_of(successor: Option<Serving>) -> String {
+async fn failure_of(successor: Option<Successor>) -> String {
     match successor {
         Some(successor) => successor.failure().await,
         None => std::future::pending().await,
