@@ -9,7 +9,6 @@ pub(crate) mod handover;
 pub(crate) mod lifecycle;
 pub(crate) mod log;
 pub(crate) mod named_files;
-pub(crate) mod nodes;
 pub(crate) mod online;
 pub(crate) mod overview;
 pub(crate) mod presence;
