@@ -69,7 +69,7 @@ impl Dev {
             return ended(run_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
-        let deployment = samples::deploy(&chain)?;
+        let deployment = samples::deploy(&chain).map_err(Failure::new)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)?))?;
             return ended(run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?);

@@ -36,7 +36,7 @@ pub(super) fn send_transaction(ledger: &mut Ledger, now: u64, params: &Params<'_
         return Err(Fault::refused(format!("unknown account {from}: only the sample accounts can send")));
     }
     let message = request.into_message(ledger)?;
-    json(&ledger.mine(now, message)?.hash)
+    json(&ledger.mine(now, message)?.0)
 }
 
 /// A call or a transaction to send, as a request states it. Fees are read by nobody.

@@ -40,7 +40,7 @@ impl DevChain {
         data: Bytes,
     ) -> Result<ExecutionResult, ExecutionError> {
         let message = Message { from, to, value: U256::ZERO, data, gas_limit: GAS_MAX, nonce: None };
-        let result = self.ledger.lock().mine(self.now(), message)?.result;
+        let (_, result) = self.ledger.lock().mine(self.now(), message)?;
         evm::output(result.clone()).map(|_| result)
     }
 

@@ -57,12 +57,6 @@ impl MinedTransaction {
     }
 }
 
-/// What became of a transaction that is now in a block.
-pub(super) struct Mined {
-    pub(super) hash: B256,
-    pub(super) result: ExecutionResult,
-}
-
 /// Why there is no state to read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoState {
@@ -155,8 +149,13 @@ impl Ledger {
         evm::run(self.state_at(block.number), setting, message, true).map(|outcome| outcome.result)
     }
 
-    /// Makes a block of a transaction, one that fails included. An error means that there is no new block.
-    pub(super) fn mine(&mut self, now: u64, message: Message) -> Result<Mined, ExecutionError> {
+    /// Makes a block of a transaction, one that fails included: its hash, and how it ended. An error means that there is no
+    /// new block.
+    pub(super) fn mine(
+        &mut self,
+        now: u64,
+        message: Message,
+    ) -> Result<(B256, ExecutionResult), ExecutionError> {
         let head = self.head().number;
         let timestamp = self.head().timestamp.max(now);
         let nonce = message.nonce.unwrap_or(self.state.account(message.from, head).nonce);
@@ -169,7 +168,7 @@ impl Ledger {
         let envelope = envelope(self.chain_id, nonce, message);
         let hash = *envelope.tx_hash();
         self.append(timestamp, Some(MinedTransaction { envelope, from, result: result.clone() }));
-        Ok(Mined { hash, result })
+        Ok((hash, result))
     }
 
     /// Makes an empty block.

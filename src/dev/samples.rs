@@ -2,6 +2,8 @@
 //!
 //! The contracts are the compiled ones of `contracts/artifacts`; nothing is read at run time.
 
+use std::error::Error;
+
 use alloy::primitives::{Address, Bytes, I256, U256, address};
 use alloy::sol;
 use alloy::sol_types::SolCall;
@@ -9,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::dev::accounts::{SAMPLE_ACCOUNTS, SampleAccount};
 use crate::dev::chain::DevChain;
-use crate::dev::evm::ExecutionError;
 
 /// Where Multicall3 stands on every chain that has it.
 const MULTICALL: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
@@ -66,25 +67,10 @@ pub(crate) struct SampleAgent {
     pub(crate) tier: u8,
 }
 
-/// Why the sample contracts are not on the chain.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DeployError {
-    /// An embedded artifact is not what the compiler wrote.
-    #[error("an embedded contract cannot be read")]
-    Artifact(#[from] serde_json::Error),
-    /// A transaction failed.
-    #[error("a sample transaction failed")]
-    Transaction(#[from] ExecutionError),
-    /// A contract returned something else than its interface says.
-    #[error("a sample contract answered in another form than its own")]
-    Answer(#[from] alloy::sol_types::Error),
-    /// A creation succeeded and made nothing.
-    #[error("a creation made no contract")]
-    NoContract,
-}
+/// Why the sample contracts are not on the chain: contracts and this file do not fit together.
+pub(crate) type DeployError = Box<dyn Error + Send + Sync>;
 
 /// Deploys the registries and makes the sample agents. Agent N belongs to sample account N.
-/// Fails only if contracts and this file do not fit together.
 pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
     let [deployer, owners @ ..] = &*SAMPLE_ACCOUNTS;
     let setup = Setup { chain, deployer: deployer.address };
@@ -121,7 +107,7 @@ impl Setup<'_> {
     fn create(&self, artifact: &str) -> Result<Address, DeployError> {
         let artifact: Artifact = serde_json::from_str(artifact)?;
         let created = self.chain.send(self.deployer, None, artifact.bytecode)?;
-        created.created_address().ok_or(DeployError::NoContract)
+        created.created_address().ok_or_else(|| "a creation made no contract".into())
     }
 
     fn agent(
@@ -175,7 +161,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    fn send(&self, from: Address, to: Address, call: &impl SolCall) -> Result<Bytes, ExecutionError> {
+    fn send(&self, from: Address, to: Address, call: &impl SolCall) -> Result<Bytes, DeployError> {
         let result = self.chain.send(from, Some(to), call.abi_encode().into())?;
         Ok(result.into_output().unwrap_or_default())
     }
