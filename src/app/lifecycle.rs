@@ -212,9 +212,7 @@ impl Lifecycle {
         tokio::select! {
             _ = signals.end("this process is about to end") => Ok(()),
             () = self.drain(delay) => Ok(()),
-            why = failure_of(successor) => Err(RunError::Failed(format!(
-                "the process that replaced this one has failed ({why}), and this one has closed its listeners"
-            ))),
+            failure = failure_of(successor) => Err(failure),
         }
     }
 
@@ -246,11 +244,12 @@ impl Lifecycle {
 }
 
 /// Returns when the process that replaced this one has failed, and says how.
-async fn failure_of(successor: Option<Successor>) -> String {
-    match successor {
-        Some(successor) => successor.failure().await,
-        None => std::future::pending().await,
-    }
+async fn failure_of(successor: Option<Successor>) -> RunError {
+    let Some(successor) = successor else { return std::future::pending().await };
+    let why = successor.failure().await;
+    RunError::Failed(format!(
+        "the process that replaced this one has failed ({why}), and this one has closed its listeners"
+    ))
 }
 
 /// Tells systemd, if the process runs under it.
