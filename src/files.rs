@@ -3,10 +3,12 @@
 //! Their content is wiped when it is dropped, and no error shows anything of it. Reading blocks on the disk, and on
 //! nothing else: pipes and devices are refused.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
@@ -22,6 +24,40 @@ pub(crate) const SECRET_BYTES_MAX: usize = 16 * 1024;
 /// The longest path that is shown whole, in characters.
 const SHOWN_CHARS_MAX: usize = 200;
 
+/// How files looked, each when it was first looked at: equal when none of them has been written, exchanged or removed.
+#[derive(Debug, Default, Hash)]
+pub(crate) struct Seen(BTreeMap<PathBuf, u64>);
+
+impl Seen {
+    /// Looks at a file, to be called before it is read.
+    pub(crate) fn look(&mut self, file: &Path) {
+        if !self.0.contains_key(file) {
+            self.0.insert(file.to_owned(), look(file));
+        }
+    }
+
+    /// Files as they are now.
+    pub(crate) fn now(files: &[PathBuf]) -> Self {
+        Self(files.iter().map(|file| (file.clone(), look(file))).collect())
+    }
+
+    pub(crate) fn into_files(self) -> Vec<PathBuf> {
+        self.0.into_keys().collect()
+    }
+}
+
+/// Everything by which a file that can't be read differs from one that can, and one content from another.
+fn look(file: &Path) -> u64 {
+    let seen = fs::metadata(file).map_err(|error| error.kind());
+    let seen = seen.map(|seen| {
+        let times = [seen.mtime(), seen.mtime_nsec(), seen.ctime(), seen.ctime_nsec()];
+        (seen.dev(), seen.ino(), seen.len(), times, seen.mode(), seen.uid(), seen.gid())
+    });
+    let mut hasher = DefaultHasher::new();
+    seen.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// A path for people, on one line and bounded: whoever writes a tenant's file chooses it.
 pub(crate) fn shown(path: &Path) -> String {
     let path = path.to_string_lossy();
@@ -32,11 +68,7 @@ pub(crate) fn shown(path: &Path) -> String {
     shown
 }
 
-/// The bytes of a file.
-///
-/// # Errors
-///
-/// The problem of the file, without its path.
+/// The bytes of a file, or its problem, without its path.
 pub(crate) fn bytes(path: &Path, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, String> {
     // To open some devices does something, and to open a pipe waits for whoever writes into it.
     regular(&fs::metadata(path).map_err(unreadable)?)?;
@@ -50,10 +82,6 @@ pub(crate) fn bytes(path: &Path, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>,
 }
 
 /// The text that a command is given at a path, which may be a pipe.
-///
-/// # Errors
-///
-/// The problem of the file, without its path.
 pub(crate) fn text_or_pipe(path: &Path, bytes_max: usize) -> Result<Zeroizing<String>, String> {
     let file = File::open(path).map_err(unreadable)?;
     as_text(&whole(file, bytes_max, bytes_max)?)
@@ -81,19 +109,11 @@ fn regular(found: &Metadata) -> Result<(), String> {
 }
 
 /// The text of a file.
-///
-/// # Errors
-///
-/// The same.
 pub(crate) fn text(path: &Path, bytes_max: usize) -> Result<Zeroizing<String>, String> {
     as_text(&bytes(path, bytes_max)?)
 }
 
 /// The secret in a file, without a line end behind it.
-///
-/// # Errors
-///
-/// The problem of the file, without its path.
 pub(crate) fn secret_in(path: &Path) -> Result<Secret, String> {
     match text(path, SECRET_BYTES_MAX)?.trim_end_matches(['\r', '\n']) {
         "" => Err("holds no secret".to_owned()),
@@ -101,11 +121,7 @@ pub(crate) fn secret_in(path: &Path) -> Result<Secret, String> {
     }
 }
 
-/// A secret, or the one in its file.
-///
-/// # Errors
-///
-/// The problem of the file, with its path.
+/// A secret, or the one in its file. A problem has the file's path in front.
 pub(crate) fn secret(source: &SecretSource) -> Result<Secret, String> {
     match source {
         SecretSource::Text(secret) => Ok(secret.clone()),

@@ -26,11 +26,11 @@ pub mod store;
 
 pub mod config;
 pub mod telemetry;
-pub mod tls;
 
 mod addresses;
 mod caught;
 mod files;
+mod tls;
 
 pub mod domain;
 pub mod http1;

@@ -1,14 +1,17 @@
-//! The reader of agents, put together, and the threads that it lives in.
+//! The reader of agents and the nodes that it asks, put together, and the threads that they live in.
 
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::app::error::StartError;
-use crate::app::nodes;
+use crate::chain::pool::{Pool, PoolSettings};
 use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
 use crate::chain::registries::Registries;
 use crate::config::Settings;
+use crate::domain::rpc_header::{RpcHeader, value};
+use crate::domain::secret::{Secret, SecretSource};
+use crate::files;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -25,7 +28,8 @@ impl ChainThreads {
     pub(crate) fn start(workers: usize) -> Result<Self, StartError> {
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(workers.div_ceil(2)).thread_name("chain").enable_all();
-        let runtime = runtime.build().map_err(StartError::ChainThreads)?;
+        let unstarted = |cause| StartError::Other(format!("cannot start threads for the chain: {cause}"));
+        let runtime = runtime.build().map_err(unstarted)?;
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
@@ -50,7 +54,19 @@ pub(crate) fn reader(
     metrics: &Metrics,
     runtime: &Handle,
 ) -> Result<ChainReader, StartError> {
-    let (chain, nodes) = (&settings.chain, nodes::pool(settings, clock, metrics)?);
+    let chain = &settings.chain;
+    let unusable = |problems: Vec<String>| {
+        StartError::Other(format!("headers for RPC nodes can't be used:\n  {}", problems.join("\n  ")))
+    };
+    let pool = PoolSettings {
+        urls: &chain.rpc_urls,
+        headers: &headers(&chain.rpc_headers).map_err(unusable)?,
+        request_timeout: chain.request_timeout,
+        calls_per_second: chain.calls_per_second,
+        proxy: chain.http_proxy.as_ref(),
+        chain_id: chain.chain_id,
+    };
+    let nodes = Pool::new(&pool, Arc::clone(clock), metrics.clone())?;
     let registries = Registries {
         identity: chain.contracts.identity,
         stake_vault: chain.contracts.stake_vault,
@@ -71,4 +87,49 @@ pub(crate) fn reader(
         lifetimes,
     };
     Ok(ChainReader::new(Arc::new(nodes), settings, Arc::clone(clock), metrics, runtime))
+}
+
+fn headers(configured: &[RpcHeader<SecretSource>]) -> Result<Vec<RpcHeader<Secret>>, Vec<String>> {
+    let (mut headers, mut problems) = (Vec::new(), Vec::new());
+    for RpcHeader { origin, name, value: source } in configured {
+        let unfit = |why| format!("{name} for {origin} can't be sent: {why}");
+        match files::secret(source).and_then(|text| value(text.reveal()).map_err(unfit)) {
+            Ok(value) => headers.push(RpcHeader { origin: origin.clone(), name: name.clone(), value }),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() { Ok(headers) } else { Err(problems) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::headers;
+    use crate::domain::rpc_header::RpcHeader;
+    use crate::domain::secret::SecretSource;
+
+    #[test]
+    fn a_value_is_read_without_its_line_end_and_no_problem_shows_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let header = RpcHeader {
+            origin: "https://node.example".to_owned(),
+            name: "x-key".to_owned(),
+            value: SecretSource::File(path.clone()),
+        };
+        let read = || headers(std::slice::from_ref(&header));
+        fs::write(&path, "Bearer SECRET\r\n").unwrap();
+        assert_eq!(read().unwrap()[0].value.reveal(), "Bearer SECRET");
+        for (bad, expected) in [
+            ("", "key: holds no secret"),
+            ("SECRET\nSECRET\n", "x-key for https://node.example can't be sent: "),
+            (" SECRET\n", "x-key for https://node.example can't be sent: "),
+            (&"SECRET".repeat(10_000), "key: is longer than "),
+        ] {
+            fs::write(&path, bad).unwrap();
+            let problems = read().unwrap_err().concat();
+            assert!(problems.contains(expected) && !problems.contains("SECRET"), "{problems}");
+        }
+    }
 }

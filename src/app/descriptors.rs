@@ -52,21 +52,6 @@ const POOLS: usize = 3;
 /// The limit of a process that has none.
 const UNLIMITED: u64 = 1 << 20;
 
-/// The settings that decide how many descriptors are needed.
-#[derive(Debug, Clone)]
-struct Needs {
-    workers: usize,
-    /// Addresses that the gateway listens on.
-    gateways: usize,
-    /// Those for agents' owners.
-    owners: usize,
-    nodes: usize,
-    uses_redis: bool,
-    connections_max: usize,
-    /// `gateway.max_in_flight`.
-    in_flight_max: Option<u32>,
-}
-
 /// The caps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Descriptors {
@@ -94,64 +79,50 @@ pub(crate) struct TooFew {
     needed: usize,
 }
 
-impl Needs {
-    /// The needs of these settings with so many workers.
-    fn of(settings: &Settings, workers: usize) -> Self {
-        Self {
-            workers,
-            gateways: settings.listen.gateway.len(),
-            owners: settings.listen.owners.len(),
-            nodes: settings.chain.rpc_urls.len(),
-            uses_redis: matches!(settings.store, StoreSettings::Redis(_)),
-            connections_max: settings.listen.max_connections as usize,
-            in_flight_max: settings.gateway.in_flight_max,
-        }
-    }
+/// The least for clients and upstreams together.
+const fn clients_min(settings: &Settings, workers: usize) -> usize {
+    let of_gateway = if settings.listen.gateway.is_empty() { 0 } else { workers };
+    CLIENTS_MIN + OF_A_GATEWAY_WORKER * of_gateway
+}
 
-    const fn gateway_workers(&self) -> usize {
-        if self.gateways == 0 { 0 } else { self.workers }
-    }
-
-    /// The least for clients and upstreams together.
-    const fn clients_min(&self) -> usize {
-        CLIENTS_MIN + OF_A_GATEWAY_WORKER * self.gateway_workers()
-    }
-
-    /// Descriptors that no client may take.
-    fn reserve(&self) -> usize {
-        let runtimes = self.workers + BACKGROUND_RUNTIMES;
-        // One for the worker, and one for a successor.
-        let sockets = 2 * (self.workers * (1 + self.gateways + self.owners) + 1);
-        let store = if self.uses_redis { REDIS + REDIS_SERVERS * runtimes } else { EMBEDDED_STORE };
-        let nodes = PLACES_MAX + IDLE_MAX * self.nodes;
-        FILES + OF_A_RUNTIME * runtimes + sockets + ADMIN_CONNECTIONS + store + nodes + CHECKS
-    }
+/// Descriptors that no client may take.
+fn reserve(settings: &Settings, workers: usize) -> usize {
+    let runtimes = workers + BACKGROUND_RUNTIMES;
+    let listeners = 1 + settings.listen.gateway.len() + settings.listen.owners.len();
+    // One for the worker, and one for a successor.
+    let sockets = 2 * (workers * listeners + 1);
+    let store = match settings.store {
+        StoreSettings::Redis(_) => REDIS + REDIS_SERVERS * runtimes,
+        StoreSettings::Embedded { .. } => EMBEDDED_STORE,
+    };
+    let nodes = PLACES_MAX + IDLE_MAX * settings.chain.rpc_urls.len();
+    FILES + OF_A_RUNTIME * runtimes + sockets + ADMIN_CONNECTIONS + store + nodes + CHECKS
 }
 
 impl Descriptors {
     /// Raises the process's limit as far as it may, and divides it for these settings.
     pub(crate) fn planned(settings: &Settings) -> Result<Self, TooFew> {
-        Self::of(raised_limit(), &Needs::of(settings, workers(settings)))
+        Self::of(raised_limit(), settings, workers(settings))
     }
 
     /// The caps under this limit of the process.
-    fn of(limit: usize, needs: &Needs) -> Result<Self, TooFew> {
-        let reserved = needs.reserve();
+    fn of(limit: usize, settings: &Settings, workers: usize) -> Result<Self, TooFew> {
+        let (reserved, least) = (reserve(settings, workers), clients_min(settings, workers));
         let rest = limit.saturating_sub(reserved);
-        if rest < needs.clients_min() {
-            return Err(TooFew { limit, needed: reserved + needs.clients_min() });
+        if rest < least {
+            return Err(TooFew { limit, needed: reserved + least });
         }
-        let owners = if needs.owners == 0 { 0 } else { needs.connections_max.min(rest / 8) };
-        if needs.gateways == 0 {
-            let api = needs.connections_max.min(rest - owners);
+        let most = settings.listen.max_connections as usize;
+        let owners = if settings.listen.owners.is_empty() { 0 } else { most.min(rest / 8) };
+        if settings.listen.gateway.is_empty() {
+            let api = most.min(rest - owners);
             return Ok(Self { limit, reserved, api, owners, gateway: 0, requests: 0, idle: 0 });
         }
-        let api = needs.connections_max.min(rest / 8);
-        let gateway = needs.connections_max.min(rest / 2);
+        let (api, gateway) = (most.min(rest / 8), most.min(rest / 2));
         let upstreams = rest - api - owners - gateway;
-        let idle = POOL_MAX.min(upstreams / 10).max(needs.workers);
+        let idle = POOL_MAX.min(upstreams / 10).max(workers);
         let requests = u32::try_from(upstreams - POOLS * idle).unwrap_or(u32::MAX);
-        let requests = needs.in_flight_max.map_or(requests, |configured| configured.min(requests));
+        let requests = settings.gateway.in_flight_max.map_or(requests, |configured| configured.min(requests));
         Ok(Self { limit, reserved, api, owners, gateway, requests, idle })
     }
 }
@@ -185,38 +156,51 @@ fn raised_limit() -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Descriptors, Needs, POOLS};
+    use super::{Descriptors, POOLS, clients_min, reserve};
+    use crate::config::Settings;
 
-    fn needs() -> impl Strategy<Value = Needs> {
-        let counts = (1..=128_usize, 0..=16_usize, 0..=16_usize, 1..=16_usize, 1..=1_000_000_usize);
-        let others = (any::<bool>(), proptest::option::of(1..=1_000_000_u32));
-        let all = (counts, others);
-        all.prop_map(|((workers, gateways, owners, nodes, connections_max), (uses_redis, in_flight_max))| {
-            Needs { workers, gateways, owners, nodes, uses_redis, connections_max, in_flight_max }
-        })
+    /// A configuration with so many listeners of each kind, and so many nodes.
+    fn settings(gateways: usize, owners: usize, nodes: usize, uses_redis: bool) -> Settings {
+        let store = if uses_redis { "kind = \"redis\"\nredis.url = \"redis://localhost\"" } else { "" };
+        let text = format!(
+            "[chain]\ndevelopment = true\nchain_id = 8004\n[chain.contracts]\n\
+             identity = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"\n\
+             stake_vault = \"0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512\"\n[store]\n{store}"
+        );
+        let mut settings = Settings::parse(&text, std::iter::empty()).unwrap();
+        settings.listen.gateway = vec![settings.listen.api; gateways];
+        settings.listen.owners = vec![settings.listen.api; owners];
+        settings.chain.rpc_urls = vec![settings.chain.rpc_urls[0].clone(); nodes];
+        settings
     }
 
     proptest! {
         #[test]
         fn caps_and_reserve_never_exceed_the_limit_and_nobody_has_none(
-            needs in needs(),
+            (gateways, owners, nodes, uses_redis) in (0..=16_usize, 0..=16_usize, 1..=16_usize, any::<bool>()),
+            workers in 1..=128_usize,
+            connections_max in 1..=1_000_000_u32,
+            in_flight_max in proptest::option::of(1..=1_000_000_u32),
             limit in 0..=2_000_000_usize,
         ) {
-            let Ok(caps) = Descriptors::of(limit, &needs) else {
-                prop_assert!(limit < needs.reserve() + needs.clients_min());
+            let mut settings = settings(gateways, owners, nodes, uses_redis);
+            settings.listen.max_connections = connections_max;
+            settings.gateway.in_flight_max = in_flight_max;
+            let (reserve, least) = (reserve(&settings, workers), clients_min(&settings, workers));
+            let connections_max = connections_max as usize;
+            let Ok(caps) = Descriptors::of(limit, &settings, workers) else {
+                prop_assert!(limit < reserve + least);
                 return Ok(());
             };
-            let Descriptors { api, owners, gateway, requests, idle, .. } = caps;
-            let clients = api + owners + gateway;
-            prop_assert!(needs.reserve() + clients + requests as usize + POOLS * idle <= limit);
-            prop_assert_eq!(owners > 0, needs.owners > 0);
-            prop_assert!(owners <= needs.connections_max);
-            prop_assert!((1..=needs.connections_max).contains(&api));
-            let has_gateway = needs.gateways > 0;
-            let keeps_one = idle / needs.workers > 0;
-            prop_assert_eq!([gateway > 0, requests > 0, keeps_one], [has_gateway; 3]);
-            prop_assert!(gateway <= needs.connections_max);
-            prop_assert!(needs.in_flight_max.is_none_or(|max| requests <= max));
+            let Descriptors { api, owners: of_owners, gateway, requests, idle, .. } = caps;
+            let clients = api + of_owners + gateway;
+            prop_assert!(reserve + clients + requests as usize + POOLS * idle <= limit);
+            prop_assert_eq!(of_owners > 0, owners > 0);
+            prop_assert!(of_owners <= connections_max);
+            prop_assert!((1..=connections_max).contains(&api));
+            prop_assert_eq!([gateway > 0, requests > 0, idle / workers > 0], [gateways > 0; 3]);
+            prop_assert!(gateway <= connections_max);
+            prop_assert!(in_flight_max.is_none_or(|max| requests <= max));
         }
     }
 
@@ -224,11 +208,8 @@ mod tests {
     fn the_least_that_the_page_for_operators_names_is_the_least() {
         let page = include_str!("../../docs/operations.md");
         for (workers, uses_redis, least) in [(2, false, "738 for two"), (64, true, "3,682 for 64")] {
-            let (connections_max, in_flight_max) = (4_096, None);
-            let (gateways, owners, nodes) = (1, 0, 1);
-            let needs =
-                Needs { workers, gateways, owners, nodes, uses_redis, connections_max, in_flight_max };
-            let number = needs.reserve() + needs.clients_min();
+            let settings = settings(1, 0, 1, uses_redis);
+            let number = reserve(&settings, workers) + clients_min(&settings, workers);
             assert!(least.replace(',', "").starts_with(&format!("{number} for ")), "{number}");
             assert!(page.contains(least), "{least}");
         }
@@ -236,10 +217,9 @@ mod tests {
 
     #[test]
     fn with_enough_descriptors_no_cap_is_cut() {
-        let (connections_max, in_flight_max) = (4_096, None);
-        let (workers, gateways, owners, nodes, uses_redis) = (4, 1, 1, 2, true);
-        let needs = Needs { workers, gateways, owners, nodes, uses_redis, connections_max, in_flight_max };
-        let caps = Descriptors::of(65_536, &needs).unwrap();
+        let mut settings = settings(1, 1, 2, true);
+        settings.listen.max_connections = 4_096;
+        let caps = Descriptors::of(65_536, &settings, 4).unwrap();
         assert_eq!((caps.api, caps.owners, caps.gateway, caps.idle), (4_096, 4_096, 4_096, 1_024));
     }
 }

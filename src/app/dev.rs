@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use crate::app::App;
 use crate::app::error::{RunError, StartError};
 use crate::app::handover::Handover;
+use crate::app::lifecycle::{EarlySignals, Lifecycle};
 use crate::app::process::{Listening, Process};
 use crate::config::shutdown::ShutdownSettings;
 use crate::os::Os;
@@ -33,7 +34,7 @@ impl App {
         address: SocketAddr,
         service: impl WholeService,
     ) -> Result<(), StartError> {
-        self.process.open_whole(service, Listening::plain(name, &address, self.descriptors.api))
+        self.process.open_whole(service, Listening::plain(name, &[address], self.descriptors.api))
     }
 
     /// Runs with a node in this process, which listens at this address a moment after everything else has begun. Calls
@@ -70,9 +71,10 @@ pub(crate) fn run_door(
     address: SocketAddr,
     service: impl WholeService,
 ) -> Result<Result<(), RunError>, StartError> {
-    let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0, Handover::default());
-    process.open_whole(service, Listening::plain(name, &address, CONNECTIONS_MAX))?;
-    Ok(process.run(SHUTDOWN, None))
+    let lifecycle = Lifecycle::new(SHUTDOWN, None, Handover::default(), EarlySignals::default());
+    let mut process = Process::new(Arc::new(Os::new()), Metrics::new()?, None, 0, lifecycle);
+    process.open_whole(service, Listening::plain(name, &[address], CONNECTIONS_MAX))?;
+    Ok(process.run())
 }
 
 /// Returns when somebody listens at the address.

@@ -8,8 +8,6 @@ use std::mem::{MaybeUninit, take};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use listenfd::ListenFd;
@@ -38,45 +36,29 @@ pub(crate) struct Handover {
     had_sockets: bool,
     /// The process that this one replaces.
     predecessor: Option<UnixStream>,
-    /// True once an order to upgrade has come.
-    upgrade_came: Arc<AtomicBool>,
 }
 
 impl Handover {
     /// Those that systemd passes (`LISTEN_FDS`), if it does. Changes the environment, so there must be one thread only.
-    ///
-    /// # Errors
-    ///
-    /// One of them is no TCP socket, or signals can't be handled.
+    /// All of them are TCP sockets, or none is taken.
     pub(crate) fn from_systemd() -> io::Result<Self> {
-        let upgrade_came = survive_upgrade_orders()?;
         let mut passed = ListenFd::from_env();
         let sockets = (0..passed.len()).filter_map(|index| passed.take_tcp_listener(index).transpose());
         let sockets = sockets.map(|socket| socket.map(Socket::from)).collect::<io::Result<_>>()?;
-        Ok(Self { upgrade_came, ..Self::of(sockets, None) })
+        Ok(Self::of(sockets, None))
     }
 
     /// Those that the process at the other end of standard input sends, which this one replaces.
-    ///
-    /// # Errors
-    ///
-    /// There is no such process, or signals can't be handled.
     pub(crate) fn from_predecessor() -> io::Result<Self> {
-        let upgrade_came = survive_upgrade_orders()?;
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(SENT_WITHIN))?;
         let sockets = receive(&stream)?.into_iter().map(Socket::from).collect();
-        Ok(Self { upgrade_came, ..Self::of(sockets, Some(stream)) })
+        Ok(Self::of(sockets, Some(stream)))
     }
 
     fn of(sockets: Vec<Socket>, predecessor: Option<UnixStream>) -> Self {
-        Self { had_sockets: !sockets.is_empty(), sockets, predecessor, upgrade_came: Arc::default() }
-    }
-
-    /// True if an order to upgrade came before anybody waited for signals.
-    pub(super) fn upgrade_came(&self) -> bool {
-        self.upgrade_came.load(Ordering::Relaxed)
+        Self { had_sockets: !sockets.is_empty(), sockets, predecessor }
     }
 
     /// The address of a socket with this port that no listener has taken.
@@ -115,13 +97,6 @@ impl Handover {
         // One that is gone need not know.
         let _ = self.predecessor.as_ref().map(|mut stream| stream.write_all(&LAST));
     }
-}
-
-/// Keeps SIGUSR2 from ending a process that does not wait for signals yet, and remembers that it came.
-fn survive_upgrade_orders() -> io::Result<Arc<AtomicBool>> {
-    let came = Arc::default();
-    signal_hook::flag::register(signal_hook::consts::SIGUSR2, Arc::clone(&came))?;
-    Ok(came)
 }
 
 pub(super) fn local_address(socket: &Socket) -> Option<SocketAddr> {

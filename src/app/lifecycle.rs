@@ -2,10 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sd_notify::{NotifyState, notify};
+use signal_hook::consts::{SIGHUP, SIGUSR2};
+use signal_hook::flag::register;
 use socket2::Socket;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -13,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::app::error::RunError;
 use crate::app::handover::{Handover, local_address};
-use crate::app::successor::{Failed, Serving, Successor};
+use crate::app::successor::{Failed, Successor};
 use crate::app::threads::{ThreadEnd, first_end};
 use crate::config::shutdown::ShutdownSettings;
 use crate::pipeline::readiness::Readiness;
@@ -28,11 +31,35 @@ const TRY_EVERY: Duration = Duration::from_millis(50);
 /// Why there is no upgrade yet.
 const NOT_SERVING: &str = "this process does not serve yet";
 
+/// Remembers signals that come before anybody waits for them, and keeps them from ending the process.
+#[derive(Clone, Default)]
+pub(crate) struct EarlySignals {
+    hangup: Arc<AtomicBool>,
+    upgrade: Arc<AtomicBool>,
+}
+
+impl EarlySignals {
+    /// To be made before anything else.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let early = Self::default();
+        register(SIGHUP, Arc::clone(&early.hangup))?;
+        register(SIGUSR2, Arc::clone(&early.upgrade))?;
+        Ok(early)
+    }
+
+    /// True once if SIGHUP came.
+    pub(super) fn take_hangup(&self) -> bool {
+        self.hangup.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// The life of a process.
 pub(super) struct Lifecycle {
-    pub(super) settings: ShutdownSettings,
-    pub(super) readiness: Option<Arc<Readiness>>,
+    settings: ShutdownSettings,
+    /// Says when a process that was handed sockets takes connections.
+    readiness: Option<Arc<Readiness>>,
     pub(super) handover: Handover,
+    early: EarlySignals,
     /// True once workers are to take connections.
     pub(super) serving: watch::Sender<bool>,
     /// True once listeners are to close. Listeners and connections hold its receivers for as long as they live.
@@ -91,10 +118,23 @@ fn ignore_upgrade(why: &str) {
 }
 
 impl Lifecycle {
+    /// Listeners use sockets of the handover where they can.
+    pub(super) fn new(
+        settings: ShutdownSettings,
+        readiness: Option<Arc<Readiness>>,
+        handover: Handover,
+        early: EarlySignals,
+    ) -> Self {
+        let (serving, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
+        Self { settings, readiness, handover, early, serving, stopping, sockets: Mutex::default() }
+    }
+
     /// Lives until a signal says to end, or until one of these threads has ended.
     pub(super) async fn run(self, ends: Vec<ThreadEnd>) -> Result<(), RunError> {
-        let mut signals = Signals::listen().map_err(RunError::Signals)?;
-        if self.handover.upgrade_came() {
+        let signals = Signals::listen();
+        let mut signals =
+            signals.map_err(|cause| RunError::Failed(format!("cannot wait for signals: {cause}")))?;
+        if self.early.upgrade.load(Ordering::Relaxed) {
             ignore_upgrade(NOT_SERVING);
         }
         tokio::select! {
@@ -119,12 +159,14 @@ impl Lifecycle {
     async fn open(&self) -> Result<(), RunError> {
         let is_late = self.handover.had_sockets() && timeout(READY_WITHIN, self.ready()).await.is_err();
         if is_late && self.handover.replaces() {
-            return Err(RunError::NotReady(READY_WITHIN));
+            return Err(RunError::Failed(format!(
+                "store or chain was not ready within {READY_WITHIN:?}: this process does not take over"
+            )));
         }
         for socket in &*self.sockets.lock() {
             let address = || local_address(socket).map(|address| address.to_string()).unwrap_or_default();
-            let listens = socket.listen(BACKLOG);
-            listens.map_err(|cause| RunError::Listen { address: address(), cause })?;
+            let failed = |cause| RunError::Failed(format!("cannot listen on {}: {cause}", address()));
+            socket.listen(BACKLOG).map_err(failed)?;
         }
         self.serving.send_replace(true);
         if self.handover.replaces() {
@@ -170,7 +212,7 @@ impl Lifecycle {
         tokio::select! {
             _ = signals.end("this process is about to end") => Ok(()),
             () = self.drain(delay) => Ok(()),
-            why = failure_of(successor) => Err(RunError::SuccessorFailed(why)),
+            failure = failure_of(successor) => Err(failure),
         }
     }
 
@@ -182,9 +224,10 @@ impl Lifecycle {
         self.settings.delay
     }
 
-    async fn upgrade(&self) -> Result<Serving, Failed> {
-        let successor = Successor::start(&self.sockets.lock())?;
-        successor.serves().await
+    async fn upgrade(&self) -> Result<Successor, Failed> {
+        let mut successor = Successor::start(&self.sockets.lock())?;
+        successor.serves().await?;
+        Ok(successor)
     }
 
     /// Returns when nothing is left, or the grace is over.
@@ -201,11 +244,12 @@ impl Lifecycle {
 }
 
 /// Returns when the process that replaced this one has failed, and says how.
-async fn failure_of(successor: Option<Serving>) -> String {
-    match successor {
-        Some(successor) => successor.failure().await,
-        None => std::future::pending().await,
-    }
+async fn failure_of(successor: Option<Successor>) -> RunError {
+    let Some(successor) = successor else { return std::future::pending().await };
+    let why = successor.failure().await;
+    RunError::Failed(format!(
+        "the process that replaced this one has failed ({why}), and this one has closed its listeners"
+    ))
 }
 
 /// Tells systemd, if the process runs under it.

@@ -1,5 +1,6 @@
 //! The listeners for the API, the gateway and operators.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use crate::admin::Admin;
@@ -14,7 +15,7 @@ use crate::app::signing_domain;
 use crate::config::Settings;
 use crate::config::chain::Contracts;
 use crate::config::gateway::Http1;
-use crate::config::listen::{Listen, Listener};
+use crate::config::listen::Listener;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
@@ -42,29 +43,18 @@ impl App {
         pipeline: &Arc<Pipeline>,
         os: &Os,
     ) -> Result<(), StartError> {
-        let api = self.api(settings, pipeline, os, Audience::Everybody)?;
-        let listening = Listening {
-            rules: Some(client_rules(&settings.listen, Listener::Api)),
-            threads: WORKER,
-            workers: workers(settings),
-            tls: Some(Protocols::Http1),
-            ..Listening::plain("api", &settings.listen.api, self.descriptors.api)
-        };
-        self.process.open_whole(api, listening)?;
-        if settings.listen.owners.is_empty() {
-            return Ok(());
+        let (listen, caps) = (&settings.listen, self.descriptors);
+        for (audience, listener, addresses, connections_max) in [
+            (Audience::Everybody, Listener::Api, from_ref(&listen.api), caps.api),
+            (Audience::Owners, Listener::Owners, &*listen.owners, caps.owners),
+        ] {
+            if !addresses.is_empty() {
+                let api = self.api(settings, pipeline, os, audience)?;
+                let plain = Listening::plain(audience.listener(), addresses, connections_max);
+                self.process.open_whole(api, for_clients(settings, listener, Protocols::Http1, plain))?;
+            }
         }
-        let owners = self.api(settings, pipeline, os, Audience::Owners)?;
-        let listening = Listening {
-            name: Audience::Owners.listener(),
-            addresses: &settings.listen.owners,
-            connections_max: self.descriptors.owners,
-            rules: Some(client_rules(&settings.listen, Listener::Owners)),
-            threads: WORKER,
-            workers: workers(settings),
-            tls: Some(Protocols::Http1),
-        };
-        self.process.open_whole(owners, listening)
+        Ok(())
     }
 
     fn api(
@@ -124,23 +114,15 @@ impl App {
         let gateway = Arc::new(gateway);
         let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), process.configuration()));
         let is_off = settings.gateway.http1 == Http1::Library;
-        let (mut pools, workers) = (Vec::new(), workers(settings));
-        let idle_max = self.descriptors.idle / workers;
+        let mut pools = Vec::new();
+        let idle_max = self.descriptors.idle / workers(settings);
         let door = || {
             let pool = Arc::new(Pool::new(idle_max));
             pools.push(Arc::clone(&pool));
             GatewayDoor::new(Arc::clone(&gateway), Arc::clone(&library), is_off, pool)
         };
-        let listening = Listening {
-            name: "gateway",
-            addresses: &settings.listen.gateway,
-            connections_max: self.descriptors.gateway,
-            rules: Some(client_rules(&settings.listen, Listener::Gateway)),
-            threads: WORKER,
-            workers,
-            tls: Some(Protocols::Http1AndHttp2),
-        };
-        process.open(door, listening)?;
+        let plain = Listening::plain("gateway", &settings.listen.gateway, self.descriptors.gateway);
+        process.open(door, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;
         process.supervise("upstream-connections", move || pool::keep(pools.clone()));
         Ok(())
     }
@@ -151,7 +133,7 @@ impl App {
         overview: Arc<Overview>,
     ) -> Result<(), StartError> {
         let admin = Admin::new(self.process.metrics.clone(), Arc::clone(&self.readiness), overview);
-        let listening = Listening::plain("admin", &settings.listen.admin, ADMIN_CONNECTIONS);
+        let listening = Listening::plain("admin", from_ref(&settings.listen.admin), ADMIN_CONNECTIONS);
         self.process.open_whole(admin, listening)
     }
 }
@@ -208,10 +190,19 @@ fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
     console.enabled.then(|| ConsoleRules { title: console.title.clone(), chain, sample, development })
 }
 
-fn client_rules(listen: &Listen, listener: Listener) -> ClientRules {
-    ClientRules {
+/// A listener for clients: every worker serves it, and their networks have limits.
+fn for_clients<'a>(
+    settings: &Settings,
+    listener: Listener,
+    protocols: Protocols,
+    plain: Listening<'a>,
+) -> Listening<'a> {
+    let listen = &settings.listen;
+    let rules = ClientRules {
         trusted_proxies: listen.trusted_proxies.clone(),
         uses_proxy_protocol: listen.proxy_protocol.contains(&listener),
         per_network_max: listen.max_connections_per_network,
-    }
+    };
+    let (threads, workers) = (WORKER, workers(settings));
+    Listening { rules: Some(rules), threads, workers, tls: Some(protocols), ..plain }
 }

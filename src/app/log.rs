@@ -9,10 +9,6 @@ use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{self, LogGuard, LogRules};
 
 /// Starts the log. Lines are written until the guard is dropped.
-///
-/// # Errors
-///
-/// When the level variable can't be understood.
 pub(crate) fn start(settings: &LogSettings) -> Result<LogGuard, String> {
     log::start(rules(settings), settings.format == LogFormat::Json)
 }
@@ -25,8 +21,9 @@ pub(super) fn audit(
     let (audit, guard) = match &settings.audit {
         None => return Ok((None, None)),
         Some(AuditPlace::Stdout) => Audit::to_stdout(clock),
-        Some(AuditPlace::File(path)) => Audit::to_file(path, clock)
-            .map_err(|cause| StartError::Audit { path: path.display().to_string(), cause })?,
+        Some(AuditPlace::File(path)) => Audit::to_file(path, clock).map_err(|cause| {
+            StartError::Other(format!("cannot open {} (log.audit): {cause}", path.display()))
+        })?,
     };
     let audit = if settings.audit_required { audit.required() } else { audit };
     Ok((Some(Arc::new(audit)), Some(guard)))

@@ -6,22 +6,21 @@ pub(crate) mod descriptors;
 pub(crate) mod dev;
 pub(crate) mod error;
 pub(crate) mod handover;
+pub(crate) mod lifecycle;
 pub(crate) mod log;
 pub(crate) mod named_files;
-pub(crate) mod nodes;
 pub(crate) mod online;
 pub(crate) mod overview;
 pub(crate) mod presence;
-pub(crate) mod reload;
 pub(crate) mod source;
 pub(crate) mod store;
 pub(crate) mod successor;
 pub(crate) mod tenants;
 
-mod lifecycle;
 mod listeners;
 mod pace;
 mod process;
+mod reload;
 mod threads;
 
 use std::future::ready;
@@ -32,16 +31,16 @@ use crate::app::chain::ChainThreads;
 use crate::app::descriptors::{Descriptors, workers};
 use crate::app::error::{RunError, StartError};
 use crate::app::handover::Handover;
+use crate::app::lifecycle::{EarlySignals, Lifecycle};
 use crate::app::overview::Overview;
 use crate::app::process::Process;
-use crate::app::reload::{EarlyHangup, Reloader};
+use crate::app::reload::Reloader;
 use crate::app::source::Source;
 use crate::app::store::Opened;
 use crate::app::tenants::{Tenants, emptiness};
 use crate::app::threads::end_of;
 use crate::chain::follower::Follower;
 use crate::chain::reader::ChainReader;
-use crate::config::shutdown::ShutdownSettings;
 use crate::config::traces::TraceSettings;
 use crate::config::{Loaded, Settings};
 use crate::domain::eip712::{Eip712Domain, SigningDomain};
@@ -72,7 +71,6 @@ pub(crate) struct App {
     descriptors: Descriptors,
     follower: Arc<Follower>,
     chain_threads: ChainThreads,
-    shutdown: ShutdownSettings,
     tracer: Option<Arc<Tracer>>,
     audit: Option<Arc<Audit>>,
     /// The documents that tell strangers how agents get in, the same at every listener.
@@ -87,12 +85,12 @@ impl App {
     pub(crate) fn new(
         loaded: &Loaded,
         source: Source,
-        early_hangup: EarlyHangup,
+        early: EarlySignals,
         handover: Handover,
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
         if let Some(why) = emptiness(settings, &loaded.refused, source.path()) {
-            return Err(StartError::NoTenants(Box::new(why)));
+            return Err(StartError::Other(why.to_string()));
         }
         let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
@@ -103,7 +101,7 @@ impl App {
             let counted = families.log_lines_dropped.get();
             families.log_lines_dropped.inc_by(dropped_lines().saturating_sub(counted));
         });
-        let tenants = Tenants::new(source, settings, &clock, &metrics).map_err(StartError::Certificates)?;
+        let tenants = Tenants::new(source, settings, &clock, &metrics)?;
         let tenants = Arc::new(tenants);
         let chain_threads = ChainThreads::start(workers(settings))?;
         chain_threads.handle().block_on(resolve_new_names(&tenants.table().load()));
@@ -111,7 +109,8 @@ impl App {
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
         let chain: Arc<dyn Chain> = reader;
-        let Opened { store, writer_ended } = store::open(settings, &clock, &metrics)?;
+        let Opened { store, writer_ended } =
+            store::open(settings, &clock, &metrics).map_err(StartError::Other)?;
         let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
@@ -122,7 +121,7 @@ impl App {
         let reloader = Reloader::new(
             Arc::clone(&tenants),
             Arc::clone(&overview),
-            early_hangup,
+            early.clone(),
             metrics.clone(),
             audit.clone(),
             &loaded.refused,
@@ -135,10 +134,11 @@ impl App {
                 TracerSettings { endpoint: endpoint.reveal().as_str(), one_in, continued_per_second };
             Tracer::new(&settings, &clock, &metrics)
         });
-        let tracer = tracer.transpose().map_err(StartError::Traces)?.map(Arc::new);
+        let untraced = |why| StartError::Other(format!("cannot trace requests: {why}"));
+        let tracer = tracer.transpose().map_err(untraced)?.map(Arc::new);
         let certificates = tenants.certificates().cloned();
-        let process = Process::new(clock, metrics, certificates, descriptors.idle, handover);
-        let shutdown = settings.shutdown;
+        let lifecycle = Lifecycle::new(settings.shutdown, Some(Arc::clone(&readiness)), handover, early);
+        let process = Process::new(clock, metrics, certificates, descriptors.idle, lifecycle);
         let mut app = Self {
             process,
             readiness,
@@ -146,7 +146,6 @@ impl App {
             descriptors,
             follower,
             chain_threads,
-            shutdown,
             tracer,
             audit,
             discovery: Arc::new(listeners::discovery(settings)),
@@ -170,10 +169,6 @@ impl App {
     }
 
     /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not.
-    ///
-    /// # Errors
-    ///
-    /// Why it ended otherwise.
     pub(crate) fn run(self) -> Result<(), RunError> {
         self.run_after(|| ready(()))
     }
@@ -192,7 +187,7 @@ impl App {
             }
         };
         self.chain_threads.handle().spawn(async move { keep_going("follower", &metrics, follow).await });
-        let outcome = self.process.run(self.shutdown, Some(self.readiness));
+        let outcome = self.process.run();
         if let Some(tracer) = self.tracer {
             tracer.finish();
         }

@@ -1,21 +1,19 @@
 //! Facts for the operator's page: tenants and upstreams as they are now, certificates and configuration as they are in
 //! force, and the last reload. Secrets are blanked in what it is given.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::PathBuf;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
 use crate::admin::Facts;
-use crate::app::tenants::{Applied, Tenants};
+use crate::app::tenants::{Applied, Certificate, Tenants};
 use crate::config::{DEFAULT, Loaded, Refused, Settings, VALUES_SHOWN_MAX, Value};
-use crate::domain::tenant::{KeyPair, Tenant};
 use crate::files;
-use crate::gateway::table::TenantState;
+use crate::gateway::site::Site;
 use crate::ports::clock::Clock;
-use crate::tls::look;
 
 /// How many tenants are shown.
 const TENANTS_SHOWN_MAX: usize = 100;
@@ -30,14 +28,6 @@ pub(super) struct Overview {
     in_force: Mutex<InForce>,
 }
 
-/// Certificates of the listeners and toward upstreams.
-struct Certificates {
-    /// With the time when each expires; the next one first.
-    shown: Vec<Json>,
-    /// A hash of what each file held.
-    hashes: HashMap<PathBuf, u64>,
-}
-
 /// The configuration that is in force.
 struct InForce {
     /// Sections as they were at the start, tenants as of the last reload that was applied.
@@ -46,7 +36,8 @@ struct InForce {
     is_cut: bool,
     /// Grows with each applied reload.
     version: u64,
-    certificates: Certificates,
+    /// Those in force; the next one to expire first.
+    certificates: Json,
     /// The last reload, applied or not; null before the first one.
     last_reload: Json,
 }
@@ -54,7 +45,7 @@ struct InForce {
 impl Overview {
     /// Begins with the configuration of the start.
     pub(super) fn new(tenants: Arc<Tenants>, loaded: &Loaded, clock: Arc<dyn Clock>) -> Self {
-        let certificates = Certificates::of(&loaded.settings);
+        let certificates = shown_certificates(&tenants.certificates_in_force());
         let values = loaded.values.clone();
         let is_cut = values.len() >= VALUES_SHOWN_MAX;
         let last_reload = if loaded.refused.is_empty() {
@@ -69,10 +60,11 @@ impl Overview {
     }
 
     /// A reload was applied, but for the files that it refuses.
-    pub(super) fn applied(&self, why: &str, Applied { loaded, tenants, .. }: Applied) {
+    pub(super) fn applied(&self, why: &str, applied: Applied) {
+        let Applied { loaded, tenants, has_other_certificates, .. } = applied;
         let tenants = tenants.iter().map(|(tenant, change)| json!({ "tenant": tenant, "change": change }));
         let tenants = shown(tenants);
-        let certificates = Certificates::of(&loaded.settings);
+        let certificates = shown_certificates(&self.tenants.certificates_in_force());
         let is_cut = loaded.values.len() >= VALUES_SHOWN_MAX;
         let mut in_force = self.in_force.lock();
         let values = in_force_now(&in_force.values, loaded.values, &loaded.refused);
@@ -80,7 +72,7 @@ impl Overview {
             "at": self.clock.unix_seconds(), "why": why, "applied": loaded.refused.is_empty(),
             "problems": problems(&loaded.refused), "tenants": tenants,
             "values": changes(&in_force.values, &values, is_cut || in_force.is_cut),
-            "certificates": certificates.replace(&in_force.certificates),
+            "certificates": has_other_certificates,
         });
         in_force.certificates = certificates;
         in_force.is_cut = is_cut;
@@ -121,19 +113,25 @@ fn in_force_now(former: &[Value], read: Vec<Value>, refused: &[Refused]) -> Vec<
 impl Facts for Overview {
     fn status(&self) -> Json {
         let table = self.tenants.table().load();
-        let busiest = table.busiest(TENANTS_SHOWN_MAX, self.clock.monotonic_micros());
-        let tenants = busiest.into_iter().map(|TenantState { tenant, upstreams }| {
-            let hosts: Vec<String> =
-                tenant.hosts.iter().take(ITEMS_SHOWN_MAX).map(ToString::to_string).collect();
-            json!({ "id": tenant.id, "hosts": hosts, "upstreams": upstreams })
+        let now = self.clock.monotonic_micros();
+        let mut busiest: Vec<&Arc<Site>> = table.sites().iter().collect();
+        busiest.sort_by_cached_key(|site| Reverse(site.requests()));
+        let tenants = busiest.into_iter().take(TENANTS_SHOWN_MAX).map(|site| {
+            let hosts = shown(site.tenant.hosts.iter().map(ToString::to_string));
+            let upstreams = site.own_upstreams().into_iter().map(|member| {
+                let state = &member.state;
+                let upstream = state.upstream.to_string();
+                json!({ "upstream": upstream, "state": state.condition(now), "inFlight": state.in_flight() })
+            });
+            json!({ "id": site.tenant.id, "hosts": hosts, "upstreams": upstreams.collect::<Json>() })
         });
-        let tenants: Vec<Json> = tenants.collect();
+        let tenants: Json = tenants.collect();
         let in_force = self.in_force.lock();
         json!({
             "now": self.clock.unix_millis(),
             "tenants": tenants,
-            "tenantsInAll": table.tenants().count(),
-            "certificates": in_force.certificates.shown,
+            "tenantsInAll": table.sites().len(),
+            "certificates": in_force.certificates,
             "lastReload": in_force.last_reload,
             "configuration": in_force.version,
         })
@@ -168,40 +166,20 @@ fn changes(former: &[Value], now: &[Value], are_cut: bool) -> Json {
     shown(changes)
 }
 
-impl Certificates {
-    /// Looks at their files.
-    fn of(settings: &Settings) -> Self {
-        let mut users: HashMap<&KeyPair, Vec<String>> = HashMap::new();
-        let listeners = settings.listen.tls.iter().map(|pair| (pair, "listeners".to_owned()));
-        let tenants = settings.tenants.iter().flat_map(|tenant| {
-            let Tenant { id, tls, proxy, .. } = &**tenant;
-            let shown = tls.iter().map(move |pair| (pair, format!("tenant {id}")));
-            let toward_upstreams = proxy.upstream_tls.client.iter();
-            shown.chain(toward_upstreams.map(move |pair| (pair, format!("upstreams of {id}"))))
-        });
-        for (pair, user) in listeners.chain(tenants) {
-            users.entry(pair).or_default().push(user);
-        }
-        let mut hashes = HashMap::new();
-        let expiry = |(pair, mut used_by): (&KeyPair, Vec<String>)| {
-            let (expiry, hash) = look::chain(pair).unwrap_or_default();
-            hashes.insert(pair.cert.clone(), hash);
-            used_by.truncate(ITEMS_SHOWN_MAX);
-            (expiry, files::shown(&pair.cert), used_by)
+/// Each file with its users.
+fn shown_certificates(certificates: &[Certificate]) -> Json {
+    let mut by_file: BTreeMap<(i64, String), Vec<String>> = BTreeMap::new();
+    for Certificate { file, is_toward_upstreams, tenant, expiry } in certificates {
+        let user = match (tenant, is_toward_upstreams) {
+            (None, _) => "listeners".to_owned(),
+            (Some(tenant), false) => format!("tenant {tenant}"),
+            (Some(tenant), true) => format!("upstreams of {tenant}"),
         };
-        let mut expiries: Vec<_> = users.into_iter().map(expiry).collect();
-        expiries.sort();
-        expiries.truncate(ITEMS_SHOWN_MAX);
-        let certificate =
-            |(expiry, file, used_by)| json!({ "file": file, "usedBy": used_by, "expiresAt": expiry });
-        Self { shown: expiries.into_iter().map(certificate).collect(), hashes }
+        by_file.entry((*expiry, files::shown(file))).or_default().push(user);
     }
-
-    /// True if a file that was used before holds others now.
-    fn replace(&self, former: &Self) -> bool {
-        let is_other = |(file, hash)| former.hashes.get(file).is_some_and(|former| former != hash);
-        self.hashes.iter().any(is_other)
-    }
+    shown(by_file.into_iter().map(|((expiry, file), used_by)| {
+        json!({ "file": file, "usedBy": shown(used_by.into_iter()), "expiresAt": expiry })
+    }))
 }
 
 #[cfg(test)]

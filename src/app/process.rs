@@ -6,18 +6,13 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use socket2::Socket;
 use tokio::runtime::Builder;
-use tokio::sync::watch;
 
 use crate::app::error::{RunError, StartError};
-use crate::app::handover::Handover;
 use crate::app::lifecycle::Lifecycle;
 use crate::app::threads::{Part, ThreadEnd, Threads};
-use crate::config::shutdown::ShutdownSettings;
-use crate::pipeline::readiness::Readiness;
 use crate::ports::clock::Clock;
 use crate::serve::clients::ClientRules;
 use crate::serve::turns::Turns;
@@ -43,11 +38,7 @@ pub(super) struct Process {
     threads: BTreeMap<&'static str, Vec<Thread>>,
     /// The ends of further threads that the process can't do without.
     ends: Vec<ThreadEnd>,
-    /// True once workers are to take connections, and once listeners are to close.
-    serving: watch::Sender<bool>,
-    stopping: watch::Sender<bool>,
-    handover: Handover,
-    sockets: Vec<Socket>,
+    lifecycle: Lifecycle,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Metrics,
     /// For listeners that speak TLS; nothing: none does.
@@ -76,7 +67,7 @@ impl Thread {
 /// A listener: its addresses, and how it serves.
 pub(super) struct Listening<'a> {
     /// Its name in logs and metrics.
-    pub(super) name: &'a str,
+    pub(super) name: &'static str,
     pub(super) addresses: &'a [SocketAddr],
     pub(super) connections_max: usize,
     pub(super) rules: Option<ClientRules>,
@@ -90,8 +81,11 @@ pub(super) struct Listening<'a> {
 
 impl<'a> Listening<'a> {
     /// With one worker in a thread of its own, in the clear, for whoever connects.
-    pub(super) const fn plain(name: &'static str, address: &'a SocketAddr, connections_max: usize) -> Self {
-        let addresses = std::slice::from_ref(address);
+    pub(super) const fn plain(
+        name: &'static str,
+        addresses: &'a [SocketAddr],
+        connections_max: usize,
+    ) -> Self {
         Self { name, addresses, connections_max, rules: None, threads: name, workers: 1, tls: None }
     }
 }
@@ -100,24 +94,20 @@ impl<'a> Listening<'a> {
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Process {
-    /// With room for so many unused connections to upstreams. Listeners use sockets of the handover where they can.
+    /// With room for so many unused connections to upstreams.
     pub(super) fn new(
         clock: Arc<dyn Clock>,
         metrics: Metrics,
         certificates: Option<Arc<CertificateStore>>,
         upstreams_idle_max: usize,
-        handover: Handover,
+        lifecycle: Lifecycle,
     ) -> Self {
-        let (serving, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
         Self {
             configuration: Arc::new(server_conf(upstreams_idle_max)),
             tasks: Vec::new(),
             threads: BTreeMap::new(),
             ends: Vec::new(),
-            serving,
-            stopping,
-            handover,
-            sockets: Vec::new(),
+            lifecycle,
             clock,
             metrics,
             certificates,
@@ -165,7 +155,7 @@ impl Process {
         for &address in listening.addresses {
             let key = || format!("listen.{}", listening.name);
             let taken = self.take(address, &mut workers);
-            let held = || self.handover.at_port(address.port());
+            let held = || self.lifecycle.handover.at_port(address.port());
             taken.map_err(|cause| StartError::Listen { key: key(), address, held: held(), cause })?;
         }
         let threads = self.threads.entry(listening.threads).or_default();
@@ -173,7 +163,8 @@ impl Process {
         for (sockets, thread) in workers.into_iter().zip(threads) {
             let (clock, turns) = (Arc::clone(&self.clock), Arc::clone(&thread.turns));
             let shell = HttpShell::new(door(), tls.clone(), clock, limits.clone(), turns);
-            let gates = Gates { serving: self.serving.subscribe(), stopping: self.stopping.subscribe() };
+            let Lifecycle { serving, stopping, .. } = &self.lifecycle;
+            let gates = Gates { serving: serving.subscribe(), stopping: stopping.subscribe() };
             thread.parts.push(Box::pin(Worker::new(sockets, shell, gates).run()));
         }
         Ok(())
@@ -182,7 +173,7 @@ impl Process {
     /// Gives each worker a socket for an address, and each socket a worker. Sockets that were handed over may be fewer than
     /// workers, which then share accept queues, or more.
     fn take(&mut self, address: SocketAddr, workers: &mut [Vec<Socket>]) -> io::Result<()> {
-        let mut sockets = self.handover.take(address);
+        let mut sockets = self.lifecycle.handover.take(address);
         if sockets.is_empty() {
             sockets = bound(address, workers.len())?;
         }
@@ -193,29 +184,21 @@ impl Process {
                 of_worker.push(socket.try_clone()?);
             }
         }
-        self.sockets.append(&mut sockets);
+        self.lifecycle.sockets.get_mut().append(&mut sockets);
         Ok(())
     }
 
     /// Serves until a signal says to stop: SIGTERM and SIGQUIT let requests finish, SIGINT does not. SIGUSR2 starts the program
-    /// again to replace this process. `readiness` says when a process that was handed sockets takes connections.
-    ///
-    /// # Errors
-    ///
-    /// Why it ended otherwise.
-    pub(super) fn run(
-        mut self,
-        settings: ShutdownSettings,
-        readiness: Option<Arc<Readiness>>,
-    ) -> Result<(), RunError> {
-        self.handover.close_others();
-        let Self { tasks, threads, mut ends, serving, stopping, handover, sockets, .. } = self;
+    /// again to replace this process.
+    pub(super) fn run(self) -> Result<(), RunError> {
+        let Self { tasks, threads, mut ends, mut lifecycle, .. } = self;
+        lifecycle.handover.close_others();
         let background = Builder::new_multi_thread()
             .worker_threads(BACKGROUND_THREADS)
             .thread_name("background")
             .enable_all()
             .build()
-            .map_err(RunError::Thread)?;
+            .map_err(RunError::thread)?;
         let mut running = Threads::new();
         for (name, workers) in threads {
             for worker in workers {
@@ -225,8 +208,6 @@ impl Process {
         for task in tasks {
             background.spawn(task);
         }
-        let sockets = Mutex::new(sockets);
-        let lifecycle = Lifecycle { settings, readiness, handover, serving, stopping, sockets };
         let outcome = background.block_on(lifecycle.run(ends));
         running.end();
         // A disk or resolver that hangs is not waited for.

@@ -5,9 +5,7 @@
 //! exchanged for another behind a link.
 
 use std::collections::HashSet;
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::app::lifecycle::EarlySignals;
 use crate::app::log::rules;
 use crate::app::overview::Overview;
 use crate::app::pace::{Due, Pace};
@@ -44,28 +43,11 @@ type Read = (Option<[Fingerprint; 2]>, bool);
 pub(super) struct Reloader {
     tenants: Arc<Tenants>,
     overview: Arc<Overview>,
-    early_hangup: EarlyHangup,
+    early: EarlySignals,
     metrics: Metrics,
     audit: Option<Arc<Audit>>,
     /// Files that are refused now, which the log has told.
     refused: Mutex<Vec<Refused>>,
-}
-
-/// Remembers a SIGHUP that comes before anybody listens, and keeps it from ending the process.
-#[derive(Clone)]
-pub(crate) struct EarlyHangup(Arc<AtomicBool>);
-
-impl EarlyHangup {
-    /// To be made before anything else.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system refuses.
-    pub(crate) fn listen() -> io::Result<Self> {
-        let came = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&came))?;
-        Ok(Self(came))
-    }
 }
 
 impl Reloader {
@@ -73,13 +55,13 @@ impl Reloader {
     pub(super) fn new(
         tenants: Arc<Tenants>,
         overview: Arc<Overview>,
-        early_hangup: EarlyHangup,
+        early: EarlySignals,
         metrics: Metrics,
         audit: Option<Arc<Audit>>,
         refused: &[Refused],
     ) -> Self {
         let refusals = Mutex::default();
-        let reloader = Self { tenants, overview, early_hangup, metrics, audit, refused: refusals };
+        let reloader = Self { tenants, overview, early, metrics, audit, refused: refusals };
         reloader.metrics.config_last_time.set(reloader.tenants.now().0.cast_signed());
         reloader.note("start", refused, &[]);
         reloader
@@ -196,11 +178,7 @@ impl Reloader {
         };
         let is_refused = !self.refused.lock().is_empty();
         let mut pace = Pace::begin(Some(self.tenants.first_fingerprint()), is_refused);
-        let mut read = if self.early_hangup.0.swap(false, Ordering::Relaxed) {
-            Some(self.hang_up().await)
-        } else {
-            None
-        };
+        let mut read = if self.early.take_hangup() { Some(self.hang_up().await) } else { None };
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

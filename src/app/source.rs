@@ -1,15 +1,13 @@
 //! Where the configuration comes from, and whether it has changed since it was read.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::listen::Listen;
 use crate::config::tenants::watched_files;
 use crate::config::{Beside, Settings, Survey, Wanted};
+use crate::files::Seen;
 
 /// A configuration file with the environment over it.
 pub(crate) struct Source {
@@ -65,56 +63,20 @@ impl Source {
     }
 }
 
-/// How files looked, each when it was first asked for.
-#[derive(Debug, Default)]
-pub(super) struct Seen(BTreeMap<PathBuf, u64>);
-
-impl Seen {
-    /// Looks at a file, to be called before it is read.
-    pub(super) fn look(&mut self, file: PathBuf) {
-        if let Entry::Vacant(vacant) = self.0.entry(file) {
-            let look = look(vacant.key());
-            vacant.insert(look);
-        }
-    }
-
-    pub(super) fn fingerprint(&self) -> Fingerprint {
-        let mut hasher = DefaultHasher::new();
-        self.0.hash(&mut hasher);
-        Fingerprint(hasher.finish())
-    }
-
-    pub(super) fn into_files(self) -> Vec<PathBuf> {
-        self.0.into_keys().collect()
-    }
-}
-
 impl Fingerprint {
-    pub(super) fn of(files: impl IntoIterator<Item = PathBuf>) -> Self {
-        let mut seen = Seen::default();
-        files.into_iter().for_each(|file| seen.look(file));
-        seen.fingerprint()
+    pub(super) fn of(seen: &Seen) -> Self {
+        let mut hasher = DefaultHasher::new();
+        seen.hash(&mut hasher);
+        Self(hasher.finish())
     }
 
     /// Of the folder only the files that hold tenants count: others come and go there while those are written.
     fn of_configuration(path: &Path) -> Self {
         let (files, unlisted) = watched_files(path);
         let mut hasher = DefaultHasher::new();
-        (Self::of(files).0, unlisted).hash(&mut hasher);
+        (Seen::now(&files), unlisted).hash(&mut hasher);
         Self(hasher.finish())
     }
-}
-
-/// Everything by which a file that can't be read differs from one that can, and one content from another.
-fn look(file: &Path) -> u64 {
-    let seen = std::fs::metadata(file).map_err(|error| error.kind());
-    let seen = seen.map(|seen| {
-        let times = [seen.mtime(), seen.mtime_nsec(), seen.ctime(), seen.ctime_nsec()];
-        (seen.dev(), seen.ino(), seen.len(), times, seen.mode(), seen.uid(), seen.gid())
-    });
-    let mut hasher = DefaultHasher::new();
-    seen.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The process's environment; a name that is not text can't be one of ours.

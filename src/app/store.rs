@@ -1,6 +1,6 @@
 //! Chooses the store that the settings name, and opens it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use crate::config::Settings;
 use crate::config::store::StoreSettings;
 use crate::config::store::redis_keys::RedisSettings;
-use crate::domain::binding::OtherChain;
 use crate::domain::secret::SecretSource;
 use crate::files;
 use crate::ports::clock::Clock;
@@ -18,31 +17,6 @@ use crate::store::redis::options::{Options, SentinelLogin, TlsFiles};
 use crate::store::redis::{self, RedisStore};
 use crate::telemetry::metrics::Metrics;
 
-/// Why the store can't be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StoreError {
-    /// The file of the embedded store.
-    #[error(transparent)]
-    Embedded(#[from] embedded::file::OpenError),
-    /// There is no file, and none may be made.
-    #[error("there is {}", missing(.0))]
-    Missing(PathBuf),
-    /// What Redis needs.
-    #[error(transparent)]
-    Redis(#[from] redis::OpenError),
-    /// Its keys are those of another chain's agents.
-    #[error("the store {url} {cause}")]
-    OtherChain {
-        /// Scheme and hosts.
-        url: String,
-        /// Both chains.
-        cause: OtherChain,
-    },
-    /// A file with a password.
-    #[error("the password of the store can't be read: {0}")]
-    Secret(String),
-}
-
 /// An open store.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
@@ -50,18 +24,15 @@ pub(crate) struct Opened {
     pub(crate) writer_ended: Option<watch::Receiver<()>>,
 }
 
-/// Opens the store. One that is on other machines need not answer yet. Blocks for as long as connecting to it may take.
-pub(crate) fn open(
-    settings: &Settings,
-    clock: &Arc<dyn Clock>,
-    metrics: &Metrics,
-) -> Result<Opened, StoreError> {
+/// Opens the store, or says why it can't be used. One that is on other machines need not answer yet. Blocks for as long as
+/// connecting to it may take.
+pub(crate) fn open(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Metrics) -> Result<Opened, String> {
     let clock = Arc::clone(clock);
     Ok(match &settings.store {
         StoreSettings::Embedded { path, create } => {
             let is_new = !embedded::file::is_there(path);
             if is_new && !create {
-                return Err(StoreError::Missing(path.clone()));
+                return Err(format!("there is {}", missing(path)));
             }
             let options = embedded::Options {
                 path: path.clone(),
@@ -69,7 +40,7 @@ pub(crate) fn open(
                 nonce_retention_secs: settings.signature.nonce_retention.as_secs(),
                 max_ahead_secs: settings.signature.freshness.max_ahead_secs,
             };
-            let store = Arc::new(EmbeddedStore::open(options, clock)?);
+            let store = Arc::new(EmbeddedStore::open(options, clock).map_err(|error| error.to_string())?);
             if is_new {
                 tracing::info!(path = %path.display(), "made an empty store: no key is known");
             }
@@ -85,10 +56,12 @@ pub(crate) fn open(
         }
         StoreSettings::Redis(redis) => {
             let options = redis_options(settings, redis)?;
-            if let Some(cause) = redis::other_chain(options.clone(), Arc::clone(&clock), metrics.clone())? {
-                return Err(StoreError::OtherChain { url: redis.url.to_string(), cause });
+            let text = |error: redis::OpenError| error.to_string();
+            let other = redis::other_chain(options.clone(), Arc::clone(&clock), metrics.clone());
+            if let Some(cause) = other.map_err(text)? {
+                return Err(format!("the store {} {cause}", redis.url));
             }
-            let store = Arc::new(RedisStore::open(options, clock, metrics.clone())?);
+            let store = Arc::new(RedisStore::open(options, clock, metrics.clone()).map_err(text)?);
             metrics.count_entries("known_keys", &store, RedisStore::known_keys);
             metrics.count_entries("refused_visitors", &store, RedisStore::refused_visitors);
             metrics.at_scrape_from(&store, |families, store| {
@@ -128,7 +101,7 @@ pub(super) async fn look(
             embedded::file::look(path, &settings.binding()).map_err(|other| other.to_string())
         }
         StoreSettings::Redis(redis) => {
-            let options = redis_options(settings, redis).map_err(|error| error.to_string())?;
+            let options = redis_options(settings, redis)?;
             let found = redis::look(options, Arc::clone(clock), metrics.clone()).await?;
             Ok(["answers"].into_iter().chain(found).collect::<Vec<_>>().join("; "))
         }
@@ -144,9 +117,10 @@ fn missing(path: &Path) -> String {
     )
 }
 
-fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, StoreError> {
+fn redis_options(settings: &Settings, redis: &RedisSettings) -> Result<Options, String> {
     let secret = |source: &Option<SecretSource>| {
-        source.as_ref().map(files::secret).transpose().map_err(StoreError::Secret)
+        let read = source.as_ref().map(files::secret).transpose();
+        read.map_err(|why| format!("the password of the store can't be read: {why}"))
     };
     let identity = redis.identity.as_ref().map(|pair| (pair.cert.clone(), pair.key.clone()));
     Ok(Options {

@@ -24,13 +24,11 @@ pub(crate) const TAKE_OVER: &str = "take-over";
 const SERVES_WITHIN: Duration = Duration::from_secs(60);
 
 /// A process that is to replace this one. It is killed when this is dropped before it serves.
-pub(super) struct Successor(Option<Serving>);
-
-/// A process that has replaced this one.
-pub(super) struct Serving {
+pub(super) struct Successor {
     process: Child,
     /// It holds the other end for as long as it lives.
     stream: UnixStream,
+    serves: bool,
 }
 
 /// Why there is no successor.
@@ -58,25 +56,21 @@ impl Successor {
             .stdin(Stdio::from(theirs))
             .spawn()?;
         tracing::info!(process = process.id(), "the program is started again to replace this process");
-        let successor = Self(Some(Serving { process, stream: ours }));
-        if let Some(Serving { stream, .. }) = &successor.0 {
-            handover::send(stream, sockets)?;
-        }
+        let successor = Self { process, stream: ours, serves: false };
+        handover::send(&successor.stream, sockets)?;
         Ok(successor)
     }
 
     /// Waits until the new process serves.
-    pub(super) async fn serves(mut self) -> Result<Serving, Failed> {
-        let Some(Serving { stream, .. }) = &mut self.0 else { return Err(Failed::Ended) };
-        match timeout(SERVES_WITHIN, stream.read_u8()).await {
-            Ok(Ok(_)) => self.0.take().ok_or(Failed::Ended),
-            Ok(Err(_)) => Err(Failed::Ended),
-            Err(_) => Err(Failed::TooSlow),
+    pub(super) async fn serves(&mut self) -> Result<(), Failed> {
+        match timeout(SERVES_WITHIN, self.stream.read_u8()).await {
+            Ok(Ok(_)) => self.serves = true,
+            Ok(Err(_)) => return Err(Failed::Ended),
+            Err(_) => return Err(Failed::TooSlow),
         }
+        Ok(())
     }
-}
 
-impl Serving {
     pub(super) fn id(&self) -> u32 {
         self.process.id()
     }
@@ -94,9 +88,9 @@ impl Serving {
 
 impl Drop for Successor {
     fn drop(&mut self) {
-        if let Some(Serving { mut process, .. }) = self.0.take() {
-            let _ = process.kill();
-            let _ = process.wait();
+        if !self.serves {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
         }
     }
 }

@@ -9,19 +9,20 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::addresses::AddressRules;
-use crate::app::source::{Fingerprint, Seen, Source};
+use crate::app::error::StartError;
+use crate::app::source::{Fingerprint, Source};
 use crate::config::problem::Problem;
 use crate::config::tenants::has_folder;
 use crate::config::{Beside, Loaded, Refused, Settings};
 use crate::domain::freshness::UnixSeconds;
-use crate::domain::tenant::{KeyPair, Tenant};
+use crate::domain::tenant::Tenant;
+use crate::files::Seen;
 use crate::gateway::site::Workshop;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::{Metrics, NO_TENANT};
 use crate::tls::certificates::{CertificateStore, Table as CertificateTable};
-use crate::tls::files;
 use crate::tls::shelf::{Reading, Shelf};
 use crate::tls::upstream::UpstreamIdentity;
 
@@ -53,17 +54,20 @@ pub(super) struct Applied {
     pub(super) tenants: Vec<(Arc<str>, &'static str)>,
     /// The sections that have changed since the start, and count from the next one on.
     pub(super) sections_that_wait: Vec<&'static str>,
+    /// True if a file that was used before holds other certificates now.
+    pub(super) has_other_certificates: bool,
 }
 
-/// What was built of a configuration and is not in force yet.
-struct Built {
-    table: Table,
-    certificates: Option<CertificateTable>,
-    expiries: Vec<Expiry>,
+/// A certificate in force.
+pub(super) struct Certificate {
+    pub(super) file: PathBuf,
+    /// True for what upstreams are shown, false for what clients are.
+    pub(super) is_toward_upstreams: bool,
+    /// `None` for the listeners' own.
+    pub(super) tenant: Option<Arc<str>>,
+    /// In Unix seconds.
+    pub(super) expiry: i64,
 }
-
-/// A certificate's use, its tenant, and when it expires, in Unix seconds.
-type Expiry = (&'static str, Arc<str>, i64);
 
 /// Why a gateway must not start with these tenants: nobody is served, or a folder holds no file, as one that is not mounted. What
 /// was served before the start is not known.
@@ -83,18 +87,12 @@ pub(crate) struct Look<'a> {
     /// otherwise.
     at_start: Option<&'a Settings>,
     has_tls: bool,
-    /// How everything looked that was looked into.
-    seen: Seen,
 }
 
 impl<'a> Look<'a> {
     /// At a start.
     pub(crate) fn first(shelf: &'a Shelf, now: UnixSeconds) -> Self {
-        Self { reading: Reading::new(shelf, now), at_start: None, has_tls: false, seen: Seen::default() }
-    }
-
-    fn see<'t>(&mut self, default: Option<&'t KeyPair>, tenants: impl IntoIterator<Item = &'t Tenant>) {
-        files(default, tenants).into_iter().for_each(|file| self.seen.look(file));
+        Self { reading: Reading::new(shelf, now), at_start: None, has_tls: false }
     }
 }
 
@@ -103,16 +101,14 @@ impl Beside for Look<'_> {
         let tls = settings.listen.tls.as_ref();
         self.has_tls = tls.is_some();
         let Some(at_start) = self.at_start else { return Vec::new() };
-        self.see(tls, []);
-        let certificates = tls.map(|pair| self.reading.problems_of_shown(pair)).unwrap_or_default();
+        let certificates = tls.map(|pair| self.reading.problems_of(pair)).unwrap_or_default();
         let certificates = certificates.into_iter().map(|problem| Problem::new("listen.tls", problem));
         other_chain(at_start, settings).into_iter().chain(certificates).collect()
     }
 
     fn of_tenant(&mut self, tenant: &Tenant) -> Vec<Problem> {
-        self.see(None, [tenant]);
         let own = tenant.tls.as_ref().filter(|_| self.has_tls);
-        let shown = own.map(|pair| self.reading.problems_of_shown(pair)).unwrap_or_default();
+        let shown = own.map(|pair| self.reading.problems_of(pair)).unwrap_or_default();
         let upstream = UpstreamIdentity::load(&tenant.proxy.upstream_tls, &mut self.reading);
         let problems = shown.into_iter().chain(upstream.err().unwrap_or_default());
         problems.map(|problem| Problem::new(format!("tenant {}", tenant.id), problem)).collect()
@@ -120,40 +116,36 @@ impl Beside for Look<'_> {
 }
 
 impl Tenants {
-    /// Puts the tenants of these settings, which were read from `source`, in force.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with their certificates.
+    /// Puts the tenants of these settings, which were read from `source`, in force, or says everything that is
+    /// wrong with their certificates.
     pub(crate) fn new(
         source: Source,
         settings: &Settings,
         clock: &Arc<dyn Clock>,
         metrics: &Metrics,
-    ) -> Result<Self, Vec<String>> {
+    ) -> Result<Self, StartError> {
         let addresses = settings.addresses();
         let workshop =
             Workshop { quotas: settings.tiers.requests_per_minute, metrics, addresses: &addresses };
-        let tenants = settings.tenants.iter().map(|tenant| &**tenant);
-        let certificate_files: Vec<PathBuf> =
-            files(settings.listen.tls.as_ref(), tenants).into_iter().collect();
-        let first_certificates = Fingerprint::of(certificate_files.iter().cloned());
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
-        let built = build(settings, &mut reading, &workshop, &Table::default())?;
-        show(metrics, &built.expiries);
+        let built = build(settings, &mut reading, &workshop, &Table::default());
+        let (table, certificates) = built.map_err(|problems| {
+            StartError::Other(format!("certificates can't be used:\n  {}", problems.join("\n  ")))
+        })?;
+        let (shelf, seen) = reading.finish();
+        show(metrics, &certificates_of(settings, &shelf));
         let at_start = Settings { tenants: Vec::new(), ..settings.clone() };
-        let in_force = InForce { settings: settings.clone(), shelf: reading.finish() };
         Ok(Self {
             source,
             at_start,
             clock: Arc::clone(clock),
             metrics: metrics.clone(),
-            table: Arc::new(LiveTable::from_pointee(built.table)),
-            certificates: built.certificates.map(|table| Arc::new(CertificateStore::new(table))),
-            in_force: Mutex::new(in_force),
-            certificate_files: Mutex::new(certificate_files),
-            first_certificates,
+            table: Arc::new(LiveTable::from_pointee(table)),
+            certificates: certificates.map(|table| Arc::new(CertificateStore::new(table))),
+            in_force: Mutex::new(InForce { settings: settings.clone(), shelf }),
+            first_certificates: Fingerprint::of(&seen),
+            certificate_files: Mutex::new(seen.into_files()),
         })
     }
 
@@ -167,11 +159,8 @@ impl Tenants {
         self.certificates.as_ref()
     }
 
-    /// Reads everything again and puts in force what can be used. Says how the files were before they were read. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// The reason why nothing has changed.
+    /// Reads everything again and puts in force what can be used. Or says why nothing has changed, and in each
+    /// case how the files were before they were read. Blocks.
     pub(super) fn load_and_replace(&self) -> (Result<Applied, String>, [Fingerprint; 2]) {
         let configuration = self.source.now();
         let mut in_force = self.in_force.lock();
@@ -180,20 +169,18 @@ impl Tenants {
             reading: Reading::new(shelf, self.now()),
             at_start: Some(&self.at_start),
             has_tls: former.listen.tls.is_some(),
-            seen: Seen::default(),
         };
         let survey = self.source.over(Some(former), &mut look);
         survey.problems.log_warnings();
+        let mut reading = look.reading;
         let loaded = survey.partly().map_err(|problems| problems.to_string());
-        if let Ok(Loaded { settings, .. }) = &loaded {
-            // Those of versions that stay in force, too.
-            look.see(settings.listen.tls.as_ref(), settings.tenants.iter().map(|tenant| &**tenant));
-        }
-        let Look { reading, seen, .. } = look;
-        let read = [configuration, seen.fingerprint()];
+        let applied = loaded.and_then(|loaded| self.replace(loaded, &mut reading));
+        let (new, seen) = reading.finish();
+        let read = [configuration, Fingerprint::of(&seen)];
         *self.certificate_files.lock() = seen.into_files();
-        let replaced = loaded.and_then(|loaded| self.replace(loaded, reading));
-        let applied = replaced.map(|(applied, new)| {
+        let applied = applied.map(|mut applied| {
+            show(&self.metrics, &certificates_of(&applied.loaded.settings, &new));
+            applied.has_other_certificates = new.replaces(shelf);
             *shelf = new;
             *former = applied.loaded.settings.clone();
             applied
@@ -201,27 +188,32 @@ impl Tenants {
         (applied, read)
     }
 
-    fn replace(&self, mut loaded: Loaded, mut reading: Reading<'_>) -> Result<(Applied, Shelf), String> {
+    fn replace(&self, mut loaded: Loaded, reading: &mut Reading<'_>) -> Result<Applied, String> {
         let (settings, former) = (&loaded.settings, self.table.load_full());
         // The listeners are those of the start, whatever is written now.
         let addresses =
             AddressRules { allow_link_local: settings.allow_link_local, ..self.at_start.addresses() };
         let quotas = self.at_start.tiers.requests_per_minute;
         let workshop = Workshop { quotas, metrics: &self.metrics, addresses: &addresses };
-        let built =
-            build(settings, &mut reading, &workshop, &former).map_err(|problems| problems.join("; "))?;
-        Handle::current().block_on(resolve_new_names(&built.table));
-        if let (Some(store), Some(table)) = (&self.certificates, built.certificates) {
+        let (table, certificates) =
+            build(settings, reading, &workshop, &former).map_err(|problems| problems.join("; "))?;
+        Handle::current().block_on(resolve_new_names(&table));
+        if let (Some(store), Some(table)) = (&self.certificates, certificates) {
             store.replace(table);
         }
-        self.table.store(Arc::new(built.table));
+        self.table.store(Arc::new(table));
         self.table.load().end_series_of(&former);
-        show(&self.metrics, &built.expiries);
         let tenants = changes(&former, &self.table.load());
         let sections_that_wait = self.at_start.sections_that_differ(settings);
         let kept = reading.kept().iter().map(|(file, problems)| Refused::new(&**file, problems, true));
         loaded.refused.extend(kept);
-        Ok((Applied { tenants, sections_that_wait, loaded }, reading.finish()))
+        Ok(Applied { tenants, sections_that_wait, loaded, has_other_certificates: false })
+    }
+
+    /// The certificates in force.
+    pub(super) fn certificates_in_force(&self) -> Vec<Certificate> {
+        let InForce { settings, shelf } = &*self.in_force.lock();
+        certificates_of(settings, shelf)
     }
 
     /// The time.
@@ -236,12 +228,8 @@ impl Tenants {
 
     /// How the files are. Blocks.
     pub(super) fn fingerprint(&self) -> [Fingerprint; 2] {
-        [self.source.now(), self.certificates_now()]
-    }
-
-    fn certificates_now(&self) -> Fingerprint {
         let files = self.certificate_files.lock().clone();
-        Fingerprint::of(files)
+        [self.source.now(), Fingerprint::of(&Seen::now(&files))]
     }
 }
 
@@ -270,68 +258,61 @@ fn changes(former: &Table, now: &Table) -> Vec<(Arc<str>, &'static str)> {
     changes
 }
 
-/// Certificates and keys, read and checked.
-struct Equipment {
-    certificates: Option<CertificateTable>,
-    tenants: Vec<(Arc<Tenant>, UpstreamIdentity)>,
-}
-
-impl Equipment {
-    fn load(settings: &Settings, reading: &mut Reading<'_>) -> Result<Self, Vec<String>> {
-        let Settings { tenants, unserved_hosts, .. } = settings;
-        let mut problems = Vec::new();
-        let shown = settings.listen.tls.as_ref().map(|pair| {
-            let tenants = tenants.iter().map(|tenant| &**tenant);
-            CertificateTable::load(pair, tenants, unserved_hosts, reading)
-        });
-        let certificates = shown.transpose().unwrap_or_else(|mut found| {
-            problems.append(&mut found);
-            None
-        });
-        let mut equipped = Vec::with_capacity(tenants.len());
-        for tenant in tenants {
-            match UpstreamIdentity::load(&tenant.proxy.upstream_tls, reading) {
-                Ok(identity) => equipped.push((Arc::clone(tenant), identity)),
-                Err(found) => {
-                    problems.extend(found.iter().map(|problem| format!("tenant {}: {problem}", tenant.id)));
-                }
-            }
-        }
-        if problems.is_empty() { Ok(Self { certificates, tenants: equipped }) } else { Err(problems) }
-    }
-
-    fn expiries(&self) -> Vec<Expiry> {
-        let no_tenant: Arc<str> = NO_TENANT.into();
-        let shown = self.certificates.iter().flat_map(CertificateTable::expiries);
-        let shown =
-            shown.map(|(tenant, expiry)| ("listener", Arc::clone(tenant.unwrap_or(&no_tenant)), expiry));
-        let of_tenants = self.tenants.iter();
-        let upstream = of_tenants
-            .filter_map(|(tenant, identity)| Some(("upstream", Arc::clone(&tenant.id), identity.expiry?)));
-        shown.chain(upstream).collect()
-    }
+/// Each certificate that these settings name and this shelf holds.
+fn certificates_of(settings: &Settings, shelf: &Shelf) -> Vec<Certificate> {
+    let listeners = settings.listen.tls.iter().map(|pair| (pair, false, None));
+    let tenants = settings.tenants.iter().flat_map(|tenant| {
+        let shown = tenant.tls.iter().filter(|_| settings.listen.tls.is_some()).map(|pair| (pair, false));
+        let all = shown.chain(tenant.proxy.upstream_tls.client.iter().map(|pair| (pair, true)));
+        all.map(|(pair, is_toward_upstreams)| (pair, is_toward_upstreams, Some(Arc::clone(&tenant.id))))
+    });
+    let all = listeners.chain(tenants).filter_map(|(pair, is_toward_upstreams, tenant)| {
+        let (file, expiry) = (pair.cert.clone(), shelf.expiry(pair)?);
+        Some(Certificate { file, is_toward_upstreams, tenant, expiry })
+    });
+    all.collect()
 }
 
 /// Shows when the certificates in force expire.
-fn show(metrics: &Metrics, expiries: &[Expiry]) {
+fn show(metrics: &Metrics, certificates: &[Certificate]) {
     metrics.change(|families| {
         families.certificate_expiry.reset();
-        for (kind, tenant, expiry) in expiries {
-            families.certificate_expiry.with_label_values(&[kind, &**tenant]).set(*expiry);
+        for Certificate { is_toward_upstreams, tenant, expiry, .. } in certificates {
+            let kind = if *is_toward_upstreams { "upstream" } else { "listener" };
+            let tenant = tenant.as_deref().unwrap_or(NO_TENANT);
+            families.certificate_expiry.with_label_values(&[kind, tenant]).set(*expiry);
         }
     });
 }
 
-/// Builds everything before anything is replaced.
+/// Reads certificates and keys and builds everything before anything is replaced.
 fn build(
     settings: &Settings,
     reading: &mut Reading<'_>,
     workshop: &Workshop<'_>,
     former: &Table,
-) -> Result<Built, Vec<String>> {
-    let equipment = Equipment::load(settings, reading)?;
-    let expiries = equipment.expiries();
-    let table = Table::new(equipment.tenants, &settings.unserved_hosts, workshop, former)
-        .map_err(|twice| vec![twice.to_string()])?;
-    Ok(Built { table, certificates: equipment.certificates, expiries })
+) -> Result<(Table, Option<CertificateTable>), Vec<String>> {
+    let Settings { tenants, unserved_hosts, .. } = settings;
+    let shown = settings.listen.tls.as_ref().map(|pair| {
+        let tenants = tenants.iter().map(|tenant| &**tenant);
+        CertificateTable::load(pair, tenants, unserved_hosts, reading)
+    });
+    let (certificates, mut problems) = match shown.transpose() {
+        Ok(certificates) => (certificates, Vec::new()),
+        Err(found) => (None, found),
+    };
+    let mut equipped = Vec::with_capacity(tenants.len());
+    for tenant in tenants {
+        match UpstreamIdentity::load(&tenant.proxy.upstream_tls, reading) {
+            Ok(identity) => equipped.push((Arc::clone(tenant), identity)),
+            Err(found) => {
+                problems.extend(found.iter().map(|problem| format!("tenant {}: {problem}", tenant.id)));
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let table = Table::new(equipped, unserved_hosts, workshop, former);
+    Ok((table.map_err(|twice| vec![twice.to_string()])?, certificates))
 }

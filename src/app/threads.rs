@@ -35,7 +35,7 @@ impl Threads {
     /// Begins a thread with a runtime of its own, in which these parts run and whatever they spawn.
     pub(super) fn begin(&mut self, name: &'static str, parts: Vec<Part>) -> Result<ThreadEnd, RunError> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let (runtime, over) = (runtime.map_err(RunError::Thread)?, self.over.subscribe());
+        let (runtime, over) = (runtime.map_err(RunError::thread)?, self.over.subscribe());
         let (alive, ended) = watch::channel(());
         let thread = Builder::new().name(name.to_owned()).spawn(move || {
             // Dropped with the thread, also when it panics.
@@ -43,7 +43,7 @@ impl Threads {
             runtime.block_on(serve(parts, over));
             runtime.shutdown_background();
         });
-        self.running.push(thread.map_err(RunError::Thread)?);
+        self.running.push(thread.map_err(RunError::thread)?);
         Ok(Box::pin(end_of(name, ended)))
     }
 

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::app::dev::run_door;
 use crate::app::error::StartError;
 use crate::app::handover::Handover;
-use crate::app::reload::EarlyHangup;
+use crate::app::lifecycle::EarlySignals;
 use crate::app::source::{Source, environment};
 use crate::cli::output::{quoted, with};
 use crate::cli::run::ended;
@@ -62,14 +62,14 @@ pub(super) struct Dev {
 impl Dev {
     /// Runs until a signal stops it.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let early_hangup = EarlyHangup::listen()?;
+        let early = EarlySignals::listen()?;
         let _log = log::start(LogRules::default(), false)
             .map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
         if self.only_upstream {
             return ended(run_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
-        let deployment = samples::deploy(&chain)?;
+        let deployment = samples::deploy(&chain).map_err(Failure::new)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)?))?;
             return ended(run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?);
@@ -84,7 +84,7 @@ impl Dev {
         let survey = source.survey(Wanted::Files);
         survey.problems.log_warnings();
         let loaded = survey.loaded()?;
-        let mut app = App::new(&loaded, source, early_hangup, Handover::default()).map_err(not_started)?;
+        let mut app = App::new(&loaded, source, early, Handover::default()).map_err(not_started)?;
         app.add_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?;
         app.add_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?;
         let text = fill(include_str!("dev/welcome.txt"), &values);

@@ -91,7 +91,8 @@ impl Explain {
         let threads = ChainThreads::start(1)?;
         let chain = &chain::reader(settings, &clock, &metrics, threads.handle())?;
         let is_shared = self.api_key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
-        let store = is_shared.then(|| store::open(settings, &clock, &metrics)).transpose()?;
+        let store = is_shared.then(|| store::open(settings, &clock, &metrics));
+        let store = store.transpose().map_err(Failure::new)?;
         let store = store.as_ref().map(|opened| &*opened.store);
         let headers = self.headers()?;
         let mut case = Case { request: &self, settings, chain, store, found: Map::new() };

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::ArgGroup;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -28,11 +27,7 @@ pub(super) enum Keys {
 
 /// A key to be changed.
 #[derive(clap::Args)]
-#[command(group = ArgGroup::new("agent").args(["agent_id", "signed"]).required(true).multiple(true))]
 pub(super) struct Change {
-    /// The agent's id. With --signed it is in the file.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
-    agent_id: Option<AgentId>,
     #[command(flatten)]
     signing: Signing,
     /// How to print the answer.
@@ -72,8 +67,8 @@ impl Keys {
         match self {
             Self::Generate(new) => new.send("/keys/generate"),
             Self::Rotate(new) => new.send("/keys/rotate"),
-            Self::Revoke(Change { agent_id, signing, output }) => {
-                let Some(body) = signing.body(agent_id)? else { return Ok(()) };
+            Self::Revoke(Change { signing, output }) => {
+                let Some(body) = signing.body()? else { return Ok(()) };
                 output.print(&signing.service.ask(output, Method::DELETE, "/keys", Some(body))?)
             }
             Self::Status(Status { service, agent_id, output }) => {
@@ -86,8 +81,8 @@ impl Keys {
 
 impl NewKey {
     fn send(self, path: &str) -> Result<(), Failure> {
-        let Self { change: Change { agent_id, signing, output }, declared_endpoint, out } = self;
-        let Some(body) = signing.body(agent_id)? else { return Ok(()) };
+        let Self { change: Change { signing, output }, declared_endpoint, out } = self;
+        let Some(body) = signing.body()? else { return Ok(()) };
         let body = with(body, "declaredEndpoint", declared_endpoint);
         let ask = || signing.service.ask(output, Method::POST, path, Some(body));
         match out {

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use crate::app::App;
 use crate::app::error::RunError;
 use crate::app::handover::Handover;
+use crate::app::lifecycle::EarlySignals;
 use crate::app::log;
 use crate::app::presence::Presence;
-use crate::app::reload::EarlyHangup;
 use crate::app::source::Source;
 use crate::app::successor::TAKE_OVER;
 use crate::cli::check::load_to_serve;
@@ -27,17 +27,17 @@ pub(super) struct Run {
 /// Serves as the file says.
 pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let config = &arguments.file.config;
+    let early = EarlySignals::listen()?;
     // There is one thread only.
     let handover = if arguments.takes_over { Handover::from_predecessor() } else { Handover::from_systemd() };
     let handover = handover
         .map_err(|why| Failure::new(format!("cannot use the sockets that were handed over: {why}")))?;
-    let early_hangup = EarlyHangup::listen()?;
     let source = Source::at(config);
     let (loaded, warnings) = load_to_serve(&source)?;
     let settings = &loaded.settings;
     let _log = log::start(&settings.log).map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
     warnings.log_warnings();
-    let app = App::new(&loaded, source, early_hangup, handover)?;
+    let app = App::new(&loaded, source, early, handover)?;
     let presence = Presence::announce(config, &settings.listen);
     if let Err(why) = &presence {
         tracing::warn!("`tiergate health` has to ask where the configuration says, which may change: {why}");
@@ -53,11 +53,7 @@ pub(super) fn ended(outcome: Result<(), RunError>) -> Result<(), Failure> {
     outcome.map_err(|why| {
         let code = match &why {
             RunError::DeadThread(_) => INTERNAL_ERROR,
-            RunError::Thread(_)
-            | RunError::Signals(_)
-            | RunError::Listen { .. }
-            | RunError::NotReady(_)
-            | RunError::SuccessorFailed(_) => FAILED,
+            RunError::Failed(_) => FAILED,
         };
         Failure::new(why).with_code(code)
     })

@@ -1,20 +1,13 @@
 //! `tiergate sign`: the JSON body of a signed request, for `curl -d @-`, or its headers, for `curl -H @-`.
 
-use clap::ArgGroup;
-
 use crate::cli::output::with;
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, say};
-use crate::domain::agent_id::AgentId;
 
 /// Sign a request as an agent's owner and print the JSON body that the signed endpoints take, or the headers that the gateway
 /// takes.
 #[derive(clap::Args)]
-#[command(group = ArgGroup::new("agent").args(["agent_id", "signed"]).required(true).multiple(true))]
 pub(super) struct Sign {
-    /// The agent's id. With --signed it is in the file.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
-    agent_id: Option<AgentId>,
     #[command(flatten)]
     signing: Signing,
     /// The endpoint URL to declare, for generate and rotate.
@@ -28,7 +21,7 @@ pub(super) struct Sign {
 impl Sign {
     /// Prints the body.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Some(body) = self.signing.body(self.agent_id)? else { return Ok(()) };
+        let Some(body) = self.signing.body()? else { return Ok(()) };
         if self.headers {
             let field = |name: &str| body.get(name).map(ToString::to_string).unwrap_or_default();
             for (header, name) in [

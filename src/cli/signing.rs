@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use alloy::primitives::{Address, U256, hex};
 use alloy::signers::SignerSync;
+use clap::ArgGroup;
 use reqwest::Method;
 use serde_json::Value;
 
@@ -28,9 +29,13 @@ use crate::os::Os;
 use crate::ports::clock::{Clock, Entropy};
 use crate::wire::answers::rfc3339;
 
-/// An owner's key, and the domain of its signatures.
+/// An agent, its owner's key, and the domain of its signatures.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("agent").args(["agent_id", "signed"]).required(true).multiple(true))]
 pub(super) struct Signing {
+    /// The agent's id. With --signed it is in the file.
+    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
+    pub(super) agent_id: Option<AgentId>,
     #[command(flatten)]
     pub(super) service: Service,
     #[command(flatten)]
@@ -61,14 +66,15 @@ pub(super) struct Signing {
 }
 
 impl Signing {
-    /// The fields `agentId`, `signature`, `nonce` and `timestamp` of a request for this agent; `None` after the typed data is
+    /// The fields `agentId`, `signature`, `nonce` and `timestamp` of a request for the agent; `None` after the typed data is
     /// printed for another to sign.
-    pub(super) fn body(&self, agent: Option<AgentId>) -> Result<Option<Value>, Failure> {
+    pub(super) fn body(&self) -> Result<Option<Value>, Failure> {
         if let Some(signed) = self.elsewhere.signed()? {
-            self.check(agent, &signed)?;
+            self.check(&signed)?;
             return Ok(Some(signed.request.body(&signed.signature)));
         }
-        let agent = agent
+        let agent = self
+            .agent_id
             .ok_or_else(|| Failure::new("name the agent with --agent-id").with_code(BAD_CONFIGURATION))?;
         let os = Os::new();
         let signer = (!self.elsewhere.typed_data).then(|| self.owner_key.signer()).transpose()?;
@@ -86,10 +92,10 @@ impl Signing {
     }
 
     /// Compares what was signed elsewhere with the arguments, the service's domain and the clock.
-    fn check(&self, agent: Option<AgentId>, signed: &Signed) -> Result<(), Failure> {
+    fn check(&self, signed: &Signed) -> Result<(), Failure> {
         let Signed { file, request, signature } = signed;
         for (flag, given, signed) in [
-            ("--agent-id", agent.map(|agent| agent.to_string()), request.agent.to_string()),
+            ("--agent-id", self.agent_id.map(|agent| agent.to_string()), request.agent.to_string()),
             ("--nonce", self.nonce.map(|nonce| nonce.to_string()), request.nonce.to_string()),
             ("--timestamp", self.timestamp.map(|at| at.to_string()), request.timestamp.0.to_string()),
         ] {

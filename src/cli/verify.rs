@@ -8,19 +8,17 @@ use serde_json::{Value, json};
 use crate::cli::output::{Output, with};
 use crate::cli::signing::Signing;
 use crate::cli::{Failure, secret};
-use crate::domain::agent_id::AgentId;
 
 /// The variable with the API key, read when no file is named.
 const API_KEY_VARIABLE: &str = "TIERGATE_API_KEY";
 
 /// Verify an agent at a running service.
 #[derive(clap::Args)]
+#[command(mut_arg("agent_id", |id| id.help("The agent's id: with an API key, the agent that the key must belong to")))]
+#[command(mut_group("agent", |agent| agent.required(false)))]
 #[command(mut_group("OwnerKey", |owner_key| owner_key.requires("by_signature")))]
 #[command(mut_group("Elsewhere", |elsewhere| elsewhere.requires("by_signature")))]
 pub(super) struct Verify {
-    /// The agent's id: with an API key, the agent that the key must belong to.
-    #[arg(long, value_name = "N", value_parser = AgentId::parse)]
-    agent_id: Option<AgentId>,
     /// File with the API key. Without it the key is read from TIERGATE_API_KEY.
     #[arg(long, value_name = "FILE", conflicts_with = "by_signature")]
     api_key_file: Option<PathBuf>,
@@ -41,7 +39,7 @@ impl Verify {
     /// Asks the service and prints its answer.
     pub(super) fn run(self) -> Result<(), Failure> {
         let (path, body) = if self.by_signature {
-            ("/verify/signature", self.signing.body(self.agent_id)?)
+            ("/verify/signature", self.signing.body()?)
         } else {
             ("/verify", Some(self.body_with_key()?))
         };
@@ -52,7 +50,7 @@ impl Verify {
     fn body_with_key(&self) -> Result<Value, Failure> {
         let key = secret::read(self.api_key_file.as_deref(), "api-key", API_KEY_VARIABLE)?;
         let body = json!({ "apiKey": key.trim() });
-        let body = with(body, "agentId", self.agent_id.map(|agent| agent.to_string()));
+        let body = with(body, "agentId", self.signing.agent_id.map(|agent| agent.to_string()));
         Ok(with(body, "origin", self.origin.clone()))
     }
 }

@@ -8,20 +8,19 @@ use serde::Deserialize;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::evm::{self, GAS_MAX, Message};
 use crate::dev::ledger::Ledger;
-use crate::dev::methods::{Answer, json, readable};
-use crate::dev::rpc::{Fault, Params};
+use crate::dev::params::{Answer, Fault, Params, json};
 
 pub(super) fn eth_call(ledger: &Ledger, params: &Params<'_>) -> Answer {
     params.none_from(2)?;
     let message = params.required::<CallRequest>(0)?.into_message(ledger)?;
-    json(&evm::output(ledger.call(readable(ledger, params, 1)?, &message)?)?)
+    json(&evm::output(ledger.call(params.block(1, ledger)?, &message)?)?)
 }
 
 /// What the call spent and a quarter more, which covers what inner calls must hold back; all there is if that fails.
 pub(super) fn estimate_gas(ledger: &Ledger, params: &Params<'_>) -> Answer {
     params.none_from(2)?;
     let message = params.required::<CallRequest>(0)?.into_message(ledger)?;
-    let block = readable(ledger, params, 1)?;
+    let block = params.block(1, ledger)?;
     let result = ledger.call(block, &message)?;
     let spent = result.gas().total_gas_spent().max(result.tx_gas_used());
     evm::output(result)?;
@@ -37,7 +36,7 @@ pub(super) fn send_transaction(ledger: &mut Ledger, now: u64, params: &Params<'_
         return Err(Fault::refused(format!("unknown account {from}: only the sample accounts can send")));
     }
     let message = request.into_message(ledger)?;
-    json(&ledger.mine(now, message)?.hash)
+    json(&ledger.mine(now, message)?.0)
 }
 
 /// A call or a transaction to send, as a request states it. Fees are read by nobody.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use alloy::primitives::{Address, B256, Bytes, Log, U256};
+use alloy::primitives::{Address, Bytes, U256};
 use parking_lot::Mutex;
+use revm::context::result::ExecutionResult;
 
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::evm::{self, ExecutionError, GAS_MAX, Message};
@@ -19,59 +20,31 @@ pub(crate) struct DevChain {
     pub(super) ledger: Mutex<Ledger>,
 }
 
-/// What became of a transaction that succeeded.
-#[derive(Debug, Clone)]
-#[cfg_attr(not(test), expect(dead_code, reason = "set-up needs two of the fields; tests read them all"))]
-pub(crate) struct Receipt {
-    pub(crate) transaction_hash: B256,
-    pub(crate) block_number: u64,
-    /// The new contract, if it made one.
-    pub(crate) contract_address: Option<Address>,
-    pub(crate) logs: Vec<Log>,
-    /// What the call returned; the new contract's code if it made one.
-    pub(crate) output: Bytes,
-}
-
 impl DevChain {
     /// A chain with one empty block, where the sample accounts own some coins.
     pub(crate) fn new(chain_id: u64, clock: Arc<dyn Clock>) -> Self {
         let mut ledger = Ledger::new(chain_id, clock.unix_seconds());
-        for account in SAMPLE_ACCOUNTS {
+        for account in *SAMPLE_ACCOUNTS {
             ledger.state.set_balance(account.address, 0, U256::from(SAMPLE_BALANCE));
         }
         Self { clock, ledger: Mutex::new(ledger) }
     }
 
-    /// Sends a transaction; without `to` it creates a contract. Anybody can be the sender.
-    ///
-    /// # Errors
-    ///
-    /// [`ExecutionError::Rejected`] when there is no new block. The others say that the transaction failed; it is in a
+    /// Sends a transaction; without `to` it creates a contract. Anybody can be the sender. Returns how it succeeded.
+    /// [`ExecutionError::Rejected`] says that there is no new block. The others say that the transaction failed: it is in a
     /// block all the same, and its receipt has status 0.
     pub(crate) fn send(
         &self,
         from: Address,
         to: Option<Address>,
         data: Bytes,
-    ) -> Result<Receipt, ExecutionError> {
+    ) -> Result<ExecutionResult, ExecutionError> {
         let message = Message { from, to, value: U256::ZERO, data, gas_limit: GAS_MAX, nonce: None };
-        let mut ledger = self.ledger.lock();
-        let mined = ledger.mine(self.now(), message)?;
-        let result = mined.result;
-        Ok(Receipt {
-            transaction_hash: mined.hash,
-            block_number: mined.block_number,
-            contract_address: result.created_address(),
-            logs: result.logs().to_vec(),
-            output: evm::output(result)?,
-        })
+        let (_, result) = self.ledger.lock().mine(self.now(), message)?;
+        evm::output(result.clone()).map(|_| result)
     }
 
     /// Calls a contract at the newest block.
-    ///
-    /// # Errors
-    ///
-    /// The revert data, or why there are none.
     #[cfg(test)]
     pub(crate) fn call(&self, to: Address, data: Bytes) -> Result<Bytes, ExecutionError> {
         let from = Address::ZERO;
@@ -160,13 +133,15 @@ mod tests {
         let (chain, on) = deployed();
         let from = SAMPLE_ACCOUNTS[0].address;
         let mint = Identity::mintCall { to: from, uri: String::new() }.abi_encode();
-        let first = chain.send(from, Some(on.identity), mint.clone().into()).unwrap();
+        let hash = || chain.ledger.lock().head().transaction.as_ref().unwrap().hash();
+        chain.send(from, Some(on.identity), mint.clone().into()).unwrap();
+        let (first, number) = (hash(), chain.ledger.lock().head().number);
         let second = chain.send(from, Some(on.identity), mint.into()).unwrap();
-        assert_eq!(second.block_number, first.block_number + 1);
-        assert_ne!(second.transaction_hash, first.transaction_hash);
-        assert_eq!(second.contract_address, None);
-        assert_eq!(Identity::mintCall::abi_decode_returns(&second.output).unwrap(), U256::from(7));
-        assert_eq!(second.logs[0].topics()[3], B256::with_last_byte(7));
+        assert_eq!(chain.ledger.lock().head().number, number + 1);
+        assert_ne!(hash(), first);
+        assert_eq!(second.created_address(), None);
+        assert_eq!(Identity::mintCall::abi_decode_returns(second.output().unwrap()).unwrap(), U256::from(7));
+        assert_eq!(second.logs()[0].topics()[3], B256::with_last_byte(7));
     }
 
     #[test]

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use http::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN};
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::dev::chain::DevChain;
 use crate::serve::whole::{Request, WholeService};
-use crate::wire::answers::Answer;
+use crate::wire::answers::{self, Answer};
 use crate::wire::errors::ErrorCause;
-use crate::wire::headers::JSON;
 
 /// The longest request, in bytes: a contract's code in hex, with room to spare.
 const RPC_BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -51,16 +50,8 @@ impl WholeService for DevChainDoor {
     ) -> Result<Answer, ErrorCause> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-        let body = if request.method == "OPTIONS" {
-            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
-            Vec::new()
-        } else {
-            headers.insert(http::header::CONTENT_TYPE, JSON);
-            self.chain.answer(body)
-        };
-        headers.insert(http::header::CONTENT_LENGTH, body.len().into());
-        let mut answer = Response::new(body);
-        *answer.headers_mut() = headers;
-        Ok(answer)
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
+        let body = if request.method == "OPTIONS" { Vec::new() } else { self.chain.answer(body) };
+        Ok(answers::json_text(StatusCode::OK, headers, body))
     }
 }

@@ -55,24 +55,6 @@ pub(crate) enum ExecutionError {
     Rejected(#[from] EVMError<Infallible>),
 }
 
-/// Runs a transaction: the sender must have the value, and the right nonce if the message names one.
-pub(super) fn transact(
-    state: StateAt<'_>,
-    setting: Setting,
-    message: &Message,
-) -> Result<Outcome, ExecutionError> {
-    run(state, setting, message, false)
-}
-
-/// Runs a call: anybody can be the sender, a contract or someone poor included.
-pub(super) fn call(
-    state: StateAt<'_>,
-    setting: Setting,
-    message: &Message,
-) -> Result<Outcome, ExecutionError> {
-    run(state, setting, message, true)
-}
-
 /// The output of a success; anything else is an error.
 pub(super) fn output(result: ExecutionResult) -> Result<Bytes, ExecutionError> {
     match result {
@@ -82,7 +64,9 @@ pub(super) fn output(result: ExecutionResult) -> Result<Bytes, ExecutionError> {
     }
 }
 
-fn run(
+/// Runs a message. The sender of a transaction must have the value, and the right nonce if the message names one; anybody
+/// can send a call, a contract or someone poor included.
+pub(super) fn run(
     state: StateAt<'_>,
     setting: Setting,
     message: &Message,

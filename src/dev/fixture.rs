@@ -71,7 +71,7 @@ pub(crate) fn create(chain: &DevChain, name: &str) -> Address {
     let path = format!("{}/contracts/artifacts/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let artifact: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let code: Bytes = artifact["bytecode"].as_str().unwrap().parse().unwrap();
-    chain.send(SAMPLE_ACCOUNTS[0].address, None, code).unwrap().contract_address.unwrap()
+    chain.send(SAMPLE_ACCOUNTS[0].address, None, code).unwrap().created_address().unwrap()
 }
 
 /// One JSON-RPC request, the whole answer.

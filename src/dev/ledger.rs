@@ -57,13 +57,6 @@ impl MinedTransaction {
     }
 }
 
-/// What became of a transaction that is now in a block.
-pub(super) struct Mined {
-    pub(super) hash: B256,
-    pub(super) block_number: u64,
-    pub(super) result: ExecutionResult,
-}
-
 /// Why there is no state to read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoState {
@@ -153,24 +146,29 @@ impl Ledger {
     /// Runs a message on top of a block, as if it stood in that block, and forgets what it changed.
     pub(super) fn call(&self, block: &Block, message: &Message) -> Result<ExecutionResult, ExecutionError> {
         let setting = self.setting(block.number, block.timestamp);
-        evm::call(self.state_at(block.number), setting, message).map(|outcome| outcome.result)
+        evm::run(self.state_at(block.number), setting, message, true).map(|outcome| outcome.result)
     }
 
-    /// Makes a block of a transaction, one that fails included. An error means that there is no new block.
-    pub(super) fn mine(&mut self, now: u64, message: Message) -> Result<Mined, ExecutionError> {
+    /// Makes a block of a transaction, one that fails included: its hash, and how it ended. An error means that there is no
+    /// new block.
+    pub(super) fn mine(
+        &mut self,
+        now: u64,
+        message: Message,
+    ) -> Result<(B256, ExecutionResult), ExecutionError> {
         let head = self.head().number;
         let timestamp = self.head().timestamp.max(now);
         let nonce = message.nonce.unwrap_or(self.state.account(message.from, head).nonce);
         let message = Message { nonce: Some(nonce), ..message };
         let Outcome { result, state } =
-            evm::transact(self.state_at(head), self.setting(head + 1, timestamp), &message)?;
+            evm::run(self.state_at(head), self.setting(head + 1, timestamp), &message, false)?;
         self.state.commit(head + 1, state);
 
         let from = message.from;
         let envelope = envelope(self.chain_id, nonce, message);
         let hash = *envelope.tx_hash();
         self.append(timestamp, Some(MinedTransaction { envelope, from, result: result.clone() }));
-        Ok(Mined { hash, block_number: head + 1, result })
+        Ok((hash, result))
     }
 
     /// Makes an empty block.

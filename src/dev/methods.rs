@@ -3,26 +3,21 @@
 //! Must not know the envelope: a method gets its parameters and returns a value or a fault.
 
 use alloy::dyn_abi::TypedData;
-use alloy::eips::{BlockId, BlockNumberOrTag};
+use alloy::eips::BlockNumberOrTag;
 use alloy::primitives::{Address, B256, Bytes, U64};
 use alloy::rpc::types::{FeeHistory, Filter, FilterBlockOption};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
 
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::calls;
 use crate::dev::chain::DevChain;
 use crate::dev::ledger::{Block, Ledger};
-use crate::dev::rpc::{Fault, Params};
+use crate::dev::params::{Answer, Fault, Params, json};
 use crate::dev::wire;
 
 /// The most blocks in one fee history.
 const FEE_HISTORY_BLOCKS_MAX: u64 = 1_024;
-
-/// A method's result, as JSON.
-pub(super) type Answer = Result<Box<RawValue>, Fault>;
 
 /// Runs a method.
 pub(super) fn call(chain: &DevChain, method: &str, params: &Params<'_>) -> Answer {
@@ -52,19 +47,19 @@ pub(super) fn call(chain: &DevChain, method: &str, params: &Params<'_>) -> Answe
         }
         "eth_getLogs" => logs(&ledger, &params.required(0)?),
         "eth_getCode" => {
-            let block = readable(&ledger, params, 1)?.number;
+            let block = params.block(1, &ledger)?.number;
             json(&ledger.state.code(params.required(0)?, block))
         }
         "eth_getBalance" => {
-            let block = readable(&ledger, params, 1)?.number;
+            let block = params.block(1, &ledger)?.number;
             json(&ledger.state.account(params.required(0)?, block).balance)
         }
         "eth_getTransactionCount" => {
-            let block = readable(&ledger, params, 1)?.number;
+            let block = params.block(1, &ledger)?.number;
             json(&U64::from(ledger.state.account(params.required(0)?, block).nonce))
         }
         "eth_getStorageAt" => {
-            let block = readable(&ledger, params, 2)?.number;
+            let block = params.block(2, &ledger)?.number;
             json(&B256::from(ledger.state.slot(params.required(0)?, params.required(1)?, block)))
         }
         "eth_call" => calls::eth_call(&ledger, params),
@@ -145,19 +140,6 @@ fn fee_history(ledger: &Ledger, params: &Params<'_>) -> Answer {
         reward: columns.map(|columns| (oldest..=newest).map(|_| vec![0; columns]).collect()),
         ..FeeHistory::default()
     })
-}
-
-/// The block that a parameter names, the newest by default, if its state can still be read.
-pub(super) fn readable<'a>(
-    ledger: &'a Ledger,
-    params: &Params<'_>,
-    index: usize,
-) -> Result<&'a Block, Fault> {
-    Ok(ledger.readable(params.optional(index)?.unwrap_or(BlockId::latest()))?)
-}
-
-pub(super) fn json(value: &impl Serialize) -> Answer {
-    Ok(to_raw_value(value)?)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub(crate) mod evm;
 pub(crate) mod fixture;
 mod ledger;
 mod methods;
+mod params;
 mod rpc;
 pub(crate) mod samples;
 mod state;

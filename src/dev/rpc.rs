@@ -1,67 +1,52 @@
 //! JSON-RPC 2.0 around the development chain: bytes in, bytes out, whatever the bytes are.
 //!
-//! Knows the envelope alone: single and batch, ids, error codes. What a method does stands in `methods`.
+//! Knows the envelope alone: single and batch, ids, versions. What a method does stands in `methods`.
 
-use alloy::primitives::Bytes;
-use alloy::sol_types::{Panic, Revert, SolError};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::dev::chain::DevChain;
-use crate::dev::evm::ExecutionError;
-use crate::dev::ledger::NoState;
 use crate::dev::methods;
+use crate::dev::params::{Fault, Params};
 
 impl DevChain {
     /// Answers one HTTP body's worth of JSON-RPC. Empty if nothing in it wants an answer.
     pub(crate) fn answer(&self, body: &[u8]) -> Vec<u8> {
         let Ok(body) = serde_json::from_slice::<&RawValue>(body) else {
-            return failure(None, Fault { code: -32_700, message: "parse error".to_owned(), data: None });
+            return encode(&Answer::failure(Fault::parse_error()));
         };
-        if body.get().starts_with('[') { self.answer_batch(body) } else { self.answer_one(body) }
-    }
-
-    fn answer_batch(&self, body: &RawValue) -> Vec<u8> {
+        if !body.get().starts_with('[') {
+            return self.answer_one(body).map(|answer| encode(&answer)).unwrap_or_default();
+        }
         let requests: Vec<&RawValue> = match serde_json::from_str(body.get()) {
             Ok(requests) => requests,
-            Err(error) => return failure(None, Fault::invalid_request(error)),
+            Err(error) => return encode(&Answer::failure(Fault::invalid_request(error))),
         };
         if requests.is_empty() {
-            return failure(None, Fault::invalid_request("an empty batch"));
+            return encode(&Answer::failure(Fault::invalid_request("an empty batch")));
         }
-        let mut answers = Vec::new();
-        for request in requests {
-            let answer = self.answer_one(request);
-            if !answer.is_empty() {
-                answers.push(if answers.is_empty() { b'[' } else { b',' });
-                answers.extend(answer);
-            }
-        }
-        if !answers.is_empty() {
-            answers.push(b']');
-        }
-        answers
+        let answers: Vec<_> = requests.into_iter().filter_map(|request| self.answer_one(request)).collect();
+        if answers.is_empty() { Vec::new() } else { encode(&answers) }
     }
 
-    fn answer_one(&self, body: &RawValue) -> Vec<u8> {
+    fn answer_one<'a>(&self, body: &'a RawValue) -> Option<Answer<'a>> {
         let request: Request<'_> = match serde_json::from_str(body.get()) {
             Ok(request) => request,
-            Err(error) => return failure(None, Fault::invalid_request(error)),
+            Err(error) => return Some(Answer::failure(Fault::invalid_request(error))),
         };
         if request.jsonrpc != "2.0" {
-            return failure(None, Fault::invalid_request("jsonrpc is not \"2.0\""));
+            return Some(Answer::failure(Fault::invalid_request("jsonrpc is not \"2.0\"")));
         }
         if request.id.is_some_and(|id| id.get().starts_with(['{', '[', 't', 'f'])) {
-            return failure(None, Fault::invalid_request("id is neither a string nor a number"));
+            return Some(Answer::failure(Fault::invalid_request("id is neither a string nor a number")));
         }
         let params = Params::parse(request.params);
         let result = params.and_then(|params| methods::call(self, &request.method, &params));
-        match (request.id, result) {
-            (None, _) => Vec::new(),
-            (Some(id), Ok(result)) => success(id, &result),
-            (Some(id), Err(fault)) => failure(Some(id), fault),
-        }
+        let (result, error) = match result {
+            Ok(result) => (Some(result), None),
+            Err(fault) => (None, Some(fault)),
+        };
+        Some(Answer { jsonrpc: "2.0", id: Some(request.id?), result, error })
     }
 }
 
@@ -80,115 +65,26 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// A request's parameters, by position.
-pub(super) struct Params<'a>(Vec<&'a RawValue>);
-
-impl<'a> Params<'a> {
-    fn parse(params: Option<&'a RawValue>) -> Result<Self, Fault> {
-        let Some(params) = params else { return Ok(Self(Vec::new())) };
-        serde_json::from_str(params.get()).map(Self).map_err(Fault::invalid_params)
-    }
-
-    /// The parameter at a position; it must be there.
-    pub(super) fn required<T: DeserializeOwned>(&self, index: usize) -> Result<T, Fault> {
-        self.optional(index)?.ok_or_else(|| Fault::invalid_params(format!("parameter {index} is missing")))
-    }
-
-    /// The parameter at a position, unless it is absent or `null`.
-    pub(super) fn optional<T: DeserializeOwned>(&self, index: usize) -> Result<Option<T>, Fault> {
-        let Some(param) = self.0.get(index) else { return Ok(None) };
-        serde_json::from_str(param.get())
-            .map_err(|error| Fault::invalid_params(format!("parameter {index}: {error}")))
-    }
-
-    /// Refuses what a caller would otherwise believe to have had an effect.
-    pub(super) fn none_from(&self, index: usize) -> Result<(), Fault> {
-        if self.0.iter().skip(index).all(|param| param.get() == "null") {
-            return Ok(());
-        }
-        Err(Fault::invalid_params(format!("parameter {index} is not supported")))
-    }
-}
-
-/// A JSON-RPC error.
-#[derive(Debug, Serialize)]
-pub(super) struct Fault {
-    code: i64,
-    message: String,
-    /// Revert data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Bytes>,
-}
-
-impl Fault {
-    fn invalid_request(why: impl ToString) -> Self {
-        Self { code: -32_600, message: format!("invalid request: {}", why.to_string()), data: None }
-    }
-
-    pub(super) fn unknown_method(method: &str) -> Self {
-        Self { code: -32_601, message: format!("the method {method} does not exist"), data: None }
-    }
-
-    pub(super) fn invalid_params(why: impl ToString) -> Self {
-        Self { code: -32_602, message: format!("invalid params: {}", why.to_string()), data: None }
-    }
-
-    pub(super) fn refused(why: impl ToString) -> Self {
-        Self { code: -32_000, message: why.to_string(), data: None }
-    }
-}
-
-impl From<NoState> for Fault {
-    fn from(error: NoState) -> Self {
-        Self::refused(error)
-    }
-}
-
-impl From<ExecutionError> for Fault {
-    fn from(error: ExecutionError) -> Self {
-        match error {
-            ExecutionError::Reverted(data) => {
-                let reason = revert_reason(&data).map(|reason| format!(": {reason}")).unwrap_or_default();
-                Self { code: 3, message: format!("execution reverted{reason}"), data: Some(data) }
-            }
-            ExecutionError::Halted(_) | ExecutionError::Rejected(_) => Self::refused(error),
-        }
-    }
-}
-
-impl From<serde_json::Error> for Fault {
-    fn from(error: serde_json::Error) -> Self {
-        Self { code: -32_603, message: format!("internal error: {error}"), data: None }
-    }
-}
-
-/// Why a contract reverted, if it said so in one of the two standard ways.
-fn revert_reason(data: &[u8]) -> Option<String> {
-    let reason = Revert::abi_decode(data).map(|revert| revert.reason);
-    reason.or_else(|_| Panic::abi_decode(data).map(|panic| panic.to_string())).ok()
-}
-
-fn success(id: &RawValue, result: &RawValue) -> Vec<u8> {
-    encode(&Answer { jsonrpc: "2.0", id: Some(id), result: Some(result), error: None })
-}
-
-fn failure(id: Option<&RawValue>, fault: Fault) -> Vec<u8> {
-    encode(&Answer { jsonrpc: "2.0", id, result: None, error: Some(fault) })
-}
-
-fn encode(answer: &Answer<'_>) -> Vec<u8> {
-    serde_json::to_vec(answer).unwrap_or_default()
-}
-
 #[derive(Serialize)]
 struct Answer<'a> {
     jsonrpc: &'static str,
     /// `null` when the request's own could not be read.
     id: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a RawValue>,
+    result: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Fault>,
+}
+
+impl Answer<'_> {
+    /// The answer to what is no request.
+    const fn failure(fault: Fault) -> Self {
+        Self { jsonrpc: "2.0", id: None, result: None, error: Some(fault) }
+    }
+}
+
+fn encode(answer: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(answer).unwrap_or_default()
 }
 
 #[cfg(test)]

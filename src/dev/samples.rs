@@ -2,14 +2,15 @@
 //!
 //! The contracts are the compiled ones of `contracts/artifacts`; nothing is read at run time.
 
+use std::error::Error;
+
 use alloy::primitives::{Address, Bytes, I256, U256, address};
 use alloy::sol;
 use alloy::sol_types::SolCall;
 use serde::{Deserialize, Serialize};
 
 use crate::dev::accounts::{SAMPLE_ACCOUNTS, SampleAccount};
-use crate::dev::chain::{DevChain, Receipt};
-use crate::dev::evm::ExecutionError;
+use crate::dev::chain::DevChain;
 
 /// Where Multicall3 stands on every chain that has it.
 const MULTICALL: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
@@ -66,32 +67,15 @@ pub(crate) struct SampleAgent {
     pub(crate) tier: u8,
 }
 
-/// Why the sample contracts are not on the chain.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DeployError {
-    /// An embedded artifact is not what the compiler wrote.
-    #[error("an embedded contract cannot be read")]
-    Artifact(#[from] serde_json::Error),
-    /// A transaction failed.
-    #[error("a sample transaction failed")]
-    Transaction(#[from] ExecutionError),
-    /// A contract returned something else than its interface says.
-    #[error("a sample contract answered in another form than its own")]
-    Answer(#[from] alloy::sol_types::Error),
-    /// A creation succeeded and made nothing.
-    #[error("a creation made no contract")]
-    NoContract,
-}
+/// Why the sample contracts are not on the chain: contracts and this file do not fit together.
+pub(crate) type DeployError = Box<dyn Error + Send + Sync>;
 
 /// Deploys the registries and makes the sample agents. Agent N belongs to sample account N.
-///
-/// # Errors
-///
-/// Only if contracts and this file do not fit together.
 pub(crate) fn deploy(chain: &DevChain) -> Result<Deployment, DeployError> {
-    let [deployer, owners @ ..] = &SAMPLE_ACCOUNTS;
+    let [deployer, owners @ ..] = &*SAMPLE_ACCOUNTS;
     let setup = Setup { chain, deployer: deployer.address };
-    let multicall = Artifact::read(include_str!("../../contracts/artifacts/Multicall3.json"))?;
+    let multicall: Artifact =
+        serde_json::from_str(include_str!("../../contracts/artifacts/Multicall3.json"))?;
     chain.set_code(MULTICALL, multicall.deployed_bytecode);
 
     let chain_id = chain.ledger.lock().chain_id;
@@ -121,9 +105,9 @@ struct Setup<'a> {
 
 impl Setup<'_> {
     fn create(&self, artifact: &str) -> Result<Address, DeployError> {
-        let artifact = Artifact::read(artifact)?;
-        let receipt = self.chain.send(self.deployer, None, artifact.bytecode)?;
-        receipt.contract_address.ok_or(DeployError::NoContract)
+        let artifact: Artifact = serde_json::from_str(artifact)?;
+        let created = self.chain.send(self.deployer, None, artifact.bytecode)?;
+        created.created_address().ok_or_else(|| "a creation made no contract".into())
     }
 
     fn agent(
@@ -135,8 +119,7 @@ impl Setup<'_> {
         uri: &str,
     ) -> Result<SampleAgent, DeployError> {
         let mint = IIdentity::mintCall { to: owner.address, uri: uri.to_owned() };
-        let id =
-            IIdentity::mintCall::abi_decode_returns(&self.send(owner.address, on.identity, &mint)?.output)?;
+        let id = IIdentity::mintCall::abi_decode_returns(&self.send(owner.address, on.identity, &mint)?)?;
         if tokens > 0 {
             let stake = IStakeVault::stakeCall { agentId: id, amount: U256::from(tokens * TOKEN) };
             self.send(owner.address, on.stake_vault, &stake)?;
@@ -165,7 +148,7 @@ impl Setup<'_> {
         for (name, verified, members) in ORGANIZATIONS {
             let create = IOrganization::createOrganizationCall { name: name.to_owned() };
             let created = self.send(self.deployer, on.organization, &create)?;
-            let org_id = IOrganization::createOrganizationCall::abi_decode_returns(&created.output)?;
+            let org_id = IOrganization::createOrganizationCall::abi_decode_returns(&created)?;
             for agent in members {
                 let add = IOrganization::addMemberCall { orgId: org_id, agentId: U256::from(*agent) };
                 self.send(self.deployer, on.organization, &add)?;
@@ -178,8 +161,9 @@ impl Setup<'_> {
         Ok(())
     }
 
-    fn send(&self, from: Address, to: Address, call: &impl SolCall) -> Result<Receipt, ExecutionError> {
-        self.chain.send(from, Some(to), call.abi_encode().into())
+    fn send(&self, from: Address, to: Address, call: &impl SolCall) -> Result<Bytes, DeployError> {
+        let result = self.chain.send(from, Some(to), call.abi_encode().into())?;
+        Ok(result.into_output().unwrap_or_default())
     }
 }
 
@@ -189,12 +173,6 @@ impl Setup<'_> {
 struct Artifact {
     bytecode: Bytes,
     deployed_bytecode: Bytes,
-}
-
-impl Artifact {
-    fn read(json: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(json)
-    }
 }
 
 sol! {

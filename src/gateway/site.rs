@@ -1,6 +1,6 @@
 //! A tenant as requests need it: everything looked up and built once, when the configuration is read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ const H2_CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 
 /// One tenant.
 pub(crate) struct Site {
-    pub(super) tenant: Arc<Tenant>,
+    pub(crate) tenant: Arc<Tenant>,
     pub(super) counters: Arc<SiteCounters>,
     pub(super) routes: Routes,
     pub(super) room: Arc<TenantRoom>,
@@ -164,6 +164,17 @@ impl Site {
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         let groups = std::iter::once(&self.upstreams).chain(self.route_upstreams.iter().flatten());
         groups.flat_map(|group| group.members())
+    }
+
+    /// How many requests there were.
+    pub(crate) fn requests(&self) -> u64 {
+        self.counters.requests()
+    }
+
+    /// Each upstream of the tenant once, whichever routes go there.
+    pub(crate) fn own_upstreams(&self) -> Vec<&Member> {
+        let mut seen = HashSet::new();
+        self.members().filter(|member| seen.insert(Arc::as_ptr(&member.state))).collect()
     }
 
     /// Whether its upstreams are checked: when it is asked for, or when there is a choice.

@@ -1,17 +1,14 @@
 //! Every tenant by host, as one value that is replaced as a whole when the configuration is read again.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use serde::Serialize;
 
 use crate::domain::host::HostPattern;
 use crate::domain::host_map::{DuplicateHost, HostMap};
 use crate::domain::tenant::Tenant;
 use crate::gateway::site::{Site, Workshop};
-use crate::gateway::upstreams::state::UpstreamState;
 use crate::telemetry::metrics::Families;
 use crate::tls::upstream::UpstreamIdentity;
 
@@ -21,23 +18,6 @@ pub(crate) struct Table {
     /// Nothing for hosts of tenants that can't be served.
     hosts: HostMap<Option<Arc<Site>>>,
     sites: Vec<Arc<Site>>,
-}
-
-/// A tenant and its upstreams as they are now.
-pub(crate) struct TenantState<'a> {
-    pub(crate) tenant: &'a Tenant,
-    pub(crate) upstreams: Vec<UpstreamView>,
-}
-
-/// An upstream as it is now.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct UpstreamView {
-    upstream: String,
-    /// `healthy`, or what is wrong.
-    state: &'static str,
-    /// How many requests are under way at it.
-    in_flight: u64,
 }
 
 /// The table that requests are routed by. A request that has been routed keeps its tenant to its end.
@@ -73,7 +53,7 @@ impl Table {
         self.hosts.find(authority)?.as_ref()
     }
 
-    pub(super) fn sites(&self) -> &[Arc<Site>] {
+    pub(crate) fn sites(&self) -> &[Arc<Site>] {
         &self.sites
     }
 
@@ -100,8 +80,8 @@ impl Table {
         let is_shown =
             |site: &&Arc<Site>| site.is_watched() || site.counters.is_used() || site.room.taken() > 0;
         for site in self.sites.iter().filter(is_shown) {
-            let states = upstreams(site);
-            let healthy = states.iter().filter(|state| state.is_usable(now) && state.has_address());
+            let states = site.own_upstreams();
+            let healthy = states.iter().filter(|own| own.state.is_usable(now) && own.state.has_address());
             let counts = [i64::from(site.room.taken()), states.len() as i64, healthy.count() as i64];
             for (gauge, count) in gauges.iter().zip(counts) {
                 gauge.with_label_values(&[&*site.tenant.id]).set(count);
@@ -109,39 +89,8 @@ impl Table {
         }
     }
 
-    /// The tenants with the most requests, at most so many, as they are now.
-    pub(crate) fn busiest(&self, most: usize, now: u64) -> Vec<TenantState<'_>> {
-        let mut sites: Vec<&Arc<Site>> = self.sites.iter().collect();
-        sites.sort_by_cached_key(|site| Reverse(site.counters.requests()));
-        sites.truncate(most);
-        sites
-            .into_iter()
-            .map(|site| TenantState {
-                tenant: &site.tenant,
-                upstreams: upstreams(site).into_iter().map(|state| UpstreamView::of(state, now)).collect(),
-            })
-            .collect()
-    }
-
     /// All tenants.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
         self.sites.iter().map(|site| &*site.tenant)
     }
-}
-
-impl UpstreamView {
-    fn of(state: &UpstreamState, now: u64) -> Self {
-        Self {
-            upstream: state.upstream.to_string(),
-            state: state.condition(now),
-            in_flight: state.in_flight(),
-        }
-    }
-}
-
-/// Each upstream of a tenant once, whichever routes go there.
-fn upstreams(site: &Site) -> Vec<&Arc<UpstreamState>> {
-    let mut seen = HashSet::new();
-    let states = site.members().map(|member| &member.state);
-    states.filter(|state| seen.insert(Arc::as_ptr(state))).collect()
 }

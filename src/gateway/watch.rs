@@ -3,7 +3,6 @@
 //! No request ever waits for a name or a check. Names and checks have places of their own, so that neither waits for the
 //! other. Each has rounds: whatever is due is begun in turn, as soon as there is a place, and nothing twice before all else.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -319,8 +318,7 @@ pub(crate) async fn check_all(table: &Table, limit: Duration) -> Vec<(String, Re
     let (connector, tasks) = (Connector::new(None), Semaphore::new(TASKS_MAX));
     let mut checks = Vec::new();
     for site in table.sites() {
-        let mut seen = HashSet::new();
-        for member in site.members().filter(|member| seen.insert(Arc::as_ptr(&member.state))) {
+        for member in site.own_upstreams() {
             let (check, connector, tasks) = (Check::of(site, member, true), &connector, &tasks);
             checks.push(async move {
                 let asked = timeout(limit, async {

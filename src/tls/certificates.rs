@@ -15,32 +15,26 @@ use crate::domain::host::HostPattern;
 use crate::domain::host_map::HostMap;
 use crate::domain::tenant::{KeyPair, Tenant};
 use crate::tls::look::is_for;
-use crate::tls::pem;
 use crate::tls::shelf::Reading;
 
 /// Certificates by host, loaded and checked.
-pub struct Table {
+pub(crate) struct Table {
     default: Arc<CertifiedKey>,
     by_host: HostMap<Arc<CertifiedKey>>,
-    expiries: Vec<(Option<Arc<str>>, i64)>,
 }
 
 impl Table {
     /// The listener's certificate and those of all tenants. `unserved` are hosts of tenants that are not among them: their
-    /// clients are shown the listener's.
-    ///
-    /// # Errors
-    ///
-    /// Every problem, with the path of its file.
-    pub fn load<'a>(
+    /// clients are shown the listener's. Or every problem, with the path of its file.
+    pub(crate) fn load<'a>(
         default: &KeyPair,
         tenants: impl IntoIterator<Item = &'a Tenant>,
         unserved: &[HostPattern],
         reading: &mut Reading<'_>,
     ) -> Result<Self, Vec<String>> {
         let (mut problems, mut failed) = (Vec::new(), HashSet::new());
-        let mut load = |pair: &KeyPair| match reading.shown(pair) {
-            Ok(certified) => Some(certified),
+        let mut load = |pair: &KeyPair| match reading.identity(pair) {
+            Ok(identity) => Some(Arc::clone(&identity.certified)),
             Err(found) => {
                 let is_new = failed.insert(pair.clone());
                 problems.extend(found.into_iter().filter(|_| is_new));
@@ -50,17 +44,9 @@ impl Table {
         let listeners = load(default);
         let unserved = unserved.iter().filter_map(|host| Some((host.clone(), listeners.clone()?)));
         let mut hosts: Vec<_> = unserved.collect();
-        let mut expiries = Vec::new();
-        let mut note = |tenant, certified: &CertifiedKey| {
-            expiries.extend(pem::expiry(&certified.cert).map(|expiry| (tenant, expiry)));
-        };
-        listeners.iter().for_each(|certified| note(None, certified));
         for tenant in tenants {
             // A tenant without a certificate stands in the table too: another one's wildcard must not take its hosts.
             if let Some(certified) = load(tenant.tls.as_ref().unwrap_or(default)) {
-                if tenant.tls.is_some() {
-                    note(Some(Arc::clone(&tenant.id)), &certified);
-                }
                 let leaf = certified.cert.first();
                 for host in tenant.hosts.iter().filter(|host| leaf.is_some_and(|leaf| !is_for(leaf, host))) {
                     tracing::warn!(tenant = %tenant.id, "the certificate is not for the host {host}");
@@ -70,14 +56,9 @@ impl Table {
         }
         let by_host = HostMap::new(hosts).map_err(|duplicate| problems.push(duplicate.to_string()));
         match (listeners, by_host) {
-            (Some(default), Ok(by_host)) if problems.is_empty() => Ok(Self { default, by_host, expiries }),
+            (Some(default), Ok(by_host)) if problems.is_empty() => Ok(Self { default, by_host }),
             _ => Err(problems),
         }
-    }
-
-    /// When each certificate expires, in Unix seconds: the listener's, and those of tenants that have their own.
-    pub fn expiries(&self) -> impl Iterator<Item = (Option<&Arc<str>>, i64)> {
-        self.expiries.iter().map(|(tenant, expiry)| (tenant.as_ref(), *expiry))
     }
 
     fn find(&self, server_name: Option<&str>) -> Arc<CertifiedKey> {
@@ -92,19 +73,18 @@ impl fmt::Debug for Table {
 }
 
 /// The certificates that are in use, for the listeners' TLS.
-pub struct CertificateStore {
+pub(crate) struct CertificateStore {
     table: ArcSwap<Table>,
 }
 
 impl CertificateStore {
     /// Begins with a table.
-    #[must_use]
-    pub fn new(table: Table) -> Self {
+    pub(crate) fn new(table: Table) -> Self {
         Self { table: ArcSwap::from_pointee(table) }
     }
 
     /// Shows the certificates of another table from the next handshake on.
-    pub fn replace(&self, table: Table) {
+    pub(crate) fn replace(&self, table: Table) {
         self.table.store(Arc::new(table));
     }
 }

@@ -84,10 +84,6 @@ impl Folder {
     }
 }
 
-pub(super) fn pair(cert: &str, key: &str) -> KeyPair {
-    KeyPair { cert: cert.into(), key: key.into() }
-}
-
 pub(super) fn tenant(host: &str, tls: Option<KeyPair>) -> Tenant {
     let hosts = vec![HostPattern::parse(host).unwrap()];
     Tenant { id: host.into(), hosts, tls, ..fixture::tenant() }

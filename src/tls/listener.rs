@@ -11,7 +11,7 @@ use crate::tls::certificates::CertificateStore;
 
 /// What a listener offers over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocols {
+pub(crate) enum Protocols {
     /// HTTP/1.1 alone.
     Http1,
     /// HTTP/2, or HTTP/1.1 for those who don't speak it.
@@ -19,8 +19,7 @@ pub enum Protocols {
 }
 
 /// A listener's TLS, with the certificates of this store.
-#[must_use]
-pub fn server_config(store: &Arc<CertificateStore>, protocols: Protocols) -> Arc<ServerConfig> {
+pub(crate) fn server_config(store: &Arc<CertificateStore>, protocols: Protocols) -> Arc<ServerConfig> {
     pingora::tls::install_default_crypto_provider();
     let builder = ServerConfig::builder_with_protocol_versions(&[&TLS13, &TLS12]);
     let certificates: Arc<CertificateStore> = Arc::clone(store);

@@ -1,7 +1,6 @@
 //! A look at certificates that work and are probably not the ones that are meant.
 
 use std::error::Error;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
 use rustls::CertificateError;
@@ -16,26 +15,13 @@ use crate::files;
 use crate::tls::pem;
 
 /// The problem of a certificate's time. A file that can't be read has other problems.
-#[must_use]
-pub fn untimely(pair: &KeyPair, now: UnixSeconds) -> Option<String> {
+pub(crate) fn untimely(pair: &KeyPair, now: UnixSeconds) -> Option<String> {
     let untimely = pem::untimely(&leaf(pair)?, now)?;
     Some(format!("{}: the certificate {untimely}", files::shown(&pair.cert)))
 }
 
-/// When the first certificate of a chain expires, in Unix seconds, and a hash of the chain. `None` if it can't be read.
-#[must_use]
-pub fn chain(pair: &KeyPair) -> Option<(Option<i64>, u64)> {
-    let chain = pem::certificates(&pair.cert, &mut Vec::new())?;
-    let mut hasher = DefaultHasher::new();
-    for certificate in &chain {
-        certificate.as_ref().hash(&mut hasher);
-    }
-    Some((pem::expiry(&chain), hasher.finish()))
-}
-
 /// Each of these hosts that a certificate is not for.
-#[must_use]
-pub fn other_hosts(pair: &KeyPair, hosts: &[HostPattern]) -> Vec<String> {
+pub(crate) fn other_hosts(pair: &KeyPair, hosts: &[HostPattern]) -> Vec<String> {
     let Some(leaf) = leaf(pair) else { return Vec::new() };
     let others = hosts.iter().filter(|host| !is_for(&leaf, host));
     others
@@ -44,8 +30,7 @@ pub fn other_hosts(pair: &KeyPair, hosts: &[HostPattern]) -> Vec<String> {
 }
 
 /// Why a handshake with a server failed, in plain words, if this error is about that.
-#[must_use]
-pub fn handshake_failure(error: &(dyn Error + 'static)) -> Option<&'static str> {
+pub(crate) fn handshake_failure(error: &(dyn Error + 'static)) -> Option<&'static str> {
     use CertificateError as Wrong;
     let Some(error) = error.downcast_ref::<rustls::Error>() else {
         return handshake_failure(error.downcast_ref::<io::Error>()?.get_ref()?);
@@ -88,7 +73,7 @@ pub(super) fn is_for(leaf: &CertificateDer<'_>, host: &HostPattern) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{chain, other_hosts, untimely};
+    use super::{other_hosts, untimely};
     use crate::domain::freshness::UnixSeconds;
     use crate::domain::host::HostPattern;
     use crate::tls::fixture::{Folder, NOT_AFTER, NOW, SelfSigned};
@@ -111,11 +96,6 @@ mod tests {
                 .map(|host| format!("{}: the certificate is not for the host {host}", pair.cert.display()));
             assert_eq!(other_hosts(&pair, &hosts(others)), expected.collect::<Vec<_>>());
             assert_eq!(untimely(&pair, NOW), None);
-            let (expiry, hash) = chain(&pair).unwrap();
-            assert_eq!(expiry, i64::try_from(NOT_AFTER).ok());
-            let next = SelfSigned::new(name);
-            let next = folder.pair_of("next", &next.cert_pem, &next.key_pem);
-            assert_ne!(chain(&next).unwrap().1, hash);
             let late = untimely(&pair, UnixSeconds(NOT_AFTER + 1)).unwrap();
             assert!(late.ends_with(".crt: the certificate has expired"), "{late}");
         }

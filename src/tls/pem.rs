@@ -1,14 +1,17 @@
-//! PEM files to certificates and keys that are known to work.
+//! PEM files to certificates, keys and authorities that are known to work.
 //!
 //! The server framework panics on a certificate that it can't parse, so what leaves this file has been parsed.
 
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use rustls::Error;
+use pingora::protocols::tls::CaType;
+use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use rustls::{Error, RootCertStore};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
@@ -22,9 +25,29 @@ const MALFORMED: &str = "is not well-formed PEM";
 /// A certificate chain and the key that belongs to it.
 pub(super) struct Identity {
     /// The chain and a signer, as servers use them.
-    pub(super) certified: CertifiedKey,
+    pub(super) certified: Arc<CertifiedKey>,
     /// The same key, for those who make their own signer.
-    pub(super) key: PrivateKeyDer<'static>,
+    key: PrivateKeyDer<'static>,
+    /// Made when it is first asked for: most pairs are shown to clients alone.
+    toward_upstreams: OnceLock<Arc<CertKey>>,
+}
+
+/// Authorities that an upstream's certificate may stem from.
+#[derive(Clone)]
+pub(super) struct Authorities {
+    pub(super) ca: Arc<CaType>,
+    pub(super) certificates: Arc<[CertificateDer<'static>]>,
+}
+
+impl Identity {
+    /// Chain and key as the server framework shows them to upstreams.
+    pub(super) fn toward_upstreams(&self) -> Arc<CertKey> {
+        let make = || {
+            let chain = self.certified.cert.iter().map(|certificate| certificate.to_vec()).collect();
+            Arc::new(CertKey::new(chain, self.key.secret_der().to_vec()))
+        };
+        Arc::clone(self.toward_upstreams.get_or_init(make))
+    }
 }
 
 /// Reads a certificate chain and its key. A certificate that is not valid at this time is a warning in the log.
@@ -37,13 +60,15 @@ pub(super) fn identity(pair: &KeyPair, now: UnixSeconds, problems: &mut Vec<Stri
     if let Some(untimely) = chain.first().and_then(|leaf| untimely(leaf, now)) {
         tracing::warn!(file = files::shown(&pair.cert), "the certificate {untimely}");
     }
-    let Ok(signer) = any_supported_type(&key) else {
+    // The framework tells the kind of a key from its bytes, and panics when it can't.
+    let is_told = PrivateKeyDer::try_from(key.secret_der()).is_ok();
+    let Some(signer) = any_supported_type(&key).ok().filter(|_| is_told) else {
         problems.push(format!("{}: holds a key of a kind that is not supported", files::shown(&pair.key)));
         return None;
     };
-    let certified = CertifiedKey::new(chain, signer);
+    let certified = Arc::new(CertifiedKey::new(chain, signer));
     match certified.keys_match() {
-        Ok(()) => Some(Identity { certified, key }),
+        Ok(()) => Some(Identity { certified, key, toward_upstreams: OnceLock::new() }),
         Err(Error::InconsistentKeys(_)) => {
             let (key, cert) = (files::shown(&pair.key), files::shown(&pair.cert));
             problems.push(format!("{key}: does not belong to the certificate in {cert}"));
@@ -54,6 +79,20 @@ pub(super) fn identity(pair: &KeyPair, now: UnixSeconds, problems: &mut Vec<Stri
             None
         }
     }
+}
+
+/// Reads the authorities in a file.
+pub(super) fn authorities(path: &Path, problems: &mut Vec<String>) -> Option<Authorities> {
+    let certificates = certificates(path, problems)?;
+    let mut roots = RootCertStore::empty();
+    if !certificates.iter().all(|certificate| roots.add(certificate.clone()).is_ok()) {
+        name(path, "holds a certificate that can't be an authority's", problems);
+        return None;
+    }
+    // It has been parsed before, so that this does not panic.
+    let wrapped = |certificate: &CertificateDer<'_>| WrappedX509::new(certificate.to_vec(), parse_x509);
+    let ca = certificates.iter().map(wrapped).collect();
+    Some(Authorities { ca, certificates: certificates.into() })
 }
 
 /// Reads all certificates of a file; at least one.

@@ -3,112 +3,87 @@
 //! A file that can't be used holds up no other one: where it was used before, what it held then stays in use.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::hash::Hash;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use rustls::sign::CertifiedKey;
 
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::KeyPair;
-use crate::files;
-use crate::tls::pem;
-use crate::tls::toward::{self, Authorities, Client};
+use crate::files::{self, Seen};
+use crate::tls::pem::{self, Authorities, Identity};
 
-/// Everything that was read and can be used. Private keys appear in no `Debug`.
+/// Everything that was read and can be used. It has no `Debug`: there are private keys in it.
 #[derive(Default)]
-pub struct Shelf {
-    shown: HashMap<KeyPair, Arc<CertifiedKey>>,
-    clients: HashMap<KeyPair, Client>,
+pub(crate) struct Shelf {
+    pairs: HashMap<KeyPair, Arc<Identity>>,
     authorities: HashMap<PathBuf, Authorities>,
 }
 
 /// Reads files, each once, and takes from a shelf what can't be used now and could be before.
-pub struct Reading<'a> {
+pub(crate) struct Reading<'a> {
     former: &'a Shelf,
     now: UnixSeconds,
-    shown: HashMap<KeyPair, Result<Arc<CertifiedKey>, Vec<String>>>,
-    clients: HashMap<KeyPair, Result<Client, Vec<String>>>,
+    pairs: HashMap<KeyPair, Result<Arc<Identity>, Vec<String>>>,
     authorities: HashMap<PathBuf, Result<Authorities, Vec<String>>>,
     kept: BTreeMap<String, Vec<String>>,
+    seen: Seen,
+}
+
+impl Shelf {
+    /// When the first certificate of a pair's chain expires, in Unix seconds.
+    pub(crate) fn expiry(&self, pair: &KeyPair) -> Option<i64> {
+        pem::expiry(&self.pairs.get(pair)?.certified.cert)
+    }
+
+    /// True if a pair holds other certificates than on a former shelf.
+    pub(crate) fn replaces(&self, former: &Self) -> bool {
+        let is_other = |(pair, now): (_, &Arc<Identity>)| {
+            former.pairs.get(pair).is_some_and(|then| then.certified.cert != now.certified.cert)
+        };
+        self.pairs.iter().any(is_other)
+    }
 }
 
 impl<'a> Reading<'a> {
     /// Begins at a time. A certificate that is not valid then is a warning in the log.
-    #[must_use]
-    pub fn new(former: &'a Shelf, now: UnixSeconds) -> Self {
-        let (shown, clients, authorities, kept) = Default::default();
-        Self { former, now, shown, clients, authorities, kept }
+    pub(crate) fn new(former: &'a Shelf, now: UnixSeconds) -> Self {
+        let (pairs, authorities, kept, seen) = Default::default();
+        Self { former, now, pairs, authorities, kept, seen }
     }
 
     /// The problems of files whose former content is in use, by the file that stands for them.
-    #[must_use]
-    pub const fn kept(&self) -> &BTreeMap<String, Vec<String>> {
+    pub(crate) const fn kept(&self) -> &BTreeMap<String, Vec<String>> {
         &self.kept
     }
 
-    /// Everything that was asked for and can be used.
-    #[must_use]
-    pub fn finish(self) -> Shelf {
-        Shelf {
-            shown: usable(self.shown),
-            clients: usable(self.clients),
-            authorities: usable(self.authorities),
-        }
+    /// Everything that was asked for and can be used, and how each file was before it was read.
+    pub(crate) fn finish(self) -> (Shelf, Seen) {
+        (Shelf { pairs: usable(self.pairs), authorities: usable(self.authorities) }, self.seen)
     }
 
-    /// Everything for which a certificate can't be shown to clients.
-    #[must_use]
-    pub fn problems_of_shown(&mut self, pair: &KeyPair) -> Vec<String> {
-        self.shown(pair).err().unwrap_or_default()
+    /// Everything for which a certificate can't be shown.
+    pub(crate) fn problems_of(&mut self, pair: &KeyPair) -> Vec<String> {
+        self.identity(pair).err().unwrap_or_default()
     }
 
-    /// A certificate that clients are shown.
-    ///
-    /// # Errors
-    ///
-    /// Every problem, with the path of its file.
-    pub(super) fn shown(&mut self, pair: &KeyPair) -> Result<Arc<CertifiedKey>, Vec<String>> {
-        let now = self.now;
+    /// A certificate with its key, or every problem, with the path of its file.
+    pub(super) fn identity(&mut self, pair: &KeyPair) -> Result<Arc<Identity>, Vec<String>> {
+        let Self { former, now, pairs, kept, seen, .. } = self;
         let load = |problems: &mut Vec<String>| {
-            pem::identity(pair, now, problems).map(|identity| Arc::new(identity.certified))
+            [&pair.cert, &pair.key].into_iter().for_each(|file| seen.look(file));
+            pem::identity(pair, *now, problems).map(Arc::new)
         };
-        let name = || files::shown(&pair.cert);
-        read(&mut self.shown, &self.former.shown, pair, load, name, &mut self.kept)
-    }
-
-    /// A certificate that upstreams are shown.
-    pub(super) fn client(&mut self, pair: &KeyPair) -> Result<Client, Vec<String>> {
-        let now = self.now;
-        let load = |problems: &mut Vec<String>| toward::client(pair, now, problems);
-        let name = || files::shown(&pair.cert);
-        read(&mut self.clients, &self.former.clients, pair, load, name, &mut self.kept)
+        read(pairs, &former.pairs, pair, &pair.cert, load, kept)
     }
 
     /// Authorities of upstreams.
     pub(super) fn authorities(&mut self, path: &PathBuf) -> Result<Authorities, Vec<String>> {
-        let load = |problems: &mut Vec<String>| toward::authorities(path, problems);
-        read(
-            &mut self.authorities,
-            &self.former.authorities,
-            path,
-            load,
-            || files::shown(path),
-            &mut self.kept,
-        )
-    }
-}
-
-impl fmt::Debug for Shelf {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Shelf").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Reading<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Reading").finish_non_exhaustive()
+        let Self { former, authorities, kept, seen, .. } = self;
+        let load = |problems: &mut Vec<String>| {
+            seen.look(path);
+            pem::authorities(path, problems)
+        };
+        read(authorities, &former.authorities, path, path, load, kept)
     }
 }
 
@@ -120,8 +95,8 @@ fn read<K: Clone + Eq + Hash, V: Clone>(
     read: &mut HashMap<K, Result<V, Vec<String>>>,
     former: &HashMap<K, V>,
     key: &K,
+    file: &Path,
     load: impl FnOnce(&mut Vec<String>) -> Option<V>,
-    name: impl FnOnce() -> String,
     kept: &mut BTreeMap<String, Vec<String>>,
 ) -> Result<V, Vec<String>> {
     if let Some(known) = read.get(key) {
@@ -131,7 +106,7 @@ fn read<K: Clone + Eq + Hash, V: Clone>(
     let value = match (load(&mut problems), former.get(key)) {
         (Some(value), _) => Ok(value),
         (None, Some(former)) => {
-            kept.insert(name(), problems);
+            kept.insert(files::shown(file), problems);
             Ok(former.clone())
         }
         (None, None) => Err(problems),
@@ -143,7 +118,7 @@ fn read<K: Clone + Eq + Hash, V: Clone>(
 #[cfg(test)]
 mod tests {
     use super::{Reading, Shelf};
-    use crate::tls::fixture::{Folder, NOW, SelfSigned};
+    use crate::tls::fixture::{Folder, NOT_AFTER, NOW, SelfSigned};
 
     #[test]
     fn each_file_is_used_as_it_was_when_it_could_last_be() {
@@ -153,32 +128,34 @@ mod tests {
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, NOW);
         for pair in &pairs {
-            reading.shown(pair).unwrap();
-            reading.client(pair).unwrap();
+            reading.identity(pair).unwrap();
         }
         reading.authorities(&ca).unwrap();
         assert!(reading.kept().is_empty());
-        let mut shelf = reading.finish();
+        let (mut shelf, seen) = reading.finish();
+        let named = ["a.crt", "a.key", "b.crt", "b.key", "ca.crt"].map(|name| folder.path().join(name));
+        assert_eq!(seen.into_files(), named, "each file that is loaded is watched");
 
         folder.pair_of("a", "", &new.key_pem);
         folder.pair_of("b", &new.cert_pem, &new.key_pem);
         folder.write("ca.crt", "");
+        let mut is_replaced = false;
         for _ in 0..2 {
             let mut reading = Reading::new(&shelf, NOW);
-            let shown = |reading: &mut Reading<'_>| pairs.each_ref().map(|pair| reading.shown(pair).unwrap());
-            let [a, b] = shown(&mut reading).map(|shown| shown.cert[0].clone());
-            assert_eq!([a, b], [old.cert_der.clone(), new.cert_der.clone()]);
-            let clients = pairs.each_ref().map(|pair| reading.client(pair).unwrap().chain[0].clone());
-            assert_eq!(clients, [old.cert_der.clone(), new.cert_der.clone()]);
+            let shown =
+                pairs.each_ref().map(|pair| reading.identity(pair).unwrap().certified.cert[0].clone());
+            assert_eq!(shown, [old.cert_der.clone(), new.cert_der.clone()]);
             assert_eq!(reading.authorities(&ca).unwrap().certificates[0], old.cert_der);
             let kept: Vec<&String> = reading.kept().keys().collect();
             assert!(kept.len() == 2 && kept[0].ends_with("a.crt") && kept[1].ends_with("ca.crt"), "{kept:?}");
             // Files that nobody names any more are forgotten.
-            shelf = reading.finish();
+            let now = reading.finish().0;
+            assert_eq!(now.replaces(&shelf), !is_replaced, "the second time nothing is new");
+            (shelf, is_replaced) = (now, true);
+            assert_eq!(pairs.each_ref().map(|pair| shelf.expiry(pair)), [i64::try_from(NOT_AFTER).ok(); 2]);
         }
-        let forgotten = Reading::new(&shelf, NOW).finish();
+        let forgotten = Reading::new(&shelf, NOW).finish().0;
         let mut reading = Reading::new(&forgotten, NOW);
-        assert!(reading.shown(&pairs[0]).unwrap_err()[0].contains("a.crt: holds no certificate"));
-        assert_eq!(format!("{reading:?} {shelf:?}"), "Reading { .. } Shelf { .. }");
+        assert!(reading.identity(&pairs[0]).err().unwrap()[0].contains("a.crt: holds no certificate"));
     }
 }

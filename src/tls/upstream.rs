@@ -9,35 +9,28 @@ use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
 use crate::domain::tenant::UpstreamTls;
-use crate::tls::pem;
 use crate::tls::shelf::Reading;
 
 /// Certificates for connections to a tenant's upstreams.
 #[derive(Clone)]
-pub struct UpstreamIdentity {
+pub(crate) struct UpstreamIdentity {
     /// The authorities that an upstream's certificate may stem from; nothing: the system's. For `PeerOptions::ca`.
-    pub ca: Option<Arc<CaType>>,
+    pub(crate) ca: Option<Arc<CaType>>,
     /// What is shown to upstreams that ask for a certificate. For `HttpPeer::client_cert_key`.
-    pub client: Option<Arc<CertKey>>,
-    /// When that expires, in Unix seconds.
-    pub expiry: Option<i64>,
+    pub(crate) client: Option<Arc<CertKey>>,
     /// Differs between identities that differ, and is 0 without any certificates. For `HttpPeer::group_key`.
     ///
     /// The framework tells the connections in its pool apart by the serial number of the client's certificate, which is
     /// unique for one issuer only, and not at all by authorities. Without this, one tenant could be given a connection
     /// that was opened with another's certificate, or to a server that only the other one believes.
-    pub pool: u64,
+    pub(crate) pool: u64,
 }
 
 impl UpstreamIdentity {
-    /// What a tenant's rules name.
-    ///
-    /// # Errors
-    ///
-    /// Every problem, with the path of its file.
-    pub fn load(rules: &UpstreamTls, reading: &mut Reading<'_>) -> Result<Self, Vec<String>> {
+    /// The certificates that a tenant's rules name, or every problem, with the path of its file.
+    pub(crate) fn load(rules: &UpstreamTls, reading: &mut Reading<'_>) -> Result<Self, Vec<String>> {
         let ca = rules.ca.as_ref().map(|path| reading.authorities(path)).transpose();
-        let client = rules.client.as_ref().map(|pair| reading.client(pair)).transpose();
+        let client = rules.client.as_ref().map(|pair| reading.identity(pair)).transpose();
         let (ca, client) = match (ca, client) {
             (Ok(ca), Ok(client)) => (ca, client),
             (ca, client) => {
@@ -46,12 +39,11 @@ impl UpstreamIdentity {
             }
         };
         let certificates = ca.as_ref().map(|ca| &*ca.certificates);
-        let chain = client.as_ref().map(|client| &*client.chain);
+        let chain = client.as_ref().map(|identity| &*identity.certified.cert);
         Ok(Self {
             pool: pool(certificates, chain),
-            expiry: chain.and_then(pem::expiry),
             ca: ca.map(|ca| ca.ca),
-            client: client.map(|client| client.key),
+            client: client.map(|identity| identity.toward_upstreams()),
         })
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Retrying(Arc<Upstreams>);
 
 /// An upstream, and how it is connected to.
 pub(crate) struct Member {
-    pub(in crate::gateway) state: Arc<UpstreamState>,
+    pub(crate) state: Arc<UpstreamState>,
     /// Its share beside the others.
     pub(in crate::gateway) weight: u8,
     /// Everything but the address.

@@ -20,7 +20,7 @@ const PERCENT_MIN: u64 = 10;
 #[derive(Debug)]
 pub(crate) struct UpstreamState {
     /// As it was configured.
-    pub(in crate::gateway) upstream: Upstream,
+    pub(crate) upstream: Upstream,
     /// How it is watched.
     pub(in crate::gateway) health: HealthRules,
     /// Its addresses, all of which the rules allow; empty while its name is not resolved.
@@ -184,7 +184,7 @@ impl UpstreamState {
     }
 
     /// Its state, for people.
-    pub(in crate::gateway) fn condition(&self, now: u64) -> &'static str {
+    pub(crate) fn condition(&self, now: u64) -> &'static str {
         if !self.has_address() {
             match self.trouble() {
                 Some(Trouble::Refused(..)) => "address not allowed",
@@ -218,7 +218,7 @@ impl UpstreamState {
     }
 
     /// How many requests are under way at it.
-    pub(in crate::gateway) fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.known.taken.load(Ordering::Relaxed).into()
     }
 

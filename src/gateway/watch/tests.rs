@@ -63,7 +63,7 @@ fn watch_of(upstreams: &[usize]) -> Watch {
         tenant.upstreams = (0..*count).map(name).collect();
         tenant.proxy.health.interval = Some(EVERY);
         tenant.proxy.health.path = Some("/".into());
-        (Arc::new(tenant), UpstreamIdentity { ca: None, client: None, expiry: None, pool: 0 })
+        (Arc::new(tenant), UpstreamIdentity { ca: None, client: None, pool: 0 })
     });
     let addresses = AddressRules::default();
     let workshop = Workshop { quotas, metrics: &metrics, addresses: &addresses };
