@@ -1,5 +1,5 @@
-//! `docs/threats.md` names the tests that hold each row, `docs/limits.md` and `docs/revocation.md` those that find each
-//! mutant. Every name there must be the name of a test.
+//! `tests/threats.txt` names the tests that hold each row of `docs/threats.md`; `docs/limits.md` and `docs/revocation.md`
+//! name those that find each mutant. Every name there must be the name of a test.
 #![expect(clippy::expect_used, reason = "a file that can't be read can't be judged")]
 
 use std::fs;
@@ -13,7 +13,41 @@ fn read(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Everything that is wrong with the rows of a page, and how many names it has.
+/// The rows of a page of threats, by their words in bold.
+fn threats(page: &str) -> Vec<&str> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("- **"));
+    rows.filter_map(|row| Some(row.split_once("**")?.0)).collect()
+}
+
+/// Everything that is wrong with a list of the tests of these threats, and how many names it has.
+fn unproven(threats: &[&str], list: &str) -> (Vec<String>, usize) {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    let mut listed = Vec::new();
+    let paragraphs = list.split("\n\n").filter(|paragraph| !paragraph.starts_with('#'));
+    for mut lines in paragraphs.map(str::lines) {
+        let threat = lines.next().unwrap_or_default();
+        listed.push(threat);
+        let names: Vec<&str> = lines.map(str::trim).collect();
+        if names.is_empty() {
+            wrong.push(format!("{threat}: neither a test nor \"none\""));
+        }
+        for name in names.iter().filter(|name| !name.starts_with("none: ")) {
+            count += 1;
+            if !exists(name, &mut None) {
+                wrong.push(format!("{threat}: no test is called {name}"));
+            }
+        }
+    }
+    if listed != threats {
+        let rest = listed.iter().filter(|row| !threats.contains(row));
+        let missing = threats.iter().filter(|row| !listed.contains(row));
+        wrong.push(format!("other rows, or in another order: {:?}", rest.chain(missing).collect::<Vec<_>>()));
+    }
+    (wrong, count)
+}
+
+/// Everything that is wrong with the rows of a table of mutants, and how many names it has.
 fn problems(page: &str) -> (Vec<String>, usize) {
     let mut wrong = Vec::new();
     let mut count = 0;
@@ -112,10 +146,11 @@ fn is_check(name: &str) -> bool {
 
 #[test]
 fn every_test_that_the_list_of_threats_names_exists() {
-    let page = fs::read_to_string(root().join("docs/threats.md")).expect("the page can be read");
-    let (wrong, count) = problems(&page);
+    let [page, list] = ["docs/threats.md", "tests/threats.txt"]
+        .map(|path| fs::read_to_string(root().join(path)).expect("it can be read"));
+    let (wrong, count) = unproven(&threats(&page), &list);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(count > 250, "{count} names were found");
+    assert!(count > 400, "{count} names were found");
 }
 
 #[test]
@@ -144,5 +179,22 @@ fn a_name_that_no_test_has_is_found() {
         "| **a** | `gateway::floods::rapid_resets_end_the_connection` |",
     ] {
         assert_eq!(problems(row).0.len(), 1, "{row}");
+    }
+}
+
+#[test]
+fn a_threat_without_its_tests_is_found() {
+    let name = "gateway::floods::rapid_resets_end_the_connection";
+    let known = format!("# A comment.\n\na\n  {name}\n  conformance: abuse:\n\nb `c`\n  none: nobody can\n");
+    assert_eq!(unproven(&threats("x\n\n- **a**: b\n- **b `c`**, d: e\n"), &known), (vec![], 2));
+    for (threats, list) in [
+        (vec!["a"], "a\n  gateway::floods::no_such_case\n".to_owned()),
+        (vec!["a"], "a\n  rapid_resets_end_the_connection\n".to_owned()),
+        (vec!["a"], "a\n".to_owned()),
+        (vec!["a"], format!("a\n  {name}\n\nb\n  {name}\n")),
+        (vec!["a", "b"], format!("a\n  {name}\n")),
+        (vec!["b", "a"], format!("a\n  {name}\n\nb\n  {name}\n")),
+    ] {
+        assert_eq!(unproven(&threats, &list).0.len(), 1, "{list}");
     }
 }

@@ -169,6 +169,7 @@ fn every_alert_says_how_urgent_it_is_what_to_do_and_where_to_read_on() {
         }
         let runbook = rule["annotations"]["runbook_url"].as_str().unwrap();
         let page = runbook.strip_prefix("https://tiergate.example/").unwrap();
+        assert!(page.starts_with("docs/runbook.md#"), "{name}: {page}");
         let page = format!("[page]({page})");
         assert_eq!(broken(&root().join("README.md"), &page).0, Vec::<String>::new(), "{name}");
     }

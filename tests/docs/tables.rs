@@ -118,7 +118,13 @@ fn the_page_about_errors_has_each_error_type_of_the_program() {
     assert_eq!((all, listed.len()), (made.clone(), made.len() - reserved.len()), "each has one row");
 }
 
-/// The longer pieces of the messages of the program's log that are always the same.
+/// Warnings of the program's log that ask for nothing.
+const ASK_FOR_NOTHING: [&str; 2] = [
+    "the audit log is written again",
+    "`tiergate health` has to ask where the configuration says, which may change:",
+];
+
+/// The beginnings of the warnings and errors of the program's log, up to what differs.
 fn logged() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for path in files(&root().join("src"), ".rs") {
@@ -126,34 +132,46 @@ fn logged() -> BTreeSet<String> {
         let is_code = !path.components().any(|part| part.as_os_str() == "tests");
         let code = source.split("#[cfg(test)]").next().unwrap_or_default();
         for call in code.split("tracing::").skip(1).filter(|_| is_code) {
-            let is_shown = ["info!(", "warn!(", "error!("].iter().any(|start| call.starts_with(start));
-            let message = call.split_once(");").and_then(|(call, _)| quoted(call).last());
-            for piece in message.filter(|_| is_shown).unwrap_or_default().split(['{', '}', '`']) {
-                let piece = piece.trim_matches([' ', ':', '(', ')', ',']);
-                found.extend((piece.len() > 3 && piece.contains(' ')).then(|| piece.to_owned()));
-            }
+            let is_shown = ["warn!(", "error!("].iter().any(|start| call.starts_with(start));
+            let call = call.split(");").next().filter(|_| is_shown).unwrap_or_default();
+            let message = quoted(call).find(|text| text.contains(' ')).unwrap_or_default();
+            let begin = message.split('{').next().unwrap_or_default().trim();
+            found.extend(begin.contains(' ').then(|| begin.to_owned()));
         }
     }
     found
 }
 
-#[test]
-fn the_page_about_the_log_has_each_message_of_the_program() {
-    let page = read("docs/logs.md");
-    let messages = logged();
-    let missing: Vec<&String> = messages.iter().filter(|message| !page.contains(*message)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-    assert!(messages.len() > 30, "{} pieces were found", messages.len());
+/// The runbook with each item in one line.
+fn runbook() -> String {
+    read("docs/runbook.md").replace("\n  ", " ")
 }
 
-/// A line is listed as the program writes it, with `...` for what differs from time to time.
+/// A message that begins with a variable has no fixed beginning. The runbook lists the causes that stand there.
 #[test]
-fn the_page_about_the_log_has_lines_that_the_program_writes() {
+fn the_runbook_has_the_beginning_of_each_warning_and_error_of_the_program_that_asks_for_something() {
+    let page = runbook();
+    let listed = spans(&page).filter(|span| span.contains(' '));
+    let listed: Vec<&str> = listed.filter_map(|span| Some(span.split("...").next()?.trim())).collect();
+    let is_listed = |begin: &str| listed.iter().any(|line| !line.is_empty() && begin.starts_with(line));
+    let logged = logged();
+    let asks = |begin: &&String| !ASK_FOR_NOTHING.contains(&begin.as_str());
+    let missing: Vec<&String> = logged.iter().filter(asks).filter(|begin| !is_listed(begin)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(ASK_FOR_NOTHING.iter().all(|begin| logged.contains(*begin)), "{logged:?}");
+    assert!(logged.len() > 30, "{} lines were found", logged.len());
+}
+
+/// A line stands before the colon of an item, with `...` for what differs from time to time.
+#[test]
+fn the_runbook_has_lines_that_the_program_writes() {
     let sources = files(&root().join("src"), ".rs").into_iter().map(|path| fs::read_to_string(path).unwrap());
     let sources = sources.collect::<String>();
     let mut count = 0;
-    for cells in rows(&read("docs/logs.md")) {
-        for line in spans(&cells[0]) {
+    let page = runbook();
+    let items = page.lines().filter_map(|line| Some(line.strip_prefix("- ")?.split_once("`: ")?.0));
+    for item in items {
+        for line in spans(item) {
             let pieces = line.split("...").map(str::trim).filter(|piece| piece.contains(' '));
             for piece in pieces {
                 count += 1;
@@ -185,8 +203,7 @@ fn the_page_about_the_log_has_the_fields_of_the_access_log_and_of_the_audit_log(
     {
         assert!(known.len() > 8, "{known:?}");
         let (_, text) = page.split_once(section).unwrap();
-        let (text, _) = text.split_once("\n## ").unwrap();
-        let rows = rows(text);
+        let rows = rows(text.split("\n## ").next().unwrap());
         let listed: BTreeSet<&str> = rows.iter().flat_map(|cells| spans(&cells[0])).collect();
         assert_eq!(listed, known, "{section}");
     }
