@@ -3,11 +3,9 @@
 from statistics import median
 
 BEGIN, END = "<!-- peers: written by `make peers` -->", "<!-- end of peers -->"
-COLUMNS = [("requests/s", "requests_per_second"), ("user instructions", "user_instructions"),
-           ("kernel", "kernel_instructions"), ("CPU µs", "cpu_micros"), ("p50 µs", "p50_micros"), ("p99 µs", "p99_micros"),
-           ("resident MiB", "resident_mib"), ("KiB per idle connection", "idle_connection_kib")]
+# The page has these; docs/performance.json has all.
+COLUMNS = [("requests/s", "requests_per_second"), ("CPU µs", "cpu_micros"), ("p99 µs", "p99_micros")]
 KEY, REDIS, WORK = "Tiergate, key", "Tiergate, key over Redis", "haproxy, our work"
-VARIED = ["no proxy", "nginx", WORK, KEY]
 
 
 def summary(rounds):
@@ -35,8 +33,6 @@ def merged(parts):
                 if name in rows and each.get(what) is not None:
                     rows[name].setdefault(what, None)
                     rows[name][what] = rows[name][what] or each[what]
-    for each in rows.values():
-        each["resident_mib"] = each.get("resident_kib") and round(each["resident_kib"] / 1024)
     return rows
 
 
@@ -92,32 +88,20 @@ def budget_rows(figures):
         yield [text, number(measured), f"{'at least' if is_least else 'at most'} {number(budget)}", verdict]
 
 
-def varied(parts):
-    """A row for each thing that was varied, with a cell for each subject."""
-    rows = {}
-    for part in ("connections", "answers", "post", "tls", "cores", "agents"):
-        for name, each in parts.get(part, {}).items():
-            subject, what = name.split("; ")
-            cpu, rate = number(each.get("cpu_micros")), number(each.get("requests_per_second"))
-            rows.setdefault(what, {})[subject] = f"{cpu} ({rate})" if cpu else f"({rate})"
-    return [[what, *(cells.get(subject, "") for subject in VARIED)] for what, cells in rows.items()]
-
-
 def text_of(figures):
     """The text of docs/performance.md between the two marks."""
     of, parts = figures["machine"], figures["parts"]
     counted = ("counted by the processor" if of["counters"] else
-               "counted by callgrind in a run of its own with 100 agents, for this machine has no counters; the kernel's can't be counted")
+               "counted by callgrind, those of the kernel not")
     missing = f"Could not be had: {', '.join(of['missing'])}. " if of.get("missing") else ""
     about = (f"{of['processor']}, {of['cores']} cores, Linux {of['kernel']}; {of['nginx'].split(': ')[-1]}; {' '.join(of['haproxy'].split()[:3])}; "
-             f"Envoy {of['envoy']}. Medians of {figures['rounds']} interleaved rounds of {figures['seconds']} s; load average before: {of['load']}. {missing}Instructions are {counted}.")
+             f"Envoy {of['envoy']}. Medians of {figures['rounds']} interleaved rounds of {figures['seconds']} s. {missing}Instructions are {counted}.")
     subjects = merged(parts)
     columns = [(head, what) for head, what in COLUMNS if any(each.get(what) for each in subjects.values())]
     rows = [[name, *(number(each.get(what)) for _, what in columns)] for name, each in subjects.items()]
     return "\n\n".join([BEGIN, about,
                         table(["what", *(head for head, _ in columns)], rows), "![CPU per request](performance.svg)",
-                        "CPU µs with one thing varied, from 64 connections, 200 B, plain HTTP, one core, 1,000 agents; in brackets requests/s:",
-                        table(["varied", *VARIED], varied(parts)), "The budgets:",
+                        "The budgets:",
                         table(["what", "measured", "budget", ""], budget_rows(figures)), END])
 
 

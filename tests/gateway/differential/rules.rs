@@ -1,4 +1,4 @@
-//! The differences between the relay and the library that are allowed. `docs/gateway.md` has the same list.
+//! All differences between the relay and the library that are allowed. `docs/gateway.md` has those that users meet.
 
 use crate::differential::plan::{Plan, Reads};
 use crate::differential::views::{Got, View};
