@@ -262,8 +262,8 @@ fn check_finds_certificates_that_are_late_or_of_another_host_and_strict_refuses_
     let check = |option: &str| command(&["check", option]).current_dir(folder.path()).output().unwrap();
     let said = failure(&check("--strict"), 2);
     for expected in [
-        "warning: tenants[1].tls.cert: old.crt: the certificate has expired\n  --> tiergate.toml:16:8\n",
-        "warning: tenants[2].hosts: tls.crt: the certificate is not for the host other.example\n  --> tiergate.toml:20:9\n",
+        "tiergate.toml:16:8: warning: tenants[1].tls.cert: old.crt: the certificate has expired\n",
+        "tiergate.toml:20:9: warning: tenants[2].hosts: tls.crt: the certificate is not for the host other.example\n",
     ] {
         assert!(said.contains(expected), "{said}");
     }
@@ -340,10 +340,7 @@ fn check_reads_every_file_of_the_store_and_names_the_key_of_each_that_is_wrong()
         files.extend(instead.map(|text| (name, text)));
         let said = failure(&check_store(&files, all, ""), 2);
         assert!(said.contains("used: 1 problem\n\n"), "{problem}: {said}");
-        assert!(
-            said.contains(&format!("\nerror: {problem}")) && said.contains(" --> tiergate.toml:"),
-            "{said}"
-        );
+        assert!(said.contains(&format!(": error: {problem}")) && said.contains("\ntiergate.toml:"), "{said}");
     }
 
     // All of them, and what is wrong elsewhere, at once; with or without it.

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 
-use crate::config::document::Shown;
 use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
-use crate::config::written::quoted;
+use crate::config::written::{Shown, quoted};
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 use crate::domain::secret::SecretSource;

@@ -1,8 +1,7 @@
 //! `[console]`: the owner's page, for owners who keep their key in a wallet.
 
-use crate::config::document::Shown;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::{Shown, quoted};
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
 /// The longest name that pages and wallets show, in characters.

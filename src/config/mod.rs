@@ -31,7 +31,6 @@ pub mod tiers;
 pub mod traces;
 
 mod choice;
-mod document;
 mod duration;
 mod files;
 mod location;
@@ -40,8 +39,8 @@ mod reader;
 mod refused;
 mod rpc_headers;
 mod survey;
-mod syntax;
 mod tokens;
+mod tree;
 mod unknown;
 mod versions;
 mod written;
@@ -53,11 +52,12 @@ use crate::addresses::AddressRules;
 use crate::config::abuse::AbuseSettings;
 use crate::config::chain::ChainSettings;
 use crate::config::console::ConsoleSettings;
-use crate::config::document::Document;
 use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
+use crate::config::location::Location;
 use crate::config::log::LogSettings;
+use crate::config::notes::Notes;
 pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value, Wanted};
 use crate::config::problem::Problems;
 use crate::config::reader::Reader;
@@ -67,6 +67,7 @@ use crate::config::signature::SignatureSettings;
 use crate::config::store::StoreSettings;
 pub use crate::config::survey::Survey;
 use crate::config::tenants::rules::Rules;
+use crate::config::tenants::tenant::Claimant;
 use crate::config::tiers::TierSettings;
 use crate::config::traces::TraceSettings;
 use crate::domain::binding::Binding;
@@ -146,17 +147,17 @@ impl Settings {
     ///
     /// Everything that is wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        let document = Document::new(Path::new("tiergate.toml"), text);
-        Survey::of_document(document, environment, Wanted::Settings).usable()
+        Survey::of_text(text, environment, Wanted::Settings).usable()
     }
 
     /// Reads the section of the listeners alone, whatever is wrong elsewhere and however many tenants there are: for
     /// whoever asks a running service. Nothing when a part of it can't be read.
     #[must_use]
     pub fn load_listen(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Listen> {
-        let document = Document::new(path, &syntax::read_file(path).ok()?);
-        let table = syntax::table(&document).ok()?;
-        Listen::read(&mut Reader::new(document, table, environment, Wanted::Settings))
+        let file = tree::name_of(path);
+        let table = tree::parse(&file, &tree::read_file(path).ok()?).ok()?;
+        let (location, notes) = (Location::of_file(file, None), Notes::new(Wanted::Settings));
+        Listen::read(&mut Reader::new(location, table, environment, notes))
     }
 
     /// The addresses that upstreams may have.
@@ -223,19 +224,9 @@ impl Settings {
         self.tenant_files.iter().zip(tenants)
     }
 
-    /// The same without the tenants of `tenants.d`.
-    fn main_part(&self) -> Self {
-        Self {
-            tenants: self.main_tenants().to_vec(),
-            folder_tenants: 0,
-            tenant_files: Vec::new(),
-            unserved_hosts: Vec::new(),
-            ..self.clone()
-        }
-    }
-
-    /// Reads every section of the file before it gives up on any. The listeners are there though other sections are wrong.
-    fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>) {
+    /// Reads every section of the file before it gives up on any: all but tenants, the listeners though other sections are wrong,
+    /// and the tenants.
+    fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>, Vec<Claimant>) {
         let listen = Listen::read(reader);
         let chain = ChainSettings::read(reader);
         let tiers = TierSettings::read(reader);
@@ -271,7 +262,7 @@ impl Settings {
                 shutdown: shutdown?,
                 traces: traces?,
                 log: log?,
-                tenants: tenants?,
+                tenants: Vec::new(),
                 folder_tenants: 0,
                 tenant_files: Vec::new(),
                 unserved_hosts: Vec::new(),
@@ -281,7 +272,8 @@ impl Settings {
                 tenants_rules: tenants_rules?,
             })
         };
-        (sections(), listeners)
+        let settings = sections().filter(|_| tenants.is_some());
+        (settings, listeners, tenants.unwrap_or_default())
     }
 }
 

@@ -2,11 +2,10 @@
 //!
 //! No problem shows a value.
 
-use crate::config::document::Shown;
 use crate::config::files::secret_or_file;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::{Shown, quoted};
 use crate::domain::rpc_header::{NotAHeaderValue, RpcHeader, value};
 use crate::domain::rpc_url::{RpcUrl, public_part};
 use crate::domain::secret::{Secret, SecretSource};

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use crate::config::document::Shown;
 use crate::config::reader::Reader;
+use crate::config::written::Shown;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
 /// The collector of traces, and the share of requests that are traced.

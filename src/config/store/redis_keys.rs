@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::document::Shown;
 use crate::config::duration::DurationBounds;
 use crate::config::files::{key_pair, noted_file, secret_or_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::{Shown, quoted};
 use crate::domain::redis_url::{NotARedisUrl, RedisLayout, RedisUrl};
 use crate::domain::rpc_url::public_part;
 use crate::domain::secret::{Secret, SecretSource};
@@ -73,7 +72,6 @@ impl RedisSettings {
     /// Reads the table, and reports everything in it that does not go together; `given` are its keys that have a value.
     pub(super) fn read(reader: &mut Reader, given: &[&'static str]) -> Option<Self> {
         reader.mask(Shown::Host, &[URL]);
-        reader.mask(Shown::Right, &[SENTINEL_USER]);
         read_all!(Self {
             url: reader.text(URL, "redis://127.0.0.1:6379", redis_url),
             prefix: reader.text("store.redis.prefix", "", prefix),

@@ -5,8 +5,8 @@ use std::io::Write;
 use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
 use super::{MINIMAL, ROUTE, TENANT, minimal_with, parse, problems};
-use crate::config::problem::{Excerpt, Problem};
-use crate::config::syntax::CONFIG_BYTES_MAX;
+use crate::config::problem::{Position, Problem};
+use crate::config::tree::CONFIG_BYTES_MAX;
 use crate::config::{Settings, Survey, Wanted};
 
 #[test]
@@ -110,7 +110,9 @@ fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
 fn places(text: &str) -> Vec<String> {
     let found = parse(text, &[]).unwrap_err();
     let place = |problem: &Problem| {
-        let Some(Excerpt { line, column, .. }) = problem.excerpt() else { panic!("{problem} has no place") };
+        let Some(Position { line, column, .. }) = problem.position() else {
+            panic!("{problem} has no place")
+        };
         format!("{line}:{column} {problem}")
     };
     found.as_slice().iter().map(place).collect()

@@ -1,7 +1,6 @@
 //! The file that is shipped: it shows every key with its default, and every key of it is strict.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{U256, address};
@@ -11,13 +10,13 @@ use super::{
     MINIMAL, parse, problems, remove, set, shipped_file, shipped_file_for, shipped_keys,
     shipped_keys_and_sections,
 };
-use crate::config::document::Document;
+use crate::config::location::Location;
 use crate::config::log::{LogFormat, LogSettings};
-use crate::config::notes::Wanted;
+use crate::config::notes::{Notes, Wanted};
 use crate::config::reader::Reader;
 use crate::config::shutdown::ShutdownSettings;
 use crate::config::store::StoreSettings;
-use crate::config::{Settings, tenants};
+use crate::config::{Settings, tenants, tree};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
@@ -94,8 +93,8 @@ fn the_defaults_are_what_is_documented() {
 
 #[test]
 fn the_shipped_file_shows_every_key_and_no_other() {
-    let document = Arc::new(Document { name: String::new(), text: String::new().into() });
-    let mut reader = Reader::new(document, Table::new(), std::iter::empty(), Wanted::Settings);
+    let notes = Notes::new(Wanted::Settings);
+    let mut reader = Reader::new(Location::default(), tree::Table::new(), std::iter::empty(), notes);
     let _ = Settings::read(&mut reader);
     let [of_tenant, of_route] = tenants::known();
     let in_place = |place: &str, known: &[&str]| -> Vec<String> {

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::super::{MINIMAL, errors};
-use crate::config::syntax::CONFIG_BYTES_MAX;
 use crate::config::tenants::watched_files;
+use crate::config::tree::CONFIG_BYTES_MAX;
 use crate::config::{Nobody, Refused, Settings, Survey, Wanted};
 
 /// A configuration file with a folder of tenants beside it.
