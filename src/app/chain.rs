@@ -7,7 +7,6 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::app::error::StartError;
 use crate::app::nodes;
 use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
-use crate::chain::registries::Registries;
 use crate::config::Settings;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
@@ -51,20 +50,13 @@ pub(crate) fn reader(
     runtime: &Handle,
 ) -> Result<ChainReader, StartError> {
     let (chain, nodes) = (&settings.chain, nodes::pool(settings, clock, metrics)?);
-    let registries = Registries {
-        identity: chain.contracts.identity,
-        stake_vault: chain.contracts.stake_vault,
-        reputation: chain.contracts.reputation,
-        validation: chain.contracts.validation,
-        organization: chain.contracts.organization,
-    };
     let lifetimes = Lifetimes {
         poll_interval: chain.poll_interval,
         max_staleness: chain.max_staleness,
         reread_after: chain.reread_after,
     };
     let settings = ReaderSettings {
-        registries,
+        registries: chain.contracts,
         multicall: chain.multicall,
         gas_cap: chain.gas_cap,
         max_head_age: chain.max_head_age,

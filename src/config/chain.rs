@@ -9,6 +9,7 @@ use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
 use crate::config::written::{Shown, quoted};
+use crate::domain::registries::Registries;
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 use crate::domain::secret::SecretSource;
@@ -82,22 +83,7 @@ pub struct ChainSettings {
     /// Multicall3, which reads a profile from one block in one call.
     pub multicall: Address,
     /// The registries.
-    pub contracts: Contracts,
-}
-
-/// Where the registries stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Contracts {
-    /// Who owns which agent; also the contract that signatures are bound to.
-    pub identity: Address,
-    /// Which agent has staked how much.
-    pub stake_vault: Address,
-    /// What others say about agents; without it a profile has none.
-    pub reputation: Option<Address>,
-    /// What validators found; without it a profile has none.
-    pub validation: Option<Address>,
-    /// Who belongs to which organization; without it a profile has none.
-    pub organization: Option<Address>,
+    pub contracts: Registries,
 }
 
 impl ChainSettings {
@@ -129,7 +115,7 @@ impl ChainSettings {
             reread_after: reader.duration_or_none("chain.reread_after", "1h", &REREAD),
             gas_cap: reader.integer("chain.gas_cap", 50_000_000, &(1_000_000..=1_000_000_000)),
             multicall: reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract),
-            contracts: Contracts::read(reader),
+            contracts: registries(reader),
         } then {
             if max_staleness.zip(poll_interval).is_some_and(|(most, poll)| most < poll * 2) {
                 let phrase =
@@ -140,32 +126,20 @@ impl ChainSettings {
     }
 }
 
-impl Contracts {
-    fn read(reader: &mut Reader) -> Option<Self> {
-        let identity = reader.required_text("chain.contracts.identity", contract);
-        let stake_vault = reader.required_text("chain.contracts.stake_vault", contract);
-        let reputation = reader.optional_text("chain.contracts.reputation", contract);
-        let validation = reader.optional_text("chain.contracts.validation", contract);
-        let organization = reader.optional_text("chain.contracts.organization", contract);
-        let mut seen: Vec<(&str, Address)> = Vec::new();
-        for (path, address) in [
-            ("chain.contracts.identity", identity),
-            ("chain.contracts.stake_vault", stake_vault),
-            ("chain.contracts.reputation", reputation),
-            ("chain.contracts.validation", validation),
-            ("chain.contracts.organization", organization),
-        ] {
-            let Some(address) = address else { continue };
-            if let Some((other, _)) = seen.iter().find(|(_, other)| *other == address) {
-                reader.warn(
-                    &[path],
-                    format!("is the address of {other}; registries are contracts of their own"),
-                );
-            }
-            seen.push((path, address));
+fn registries(reader: &mut Reader) -> Option<Registries> {
+    let found = read_all!(Registries {
+        identity: reader.required_text("chain.contracts.identity", contract),
+        stake_vault: reader.required_text("chain.contracts.stake_vault", contract),
+        reputation: Some(reader.optional_text("chain.contracts.reputation", contract)),
+        validation: Some(reader.optional_text("chain.contracts.validation", contract)),
+        organization: Some(reader.optional_text("chain.contracts.organization", contract)),
+    })?;
+    for (number, (path, address)) in found.contracts().enumerate() {
+        if let Some((other, _)) = found.contracts().take(number).find(|(_, other)| *other == address) {
+            reader.warn(&[path], format!("is the address of {other}; registries are contracts of their own"));
         }
-        Some(Self { identity: identity?, stake_vault: stake_vault?, reputation, validation, organization })
     }
+    Some(found)
 }
 
 /// What is wrong shows scheme and host at most, and nothing of a text that is no URL at all.
