@@ -162,7 +162,7 @@ pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failu
     }
     let is_folder_lost = refused.iter().any(Refused::is_folder);
     let is_nobody_served = emptiness(&settings, &refused, source.path()).is_some();
-    if is_folder_lost || ((settings.strict_tenants || is_nobody_served) && !refused.is_empty()) {
+    if is_folder_lost || ((settings.gateway.strict_tenants || is_nobody_served) && !refused.is_empty()) {
         let lines: Vec<&str> = refused.iter().flat_map(|file| &file.problems).map(String::as_str).collect();
         let key = match (is_folder_lost, is_nobody_served) {
             (true, _) => "tenants.d",

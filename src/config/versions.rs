@@ -105,7 +105,7 @@ pub(super) fn choose(
     former: Option<&Settings>,
     beside: &mut dyn Beside,
 ) -> Chosen {
-    let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.allow_empty);
+    let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.gateway.allow_empty);
     let (mut files, of_folder) = in_folder(read, former, allow_empty);
     let before = former.map_or(0, |former| former.tenants.len());
     let is_nobody_left =

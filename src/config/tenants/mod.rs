@@ -69,7 +69,7 @@ pub(super) fn read_folder(
     path: &Path,
     others: usize,
 ) -> Result<Vec<File>, Box<Problem>> {
-    let allow_link_local = counts.is_none_or(|counts| counts.allow_link_local);
+    let allow_link_local = counts.is_none_or(|counts| counts.gateway.allow_link_local);
     let rules = counts.map(|counts| counts.tenants_rules.clone()).unwrap_or_default();
     let mut neighbours = Neighbours::new(listen, allow_link_local, rules);
     folder::read(notes, &folder::beside(path), TENANTS_MAX.saturating_sub(others), |reader, file| {
