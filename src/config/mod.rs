@@ -171,22 +171,13 @@ pub struct Loaded {
 }
 
 impl Settings {
-    /// Reads the file at `path` and the tenants beside it, as [`Survey::of`] does.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with it.
-    pub fn load(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        Survey::of(path, environment, Wanted::Settings).usable()
-    }
-
     /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        Survey::of_text(text, environment, Wanted::Settings).usable()
+        Survey::of_text(text, environment, Wanted::Settings).loaded().map(|loaded| loaded.settings)
     }
 
     /// Reads the section of the listeners alone, whatever is wrong elsewhere and however many tenants there are: for

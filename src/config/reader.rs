@@ -204,7 +204,13 @@ impl Reader {
         self.scope.masked.extend(paths.iter().map(|path| (*path, shown)));
     }
 
-    /// Whether a key is there, right or wrong; to be asked before it is read.
+    /// The keys that were asked for below a path and are there, right or wrong.
+    pub(super) fn given_below(&self, path: &str) -> Vec<&'static str> {
+        let below = self.scope.known.iter().copied().filter(|known| known.starts_with(path));
+        below.filter(|known| self.is_given(known)).collect()
+    }
+
+    /// True if a key is there, right or wrong.
     pub(super) fn is_given(&self, path: &str) -> bool {
         self.variable(path).is_some() || tree::find(&self.scope.table, path).is_some()
     }

@@ -49,9 +49,8 @@ fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<S
     reader.mask(Shown::Host, &["url"]);
     let origin = reader.required_text("url", |text| origin(text, nodes));
     let name = reader.required_text("name", name);
-    let is_given = reader.is_given("value") || reader.is_given("value_file");
     let value = secret_or_file(reader, "value", "value_file", secret, Content::HeaderValue);
-    if !is_given {
+    if !reader.is_given("value") && !reader.is_given("value_file") {
         reader.report(&["value"], "is missing; write value or value_file");
     }
     Some(RpcHeader { origin: origin?, name: name?, value: value? })

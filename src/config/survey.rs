@@ -138,15 +138,6 @@ impl Survey {
         let Self { settings, problems, values, refused, .. } = self;
         settings.map(|settings| Loaded { settings, values, refused }).ok_or(problems)
     }
-
-    /// The settings, of a configuration that can be used as a whole.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with them.
-    pub fn usable(self) -> Result<Settings, Problems> {
-        self.loaded().map(|loaded| loaded.settings)
-    }
 }
 
 /// The configuration file by itself.

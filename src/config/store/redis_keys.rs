@@ -13,23 +13,6 @@ use crate::domain::rpc_url::public_part;
 use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::KeyPair;
 
-/// Every key of the table.
-pub(super) const KEYS: [&str; 13] = [
-    URL,
-    "store.redis.prefix",
-    "store.redis.password",
-    "store.redis.password_file",
-    SENTINEL_USER,
-    "store.redis.sentinel_password",
-    "store.redis.sentinel_password_file",
-    "store.redis.ca",
-    "store.redis.cert",
-    "store.redis.key",
-    "store.redis.timeout",
-    "store.redis.wait_replicas",
-    "store.redis.wait_timeout",
-];
-
 const URL: &str = "store.redis.url";
 const SENTINEL_USER: &str = "store.redis.sentinel_username";
 
@@ -69,8 +52,8 @@ pub struct RedisSettings {
 }
 
 impl RedisSettings {
-    /// Reads the table, and reports everything in it that does not go together; `given` are its keys that have a value.
-    pub(super) fn read(reader: &mut Reader, given: &[&'static str]) -> Option<Self> {
+    /// Reads the table, and reports everything in it that does not go together.
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         reader.mask(Shown::Host, &[URL]);
         read_all!(Self {
             url: reader.text(URL, "redis://127.0.0.1:6379", redis_url),
@@ -97,18 +80,15 @@ impl RedisSettings {
             wait_timeout: reader.duration("store.redis.wait_timeout", "250ms", &UP_TO_FIVE_SECONDS),
         } then {
             if let Some(url) = &url {
-                check(reader, url, given);
+                check(reader, url);
             }
         })
     }
 }
 
-/// Reports the given keys that do not go together with the URL.
-fn check(reader: &mut Reader, url: &RedisUrl, given: &[&'static str]) {
-    let starting = |start: &str| -> Vec<&'static str> {
-        given.iter().copied().filter(|path| path.starts_with(start)).collect()
-    };
-    let passwords = starting("store.redis.password");
+/// Reports the keys that do not go together with the URL.
+fn check(reader: &mut Reader, url: &RedisUrl) {
+    let passwords = reader.given_below("store.redis.password");
     if url.password().is_some() && !passwords.is_empty() {
         reader.report(&passwords, "is a second password beside the one in url; write one of them");
     } else if url.user().is_some() && url.password().is_none() && passwords.is_empty() {
@@ -118,7 +98,7 @@ fn check(reader: &mut Reader, url: &RedisUrl, given: &[&'static str]) {
         );
         reader.report(&[URL], phrase);
     }
-    let of_sentinels = starting("store.redis.sentinel_");
+    let of_sentinels = reader.given_below("store.redis.sentinel_");
     if !matches!(url.layout(), RedisLayout::Sentinel { .. }) {
         for path in of_sentinels {
             let phrase = format!("{path} is for Sentinels, and url is {url}; leave it out");
@@ -130,7 +110,7 @@ fn check(reader: &mut Reader, url: &RedisUrl, given: &[&'static str]) {
         reader.report(&of_sentinels, phrase);
     }
     let of_tls = ["store.redis.ca", "store.redis.cert", "store.redis.key"];
-    if !url.tls() && of_tls.iter().any(|path| given.contains(path)) {
+    if !url.tls() && of_tls.iter().any(|path| reader.is_given(path)) {
         let phrase = format!(
             "is {url}, which has no TLS; write rediss://, rediss-sentinel:// or rediss+cluster://, or no ca, cert and \
              key"

@@ -7,7 +7,7 @@ use alloy::primitives::{U256, address};
 use toml::{Table, Value};
 
 use super::{
-    MINIMAL, parse, problems, remove, set, shipped_file, shipped_file_for, shipped_keys,
+    MINIMAL, load, parse, problems, remove, set, shipped_file, shipped_file_for, shipped_keys,
     shipped_keys_and_sections,
 };
 use crate::config::location::Location;
@@ -27,14 +27,14 @@ pub(super) const TEXT: &str = include_str!("../../../conf/tiergate.toml");
 #[test]
 fn the_shipped_file_loads_and_says_what_an_absent_key_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/tiergate.toml");
-    let shipped = Settings::load(&path, std::iter::empty()).unwrap();
+    let shipped = load(&path).unwrap();
     assert_eq!(shipped, parse(MINIMAL, &[]).unwrap());
 }
 
 #[test]
 fn the_file_for_replicas_names_a_redis() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/replicas.toml");
-    let settings = Settings::load(&path, std::iter::empty()).unwrap();
+    let settings = load(&path).unwrap();
     let StoreSettings::Redis(redis) = settings.store else { panic!("{:?}", settings.store) };
     assert_eq!(redis.url.to_string(), "redis://127.0.0.1:6379");
     assert_eq!((redis.timeout, redis.wait_replicas), (Duration::from_millis(250), 0));
