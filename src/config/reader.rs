@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use toml::Value;
 
-use crate::config::duration::DurationBounds;
+use crate::config::duration::{self, Bounds};
 use crate::config::location::Location;
 use crate::config::notes::{Content, DEFAULT, NamedFile, Notes, Place, Value as Noted};
 use crate::config::problem::Problem;
@@ -96,14 +96,9 @@ impl Reader {
     }
 
     /// A duration within its bounds.
-    pub(super) fn duration(
-        &mut self,
-        path: &'static str,
-        default: &str,
-        bounds: &DurationBounds,
-    ) -> Option<Duration> {
+    pub(super) fn duration(&mut self, path: &'static str, default: &str, bounds: Bounds) -> Option<Duration> {
         let written = self.take_or(path, default);
-        self.check(path, written.duration_text().and_then(|text| bounds.parse(&text)))
+        self.check(path, written.duration_text().and_then(|text| duration::parse(&text, bounds)))
     }
 
     /// A duration within its bounds, or 0 for none. The outer `None` is a problem.
@@ -111,10 +106,10 @@ impl Reader {
         &mut self,
         path: &'static str,
         default: &str,
-        bounds: &DurationBounds,
+        bounds: Bounds,
     ) -> Option<Option<Duration>> {
         let written = self.take_or(path, default);
-        self.check(path, written.duration_text().and_then(|text| bounds.parse_or_none(&text)))
+        self.check(path, written.duration_text().and_then(|text| duration::parse_or_none(&text, bounds)))
     }
 
     /// A whole number within its bounds.

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::duration::DurationBounds;
 use crate::config::files::{key_pair, noted_file, secret_or_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
@@ -18,13 +17,6 @@ const SENTINEL_USER: &str = "store.redis.sentinel_username";
 
 /// So short that names stay short.
 const PREFIX_BYTES_MAX: usize = 64;
-
-/// How long one request to Redis may take, and its replicas to acknowledge a write.
-const UP_TO_FIVE_SECONDS: DurationBounds = DurationBounds {
-    min: Duration::from_millis(1),
-    max: Duration::from_secs(5),
-    allowed: "of at least 1ms and at most 5s",
-};
 
 /// Where Redis is, how to log in, and how long to wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,9 +67,9 @@ impl RedisSettings {
             )),
             ca: Some(noted_file(reader, "store.redis.ca", Content::Authorities)),
             identity: key_pair(reader, "store.redis.cert", "store.redis.key"),
-            timeout: reader.duration("store.redis.timeout", "250ms", &UP_TO_FIVE_SECONDS),
+            timeout: reader.duration("store.redis.timeout", "250ms", ["1ms", "5s"]),
             wait_replicas: reader.integer("store.redis.wait_replicas", 0, &(0..=16)),
-            wait_timeout: reader.duration("store.redis.wait_timeout", "250ms", &UP_TO_FIVE_SECONDS),
+            wait_timeout: reader.duration("store.redis.wait_timeout", "250ms", ["1ms", "5s"]),
         } then {
             if let Some(url) = &url {
                 check(reader, url);
