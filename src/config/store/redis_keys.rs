@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::config::choice::plain;
 use crate::config::files::{key_pair, noted_file, secret_or_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::{Shown, quoted};
+use crate::config::written::Shown;
 use crate::domain::redis_url::{NotARedisUrl, RedisLayout, RedisUrl};
 use crate::domain::rpc_url::public_part;
 use crate::domain::secret::{Secret, SecretSource};
@@ -49,7 +50,10 @@ impl RedisSettings {
         reader.mask(Shown::Host, &[URL]);
         read_all!(Self {
             url: reader.text(URL, "redis://127.0.0.1:6379", redis_url),
-            prefix: reader.text("store.redis.prefix", "", prefix),
+            // Braces would choose the slot of a cluster, and other signs mean something in patterns of rights.
+            prefix: reader.text("store.redis.prefix", "", |text| {
+                plain(text, &(0..=PREFIX_BYTES_MAX), &['_', '-', '.', ':']).map(str::to_owned)
+            }),
             password: Some(secret_or_file(
                 reader,
                 "store.redis.password",
@@ -109,18 +113,6 @@ fn check(reader: &mut Reader, url: &RedisUrl) {
         );
         reader.report(&[URL], phrase);
     }
-}
-
-/// Braces would choose the slot of a cluster, and other signs mean something in patterns of rights.
-fn prefix(text: &str) -> Result<String, String> {
-    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-    if text.len() > PREFIX_BYTES_MAX || !text.bytes().all(is_sign) {
-        return Err(format!(
-            "is {}; write up to {PREFIX_BYTES_MAX} characters of A-Z, a-z, 0-9, _, -, . and :",
-            quoted(text)
-        ));
-    }
-    Ok(text.to_owned())
 }
 
 /// What is wrong shows scheme and host at most.
