@@ -18,7 +18,7 @@ test_what_ships = cargo test --no-fail-fast --config "target.'cfg(all())'.runner
 # Most tests run over the development chain, which does not ship.
 test = $(test_what_ships) --features dev-chain
 
-build_dev = cargo build --profile quick --no-default-features --features dev-chain
+build_dev = cargo build --profile quick --features dev-chain
 
 .PHONY: help dev dist dist-try test test-here test-all lint deny bench fuzz peers instructions integrations contracts console clean
 
@@ -56,12 +56,11 @@ test-all: test ## Before a release: all tests again in release, and again withou
 	$(test_what_ships)
 	$(build_dev)
 
-lint: ## Formatting and lints, with the development chain, as it ships, and as make dev builds it
+lint: ## Formatting and lints, with the development chain, and as it ships
 	@scripts/need rust cc cmake
 	cargo fmt --check
 	cargo clippy --all-targets --features dev-chain -- -D warnings
 	cargo clippy -- -D warnings
-	cargo clippy --no-default-features --features dev-chain -- -D warnings
 
 deny: ## Check advisories, licenses and sources of the dependencies with cargo-deny
 	@command -v cargo-deny >/dev/null || { echo "make deny needs cargo-deny: cargo install --locked cargo-deny" >&2; exit 1; }

@@ -13,11 +13,7 @@ fn main() {
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = given.or_else(|| is_release.then(checkout).flatten());
     let in_version = commit.as_ref().map(|commit| format!("commit {commit}, ")).unwrap_or_default();
-    let features = [("dev-chain", "DEV_CHAIN"), ("traces", "TRACES")];
-    let is_in = |name: &str| env::var_os(format!("CARGO_FEATURE_{name}")).is_some();
-    let features: Vec<&str> =
-        features.iter().filter(|(_, name)| is_in(name)).map(|(name, _)| *name).collect();
-    let features = if features.is_empty() { "none".to_owned() } else { features.join(", ") };
+    let features = if env::var_os("CARGO_FEATURE_DEV_CHAIN").is_some() { "dev-chain" } else { "none" };
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
     // Not with our prefix: cargo sets it also for the programs that it runs, and the program refuses unknown variables.
     println!("cargo::rustc-env=BUILD_REVISION={}", commit.as_deref().unwrap_or("unknown"));

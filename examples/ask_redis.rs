@@ -21,7 +21,7 @@ use tiergate::domain::redis_url::{RedisLayout, RedisUrl};
 use tiergate::os::Os;
 use tiergate::ports::clock::Clock;
 use tiergate::ports::store::{Admission, KeyChange, KeyChanged, NewKey, Proof, Scope, Store};
-use tiergate::store::redis::RunningRedisStore;
+use tiergate::store::redis::RedisStore;
 use tiergate::store::redis::options::{Options, SentinelLogin, TlsFiles};
 use tiergate::telemetry::metrics::Metrics;
 use tokio::task::JoinSet;
@@ -64,7 +64,7 @@ async fn run(arguments: Vec<String>) -> Result<(), Failure> {
     }
 }
 
-async fn open(url: &str) -> Result<Arc<RunningRedisStore>, Failure> {
+async fn open(url: &str) -> Result<Arc<RedisStore>, Failure> {
     let identity = address!("0x5FbDB2315678afecb367f032d93F642f64180aa3");
     let options = Options {
         binding: Binding::new(8004, identity, false),
@@ -79,7 +79,7 @@ async fn open(url: &str) -> Result<Arc<RunningRedisStore>, Failure> {
         nonce_retention_secs: 86_400,
         max_ahead_secs: 0,
     };
-    let store = Arc::new(RunningRedisStore::open(options, Arc::new(Os::new()), Metrics::new()?)?);
+    let store = Arc::new(RedisStore::open(options, Arc::new(Os::new()), Metrics::new()?)?);
     while store.probe().await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -87,7 +87,7 @@ async fn open(url: &str) -> Result<Arc<RunningRedisStore>, Failure> {
 }
 
 /// Gives each agent a key, with one remembered nonce.
-async fn keys(store: &Arc<RunningRedisStore>, agents: u64) -> Result<(), Failure> {
+async fn keys(store: &Arc<RedisStore>, agents: u64) -> Result<(), Failure> {
     // Ahead of whatever a new Redis refuses.
     let signed_at = UnixSeconds(Os::new().unix_seconds() + 60);
     for_each(agents, |agent| {
@@ -103,7 +103,7 @@ async fn keys(store: &Arc<RunningRedisStore>, agents: u64) -> Result<(), Failure
 }
 
 /// Fills each agent's window.
-async fn fill(store: &Arc<RunningRedisStore>, agents: u64, limit: u32) -> Result<(), Failure> {
+async fn fill(store: &Arc<RedisStore>, agents: u64, limit: u32) -> Result<(), Failure> {
     let quota = Quota { limit, window_micros: HOUR_MICROS };
     for_each(agents, |agent| {
         let store = Arc::clone(store);
@@ -134,7 +134,7 @@ where
 }
 
 async fn admissions_per_second(
-    store: &Arc<RunningRedisStore>,
+    store: &Arc<RedisStore>,
     agents: u64,
     seconds: u64,
     in_flight: u64,
@@ -188,7 +188,7 @@ where
     Ok(done as f64 * 1_000_000.0 / (os.monotonic_micros() - begun) as f64)
 }
 
-async fn admit(store: &RunningRedisStore, agent: u64, quota: Quota) -> Result<(), Failure> {
+async fn admit(store: &RedisStore, agent: u64, quota: Quota) -> Result<(), Failure> {
     let admission = store.admit(id(agent), &Scope::Api, quota, &Proof::Key(digest(agent))).await?;
     if matches!(admission, Admission::Admitted { .. }) {
         return Ok(());

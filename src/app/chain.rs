@@ -7,7 +7,6 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::app::error::StartError;
 use crate::chain::pool::{Pool, PoolSettings};
 use crate::chain::reader::{ChainReader, Lifetimes, ReaderSettings};
-use crate::chain::registries::Registries;
 use crate::config::Settings;
 use crate::domain::rpc_header::{RpcHeader, value};
 use crate::domain::secret::{Secret, SecretSource};
@@ -67,20 +66,13 @@ pub(crate) fn reader(
         chain_id: chain.chain_id,
     };
     let nodes = Pool::new(&pool, Arc::clone(clock), metrics.clone())?;
-    let registries = Registries {
-        identity: chain.contracts.identity,
-        stake_vault: chain.contracts.stake_vault,
-        reputation: chain.contracts.reputation,
-        validation: chain.contracts.validation,
-        organization: chain.contracts.organization,
-    };
     let lifetimes = Lifetimes {
         poll_interval: chain.poll_interval,
         max_staleness: chain.max_staleness,
         reread_after: chain.reread_after,
     };
     let settings = ReaderSettings {
-        registries,
+        registries: chain.contracts,
         multicall: chain.multicall,
         gas_cap: chain.gas_cap,
         max_head_age: chain.max_head_age,

@@ -13,9 +13,9 @@ use crate::app::overview::Overview;
 use crate::app::process::Listening;
 use crate::app::signing_domain;
 use crate::config::Settings;
-use crate::config::chain::Contracts;
 use crate::config::gateway::Http1;
 use crate::config::listen::Listener;
+use crate::domain::registries::Registries;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
@@ -140,7 +140,7 @@ impl App {
 
 /// The documents that strangers may read.
 pub(super) fn discovery(settings: &Settings) -> Discovery {
-    let Contracts { identity, stake_vault, reputation, validation, organization } = settings.chain.contracts;
+    let Registries { identity, stake_vault, reputation, validation, organization } = settings.chain.contracts;
     let contracts = [
         ("identity", Some(identity)),
         ("stakeVault", Some(stake_vault)),

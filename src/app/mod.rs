@@ -11,7 +11,6 @@ pub(crate) mod log;
 pub(crate) mod named_files;
 pub(crate) mod online;
 pub(crate) mod overview;
-pub(crate) mod presence;
 pub(crate) mod source;
 pub(crate) mod store;
 pub(crate) mod successor;

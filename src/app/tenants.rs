@@ -74,7 +74,7 @@ pub(super) struct Certificate {
 pub(crate) fn emptiness(settings: &Settings, refused: &[Refused], config: &Path) -> Option<Problem> {
     let holds_none = settings.folder_tenants == 0 && !refused.iter().any(Refused::is_in_folder);
     let is_empty = settings.tenants.is_empty() || (holds_none && has_folder(config));
-    let matters = is_empty && !settings.listen.gateway.is_empty() && !settings.allow_empty;
+    let matters = is_empty && !settings.listen.gateway.is_empty() && !settings.gateway.allow_empty;
     let place = if has_folder(config) { "tenants.d" } else { "tenants" };
     let phrase = "there is no tenant; mount the folder, or set gateway.allow_empty to true if that is meant";
     matters.then(|| Problem::new(place, phrase))
@@ -192,7 +192,7 @@ impl Tenants {
         let (settings, former) = (&loaded.settings, self.table.load_full());
         // The listeners are those of the start, whatever is written now.
         let addresses =
-            AddressRules { allow_link_local: settings.allow_link_local, ..self.at_start.addresses() };
+            AddressRules { allow_link_local: settings.gateway.allow_link_local, ..self.at_start.addresses() };
         let quotas = self.at_start.tiers.requests_per_minute;
         let workshop = Workshop { quotas, metrics: &self.metrics, addresses: &addresses };
         let (table, certificates) =

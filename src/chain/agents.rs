@@ -12,11 +12,11 @@ use crate::chain::cache::ProfileCache;
 use crate::chain::cache::status::Ticket;
 use crate::chain::coalesce::Coalesced;
 use crate::chain::fault::ReadError;
-use crate::chain::registries::Registries;
 use crate::chain::registries::standard::{may_lie_in_details, read_asked_owner, read_gate, read_owner};
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::TrustProfile;
+use crate::domain::registries::Registries;
 use crate::ports::chain::{AskedOwner, ChainFault, Parts};
 use crate::ports::clock::Clock;
 

@@ -11,9 +11,9 @@ use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::chain::fault::ReadError;
-use crate::chain::registries::Registries;
 use crate::chain::source::{At, Source};
 use crate::domain::agent_id::AgentId;
+use crate::domain::registries::Registries;
 use crate::ports::chain::ChainFault;
 
 /// How long after a look that found something missing comes the next.

@@ -8,7 +8,7 @@
 pub mod follower;
 pub mod pool;
 pub mod reader;
-pub mod registries;
+mod registries;
 
 mod agents;
 mod answer;

@@ -18,7 +18,7 @@ use crate::os::Os;
 use crate::ports::clock::Clock;
 use crate::tls::shelf::Shelf;
 
-/// Check a configuration file and the files that it names, and show every problem at its place; exit code 2 if there are any.
+/// Check a configuration file and the files that it names, and list every problem with its place; exit code 2 if there are any.
 #[derive(clap::Args)]
 pub(super) struct Check {
     #[command(flatten)]
@@ -70,7 +70,7 @@ impl Check {
         if warnings.is_empty() {
             say(format_args!("{}: no problems", config.display()))?;
         } else {
-            complain(format_args!("warnings\n\n{}\n", report::drawn(&problems)));
+            complain(format_args!("warnings\n\n{}\n", report::listed(&problems)));
             say(format_args!("{}: no errors, {}", config.display(), counted(warnings.len(), "warning")))?;
         }
         if let Ok(Some(descriptors)) = descriptors {
@@ -162,7 +162,7 @@ pub(super) fn load_to_serve(source: &Source) -> Result<(Loaded, Problems), Failu
     }
     let is_folder_lost = refused.iter().any(Refused::is_folder);
     let is_nobody_served = emptiness(&settings, &refused, source.path()).is_some();
-    if is_folder_lost || ((settings.strict_tenants || is_nobody_served) && !refused.is_empty()) {
+    if is_folder_lost || ((settings.gateway.strict_tenants || is_nobody_served) && !refused.is_empty()) {
         let lines: Vec<&str> = refused.iter().flat_map(|file| &file.problems).map(String::as_str).collect();
         let key = match (is_folder_lost, is_nobody_served) {
             (true, _) => "tenants.d",
@@ -186,7 +186,7 @@ fn survey(source: &Source) -> (Survey, Vec<Problem>) {
 }
 
 fn unusable(config: &Path, problems: &Problems) -> Failure {
-    let (list, count) = (report::drawn(problems), counted(problems.as_slice().len(), "problem"));
+    let (list, count) = (report::listed(problems), counted(problems.as_slice().len(), "problem"));
     Failure::new(format!("the configuration {} can't be used: {count}\n\n{list}", config.display()))
         .with_code(BAD_CONFIGURATION)
 }

@@ -1,18 +1,17 @@
 //! `tiergate health`: whether the service that runs with this configuration answers. For containers, which have no other
 //! client in them.
 //!
-//! It asks where the process says that it listens. Must not read more of the configuration than `[listen]`, and that only where
-//! no process has said so: it is called every few seconds.
+//! Must not read more of the configuration than `[listen]`: it is called every few seconds, whatever is wrong elsewhere.
 
-use std::path::Path;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use reqwest::{ClientBuilder, Method};
 
-use crate::app::presence;
 use crate::app::source::Source;
 use crate::cli::client::exchange;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, say};
+use crate::config::listen::Listen;
 
 /// How long the answer may take; `/readyz` takes 2 s when something does not answer.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -31,11 +30,12 @@ impl Health {
     /// Prints what it answers. Anything but 200 is a failure.
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = &self.file.config;
-        let base = match presence::find(config) {
-            Some(base) => base,
-            None => configured(config)?,
-        };
-        let url = format!("{base}{}", if self.ready { "/readyz" } else { "/livez" });
+        let listen = Source::at(config).load_listen().ok_or_else(|| {
+            let file = config.display();
+            Failure::new(format!("[listen] of {file} can't be read; `tiergate check` says what is wrong"))
+                .with_code(BAD_CONFIGURATION)
+        })?;
+        let url = format!("{}{}", api_url(&listen), if self.ready { "/readyz" } else { "/livez" });
         // It asks its own machine and says nothing secret; the certificate is for the names that clients use.
         let client = ClientBuilder::new().danger_accept_invalid_certs(true).no_proxy().timeout(TIME_MAX);
         let (status, body) = exchange(client, Method::GET, &url, None)
@@ -45,19 +45,20 @@ impl Health {
     }
 }
 
-/// The URL of the API of a process that is started now.
-fn configured(config: &Path) -> Result<String, Failure> {
-    let listen = Source::at(config).load_listen().ok_or_else(|| {
-        let file = config.display();
-        Failure::new(format!("[listen] of {file} can't be read; `tiergate check` says what is wrong"))
-            .with_code(BAD_CONFIGURATION)
-    })?;
-    Ok(presence::api_url(&listen))
+/// The API's address as this machine reaches it.
+fn api_url(listen: &Listen) -> String {
+    let scheme = if listen.tls.is_some() { "https" } else { "http" };
+    let ip = match listen.api.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+    };
+    format!("{scheme}://{}", SocketAddr::new(ip, listen.api.port()))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::app::presence::api_url;
+    use super::api_url;
     use crate::config::Settings;
 
     fn asked(listen: &str) -> String {

@@ -1,53 +1,39 @@
-//! Problems of a configuration for a person, with the place in the file drawn, or for a script.
+//! Problems of a configuration for a person, each with its place in the file, or for a script.
 
-use std::io::{self, IsTerminal};
-
-use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use serde_json::{Value, json};
 
 use crate::app::online::Finding;
-use crate::config::problem::{Excerpt, Problem, Problems};
+use crate::config::problem::{Problem, Problems};
 
 /// Problems beyond this number are counted only.
-const DRAWN_MAX: usize = 1_000;
+const LISTED_MAX: usize = 1_000;
 
-/// A picture for each problem, one after the other; in colour on a terminal.
-pub(super) fn drawn(problems: &Problems) -> String {
-    // https://no-color.org
-    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let has_colour = !is_plain && io::stderr().is_terminal();
-    let renderer = if has_colour { Renderer::styled() } else { Renderer::plain() };
+/// A line for each problem.
+pub(super) fn listed(problems: &Problems) -> String {
     let problems = problems.as_slice();
-    let drawn = problems.iter().take(DRAWN_MAX).map(|problem| renderer.render(&[picture(problem)]));
-    let rest = problems.len().checked_sub(DRAWN_MAX).filter(|rest| *rest > 0);
-    drawn.chain(rest.map(|rest| format!("and {rest} more"))).collect::<Vec<_>>().join("\n\n")
+    let lines = problems.iter().take(LISTED_MAX).map(line);
+    let rest = problems.len().checked_sub(LISTED_MAX).filter(|rest| *rest > 0);
+    lines.chain(rest.map(|rest| format!("and {rest} more"))).collect::<Vec<_>>().join("\n")
 }
 
-fn picture(problem: &Problem) -> Group<'_> {
-    let level = if problem.is_warning() { Level::WARNING } else { Level::ERROR };
-    let title = level.primary_title(problem.to_string());
-    match problem.excerpt() {
-        Some(Excerpt { file, line, column, text, .. }) if text.is_empty() => {
-            title.element(Origin::path(file).line(*line).char_column(*column))
-        }
-        Some(found) => {
-            let marked = AnnotationKind::Primary.span(found.marked.clone());
-            let line = Snippet::source(&found.text).path(&found.file).line_start(found.line);
-            title.element(line.annotation(marked))
-        }
-        None => Group::with_title(title),
+/// With the place in front, as compilers write it.
+fn line(problem: &Problem) -> String {
+    let severity = if problem.is_warning() { "warning" } else { "error" };
+    match problem.position() {
+        Some(position) => format!("{position}: {severity}: {problem}"),
+        None => format!("{severity}: {problem}"),
     }
 }
 
 /// An object for each problem, and of the same form for each part that was asked.
 pub(super) fn json(problems: &Problems, findings: &[Finding]) -> Value {
     let objects = problems.as_slice().iter().map(|problem| {
-        let place = problem.excerpt();
+        let place = problem.position();
         json!({
             "severity": if problem.is_warning() { "warning" } else { "error" },
             "place": problem.place(),
             "message": problem.phrase(),
-            "file": place.map(|place| &place.file),
+            "file": place.map(|place| &*place.file),
             "line": place.map(|place| place.line),
             "column": place.map(|place| place.column),
         })
@@ -66,7 +52,7 @@ pub(super) fn json(problems: &Problems, findings: &[Finding]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{drawn, json};
+    use super::{json, listed};
     use crate::config::Settings;
 
     const TEXT: &str = "\
@@ -83,49 +69,18 @@ chain_id = 8004
 development = true
 ";
 
-    const PICTURE: &str = "\
-error: listen.api: is \"nowhere\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
- --> tiergate.toml:5:7
-  |
-5 | api = \"nowhere\"
-  |       ^^^^^^^^^
-
-error: listen.gateway: item 2 is \"[::1]:x\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
- --> tiergate.toml:6:30
-  |
-6 | gateway = [\"127.0.0.1:8000\", \"[::1]:x\"]
-  |                              ^^^^^^^^^
-
-warning: chain.contracts.stake_vault: is the address of chain.contracts.identity; registries are contracts of their own
- --> tiergate.toml:3:15
-  |
-3 | stake_vault = \"0x5FbDB2315678afecb367f032d93F642f64180aa3\"
-  |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-
-error: store.kid: is not a known key; did you mean store.kind?
- --> tiergate.toml:8:1
-  |
-8 | kid = \"*****\"
-  | ^^^
-
+    const LINES: &str = "\
+tiergate.toml:5:7: error: listen.api: is \"nowhere\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
+tiergate.toml:6:30: error: listen.gateway: item 2 is \"[::1]:x\"; write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"
+tiergate.toml:3:15: warning: chain.contracts.stake_vault: is the address of chain.contracts.identity; registries are contracts of their own
+tiergate.toml:8:1: error: store.kid: is not a known key; did you mean store.kind?
 error: TIERGATE__KEYS: is not a known variable; TIERGATE__SECTION__KEY overrides a key, and other names of ours mean nothing";
 
     #[test]
-    fn of_a_line_that_is_too_long_the_place_alone_is_shown() {
-        let text = format!("{} = 1", "x".repeat(1_000));
-        let problems = Settings::parse(&text, std::iter::empty()).unwrap_err();
-        assert!(
-            drawn(&problems).contains("is not a known key\n--> tiergate.toml:1:1"),
-            "{}",
-            drawn(&problems)
-        );
-    }
-
-    #[test]
-    fn each_problem_is_drawn_at_its_place() {
+    fn each_problem_is_listed_with_its_place() {
         let environment = [("TIERGATE__KEYS".to_owned(), "x".to_owned())];
         let problems = Settings::parse(TEXT, environment.into_iter()).unwrap_err();
-        assert_eq!(drawn(&problems), PICTURE);
+        assert_eq!(listed(&problems), LINES);
         let objects = json(&problems, &[]);
         let first = serde_json::json!({
             "severity": "error",

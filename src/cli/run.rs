@@ -7,7 +7,6 @@ use crate::app::error::RunError;
 use crate::app::handover::Handover;
 use crate::app::lifecycle::EarlySignals;
 use crate::app::log;
-use crate::app::presence::Presence;
 use crate::app::source::Source;
 use crate::app::successor::TAKE_OVER;
 use crate::cli::check::load_to_serve;
@@ -38,10 +37,6 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let _log = log::start(&settings.log).map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
     warnings.log_warnings();
     let app = App::new(&loaded, source, early, handover)?;
-    let presence = Presence::announce(config, &settings.listen);
-    if let Err(why) = &presence {
-        tracing::warn!("`tiergate health` has to ask where the configuration says, which may change: {why}");
-    }
     announce(settings);
     ended(app.run())?;
     tracing::info!("stopped");

@@ -5,51 +5,16 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 
-use crate::config::document::Shown;
-use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
 use crate::config::rpc_headers;
-use crate::config::written::quoted;
+use crate::config::written::{Shown, quoted};
+use crate::domain::registries::Registries;
 use crate::domain::rpc_header::RpcHeader;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 use crate::domain::secret::SecretSource;
 
 /// How many RPC URLs there may be.
 const RPC_URLS_MAX: usize = 16;
-
-/// So long that a node is not asked without a pause.
-const UP_TO_A_MINUTE: DurationBounds = DurationBounds {
-    min: Duration::from_millis(50),
-    max: Duration::from_secs(60),
-    allowed: "of at least 50ms and at most 60s",
-};
-
-const UP_TO_TEN_MINUTES: DurationBounds = DurationBounds {
-    min: Duration::from_nanos(1),
-    max: Duration::from_secs(600),
-    allowed: "of more than 0s and at most 10m",
-};
-
-/// Long enough for chains whose blocks are far between. None where blocks come only when somebody asks for one.
-const HEAD_AGE: DurationBounds = DurationBounds {
-    min: Duration::from_secs(10),
-    max: Duration::from_secs(86_400),
-    allowed: "of at least 10s and at most 24h, or 0s",
-};
-
-/// So short that a second node can be tried within the time that a read has (`chain::reader`).
-const UP_TO_FIVE_SECONDS: DurationBounds = DurationBounds {
-    min: Duration::from_nanos(1),
-    max: Duration::from_secs(5),
-    allowed: "of more than 0s and at most 5s",
-};
-
-/// Long enough that agents in use cost next to nothing.
-const REREAD: DurationBounds = DurationBounds {
-    min: Duration::from_secs(60),
-    max: Duration::from_secs(86_400),
-    allowed: "of at least 1m and at most 24h, or 0s",
-};
 
 /// The chain and its registries. `Debug` shows no key of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,22 +48,7 @@ pub struct ChainSettings {
     /// Multicall3, which reads a profile from one block in one call.
     pub multicall: Address,
     /// The registries.
-    pub contracts: Contracts,
-}
-
-/// Where the registries stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Contracts {
-    /// Who owns which agent; also the contract that signatures are bound to.
-    pub identity: Address,
-    /// Which agent has staked how much.
-    pub stake_vault: Address,
-    /// What others say about agents; without it a profile has none.
-    pub reputation: Option<Address>,
-    /// What validators found; without it a profile has none.
-    pub validation: Option<Address>,
-    /// Who belongs to which organization; without it a profile has none.
-    pub organization: Option<Address>,
+    pub contracts: Registries,
 }
 
 impl ChainSettings {
@@ -118,19 +68,23 @@ impl ChainSettings {
             ),
             development: reader.boolean("chain.development", false),
             rpc_headers: rpc_headers::read(reader, rpc_urls.as_deref()),
-            poll_interval: reader.duration("chain.poll_interval", "1s", &UP_TO_A_MINUTE),
-            max_staleness: reader.duration("chain.max_staleness", "5s", &UP_TO_TEN_MINUTES),
-            max_head_age: reader.duration_or_none("chain.max_head_age", "10m", &HEAD_AGE),
-            request_timeout: reader.duration("chain.request_timeout", "2s", &UP_TO_FIVE_SECONDS),
+            // So long that a node is not asked without a pause.
+            poll_interval: reader.duration("chain.poll_interval", "1s", ["50ms", "60s"]),
+            max_staleness: reader.duration("chain.max_staleness", "5s", ["1ns", "10m"]),
+            // Long enough for chains whose blocks are far between. None where blocks come only when somebody asks for one.
+            max_head_age: reader.duration_or_none("chain.max_head_age", "10m", ["10s", "24h"]),
+            // So short that a second node can be tried within the time that a read has (`chain::reader`).
+            request_timeout: reader.duration("chain.request_timeout", "2s", ["1ns", "5s"]),
             calls_per_second: {
                 let calls = reader.optional_integer("chain.calls_per_second", &(1..=100_000));
                 Some(calls.and_then(NonZeroU32::new))
             },
             http_proxy: Some(reader.optional_text("chain.http_proxy", rpc_url)),
-            reread_after: reader.duration_or_none("chain.reread_after", "1h", &REREAD),
+            // Long enough that agents in use cost next to nothing.
+            reread_after: reader.duration_or_none("chain.reread_after", "1h", ["1m", "24h"]),
             gas_cap: reader.integer("chain.gas_cap", 50_000_000, &(1_000_000..=1_000_000_000)),
             multicall: reader.text("chain.multicall", "0xcA11bde05977b3631167028862bE2a173976CA11", contract),
-            contracts: Contracts::read(reader),
+            contracts: registries(reader),
         } then {
             if max_staleness.zip(poll_interval).is_some_and(|(most, poll)| most < poll * 2) {
                 let phrase =
@@ -141,32 +95,20 @@ impl ChainSettings {
     }
 }
 
-impl Contracts {
-    fn read(reader: &mut Reader) -> Option<Self> {
-        let identity = reader.required_text("chain.contracts.identity", contract);
-        let stake_vault = reader.required_text("chain.contracts.stake_vault", contract);
-        let reputation = reader.optional_text("chain.contracts.reputation", contract);
-        let validation = reader.optional_text("chain.contracts.validation", contract);
-        let organization = reader.optional_text("chain.contracts.organization", contract);
-        let mut seen: Vec<(&str, Address)> = Vec::new();
-        for (path, address) in [
-            ("chain.contracts.identity", identity),
-            ("chain.contracts.stake_vault", stake_vault),
-            ("chain.contracts.reputation", reputation),
-            ("chain.contracts.validation", validation),
-            ("chain.contracts.organization", organization),
-        ] {
-            let Some(address) = address else { continue };
-            if let Some((other, _)) = seen.iter().find(|(_, other)| *other == address) {
-                reader.warn(
-                    &[path],
-                    format!("is the address of {other}; registries are contracts of their own"),
-                );
-            }
-            seen.push((path, address));
+fn registries(reader: &mut Reader) -> Option<Registries> {
+    let found = read_all!(Registries {
+        identity: reader.required_text("chain.contracts.identity", contract),
+        stake_vault: reader.required_text("chain.contracts.stake_vault", contract),
+        reputation: Some(reader.optional_text("chain.contracts.reputation", contract)),
+        validation: Some(reader.optional_text("chain.contracts.validation", contract)),
+        organization: Some(reader.optional_text("chain.contracts.organization", contract)),
+    })?;
+    for (number, (path, address)) in found.contracts().enumerate() {
+        if let Some((other, _)) = found.contracts().take(number).find(|(_, other)| *other == address) {
+            reader.warn(&[path], format!("is the address of {other}; registries are contracts of their own"));
         }
-        Some(Self { identity: identity?, stake_vault: stake_vault?, reputation, validation, organization })
     }
+    Some(found)
 }
 
 /// What is wrong shows scheme and host at most, and nothing of a text that is no URL at all.

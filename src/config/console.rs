@@ -1,8 +1,7 @@
 //! `[console]`: the owner's page, for owners who keep their key in a wallet.
 
-use crate::config::document::Shown;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::{Shown, quoted};
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
 /// The longest name that pages and wallets show, in characters.
@@ -66,15 +65,19 @@ fn short(text: &str, chars_max: usize) -> Result<String, String> {
 
 /// A URL that anybody may know, or none.
 fn url(text: &str) -> Result<Option<RpcUrl>, String> {
-    let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
-    match RpcUrl::parse(text).ok().filter(is_open) {
-        _ if text.is_empty() => Ok(None),
-        Some(url) => Ok(Some(url)),
-        None => {
-            let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
-            Err(format!("is {shown}; write an http:// or https:// URL without a login, or nothing"))
-        }
+    match text {
+        "" => Ok(None),
+        _ => open_url(text, "or nothing").map(Some),
     }
+}
+
+/// A URL without a login. `advice` ends the problem.
+pub(super) fn open_url(text: &str, advice: &str) -> Result<RpcUrl, String> {
+    let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
+    RpcUrl::parse(text).ok().filter(is_open).ok_or_else(|| {
+        let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
+        format!("is {shown}; write an http:// or https:// URL without a login, {advice}")
+    })
 }
 
 pub(super) fn url_without_query(text: &str) -> Result<Option<RpcUrl>, String> {

@@ -4,40 +4,32 @@ use std::time::Duration;
 
 use crate::config::written::{quoted, without_unit};
 
-/// Which durations a key allows. Both ends belong to it.
-pub(super) struct DurationBounds {
-    /// The shortest.
-    pub(super) min: Duration,
-    /// The longest.
-    pub(super) max: Duration,
-    /// The same in words, after "a duration".
-    pub(super) allowed: &'static str,
+/// The shortest and the longest duration that a key allows, as people write them.
+pub(super) type Bounds = [&'static str; 2];
+
+/// Reads a duration, or says what is wrong with it.
+pub(super) fn parse(text: &str, [min, max]: Bounds) -> Result<Duration, String> {
+    if is_number(text) {
+        return Err(without_unit(&quoted(text)));
+    }
+    match [text, min, max].map(humantime::parse_duration) {
+        [Ok(duration), Ok(least), Ok(most)] if (least..=most).contains(&duration) => Ok(duration),
+        _ => Err(format!(
+            "is {}; write a duration from {min} to {max}, such as \"300s\", \"24h\" or \"1m 30s\"",
+            quoted(text)
+        )),
+    }
 }
 
-impl DurationBounds {
-    /// Reads a duration, or says what is wrong with it.
-    pub(super) fn parse(&self, text: &str) -> Result<Duration, String> {
-        let duration = self.well_formed(text)?;
-        if (self.min..=self.max).contains(&duration) { Ok(duration) } else { Err(self.refused(text)) }
+/// The same where 0 stands for none.
+pub(super) fn parse_or_none(text: &str, bounds: Bounds) -> Result<Option<Duration>, String> {
+    let is_none = !is_number(text) && humantime::parse_duration(text).is_ok_and(|found| found.is_zero());
+    if is_none {
+        return Ok(None);
     }
+    parse(text, bounds).map(Some).map_err(|phrase| format!("{phrase}, or \"0s\" for none"))
+}
 
-    /// The same where 0 stands for none.
-    pub(super) fn parse_or_none(&self, text: &str) -> Result<Option<Duration>, String> {
-        if self.well_formed(text)?.is_zero() {
-            return Ok(None);
-        }
-        self.parse(text).map(Some)
-    }
-
-    fn well_formed(&self, text: &str) -> Result<Duration, String> {
-        if text.trim().parse().is_ok_and(f64::is_finite) {
-            return Err(without_unit(&quoted(text)));
-        }
-        humantime::parse_duration(text).map_err(|_| self.refused(text))
-    }
-
-    fn refused(&self, text: &str) -> String {
-        let allowed = self.allowed;
-        format!("is {}; write a duration {allowed}, such as \"300s\", \"24h\" or \"1m 30s\"", quoted(text))
-    }
+fn is_number(text: &str) -> bool {
+    text.trim().parse().is_ok_and(f64::is_finite)
 }

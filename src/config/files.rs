@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::config::document::Shown;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::{Shown, quoted};
 use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::KeyPair;
 
@@ -50,8 +49,7 @@ pub(super) fn key_pair(
     None
 }
 
-/// A secret under one path, or its file under another; both are a problem. A secret is easily written under the key of its
-/// file.
+/// A secret under one path, or its file under another; both are a problem.
 pub(super) fn secret_or_file(
     reader: &mut Reader,
     text_path: &'static str,
@@ -60,7 +58,6 @@ pub(super) fn secret_or_file(
     content: impl FnOnce(PathBuf) -> Content,
 ) -> Option<SecretSource> {
     reader.mask(Shown::Never, &[text_path]);
-    reader.mask(Shown::Right, &[file_path]);
     if reader.is_given(text_path) && reader.is_given(file_path) {
         reader.report(&[text_path, file_path], format!("stands beside {file_path}; write one of them"));
     }

@@ -12,6 +12,12 @@ pub struct GatewaySettings {
     pub in_flight_max: Option<u32>,
     /// The name in `Via` that all replicas share; nothing: each process has its own.
     pub via: Option<Box<str>>,
+    /// True if a start is refused when a tenant can't be served.
+    pub strict_tenants: bool,
+    /// True if a reload may leave `tenants.d`, or all of it, without tenants.
+    pub allow_empty: bool,
+    /// True if upstreams may be link-local.
+    pub allow_link_local: bool,
 }
 
 /// A way out of the gateway.
@@ -31,6 +37,15 @@ impl GatewaySettings {
             http1: reader.text("gateway.http1", "relay", choice(&words)),
             in_flight_max: max.map(|max: u32| (max > 0).then_some(max)),
             via: Some(reader.optional_text("gateway.via", name)),
+            strict_tenants: reader.boolean("gateway.strict_tenants", false),
+            allow_empty: reader.boolean("gateway.allow_empty", false),
+            allow_link_local: reader.boolean("gateway.allow_link_local", false),
         })
+    }
+
+    /// True if a restart is needed for the difference to another. The rules for tenants are read again.
+    pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
+        let Self { strict_tenants, allow_empty, allow_link_local, .. } = *other;
+        *other != Self { strict_tenants, allow_empty, allow_link_local, ..self.clone() }
     }
 }

@@ -1,8 +1,8 @@
 //! `[keys]`: what API keys look like and how often they may be managed.
 
+use crate::config::choice::plain;
 use crate::config::console::url_without_query;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::quota::Quota;
 use crate::domain::rpc_url::RpcUrl;
@@ -24,23 +24,13 @@ pub struct KeySettings {
 impl KeySettings {
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         read_all!(Self {
-            format: reader.text("keys.prefix", "svc_live_v1_", prefix),
+            format: reader.text("keys.prefix", "svc_live_v1_", |text| {
+                plain(text, &(1..=PREFIX_CHARS_MAX), &['_', '-']).map(ApiKeyFormat::new)
+            }),
             requests_per_hour: reader
                 .integer("keys.requests_per_hour", 10, &(1..=1_000_000))
                 .map(Quota::per_hour),
             public_url: reader.text("keys.public_url", "", url_without_query),
         })
-    }
-}
-
-fn prefix(text: &str) -> Result<ApiKeyFormat, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    if (1..=PREFIX_CHARS_MAX).contains(&text.len()) && text.bytes().all(plain) {
-        Ok(ApiKeyFormat::new(text))
-    } else {
-        Err(format!(
-            "is {}; write 1 to {PREFIX_CHARS_MAX} characters of A-Z, a-z, 0-9, _ and -",
-            quoted(text)
-        ))
     }
 }

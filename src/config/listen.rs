@@ -67,6 +67,12 @@ impl Listen {
         self.gateway.iter().chain(&self.owners).copied().chain([self.api, self.admin])
     }
 
+    /// True if a restart is needed for the difference to another. Certificates are read again.
+    pub(super) fn waits_for_restart(&self, other: &Self) -> bool {
+        let without_tls = Self { tls: other.tls.clone(), ..self.clone() };
+        self.tls.is_some() != other.tls.is_some() || without_tls != *other
+    }
+
     /// Networks of proxies whose `X-Forwarded-For` names the client.
     #[must_use]
     pub fn client_proxies(&self) -> Vec<IpNet> {

@@ -1,44 +1,31 @@
-//! The location of a table: for problems the text before the path of a key, the beginning of headers inside it, and the way
-//! to it in its file.
+//! The location of a table: its place in its file, the text before the path of a key in problems, and the beginning of headers
+//! inside it.
 
 use std::sync::Arc;
 
-use crate::config::document::{Document, Mark, Shown, Site};
+use crate::config::problem::{Position, Problem};
 
 /// The location of a table.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Location {
-    document: Arc<Document>,
+    pub(super) position: Position,
     /// The text before a path: nothing, `tenants[2].` or `tenants.d/acme.toml: `.
     before: String,
     /// The beginning of a section's header in this table: nothing, or `tenants.`.
     headers: String,
-    /// The way to it in its file: names of tables, and numbers of items from 0.
-    trail: Vec<String>,
 }
 
 impl Location {
     /// A whole file; `name` stands before its paths.
-    pub(super) fn of_file(document: Arc<Document>, name: Option<&str>) -> Self {
+    pub(super) fn of_file(file: Arc<str>, name: Option<&str>) -> Self {
         let before = name.map(|name| format!("{name}: ")).unwrap_or_default();
-        Self { document, before, headers: String::new(), trail: Vec::new() }
+        Self { position: Position { file, line: 1, column: 1 }, before, headers: String::new() }
     }
 
     /// One table of an array of tables, counted from 1.
-    pub(super) fn item(&self, path: &str, number: usize) -> Self {
-        let mut trail = self.trail_of(path);
-        trail.push((number - 1).to_string());
-        Self {
-            document: Arc::clone(&self.document),
-            before: format!("{}{path}[{number}].", self.before),
-            headers: format!("{}{path}.", self.headers),
-            trail,
-        }
-    }
-
-    /// The file that it is in.
-    pub(super) fn file(&self) -> &str {
-        &self.document.name
+    pub(super) fn item(&self, path: &str, number: usize, position: Position) -> Self {
+        let before = format!("{}{path}[{number}].", self.before);
+        Self { position, before, headers: format!("{}{path}.", self.headers) }
     }
 
     /// The place of a key.
@@ -56,30 +43,8 @@ impl Location {
         format!("{}{path}", self.headers)
     }
 
-    /// The value under a path, or one item of it, counted from 1. `shown`: how much of it may be.
-    pub(super) fn site(&self, path: &str, item: Option<usize>, shown: Shown) -> Site {
-        let mut trail = self.trail_of(path);
-        trail.extend(item.map(|number| (number - 1).to_string()));
-        let is_shown = shown == Shown::Always;
-        self.site_of(if is_shown { Mark::Value(trail) } else { Mark::Hidden(trail) })
-    }
-
-    /// The table as a whole.
-    pub(super) fn site_of_table(&self) -> Site {
-        self.site_of(Mark::Key(self.trail.clone()))
-    }
-
-    /// A name in the table, whatever characters are in it.
-    pub(super) fn site_of_name(&self, sections: &[&str], name: &str) -> Site {
-        let names = sections.iter().copied().chain([name]).map(str::to_owned);
-        self.site_of(Mark::Key(self.trail.iter().cloned().chain(names).collect()))
-    }
-
-    fn site_of(&self, mark: Mark) -> Site {
-        Site { document: Arc::clone(&self.document), mark }
-    }
-
-    fn trail_of(&self, path: &str) -> Vec<String> {
-        self.trail.iter().cloned().chain(path.split('.').map(str::to_owned)).collect()
+    /// A problem of the table as a whole.
+    pub(super) fn problem(&self, phrase: impl Into<String>) -> Problem {
+        Problem::new(self.of_table(), phrase).at(self.position.clone())
     }
 }

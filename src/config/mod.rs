@@ -31,7 +31,6 @@ pub mod tiers;
 pub mod traces;
 
 mod choice;
-mod document;
 mod duration;
 mod files;
 mod location;
@@ -40,8 +39,8 @@ mod reader;
 mod refused;
 mod rpc_headers;
 mod survey;
-mod syntax;
 mod tokens;
+mod tree;
 mod unknown;
 mod versions;
 mod written;
@@ -53,11 +52,12 @@ use crate::addresses::AddressRules;
 use crate::config::abuse::AbuseSettings;
 use crate::config::chain::ChainSettings;
 use crate::config::console::ConsoleSettings;
-use crate::config::document::Document;
 use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
+use crate::config::location::Location;
 use crate::config::log::LogSettings;
+use crate::config::notes::Notes;
 pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value, Wanted};
 use crate::config::problem::Problems;
 use crate::config::reader::Reader;
@@ -67,56 +67,96 @@ use crate::config::signature::SignatureSettings;
 use crate::config::store::StoreSettings;
 pub use crate::config::survey::Survey;
 use crate::config::tenants::rules::Rules;
+use crate::config::tenants::tenant::Claimant;
 use crate::config::tiers::TierSettings;
 use crate::config::traces::TraceSettings;
 use crate::domain::binding::Binding;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::Tenant;
 
-/// The whole configuration, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+/// Makes [`Settings`] of all sections, each with its type and what differs in two of them for which a restart is needed.
+macro_rules! sections {
+    ($($(#[$doc:meta])+ $section:ident: $type:ty, $differ:expr;)+) => {
+        /// The whole configuration, checked.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Settings {
+            $($(#[$doc])+ pub $section: $type,)+
+            /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names.
+            /// No two share an id or a host.
+            pub tenants: Vec<Arc<Tenant>>,
+            /// How many of them stand in `tenants.d`.
+            pub folder_tenants: usize,
+            /// The files that these stand in, as problems name them.
+            pub tenant_files: Vec<Arc<str>>,
+            /// Hosts of tenants that can't be served. They are nobody's: no wildcard of another tenant takes them.
+            pub unserved_hosts: Vec<HostPattern>,
+        }
+
+        impl Settings {
+            /// The sections that count at the start alone and are others here.
+            #[must_use]
+            pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
+                let mut sections = Vec::new();
+                $(
+                    let differ: fn(&$type, &$type) -> bool = $differ;
+                    sections.extend(differ(&self.$section, &other.$section).then_some(stringify!($section)));
+                )+
+                sections
+            }
+        }
+
+        /// The sections that could be read.
+        struct Sections {
+            $($section: Option<$type>,)+
+        }
+
+        impl Sections {
+            /// Reads every section of the file before it gives up on any.
+            fn read(reader: &mut Reader) -> Self {
+                Self { $($section: <$type>::read(reader),)+ }
+            }
+
+            /// Settings without tenants.
+            fn whole(self) -> Option<Settings> {
+                Some(Settings {
+                    $($section: self.$section?,)+
+                    tenants: Vec::new(),
+                    folder_tenants: 0,
+                    tenant_files: Vec::new(),
+                    unserved_hosts: Vec::new(),
+                })
+            }
+        }
+    };
+}
+
+sections! {
     /// Where requests come in.
-    pub listen: Listen,
+    listen: Listen, Listen::waits_for_restart;
     /// The chain and its registries.
-    pub chain: ChainSettings,
+    chain: ChainSettings, PartialEq::ne;
     /// What each trust tier asks for and gives.
-    pub tiers: TierSettings,
+    tiers: TierSettings, PartialEq::ne;
     /// What owners sign and how long it is good for.
-    pub signature: SignatureSettings,
+    signature: SignatureSettings, PartialEq::ne;
     /// API keys and their management.
-    pub keys: KeySettings,
+    keys: KeySettings, PartialEq::ne;
     /// Where keys and nonces are kept.
-    pub store: StoreSettings,
+    store: StoreSettings, |one, other| !one.is_alike(other);
     /// Protection against guessing.
-    pub abuse: AbuseSettings,
+    abuse: AbuseSettings, PartialEq::ne;
     /// The owner's page.
-    pub console: ConsoleSettings,
+    console: ConsoleSettings, PartialEq::ne;
     /// How requests are forwarded.
-    pub gateway: GatewaySettings,
+    gateway: GatewaySettings, GatewaySettings::waits_for_restart;
     /// How the process ends.
-    pub shutdown: ShutdownSettings,
+    shutdown: ShutdownSettings, PartialEq::ne;
     /// The settings of traces.
-    pub traces: TraceSettings,
+    traces: TraceSettings, PartialEq::ne;
     /// The settings of the log.
-    pub log: LogSettings,
-    /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names. No
-    /// two share an id or a host.
-    pub tenants: Vec<Arc<Tenant>>,
-    /// How many of them stand in `tenants.d`.
-    pub folder_tenants: usize,
-    /// The files that these stand in, as problems name them.
-    pub tenant_files: Vec<Arc<str>>,
-    /// Hosts of tenants that can't be served. They are nobody's: no wildcard of another tenant takes them.
-    pub unserved_hosts: Vec<HostPattern>,
-    /// True if a start is refused when a tenant can't be served.
-    pub strict_tenants: bool,
-    /// True if a reload may leave `tenants.d`, or all of it, without tenants.
-    pub allow_empty: bool,
-    /// True if upstreams may be link-local.
-    pub allow_link_local: bool,
-    /// The rules for tenants of `tenants.d`.
-    pub tenants_rules: Rules,
+    log: LogSettings, LogSettings::waits_for_restart;
+    /// The rules for tenants of `tenants.d`, which are read again.
+    tenants_rules: Rules, |_, _| false;
 }
 
 /// A configuration that can be used.
@@ -131,37 +171,28 @@ pub struct Loaded {
 }
 
 impl Settings {
-    /// Reads the file at `path` and the tenants beside it, as [`Survey::of`] does.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with it.
-    pub fn load(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        Survey::of(path, environment, Wanted::Settings).usable()
-    }
-
     /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        let document = Document::new(Path::new("tiergate.toml"), text);
-        Survey::of_document(document, environment, Wanted::Settings).usable()
+        Survey::of_text(text, environment, Wanted::Settings).loaded().map(|loaded| loaded.settings)
     }
 
     /// Reads the section of the listeners alone, whatever is wrong elsewhere and however many tenants there are: for
     /// whoever asks a running service. Nothing when a part of it can't be read.
     #[must_use]
     pub fn load_listen(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Listen> {
-        let document = Document::new(path, &syntax::read_file(path).ok()?);
-        let table = syntax::table(&document).ok()?;
-        Listen::read(&mut Reader::new(document, table, environment, Wanted::Settings))
+        let file = tree::name_of(path);
+        let table = tree::parse(&file, &tree::read_file(path).ok()?).ok()?;
+        let (location, notes) = (Location::of_file(file, None), Notes::new(Wanted::Settings));
+        Listen::read(&mut Reader::new(location, table, environment, notes))
     }
 
     /// The addresses that upstreams may have.
     pub(crate) fn addresses(&self) -> AddressRules {
-        let (listeners, allow_link_local) = (self.listen.all().collect(), self.allow_link_local);
+        let (listeners, allow_link_local) = (self.listen.all().collect(), self.gateway.allow_link_local);
         AddressRules { listeners, allow_link_local, networks: None }
     }
 
@@ -170,29 +201,6 @@ impl Settings {
     pub fn binding(&self) -> Binding {
         let ChainSettings { chain_id, contracts, development, .. } = &self.chain;
         Binding::new(*chain_id, contracts.identity, *development)
-    }
-
-    /// The sections that count at the start alone and are others here. Of `[listen]` certificates are read again, of
-    /// `[log]` level and access.
-    #[must_use]
-    pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
-        let listen =
-            |Self { listen, .. }: &Self| (listen.tls.is_some(), Listen { tls: None, ..listen.clone() });
-        let sections = [
-            ("listen", listen(self) != listen(other)),
-            ("chain", self.chain != other.chain),
-            ("tiers", self.tiers != other.tiers),
-            ("signature", self.signature != other.signature),
-            ("keys", self.keys != other.keys),
-            ("store", !self.store.is_alike(&other.store)),
-            ("abuse", self.abuse != other.abuse),
-            ("console", self.console != other.console),
-            ("gateway", self.gateway != other.gateway),
-            ("shutdown", self.shutdown != other.shutdown),
-            ("traces", self.traces != other.traces),
-            ("log", self.log.waits_for_restart(&other.log)),
-        ];
-        sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
     /// True for a key whose value counts from the start of the process to its end. Tenants, certificates and
@@ -223,65 +231,16 @@ impl Settings {
         self.tenant_files.iter().zip(tenants)
     }
 
-    /// The same without the tenants of `tenants.d`.
-    fn main_part(&self) -> Self {
-        Self {
-            tenants: self.main_tenants().to_vec(),
-            folder_tenants: 0,
-            tenant_files: Vec::new(),
-            unserved_hosts: Vec::new(),
-            ..self.clone()
-        }
-    }
-
-    /// Reads every section of the file before it gives up on any. The listeners are there though other sections are wrong.
-    fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>) {
-        let listen = Listen::read(reader);
-        let chain = ChainSettings::read(reader);
-        let tiers = TierSettings::read(reader);
-        let signature = SignatureSettings::read(reader);
-        if let (Some(chain), Some(signature)) = (&chain, &signature) {
+    /// Reads the file: everything but tenants, the listeners though other sections are wrong, and the tenants.
+    fn read(reader: &mut Reader) -> (Option<Self>, Option<Listen>, Vec<Claimant>) {
+        let sections = Sections::read(reader);
+        if let (Some(chain), Some(signature)) = (&sections.chain, &sections.signature) {
             signature.check_name(reader, chain.development);
         }
-        let keys = KeySettings::read(reader);
-        let store = StoreSettings::read(reader);
-        let abuse = AbuseSettings::read(reader);
-        let console = ConsoleSettings::read(reader);
-        let gateway = GatewaySettings::read(reader);
-        let allow_empty = reader.boolean("gateway.allow_empty", false);
-        let strict_tenants = reader.boolean("gateway.strict_tenants", false);
-        let allow_link_local = reader.boolean("gateway.allow_link_local", false);
-        let shutdown = ShutdownSettings::read(reader);
-        let traces = TraceSettings::read(reader);
-        let log = LogSettings::read(reader);
-        let tenants_rules = Rules::read(reader);
-        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local.unwrap_or(true));
-        let listeners = listen.clone();
-        let sections = || {
-            Some(Self {
-                listen: listen?,
-                chain: chain?,
-                tiers: tiers?,
-                signature: signature?,
-                keys: keys?,
-                store: store?,
-                abuse: abuse?,
-                console: console?,
-                gateway: gateway?,
-                shutdown: shutdown?,
-                traces: traces?,
-                log: log?,
-                tenants: tenants?,
-                folder_tenants: 0,
-                tenant_files: Vec::new(),
-                unserved_hosts: Vec::new(),
-                strict_tenants: strict_tenants?,
-                allow_empty: allow_empty?,
-                allow_link_local: allow_link_local?,
-                tenants_rules: tenants_rules?,
-            })
-        };
-        (sections(), listeners)
+        let listen = sections.listen.clone();
+        let allow_link_local = sections.gateway.as_ref().is_none_or(|gateway| gateway.allow_link_local);
+        let tenants = tenants::read(reader, listen.as_ref(), allow_link_local);
+        (sections.whole().filter(|_| tenants.is_some()), listen, tenants.unwrap_or_default())
     }
 }
 

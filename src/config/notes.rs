@@ -1,12 +1,11 @@
-//! Notes of a configuration that is being read: problems, and if they are wanted, each value with its origin and the files
-//! that keys name.
+//! Notes of a file that is being read: problems, and if they are wanted, each value with its origin and the files that keys
+//! name.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::config::document::{Maps, Site};
-use crate::config::problem::Problem;
+use crate::config::problem::{Position, Problem};
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::KeyPair;
 
@@ -27,22 +26,13 @@ pub enum Wanted {
     Values,
 }
 
-impl Wanted {
-    /// How many values are wanted.
-    pub(super) const fn values_max(self) -> usize {
-        match self {
-            Self::Settings => 0,
-            Self::Files => VALUES_SHOWN_MAX,
-            Self::Values => usize::MAX,
-        }
-    }
-}
-
 /// The notes.
 pub(super) struct Notes {
-    pub(super) wanted: Wanted,
+    pub(super) wants_files: bool,
+    /// How many values are wanted.
+    values_max: usize,
     pub(super) problems: Vec<Problem>,
-    pub(super) entries: Vec<Entry>,
+    pub(super) values: Vec<Value>,
     pub(super) files: Vec<NamedFile>,
 }
 
@@ -81,30 +71,23 @@ pub enum Content {
     HeaderValue(PathBuf),
 }
 
-/// A value that was read, before its place is known.
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) value: String,
-    /// `None` for a default.
-    pub(super) place: Option<Place>,
-}
-
 /// The place of a value.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     /// Its path, or a variable.
     pub(super) name: String,
     /// In a file.
-    pub(super) site: Option<Site>,
+    pub(super) position: Option<Position>,
 }
 
 impl Place {
     pub(super) fn problem(self, phrase: impl Into<String>) -> Problem {
-        let problem = Problem::new(self.name, phrase);
-        match self.site {
-            Some(site) => problem.at(site),
-            None => problem,
-        }
+        Problem::new(self.name, phrase).at(self.position)
+    }
+
+    /// The file and the line, or the variable.
+    pub(super) fn origin(self) -> String {
+        self.position.map_or(self.name, |position| position.to_string())
     }
 }
 
@@ -128,26 +111,38 @@ pub(super) fn is_of_tenant(key: &str) -> bool {
 }
 
 impl Notes {
-    pub(super) const fn new(wanted: Wanted, problems: Vec<Problem>) -> Self {
-        Self { wanted, problems, entries: Vec::new(), files: Vec::new() }
+    pub(super) const fn new(wanted: Wanted) -> Self {
+        let values_max = match wanted {
+            Wanted::Settings => 0,
+            Wanted::Files => VALUES_SHOWN_MAX,
+            Wanted::Values => usize::MAX,
+        };
+        let wants_files = !matches!(wanted, Wanted::Settings);
+        Self { wants_files, values_max, problems: Vec::new(), values: Vec::new(), files: Vec::new() }
     }
 
-    /// Takes everything, to write more behind it.
-    pub(super) fn taken(&mut self) -> Self {
-        let empty = Self::new(self.wanted, Vec::new());
-        std::mem::replace(self, empty)
+    /// Those of a further file, which has room for as many values as are still wanted.
+    pub(super) fn further(&self) -> Self {
+        let values_max = self.values_max.saturating_sub(self.values.len());
+        Self { values_max, wants_files: self.wants_files, ..Self::new(Wanted::Settings) }
     }
-}
 
-/// The values, looked for in their files.
-pub(super) fn values(entries: Vec<Entry>) -> Vec<Value> {
-    let mut maps = Maps::default();
-    let found = entries.into_iter().map(|Entry { key, value, place }| {
-        let origin = place.map(|Place { name, site }| match site {
-            Some(site) => maps.excerpt(&site).position(),
-            None => name,
-        });
-        Value { key, value, origin: origin.unwrap_or_else(|| DEFAULT.to_owned()) }
-    });
-    found.collect()
+    /// Adds those of a further file. Of one that is not used only the problems count.
+    pub(super) fn add(&mut self, further: Self, is_used: bool) {
+        self.problems.extend(further.problems);
+        if is_used {
+            self.values.extend(further.values);
+            self.files.extend(further.files);
+        }
+    }
+
+    /// True if more values are wanted.
+    pub(super) const fn wants_values(&self) -> bool {
+        self.values.len() < self.values_max
+    }
+
+    /// The errors so far.
+    pub(super) fn errors(&self) -> Vec<Problem> {
+        self.problems.iter().filter(|problem| !problem.is_warning()).cloned().collect()
+    }
 }

@@ -1,14 +1,26 @@
 //! What is wrong with a configuration: everything at once, each problem with its place.
 //!
-//! Must not hold a secret: phrases show values through `written::quoted` only, and excerpts blank them.
+//! Must not hold a secret: phrases show values through `written::quoted` only.
 
 use std::fmt;
+use std::sync::Arc;
 
-pub use crate::config::document::Excerpt;
-use crate::config::document::{Maps, Site};
+/// A place in a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The path of the file.
+    pub file: Arc<str>,
+    /// Counted from 1.
+    pub line: usize,
+    /// Counted from 1, in characters; far behind the beginning of a line in bytes.
+    pub column: usize,
+}
 
-/// Problems beyond this number have no excerpt.
-const EXCERPTS_MAX: usize = 1_000;
+impl fmt::Display for Position {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
 
 /// One thing that is wrong, or looks so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,20 +28,19 @@ pub struct Problem {
     place: String,
     phrase: String,
     is_warning: bool,
-    site: Option<Site>,
-    excerpt: Option<Excerpt>,
+    position: Option<Position>,
 }
 
 impl Problem {
     /// A problem of something that is no place in a file, such as an environment variable.
     #[must_use]
     pub fn new(place: impl fmt::Display, phrase: impl Into<String>) -> Self {
-        Self { place: place.to_string(), phrase: phrase.into(), is_warning: false, site: None, excerpt: None }
+        Self { place: place.to_string(), phrase: phrase.into(), is_warning: false, position: None }
     }
 
     /// The same at a place in a file.
-    pub(super) fn at(self, site: Site) -> Self {
-        Self { site: Some(site), ..self }
+    pub(super) fn at(self, position: impl Into<Option<Position>>) -> Self {
+        Self { position: position.into(), ..self }
     }
 
     /// The same as something that works and is probably not meant.
@@ -60,16 +71,16 @@ impl Problem {
     /// The problem on one line, with its place in the file.
     #[must_use]
     pub fn on_one_line(&self) -> String {
-        match &self.excerpt {
-            Some(excerpt) => format!("{self} ({})", excerpt.position()),
+        match &self.position {
+            Some(position) => format!("{self} ({position})"),
             None => self.to_string(),
         }
     }
 
     /// The place in its file, if it has one there.
     #[must_use]
-    pub const fn excerpt(&self) -> Option<&Excerpt> {
-        self.excerpt.as_ref()
+    pub const fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
     }
 }
 
@@ -105,14 +116,7 @@ impl Problems {
 }
 
 impl From<Vec<Problem>> for Problems {
-    /// Looks for them in their files.
-    fn from(mut problems: Vec<Problem>) -> Self {
-        let mut maps = Maps::default();
-        for (number, problem) in problems.iter_mut().enumerate() {
-            if let Some(site) = problem.site.take().filter(|_| number < EXCERPTS_MAX) {
-                problem.excerpt = Some(maps.excerpt(&site));
-            }
-        }
+    fn from(problems: Vec<Problem>) -> Self {
         Self(problems)
     }
 }

@@ -6,21 +6,19 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
-use toml::{Table, Value};
+use toml::Value;
 
-use crate::config::document::{Document, Shown};
-use crate::config::duration::DurationBounds;
+use crate::config::duration::{self, Bounds};
 use crate::config::location::Location;
-use crate::config::notes::{Content, Entry, NamedFile, Notes, Place, Wanted};
+use crate::config::notes::{Content, DEFAULT, NamedFile, Notes, Place, Value as Noted};
 use crate::config::problem::Problem;
-use crate::config::reader::tables::{counted, holds, take_from};
+use crate::config::reader::tables::counted;
+use crate::config::tree::{self, Table};
 use crate::config::unknown;
-use crate::config::written::Written;
+use crate::config::written::{Shown, Written};
 
-mod parts;
 mod tables;
 
 /// What every variable that overrides a key begins with.
@@ -28,10 +26,14 @@ const VARIABLE_PREFIX: &str = "TIERGATE__";
 
 /// A configuration that is being read.
 pub(super) struct Reader {
-    /// The location of the table that is being read.
+    scope: Scope,
+    notes: Notes,
+}
+
+/// The table that is being read.
+struct Scope {
     location: Location,
-    /// The keys that have not been asked for yet.
-    file: Table,
+    table: Table,
     /// The variables that are meant for us, by name.
     variables: BTreeMap<String, String>,
     /// The paths that have been asked for.
@@ -40,25 +42,18 @@ pub(super) struct Reader {
     arrays: Vec<&'static str>,
     /// Those whose values are not always shown.
     masked: Vec<(&'static str, Shown)>,
-    notes: Notes,
 }
 
 impl Reader {
     /// Reads a file; and notes its values and the files that they name if they are wanted.
     pub(super) fn new(
-        document: Arc<Document>,
-        file: Table,
+        location: Location,
+        table: Table,
         environment: impl Iterator<Item = (String, String)>,
-        wanted: Wanted,
+        notes: Notes,
     ) -> Self {
         let variables = environment.filter(|(name, value)| unknown::is_ours(name, value)).collect();
-        let notes = Notes::new(wanted, Vec::new());
-        Self { variables, ..Self::part(Location::of_file(document, None), file, notes) }
-    }
-
-    fn part(location: Location, file: Table, notes: Notes) -> Self {
-        let (variables, known, arrays, masked) = Default::default();
-        Self { location, file, variables, known, arrays, masked, notes }
+        Self { scope: Scope { variables, ..Scope::new(location, table) }, notes }
     }
 
     /// A string, or what it stands for.
@@ -101,14 +96,9 @@ impl Reader {
     }
 
     /// A duration within its bounds.
-    pub(super) fn duration(
-        &mut self,
-        path: &'static str,
-        default: &str,
-        bounds: &DurationBounds,
-    ) -> Option<Duration> {
+    pub(super) fn duration(&mut self, path: &'static str, default: &str, bounds: Bounds) -> Option<Duration> {
         let written = self.take_or(path, default);
-        self.check(path, written.duration_text().and_then(|text| bounds.parse(&text)))
+        self.check(path, written.duration_text().and_then(|text| duration::parse(&text, bounds)))
     }
 
     /// A duration within its bounds, or 0 for none. The outer `None` is a problem.
@@ -116,10 +106,10 @@ impl Reader {
         &mut self,
         path: &'static str,
         default: &str,
-        bounds: &DurationBounds,
+        bounds: Bounds,
     ) -> Option<Option<Duration>> {
         let written = self.take_or(path, default);
-        self.check(path, written.duration_text().and_then(|text| bounds.parse_or_none(&text)))
+        self.check(path, written.duration_text().and_then(|text| duration::parse_or_none(&text, bounds)))
     }
 
     /// A whole number within its bounds.
@@ -206,21 +196,23 @@ impl Reader {
 
     /// Says how much may be shown of the values of keys; to be said before they are read.
     pub(super) fn mask(&mut self, shown: Shown, paths: &[&'static str]) {
-        self.masked.extend(paths.iter().map(|path| (*path, shown)));
+        self.scope.masked.extend(paths.iter().map(|path| (*path, shown)));
     }
 
-    fn shown(&self, path: &str) -> Shown {
-        self.masked.iter().find(|(masked, _)| *masked == path).map_or(Shown::Always, |(_, shown)| *shown)
+    /// The keys that were asked for below a path and are there, right or wrong.
+    pub(super) fn given_below(&self, path: &str) -> Vec<&'static str> {
+        let below = self.scope.known.iter().copied().filter(|known| known.starts_with(path));
+        below.filter(|known| self.is_given(known)).collect()
     }
 
-    /// Whether a key is there, right or wrong; to be asked before it is read.
+    /// True if a key is there, right or wrong.
     pub(super) fn is_given(&self, path: &str) -> bool {
-        self.variable(path).is_some() || holds(&self.file, path)
+        self.variable(path).is_some() || tree::find(&self.scope.table, path).is_some()
     }
 
     /// Where the table stands that is being read.
     pub(super) fn location(&self) -> &Location {
-        &self.location
+        &self.scope.location
     }
 
     /// Records why a value is wrong.
@@ -264,18 +256,12 @@ impl Reader {
 
     /// Records a problem of the table as a whole.
     pub(super) fn report_table(&mut self, phrase: impl Into<String>) {
-        let problem = Problem::new(self.location.of_table(), phrase).at(self.location.site_of_table());
-        self.notes.problems.push(problem);
-    }
-
-    /// Records problems that another file had before it could be read.
-    pub(super) fn report_elsewhere(&mut self, problems: impl IntoIterator<Item = Problem>) {
-        self.notes.problems.extend(problems);
+        self.notes.problems.push(self.scope.location.problem(phrase));
     }
 
     /// Notes files that these keys name.
     pub(super) fn note_file(&mut self, paths: &[&'static str], content: impl FnOnce() -> Content) {
-        if self.notes.wanted != Wanted::Settings {
+        if self.notes.wants_files {
             let places = paths.iter().map(|path| self.place(path, None)).collect();
             self.notes.files.push(NamedFile { content: content(), places });
         }
@@ -286,52 +272,50 @@ impl Reader {
         self.place(overridden.or(paths.first()).copied().unwrap_or_default(), None)
     }
 
-    /// The origin of a value: the variable that overrides it, or its path in the file.
-    fn place(&self, path: &str, item: Option<usize>) -> Place {
+    /// The origin of a value, or of one item of it, counted from 1: the variable that overrides it, or its path in the file.
+    pub(super) fn place(&self, path: &str, number: Option<usize>) -> Place {
+        let Scope { location, table, .. } = &self.scope;
         match self.variable(path) {
-            Some(_) => Place { name: variable_of(path), site: None },
+            Some(_) => Place { name: variable_of(path), position: None },
             None => {
-                let site = self.location.site(path, item, self.shown(path));
-                Place { name: self.location.of_key(path), site: Some(site) }
+                let position = tree::place(table, path, number, &location.position).clone();
+                Place { name: location.of_key(path), position: Some(position) }
             }
         }
     }
 
     /// The value in the environment, which replaces that of the file.
     fn variable(&self, path: &str) -> Option<&String> {
-        // Most readers have no variables; there may be a hundred thousand of them.
-        if self.variables.is_empty() {
+        // Most tables have no variables; there may be a hundred thousand of them.
+        if self.scope.variables.is_empty() {
             return None;
         }
-        self.variables.get(&variable_of(path))
+        self.scope.variables.get(&variable_of(path))
     }
 
     /// Every path that has been asked for.
     pub(super) fn known(&self) -> &[&'static str] {
-        &self.known
+        &self.scope.known
     }
 
-    /// Everything that was written down.
-    pub(super) fn finish(self) -> Notes {
+    /// Everything that was written down, and what nobody asked for; `of_tenants` are the keys that belong elsewhere.
+    pub(super) fn finish(mut self, of_tenants: &[&str]) -> Notes {
+        let unknown = self.scope.unknown(of_tenants).chain(self.unknown_variables());
+        self.notes.problems.extend(unknown.collect::<Vec<_>>());
         self.notes
     }
 
     /// A problem for each variable that nobody asked for.
     pub(super) fn unknown_variables(&self) -> Vec<Problem> {
-        let overridable = self.known.iter().filter(|path| !self.arrays.contains(path));
+        let Scope { known, arrays, variables, .. } = &self.scope;
+        let overridable = known.iter().filter(|path| !arrays.contains(path));
         let known: Vec<String> = overridable.map(|path| variable_of(path)).collect();
-        unknown::variables(self.variables.keys(), &known).collect()
+        unknown::variables(variables.keys(), &known).collect()
     }
 
     /// Forgets the values below a path, which are not in force.
     pub(super) fn forget_values(&mut self, path: &str) {
-        self.notes.entries.retain(|entry| !entry.key.starts_with(path));
-    }
-
-    fn into_notes(mut self, of_tenants: &[&str]) -> Notes {
-        let unknown = unknown::keys(&self.file, &self.known, &self.location, of_tenants);
-        self.notes.problems.extend(unknown);
-        self.notes
+        self.notes.values.retain(|value| !value.key.starts_with(path));
     }
 
     fn list<T>(
@@ -359,20 +343,33 @@ impl Reader {
 
     /// What is written under a path; the environment comes before the file.
     fn take(&mut self, path: &'static str) -> Option<Written> {
-        self.known.push(path);
-        let typed = take_from(&mut self.file, path).map(Written::Typed);
+        self.scope.known.push(path);
+        let typed = tree::ask(&mut self.scope.table, path).map(|node| Written::Typed(node.value()));
         let written = self.variable(path).cloned().map(Written::Plain).or(typed)?;
         self.note_value(path, &written, false);
         Some(written)
     }
 
     fn note_value(&mut self, path: &str, value: &Written, is_default: bool) {
-        if self.notes.entries.len() < self.notes.wanted.values_max() {
-            let place = (!is_default).then(|| self.place(path, None));
-            let entry =
-                Entry { key: self.location.of_key(path), value: value.shown(self.shown(path)), place };
-            self.notes.entries.push(entry);
+        if self.notes.wants_values() {
+            let masked = self.scope.masked.iter().find(|(masked, _)| *masked == path);
+            self.notes.values.push(Noted {
+                key: self.scope.location.of_key(path),
+                value: value.shown(masked.map_or(Shown::Always, |(_, shown)| *shown)),
+                origin: if is_default { DEFAULT.to_owned() } else { self.place(path, None).origin() },
+            });
         }
+    }
+}
+
+impl Scope {
+    fn new(location: Location, table: Table) -> Self {
+        let (variables, known, arrays, masked) = Default::default();
+        Self { location, table, variables, known, arrays, masked }
+    }
+
+    fn unknown(&self, of_tenants: &[&str]) -> impl Iterator<Item = Problem> {
+        unknown::keys(&self.table, &self.known, &self.location, of_tenants).into_iter()
     }
 }
 

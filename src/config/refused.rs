@@ -1,7 +1,7 @@
 //! Files of a configuration that are not used as they are, and who looks into the files that keys name.
 
 use crate::config::Settings;
-use crate::config::problem::{Problem, Problems};
+use crate::config::problem::Problem;
 use crate::config::tenants::folder::FOLDER;
 use crate::domain::tenant::Tenant;
 
@@ -52,13 +52,8 @@ impl Refused {
         self.place.strip_prefix(FOLDER).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    pub(super) fn of(place: impl Into<String>, problems: Vec<Problem>, is_kept: bool) -> Self {
-        let count = problems.len();
-        let told: Vec<Problem> = problems.into_iter().take(PROBLEMS_MAX).collect();
-        let mut lines: Vec<String> =
-            Problems::from(told).as_slice().iter().map(Problem::on_one_line).collect();
-        // The rest is only counted.
-        lines.resize(count, String::new());
+    pub(super) fn of(place: impl Into<String>, problems: &[Problem], is_kept: bool) -> Self {
+        let lines: Vec<String> = problems.iter().map(Problem::on_one_line).collect();
         Self::new(place, &lines, is_kept)
     }
 }
@@ -66,21 +61,17 @@ impl Refused {
 /// Looks into the files that a configuration names.
 pub trait Beside {
     /// Everything for which the configuration file can't be used, but for its tenants.
-    fn of_file(&mut self, settings: &Settings) -> Vec<Problem>;
+    fn of_file(&mut self, _: &Settings) -> Vec<Problem> {
+        Vec::new()
+    }
 
     /// Everything for which a tenant can't be served.
-    fn of_tenant(&mut self, tenant: &Tenant) -> Vec<Problem>;
+    fn of_tenant(&mut self, _: &Tenant) -> Vec<Problem> {
+        Vec::new()
+    }
 }
 
 /// Looks into no file.
 pub struct Nobody;
 
-impl Beside for Nobody {
-    fn of_file(&mut self, _: &Settings) -> Vec<Problem> {
-        Vec::new()
-    }
-
-    fn of_tenant(&mut self, _: &Tenant) -> Vec<Problem> {
-        Vec::new()
-    }
-}
+impl Beside for Nobody {}

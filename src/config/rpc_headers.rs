@@ -2,11 +2,10 @@
 //!
 //! No problem shows a value.
 
-use crate::config::document::Shown;
 use crate::config::files::secret_or_file;
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::{Shown, quoted};
 use crate::domain::rpc_header::{NotAHeaderValue, RpcHeader, value};
 use crate::domain::rpc_url::{RpcUrl, public_part};
 use crate::domain::secret::{Secret, SecretSource};
@@ -50,9 +49,8 @@ fn read_one(reader: &mut Reader, nodes: Option<&[RpcUrl]>) -> Option<RpcHeader<S
     reader.mask(Shown::Host, &["url"]);
     let origin = reader.required_text("url", |text| origin(text, nodes));
     let name = reader.required_text("name", name);
-    let is_given = reader.is_given("value") || reader.is_given("value_file");
     let value = secret_or_file(reader, "value", "value_file", secret, Content::HeaderValue);
-    if !is_given {
+    if !reader.is_given("value") && !reader.is_given("value_file") {
         reader.report(&["value"], "is missing; write value or value_file");
     }
     Some(RpcHeader { origin: origin?, name: name?, value: value? })

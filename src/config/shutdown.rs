@@ -2,14 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
-
-const UP_TO_AN_HOUR: DurationBounds =
-    DurationBounds { min: Duration::ZERO, max: Duration::from_secs(3_600), allowed: "of at most 1h" };
-
-const UP_TO_A_DAY: DurationBounds =
-    DurationBounds { min: Duration::ZERO, max: Duration::from_secs(86_400), allowed: "of at most 24h" };
 
 /// How the process ends after SIGTERM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +18,8 @@ impl ShutdownSettings {
     /// kills.
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         read_all!(Self {
-            delay: reader.duration("shutdown.delay", "5s", &UP_TO_AN_HOUR),
-            grace: reader.duration("shutdown.grace", "20s", &UP_TO_A_DAY),
+            delay: reader.duration("shutdown.delay", "5s", ["0s", "1h"]),
+            grace: reader.duration("shutdown.grace", "20s", ["0s", "24h"]),
         })
     }
 }

@@ -4,27 +4,10 @@ use std::time::Duration;
 
 use humantime::format_duration;
 
-use crate::config::duration::DurationBounds;
+use crate::config::duration::Bounds;
 use crate::config::reader::Reader;
 use crate::domain::freshness::Freshness;
 use crate::domain::signature::SignatureFormat;
-
-const MAX_AGE: DurationBounds = DurationBounds {
-    min: Duration::from_secs(1),
-    max: Duration::from_secs(24 * HOUR_SECS),
-    allowed: "from 1s to 24h",
-};
-
-const MAX_AHEAD: DurationBounds =
-    DurationBounds { min: Duration::ZERO, max: Duration::from_secs(HOUR_SECS), allowed: "from 0s to 1h" };
-
-const NONCE_RETENTION: DurationBounds = DurationBounds {
-    min: Duration::ZERO,
-    max: Duration::from_secs(366 * 24 * HOUR_SECS),
-    allowed: "of at most 366 days",
-};
-
-const HOUR_SECS: u64 = 3_600;
 
 /// The name in the contract. Every service that keeps it accepts the others' signatures.
 const DEFAULT_NAME: &str = "Service Verification";
@@ -54,7 +37,7 @@ impl SignatureSettings {
             chain_id: reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
             format: reader.boolean("signature.contracts", false).map(format_of),
             freshness: freshness(reader),
-            nonce_retention: reader.duration("signature.nonce_retention", "15m", &NONCE_RETENTION),
+            nonce_retention: reader.duration("signature.nonce_retention", "15m", ["0s", "366days"]),
         } then {
             let window = freshness.map(|freshness| Duration::from_secs(freshness.span_secs()));
             if let Some((retention, window)) = nonce_retention.zip(window).filter(|(kept, window)| kept < window) {
@@ -87,8 +70,8 @@ const fn format_of(asks_contracts: bool) -> SignatureFormat {
 
 fn freshness(reader: &mut Reader) -> Option<Freshness> {
     read_all!(Freshness {
-        max_age_secs: whole_seconds(reader, "signature.max_age", "300s", &MAX_AGE),
-        max_ahead_secs: whole_seconds(reader, "signature.max_ahead", "60s", &MAX_AHEAD),
+        max_age_secs: whole_seconds(reader, "signature.max_age", "300s", ["1s", "24h"]),
+        max_ahead_secs: whole_seconds(reader, "signature.max_ahead", "60s", ["0s", "1h"]),
     })
 }
 
@@ -97,12 +80,7 @@ fn not_empty(text: &str) -> Result<String, String> {
 }
 
 /// Timestamps are whole seconds, and so are their distances.
-fn whole_seconds(
-    reader: &mut Reader,
-    path: &'static str,
-    default: &str,
-    bounds: &DurationBounds,
-) -> Option<u64> {
+fn whole_seconds(reader: &mut Reader, path: &'static str, default: &str, bounds: Bounds) -> Option<u64> {
     let duration = reader.duration(path, default, bounds)?;
     let whole = match duration.subsec_nanos() {
         0 => Ok(duration.as_secs()),

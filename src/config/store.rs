@@ -9,9 +9,6 @@ use crate::config::written::quoted;
 
 pub mod redis_keys;
 
-const PATH: &str = "store.embedded.path";
-const CREATE: &str = "store.embedded.create";
-
 /// The kind of store, with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreSettings {
@@ -37,21 +34,18 @@ impl StoreSettings {
     /// Reads both tables, so that every mistake is found. A value in the table of the other kind is a mistake: its
     /// author believes that it counts.
     pub(super) fn read(reader: &mut Reader) -> Option<Self> {
-        let [of_embedded, of_redis] = [given(reader, &[PATH, CREATE]), given(reader, &redis_keys::KEYS)];
         let kinds = choice(&[("embedded", Kind::Embedded), ("redis", Kind::Redis)]);
         let kind = reader.text("store.kind", "embedded", kinds);
-        let path = reader.text(PATH, "./data", folder);
-        let create = reader.boolean(CREATE, false);
-        let redis = RedisSettings::read(reader, &of_redis);
+        let path = reader.text("store.embedded.path", "./data", folder);
+        let create = reader.boolean("store.embedded.create", false);
+        let redis = RedisSettings::read(reader);
         match kind? {
             Kind::Embedded => {
-                reader.forget_values("store.redis.");
-                refuse(reader, of_redis, "[store.redis] has no meaning for the kind \"embedded\"");
+                refuse(reader, "store.redis.", "[store.redis] has no meaning for the kind \"embedded\"");
                 Some(Self::Embedded { path: path?, create: create? })
             }
             Kind::Redis => {
-                reader.forget_values("store.embedded.");
-                refuse(reader, of_embedded, "[store.embedded] has no meaning for the kind \"redis\"");
+                refuse(reader, "store.embedded.", "[store.embedded] has no meaning for the kind \"redis\"");
                 redis.map(Box::new).map(Self::Redis)
             }
         }
@@ -81,13 +75,10 @@ impl StoreSettings {
     }
 }
 
-/// Those of these keys that have a value, right or wrong; to be asked before they are read.
-fn given(reader: &Reader, keys: &[&'static str]) -> Vec<&'static str> {
-    keys.iter().copied().filter(|path| reader.is_given(path)).collect()
-}
-
-/// Reports the keys of the other kind as one problem.
-fn refuse(reader: &mut Reader, mut given: Vec<&'static str>, phrase: &str) {
+/// Reports the keys of the other kind as one problem; none of their values is in force.
+fn refuse(reader: &mut Reader, table: &str, phrase: &str) {
+    reader.forget_values(table);
+    let mut given = reader.given_below(table);
     if !given.is_empty() {
         given.push("store.kind");
         reader.report(&given, format!("{phrase}; remove it, or choose the other kind"));

@@ -4,19 +4,22 @@
 //! Each file is used or refused by itself. The former version of a refused one stays in force, if there is one. Must not
 //! know certificates: [`Beside`] looks into the files that keys name.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use toml::Table;
+use zeroize::Zeroizing;
 
-use crate::config::document::Document;
+use crate::config::listen::Listen;
 use crate::config::location::Location;
-use crate::config::notes::{self, NamedFile, Notes, Value, Wanted};
+use crate::config::notes::{NamedFile, Notes, Place, Value, Wanted};
 use crate::config::problem::{Problem, Problems};
 use crate::config::reader::Reader;
 use crate::config::refused::{Beside, Nobody, Refused};
-use crate::config::versions::{Main, Wrong, put_together};
-use crate::config::{Loaded, Settings, syntax, tenants};
+use crate::config::tenants::tenant::Claimant;
+use crate::config::tree::Table;
+use crate::config::versions::{Chosen, File, choose};
+use crate::config::{Loaded, Settings, tenants, tree};
 
 /// All that there is to say of a configuration.
 #[derive(Debug)]
@@ -50,84 +53,71 @@ impl Survey {
         former: Option<&Settings>,
         beside: &mut dyn Beside,
     ) -> Self {
-        let read = syntax::read_file(path).map(|text| Document::new(path, &text));
-        let read = read.map_err(|phrase| Problem::new(path.to_string_lossy().escape_debug(), phrase));
-        Self::read(read, environment, Some(path), wanted, former, beside)
+        let text = tree::read_file(path);
+        let is_read = text.is_ok();
+        let main = Main::read(path, text, environment, wanted);
+        Self { is_read, ..Self::with_folder(main, Some(path), former, beside) }
     }
 
-    /// Reads a document that stands nowhere.
-    pub(super) fn of_document(
-        document: Arc<Document>,
+    /// Reads a text that stands nowhere: there are no tenants beside it.
+    pub(super) fn of_text(
+        text: &str,
         environment: impl Iterator<Item = (String, String)>,
         wanted: Wanted,
     ) -> Self {
-        Self::read(Ok(document), environment, None, wanted, None, &mut Nobody)
+        let text = text.to_owned().into();
+        let main = Main::read(Path::new("tiergate.toml"), Ok(text), environment, wanted);
+        Self::with_folder(main, None, None, &mut Nobody)
     }
 
-    fn read(
-        document: Result<Arc<Document>, Problem>,
-        environment: impl Iterator<Item = (String, String)>,
+    fn with_folder(
+        main: Main,
         path: Option<&Path>,
-        wanted: Wanted,
         former: Option<&Settings>,
         beside: &mut dyn Beside,
     ) -> Self {
-        let is_read = document.is_ok();
-        let parsed = document.map_err(|problem| (None, vec![problem])).and_then(|document| {
-            let table = syntax::table(&document);
-            table.map(|table| (Arc::clone(&document), table)).map_err(|problems| (Some(document), problems))
-        });
-        let (document, table, broken) = match parsed {
-            Ok((document, table)) => (document, table, None),
-            Err((document, problems)) => {
-                let document = document.unwrap_or_else(|| Document::new(path.unwrap_or(Path::new("")), ""));
-                (document, Table::new(), Some(problems))
-            }
+        let Main { name, mut notes, settings, listen, tenants, gateway, is_toml } = main;
+        let refused = |problems| File {
+            name: Arc::clone(&name),
+            is_main: true,
+            offered: None,
+            problems,
+            in_force: former.map(|former| former.main_tenants().to_vec()),
         };
-        let is_broken = broken.is_some();
-        let location = Location::of_file(Arc::clone(&document), None);
-        let mut reader = Reader::new(document, table, environment, wanted);
-        let [of_tenant, _] = tenants::known();
-        let (settings, listen) = Settings::read(&mut reader);
-        match broken {
-            // Of a file that is not TOML the rest is not read: half a file would seem to have other mistakes.
-            Some(mut problems) => {
-                problems.extend(is_read.then(|| reader.unknown_variables()).into_iter().flatten());
-                reader.fail(problems);
-            }
-            None => reader.report_unknown(&of_tenant),
-        }
-        let main = Main::new(settings, reader.errors(), former, beside);
-        let mut with_folder = |main: Main, reader: &mut Reader| {
+        let mut main = refused(notes.errors());
+        let settings = offer(&mut main, settings, tenants, beside);
+        let mut read_folder = |settings: Option<Settings>, main: File| {
+            let counts = settings.as_ref().or(former);
+            let listen = counts.map(|counts| &counts.listen).or(listen.as_ref());
+            let in_force = main.in_force.as_ref().map_or(0, Vec::len);
+            let others = main.offered.as_ref().map_or(in_force, Vec::len);
+            let mut of_folder = notes.further();
             let files = match path {
-                Some(path) if !is_broken || former.is_some() => {
-                    let counts = main.settings.as_ref().or(former);
-                    let listen = counts.map(|counts| &counts.listen).or(listen.as_ref());
-                    tenants::read_folder(reader, listen, counts, path, main.tenants())
+                Some(path) if is_toml || former.is_some() => {
+                    tenants::read_folder(&mut of_folder, listen, counts, path, others)
                 }
                 Some(_) | None => Ok(Vec::new()),
             };
-            put_together(main, files, &location, former, beside)
+            (choose(settings, main, files, former, beside), of_folder)
         };
-        let mark = reader.mark();
-        let (mut settings, mut wrong) = with_folder(main, &mut reader);
-        if former.is_some() && !wrong.of_main.is_empty() {
+        let (mut chosen, mut of_folder) = read_folder(settings, main);
+        if former.is_some() && !chosen.claims_of_main.is_empty() {
             // The folder was read under rules that do not come into force.
-            let of_main = wrong.of_main;
-            reader.forget(mark);
-            (settings, wrong) = with_folder(Main::refused(of_main.clone()), &mut reader);
-            wrong.claims.extend(of_main);
+            let problems = chosen.claims_of_main;
+            (chosen, of_folder) = read_folder(None, refused(problems.clone()));
+            chosen.claims.extend(problems);
         }
-        let Wrong { refused, claims, .. } = wrong;
-        reader.report_elsewhere(claims);
+        let Chosen { settings, refused, claims, .. } = chosen;
+        notes.add(of_folder, true);
+        notes.problems.extend(claims);
         let is_reached = settings.as_ref().is_none_or(|settings| !settings.listen.gateway.is_empty());
         if let (Some(count @ 1..), false) = (settings.as_ref().map(|all| all.tenants.len()), is_reached) {
             let phrase =
                 format!("is empty, and nobody reaches the tenants, {count} in all; write an address");
-            reader.warn(&["listen.gateway"], phrase);
+            notes.problems.push(gateway.problem(phrase).as_warning());
         }
-        let Notes { problems, entries, files, .. } = reader.finish();
-        Self { settings, problems: problems.into(), refused, is_read, values: notes::values(entries), files }
+        let Notes { problems, values, files, .. } = notes;
+        Self { settings, problems: problems.into(), refused, is_read: true, values, files }
     }
 
     /// The settings and their values, of a configuration that can be used as a whole.
@@ -148,13 +138,76 @@ impl Survey {
         let Self { settings, problems, values, refused, .. } = self;
         settings.map(|settings| Loaded { settings, values, refused }).ok_or(problems)
     }
+}
 
-    /// The settings, of a configuration that can be used as a whole.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with them.
-    pub fn usable(self) -> Result<Settings, Problems> {
-        self.loaded().map(|loaded| loaded.settings)
+/// The configuration file by itself.
+struct Main {
+    name: Arc<str>,
+    is_toml: bool,
+    notes: Notes,
+    /// Without tenants.
+    settings: Option<Settings>,
+    /// There though other sections are wrong.
+    listen: Option<Listen>,
+    tenants: Vec<Claimant>,
+    /// The place of the gateway's addresses.
+    gateway: Place,
+}
+
+impl Main {
+    fn read(
+        path: &Path,
+        text: Result<Zeroizing<String>, String>,
+        environment: impl Iterator<Item = (String, String)>,
+        wanted: Wanted,
+    ) -> Self {
+        let (name, is_read) = (tree::name_of(path), text.is_ok());
+        let text = text.map_err(|phrase| vec![Problem::new(&name, phrase)]);
+        let (table, broken) = match text.and_then(|text| tree::parse(&name, &text)) {
+            Ok(table) => (table, None),
+            Err(problems) => (Table::new(), Some(problems)),
+        };
+        let location = Location::of_file(Arc::clone(&name), None);
+        let mut reader = Reader::new(location, table, environment, Notes::new(wanted));
+        let (settings, listen, tenants) = Settings::read(&mut reader);
+        let gateway = reader.place("listen.gateway", None);
+        let is_toml = broken.is_none();
+        let notes = match broken {
+            None => reader.finish(&tenants::known()[0]),
+            // Of a file that is not TOML the rest is not read: half a file would seem to have other mistakes.
+            Some(mut problems) => {
+                problems.extend(is_read.then(|| reader.unknown_variables()).into_iter().flatten());
+                let mut notes = Notes::new(wanted);
+                notes.problems = problems;
+                notes
+            }
+        };
+        Self { name, is_toml, notes, settings, listen, tenants, gateway }
     }
+}
+
+/// Looks into the files that the configuration file names. Gives its settings if it can be used; the file offers its tenants then.
+fn offer(
+    main: &mut File,
+    settings: Option<Settings>,
+    mut tenants: Vec<Claimant>,
+    beside: &mut dyn Beside,
+) -> Option<Settings> {
+    let settings = settings.filter(|_| main.problems.is_empty())?;
+    main.problems.extend(beside.of_file(&settings));
+    let in_force: HashSet<&str> = main.in_force.iter().flatten().map(|tenant| &*tenant.id).collect();
+    for claimant in &mut tenants {
+        let found = beside.of_tenant(&claimant.tenant);
+        if in_force.contains(&*claimant.tenant.id) {
+            // The whole file keeps its former version.
+            main.problems.extend(found);
+        } else {
+            claimant.problems = found;
+        }
+    }
+    if !main.problems.is_empty() {
+        return None;
+    }
+    main.offered = Some(tenants);
+    Some(settings)
 }

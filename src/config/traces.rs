@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use crate::config::document::Shown;
+use crate::config::console::open_url;
 use crate::config::reader::Reader;
-use crate::domain::rpc_url::{RpcUrl, public_part};
+use crate::config::written::Shown;
+use crate::domain::rpc_url::RpcUrl;
 
 /// The collector of traces, and the share of requests that are traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,18 +31,9 @@ impl TraceSettings {
 }
 
 fn endpoint(text: &str) -> Result<RpcUrl, String> {
-    if cfg!(not(feature = "traces")) {
-        return Err("is set, and the program is built without the feature \"traces\"".to_owned());
-    }
-    let is_open = |url: &RpcUrl| url.reveal().username().is_empty() && url.reveal().password().is_none();
-    let url = RpcUrl::parse(text).ok().filter(is_open).map(|url| {
-        // The address alone, as OTEL_EXPORTER_OTLP_ENDPOINT takes it. Collectors answer 404 to `/`.
-        let is_base = url.reveal().path() == "/" && url.reveal().query().is_none();
-        let whole = is_base.then(|| RpcUrl::parse(&format!("{}/v1/traces", url.origin())).ok());
-        whole.flatten().unwrap_or(url)
-    });
-    url.ok_or_else(|| {
-        let shown = public_part(text).unwrap_or_else(|| "not a URL".to_owned());
-        format!("is {shown}; write an http:// or https:// URL without a login, which OTEL_EXPORTER_OTLP_HEADERS takes")
-    })
+    let url = open_url(text, "which OTEL_EXPORTER_OTLP_HEADERS takes")?;
+    // The address alone, as OTEL_EXPORTER_OTLP_ENDPOINT takes it. Collectors answer 404 to `/`.
+    let is_base = url.reveal().path() == "/" && url.reveal().query().is_none();
+    let whole = is_base.then(|| RpcUrl::parse(&format!("{}/v1/traces", url.origin())).ok());
+    Ok(whole.flatten().unwrap_or(url))
 }

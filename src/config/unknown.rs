@@ -1,10 +1,10 @@
 //! Keys and variables that nobody asked for, each with the known one that was probably meant.
 
 use strsim::levenshtein;
-use toml::Table;
 
 use crate::config::location::Location;
 use crate::config::problem::Problem;
+use crate::config::tree::{Item, Table};
 use crate::config::written::{quoted, type_of};
 
 /// The greatest number of wrong characters in a misspelt name.
@@ -45,15 +45,15 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
     !name.contains("__") && (is_service || is_port || is_part)
 }
 
-/// Everything that is left of a table once the known paths have been taken out.
+/// Everything in a table that nobody has asked for.
 pub(super) fn keys(
-    left: &Table,
+    table: &Table,
     known: &[&'static str],
     location: &Location,
     of_tenants: &[&str],
 ) -> Vec<Problem> {
     let mut left_over = LeftOver { known, location, of_tenants, problems: Vec::new() };
-    left_over.walk(left, &[]);
+    left_over.walk(table, "");
     left_over.problems
 }
 
@@ -87,25 +87,27 @@ struct LeftOver<'a> {
 }
 
 impl LeftOver<'_> {
-    fn walk(&mut self, left: &Table, sections: &[&str]) {
-        let section: String = sections.iter().map(|name| format!("{}.", named(name))).collect();
-        for (key, value) in left {
+    /// Looks into the table of a section, whose name ends with a point.
+    fn walk(&mut self, table: &Table, section: &str) {
+        for (key, node) in table.iter().filter(|(_, node)| !node.is_asked) {
             let path = format!("{section}{}", named(key));
             let inside = format!("{path}.");
             let is_section = self.known.iter().any(|known| known.starts_with(&inside));
-            let phrase = match value.as_table().filter(|_| is_section) {
-                Some(table) => {
-                    self.walk(table, &[sections, &[key]].concat());
+            let phrase = match &node.item {
+                Item::Table(table) if is_section => {
+                    self.walk(table, &inside);
                     continue;
                 }
-                None if is_section => {
-                    let header = self.location.header(&path);
-                    format!("is {}; write a section that begins with [{header}]", type_of(value))
+                Item::List(_) | Item::Plain(_) if is_section => {
+                    let (found, header) = (node.value(), self.location.header(&path));
+                    format!("is {}; write a section that begins with [{header}]", type_of(&found))
                 }
-                None => format!("is not a known key{}", self.hint(key, &section, &path)),
+                Item::Table(_) | Item::List(_) | Item::Plain(_) => {
+                    format!("is not a known key{}", self.hint(key, section, &path))
+                }
             };
             let problem = Problem::new(self.location.of_key(&path), phrase);
-            self.problems.push(problem.at(self.location.site_of_name(sections, key)));
+            self.problems.push(problem.at(node.key.clone()));
         }
     }
 

@@ -1,208 +1,212 @@
-//! Chooses the version of each file of a configuration that counts: that of now, the one in force, or none.
+//! Which version of each file counts: the offered one, the one in force, or none.
+//!
+//! No two tenants have an id or a host in common: these are claims. Of several files that make one, the file keeps it that has
+//! it in force, else the configuration file before those of `tenants.d`, else none. All others are refused whole: their
+//! former versions stay in force. It depends on no order of files.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Settings;
-use crate::config::location::Location;
 use crate::config::problem::Problem;
 use crate::config::refused::{Beside, Refused};
-use crate::config::tenants::folder::{FOLDER, TenantFile};
-use crate::config::tenants::parties::{Party, Stand, settle};
+use crate::config::tenants::folder::FOLDER;
+use crate::config::tenants::tenant::Claimant;
+use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::Tenant;
 
-/// The configuration file by itself.
-pub(super) struct Main {
-    /// Its settings if it can be used, without tenants.
-    pub(super) settings: Option<Settings>,
-    /// Its errors.
-    problems: Vec<Problem>,
-    /// Its tenants, each with what it can't be served for. Those that are in force can be served.
-    tenants: Vec<(Arc<Tenant>, Vec<Problem>)>,
-}
+/// How many problems of its claims one file has, at most.
+const PROBLEMS_MAX: usize = 20;
 
-impl Main {
-    /// With its settings, if it has no errors of its own.
-    pub(super) fn new(
-        settings: Option<Settings>,
-        mut problems: Vec<Problem>,
-        former: Option<&Settings>,
-        beside: &mut dyn Beside,
-    ) -> Self {
-        let mut settings = settings.filter(|_| problems.is_empty());
-        let mut tenants = Vec::new();
-        if let Some(settings) = &mut settings {
-            problems.extend(beside.of_file(settings));
-            let former = former.into_iter().flat_map(Settings::main_tenants);
-            let in_force: HashSet<&str> = former.map(|tenant| &*tenant.id).collect();
-            for tenant in std::mem::take(&mut settings.tenants) {
-                let found = beside.of_tenant(&tenant);
-                if in_force.contains(&*tenant.id) {
-                    // The whole file keeps its former version.
-                    problems.extend(found);
-                    tenants.push((tenant, Vec::new()));
-                } else {
-                    tenants.push((tenant, found));
-                }
-            }
-        }
-        Self { settings: settings.filter(|_| problems.is_empty()), problems, tenants }
-    }
-
-    /// A file that is refused for what it claims.
-    pub(super) const fn refused(problems: Vec<Problem>) -> Self {
-        Self { settings: None, problems, tenants: Vec::new() }
-    }
-
-    /// How many tenants it has.
-    pub(super) fn tenants(&self) -> usize {
-        self.tenants.len()
-    }
-}
-
-/// What is wrong beside the settings.
+/// A file with tenants.
 #[derive(Default)]
-pub(super) struct Wrong {
+pub(super) struct File {
+    /// As problems name it.
+    pub(super) name: Arc<str>,
+    /// True for the configuration file.
+    pub(super) is_main: bool,
+    /// Its tenants as they stand there now; `None` if they can't be read.
+    pub(super) offered: Option<Vec<Claimant>>,
+    /// Everything for which those can't be served. They claim what they claim all the same.
+    pub(super) problems: Vec<Problem>,
+    /// Its tenants in force.
+    pub(super) in_force: Option<Vec<Arc<Tenant>>>,
+}
+
+/// The version of a file that counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    Now,
+    Before,
+    /// Neither.
+    Out,
+}
+
+/// A configuration of which the version of each file is chosen.
+#[derive(Default)]
+pub(super) struct Chosen {
+    pub(super) settings: Option<Settings>,
     pub(super) refused: Vec<Refused>,
     /// Problems of claims, which nobody has noted yet.
     pub(super) claims: Vec<Problem>,
-    /// Those of a configuration file that can be used otherwise.
-    pub(super) of_main: Vec<Problem>,
+    /// Those of the configuration file.
+    pub(super) claims_of_main: Vec<Problem>,
 }
 
-impl Wrong {
-    /// Notes problems of claims, and gives them back.
-    fn note(&mut self, claims: Option<Vec<Problem>>) -> Vec<Problem> {
-        let claims = claims.unwrap_or_default();
-        self.claims.extend(claims.iter().cloned());
-        claims
-    }
+/// Something that one tenant alone may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Claim<'a> {
+    Id(&'a str),
+    Host(&'a HostPattern),
 }
 
-/// Chooses the version of each file that counts.
-pub(super) fn put_together(
-    main: Main,
-    read: Result<Vec<TenantFile>, Box<Problem>>,
-    location: &Location,
-    former: Option<&Settings>,
-    beside: &mut dyn Beside,
-) -> (Option<Settings>, Wrong) {
-    let Main { settings, mut problems, tenants } = main;
-    let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.allow_empty);
-    let in_force: HashSet<&str> =
-        former.into_iter().flat_map(Settings::of_folder).map(|(file, _)| &**file).collect();
-    let (files, of_folder) = files(read, former, &in_force, allow_empty);
-    let before = former.map_or(0, |former| former.tenants.len());
-    let is_nobody_left = tenants.is_empty() && !files.iter().any(|file| is_usable(file, &in_force));
-    if settings.is_some() && is_nobody_left && before > 0 && !allow_empty {
-        problems.push(Problem::new("tenants", lost(before)));
+impl<'a> Claim<'a> {
+    fn all(tenant: &'a Tenant) -> impl Iterator<Item = Self> {
+        std::iter::once(Self::Id(&tenant.id)).chain(tenant.hosts.iter().map(Self::Host))
     }
-    let places = (1_usize..).map(|number| location.item("tenants", number));
-    let now = tenants.iter().map(|(tenant, _)| Arc::clone(tenant)).zip(places).collect();
-    let main = Party {
-        name: location.file().into(),
-        is_main: true,
-        now: Some(now).filter(|_| problems.is_empty()),
-        problems,
-        before: former.map(|former| former.main_tenants().to_vec()),
-    };
-    let parties: Vec<Party> = std::iter::once(main).chain(parties(files, former, beside)).collect();
-    let mut settled = parties.iter().zip(settle(&parties));
-    let mut wrong = Wrong::default();
 
-    let (main, settled_main) = settled.next().unzip();
-    let claims = wrong.note(settled_main.map(|(_, claims)| claims));
-    wrong.of_main.clone_from(&claims);
-    let of_main: Vec<Problem> =
-        main.into_iter().flat_map(|main| &main.problems).cloned().chain(claims).collect();
-    let (mut unserved, is_used) = (Vec::new(), of_main.is_empty());
-    let mut chosen = if is_used { settings } else { former.map(Settings::main_part) };
-    if is_used {
-        for ((tenant, found), number) in tenants.into_iter().zip(1_usize..) {
-            if found.is_empty() {
-                chosen.iter_mut().for_each(|chosen| chosen.tenants.push(Arc::clone(&tenant)));
-            } else {
-                unserved.extend(tenant.hosts.iter().cloned());
-                wrong.refused.push(Refused::of(format!("tenants[{number}]"), found, false));
-            }
-        }
-    } else {
-        let refused = Refused::of(location.file(), of_main, former.is_some());
-        wrong.refused.push(Refused { is_main: true, ..refused });
-    }
-    wrong.refused.extend(of_folder.map(|problem| Refused::of(FOLDER, vec![problem], former.is_some())));
-
-    let mut served = Vec::with_capacity(parties.len());
-    for (party, (stand, claims)) in settled {
-        let Party { name, now, problems, before, .. } = party;
-        let problems: Vec<Problem> = problems.iter().cloned().chain(wrong.note(Some(claims))).collect();
-        let now = now.iter().flatten().map(|(tenant, _)| tenant).next();
-        let (tenant, is_kept) = match stand {
-            Stand::Now if !party.is_blocked() => (now, false),
-            Stand::Before => (before.iter().flatten().next(), true),
-            Stand::Now | Stand::Out => {
-                unserved.extend(now.iter().flat_map(|tenant| tenant.hosts.iter().cloned()));
-                (None, false)
+    /// The problem that `other` makes the same claim.
+    fn problem(self, claimant: &Claimant, other: &str) -> Option<Problem> {
+        let (number, phrase) = match self {
+            Claim::Id(id) => (0, format!("is {}, the id of {other}; write another", quoted(id))),
+            Claim::Host(host) => {
+                let number = claimant.tenant.hosts.iter().position(|own| own == host)? + 1;
+                let host = quoted(&host.to_string());
+                (number, format!("item {number} is {host}, a host of {other}; write each host once"))
             }
         };
-        served.extend(tenant.map(|tenant| (Arc::clone(name), Arc::clone(tenant))));
-        if !problems.is_empty() {
-            wrong.refused.push(Refused::of(&**name, problems, is_kept));
-        }
+        Some(claimant.places.get(number)?.clone().problem(phrase))
     }
-    (chosen.map(|chosen| complete(chosen, served, unserved)), wrong)
 }
 
-/// The files of the folder. Where it lost all tenants that were in force it is refused as a whole: those stay.
-fn files(
-    read: Result<Vec<TenantFile>, Box<Problem>>,
+impl File {
+    /// True for a file that can be used, or whose former version is in force.
+    fn is_usable(&self) -> bool {
+        (self.offered.is_some() && self.problems.is_empty()) || self.in_force.is_some()
+    }
+
+    /// Every claim of a version, with its tenant if it stands there now.
+    fn claims(&self, stand: Stand) -> impl Iterator<Item = (Claim<'_>, Option<&Claimant>)> {
+        let now = self.offered.iter().flatten().filter(move |_| stand == Stand::Now);
+        let now = now.map(|claimant| (&claimant.tenant, Some(claimant)));
+        let before = self.in_force.iter().flatten().filter(move |_| stand == Stand::Before);
+        let all = now.chain(before.map(|tenant| (tenant, None)));
+        all.flat_map(|(tenant, claimant)| Claim::all(tenant).map(move |claim| (claim, claimant)))
+    }
+}
+
+/// Chooses the version of each file that counts. `settings` are those that the configuration file offers, `read` are the files of
+/// the folder.
+pub(super) fn choose(
+    settings: Option<Settings>,
+    mut main: File,
+    read: Result<Vec<File>, Box<Problem>>,
     former: Option<&Settings>,
-    in_force: &HashSet<&str>,
-    allow_empty: bool,
-) -> (Vec<TenantFile>, Option<Problem>) {
-    let kept = || {
-        let in_force = former.into_iter().flat_map(Settings::of_folder);
-        in_force.map(|(file, _)| TenantFile { name: Arc::clone(file), tenant: None, problems: Vec::new() })
-    };
-    let is_any = |file: &TenantFile| is_usable(file, in_force);
-    match read {
-        Ok(files) if in_force.is_empty() || allow_empty || files.iter().any(is_any) => (files, None),
-        Ok(files) => {
-            let problem = Problem::new(FOLDER, lost(in_force.len()));
-            (kept().chain(files).collect(), Some(problem))
-        }
-        Err(problem) => (kept().collect(), Some(*problem)),
+    beside: &mut dyn Beside,
+) -> Chosen {
+    let allow_empty = settings.as_ref().or(former).is_some_and(|settings| settings.gateway.allow_empty);
+    let (mut files, of_folder) = in_folder(read, former, allow_empty);
+    let before = former.map_or(0, |former| former.tenants.len());
+    let is_nobody_left =
+        main.offered.as_ref().is_some_and(Vec::is_empty) && !files.iter().any(File::is_usable);
+    if is_nobody_left && before > 0 && !allow_empty {
+        main.problems.push(Problem::new("tenants", lost(before)));
+        main.offered = None;
     }
-}
+    for file in files.iter_mut().filter(|file| file.problems.is_empty()) {
+        let tenants = file.offered.iter().flatten();
+        file.problems = tenants.flat_map(|claimant| beside.of_tenant(&claimant.tenant)).collect();
+    }
+    files.insert(0, main);
 
-/// True for a file that can be used, or whose former version is in force.
-fn is_usable(file: &TenantFile, in_force: &HashSet<&str>) -> bool {
-    (file.tenant.is_some() && file.problems.is_empty()) || in_force.contains(&*file.name)
-}
-
-/// Each file of the folder with its tenant as it is and as it is in force.
-fn parties(files: Vec<TenantFile>, former: Option<&Settings>, beside: &mut dyn Beside) -> Vec<Party> {
-    let in_force: HashMap<&str, &Arc<Tenant>> =
-        former.into_iter().flat_map(Settings::of_folder).map(|(file, tenant)| (&**file, tenant)).collect();
-    let party = |TenantFile { name, tenant, mut problems }: TenantFile| {
-        let before = in_force.get(&*name).map(|tenant| vec![Arc::clone(tenant)]);
-        if let (Some((tenant, _)), true) = (&tenant, problems.is_empty()) {
-            problems = beside.of_tenant(tenant);
+    let mut chosen = Chosen::default();
+    let (mut of_main, mut served, mut unserved) = (Vec::new(), Vec::new(), Vec::new());
+    let stands = settle(&files);
+    let is_main_used = stands.first().is_some_and(|(stand, _)| *stand == Stand::Now);
+    for (file, (stand, claims)) in files.iter().zip(stands) {
+        let offered = file.offered.iter().flatten();
+        let mut serve = |tenant: &Arc<Tenant>| {
+            if file.is_main {
+                of_main.push(Arc::clone(tenant));
+            } else {
+                served.push((Arc::clone(&file.name), Arc::clone(tenant)));
+            }
+        };
+        match stand {
+            Stand::Before => file.in_force.iter().flatten().for_each(serve),
+            Stand::Now if file.problems.is_empty() => {
+                for (Claimant { tenant, problems, .. }, number) in offered.zip(1_usize..) {
+                    if problems.is_empty() {
+                        serve(tenant);
+                    } else {
+                        unserved.extend(tenant.hosts.iter().cloned());
+                        chosen.refused.push(Refused::of(format!("tenants[{number}]"), problems, false));
+                    }
+                }
+            }
+            Stand::Now | Stand::Out => {
+                unserved.extend(offered.flat_map(|claimant| claimant.tenant.hosts.iter().cloned()));
+            }
         }
-        Party { name, is_main: false, now: tenant.map(|tenant| vec![tenant]), problems, before }
-    };
-    files.into_iter().map(party).collect()
+        let problems: Vec<Problem> = file.problems.iter().chain(&claims).cloned().collect();
+        if !problems.is_empty() {
+            let refused = Refused::of(&*file.name, &problems, stand == Stand::Before);
+            chosen.refused.push(Refused { is_main: file.is_main, ..refused });
+        }
+        if file.is_main {
+            let refused = of_folder
+                .iter()
+                .map(|problem| Refused::of(FOLDER, std::slice::from_ref(problem), former.is_some()));
+            chosen.refused.extend(refused);
+            chosen.claims_of_main.clone_from(&claims);
+        }
+        chosen.claims.extend(claims);
+    }
+    let settings = if is_main_used { settings } else { former.cloned() };
+    chosen.settings = settings.map(|settings| complete(settings, of_main, served, unserved));
+    chosen
 }
 
-/// A configuration file's settings with the tenants of the folder, and the hosts that are nobody's.
+/// The files of the folder, those with a version in force among them. Where it lost all tenants that were in force it is refused
+/// as a whole: those stay.
+fn in_folder(
+    read: Result<Vec<File>, Box<Problem>>,
+    former: Option<&Settings>,
+    allow_empty: bool,
+) -> (Vec<File>, Option<Problem>) {
+    let in_force = || former.into_iter().flat_map(Settings::of_folder);
+    let by_name: HashMap<&Arc<str>, &Arc<Tenant>> = in_force().collect();
+    let (mut files, problem) = match read {
+        Ok(files) => (files, None),
+        Err(problem) => (Vec::new(), Some(*problem)),
+    };
+    for file in &mut files {
+        file.in_force = by_name.get(&file.name).map(|tenant| vec![Arc::clone(tenant)]);
+    }
+    let is_lost = !by_name.is_empty() && !allow_empty && !files.iter().any(File::is_usable);
+    let problem = problem.or_else(|| is_lost.then(|| Problem::new(FOLDER, lost(by_name.len()))));
+    if problem.is_some() {
+        let kept = in_force().map(|(name, tenant)| File {
+            name: Arc::clone(name),
+            in_force: Some(vec![Arc::clone(tenant)]),
+            ..File::default()
+        });
+        files = kept.chain(files).collect();
+    }
+    (files, problem)
+}
+
+/// A configuration file's settings with all tenants, and the hosts that are nobody's.
 fn complete(
     mut settings: Settings,
-    served: Vec<(Arc<str>, Arc<Tenant>)>,
+    of_main: Vec<Arc<Tenant>>,
+    of_folder: Vec<(Arc<str>, Arc<Tenant>)>,
     unserved: Vec<HostPattern>,
 ) -> Settings {
-    settings.folder_tenants = served.len();
-    let (files, tenants): (Vec<_>, Vec<_>) = served.into_iter().unzip();
+    settings.folder_tenants = of_folder.len();
+    settings.tenants = of_main;
+    let (files, tenants): (Vec<_>, Vec<_>) = of_folder.into_iter().unzip();
     settings.tenant_files = files;
     settings.tenants.extend(tenants);
     let taken: HashSet<&HostPattern> = settings.tenants.iter().flat_map(|tenant| &tenant.hosts).collect();
@@ -217,4 +221,125 @@ fn lost(before: usize) -> String {
     format!(
         "there is no tenant, and there were {before} before; set gateway.allow_empty to true if that is meant"
     )
+}
+
+/// The files that make a claim, by their place in the list, each with the tenant that does.
+type Claimants<'a> = BTreeMap<usize, Option<&'a Claimant>>;
+
+/// The version of each file that counts, and the problems of those that don't for what they claim.
+fn settle(files: &[File]) -> Vec<(Stand, Vec<Problem>)> {
+    let first = |file: &File| match (&file.offered, &file.in_force) {
+        (Some(_), Some(_)) if !file.problems.is_empty() => Stand::Before,
+        (Some(_), _) => Stand::Now,
+        (None, Some(_)) => Stand::Before,
+        (None, None) => Stand::Out,
+    };
+    let mut stands: Vec<(Stand, Vec<Problem>)> = files.iter().map(|file| (first(file), Vec::new())).collect();
+    let mut owners: HashMap<Claim<'_>, usize> = HashMap::new();
+    let mut claimants: HashMap<Claim<'_>, Claimants<'_>> = HashMap::new();
+    for (at, (file, (stand, _))) in files.iter().zip(&stands).enumerate() {
+        owners.extend(file.claims(Stand::Before).map(|(claim, _)| (claim, at)));
+        for (claim, claimant) in file.claims(*stand) {
+            claimants.entry(claim).or_default().insert(at, claimant);
+        }
+    }
+    let mut contested: Vec<Claim<'_>> =
+        claimants.iter().filter(|(_, who)| who.len() > 1).map(|(claim, _)| *claim).collect();
+    // Each round refuses at least one file, and each file is refused once.
+    while !contested.is_empty() {
+        contested.sort_unstable();
+        contested.dedup();
+        let mut refused = BTreeSet::new();
+        for claim in contested.drain(..) {
+            let Some(who) = claimants.get(&claim).filter(|who| who.len() > 1) else { continue };
+            let main = who.keys().find(|at| files.get(**at).is_some_and(|file| file.is_main));
+            let keeper = owners.get(&claim).filter(|at| who.contains_key(at)).or(main);
+            for (at, claimant) in who.iter().filter(|(at, _)| Some(*at) != keeper) {
+                let Some((Stand::Now, problems)) = stands.get_mut(*at) else { continue };
+                refused.insert(*at);
+                let other = keeper.or_else(|| who.keys().find(|other| *other != at));
+                let other = other.filter(|_| problems.len() < PROBLEMS_MAX).zip(*claimant);
+                problems.extend(other.and_then(|(other, claimant)| {
+                    let name = who.get(other).copied().flatten().map(|other| &*other.table);
+                    let name = name.or_else(|| files.get(*other).map(|file| &*file.name));
+                    claim.problem(claimant, name.unwrap_or_default())
+                }));
+            }
+        }
+        for at in refused {
+            let (Some(file), Some((stand, _))) = (files.get(at), stands.get_mut(at)) else { continue };
+            for (claim, _) in file.claims(Stand::Now) {
+                claimants.entry(claim).or_default().remove(&at);
+            }
+            *stand = if file.in_force.is_some() { Stand::Before } else { Stand::Out };
+            for (claim, claimant) in file.claims(*stand) {
+                claimants.entry(claim).or_default().insert(at, claimant);
+                contested.push(claim);
+            }
+        }
+    }
+    stands
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Claimant, File, Stand, settle};
+    use crate::config::problem::Problem;
+    use crate::domain::fixture;
+    use crate::domain::host::HostPattern;
+    use crate::domain::tenant::Tenant;
+
+    /// A tenant with an id and some hosts, "a h1 h2"; nothing: none.
+    fn version(text: &str) -> Option<Vec<Arc<Tenant>>> {
+        let (id, hosts) = text.split_once(' ')?;
+        let hosts = hosts.split(' ').map(|host| HostPattern::parse(host).unwrap()).collect();
+        Some(vec![Arc::new(Tenant { id: id.into(), hosts, ..fixture::tenant() })])
+    }
+
+    /// Files as they were and are; one that begins with ! can't be served.
+    fn stands(files: &[[&str; 2]]) -> Vec<Stand> {
+        let claimant =
+            |tenant| Claimant { tenant, table: "f".into(), places: Vec::new(), problems: Vec::new() };
+        let file = |[before, now]: &[&str; 2]| File {
+            name: "f".into(),
+            is_main: false,
+            offered: version(now.trim_start_matches('!'))
+                .map(|tenants| tenants.into_iter().map(claimant).collect()),
+            problems: now.starts_with('!').then(|| Problem::new("f", "")).into_iter().collect(),
+            in_force: version(before),
+        };
+        let read: Vec<File> = files.iter().map(file).collect();
+        let forward: Vec<Stand> = settle(&read).into_iter().map(|(stand, _)| stand).collect();
+        let read: Vec<File> = files.iter().rev().map(file).collect();
+        let mut backward: Vec<Stand> = settle(&read).into_iter().map(|(stand, _)| stand).collect();
+        backward.reverse();
+        assert_eq!(forward, backward, "the order of files counts for nothing");
+        forward
+    }
+
+    #[test]
+    fn the_file_in_force_keeps_its_host_and_of_newcomers_none_has_it() {
+        use Stand::{Before, Now, Out};
+        for (files, expected) in [
+            // Nobody claims what another does, also where a host changes hands.
+            (&[["a x", "a y"], ["b y", "b x"]][..], &[Now, Now][..]),
+            (&[["a x", "a x y"], ["", "b x"]], &[Now, Out]),
+            (&[["a x", ""], ["", "b x"]], &[Before, Out]),
+            (&[["a x", "a z"], ["", "b x"]], &[Now, Now]),
+            (&[["b y", "b y x"], ["a x", "a x"]], &[Before, Now]),
+            (&[["", "a x"], ["", "b x"]], &[Out, Out]),
+            (&[["", "a x"], ["", "b x y"], ["", "c y"]], &[Out, Out, Out]),
+            (&[["", "a x"], ["", "a y"]], &[Out, Out]),
+            // One that can't be served claims its host all the same, and its former version serves.
+            (&[["", "!a x"], ["", "b x"]], &[Out, Out]),
+            (&[["a y", "!a x"], ["", "b x"]], &[Before, Now]),
+            // A refused file takes back what it would have given up.
+            (&[["a x", "a y"], ["b y", "b y"], ["", "c x"]], &[Before, Now, Out]),
+            (&[["a x", "a y"], ["b y", "b z"], ["c z", "c z"]], &[Before, Before, Now]),
+        ] {
+            assert_eq!(stands(files), expected, "{files:?}");
+        }
+    }
 }

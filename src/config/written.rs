@@ -7,11 +7,34 @@ use std::ops::RangeInclusive;
 
 use toml::Value;
 
-use crate::config::document::{self, Shown};
-use crate::domain::rpc_url;
+use crate::domain::redis_url::RedisUrl;
+use crate::domain::rpc_url::{RpcUrl, public_part};
 
 /// How much of a wrong value a problem shows.
 const SHOWN_CHARS_MAX: usize = 64;
+
+/// How much of a key's value may be shown when it can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Always,
+    /// Of a URL scheme, host and port.
+    Host,
+    /// Nothing: it is a secret.
+    Never,
+}
+
+impl Shown {
+    fn of(self, text: &str) -> String {
+        let public = match (self, RpcUrl::parse(text), RedisUrl::parse(text)) {
+            (Self::Always, ..) => return text.to_owned(),
+            (Self::Never, ..) => None,
+            (Self::Host, Ok(node), _) => Some(node.origin().to_owned()),
+            (Self::Host, _, Ok(redis)) => Some(redis.to_string()),
+            (Self::Host, ..) => public_part(text),
+        };
+        public.unwrap_or_else(|| "***".to_owned())
+    }
+}
 
 /// A value that nobody has checked yet.
 #[derive(Clone)]
@@ -120,8 +143,8 @@ pub(super) const fn type_of(value: &Value) -> &'static str {
 /// A wrong value as a problem may show it: in quotes, on one line, cut, and of a URL nothing behind the host and of a login
 /// nothing at all, because that may be a secret under whatever key it was pasted.
 pub(super) fn quoted(text: &str) -> String {
-    if document::may_hold_login(text) {
-        return rpc_url::public_part(text).unwrap_or_else(|| "a text with a login, or a URL".to_owned());
+    if text.contains("://") || text.contains('@') {
+        return public_part(text).unwrap_or_else(|| "a text with a login, or a URL".to_owned());
     }
     let rest = if text.chars().nth(SHOWN_CHARS_MAX).is_some() { "…" } else { "" };
     let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();

@@ -18,6 +18,7 @@ pub mod path;
 pub mod profile;
 pub mod quota;
 pub mod redis_url;
+pub mod registries;
 pub mod routing;
 pub mod rpc_header;
 pub mod rpc_url;

@@ -12,8 +12,4 @@ pub mod metrics;
 #[cfg(test)]
 pub(crate) mod paper;
 pub mod traced;
-#[cfg(feature = "traces")]
-pub mod traces;
-#[cfg(not(feature = "traces"))]
-#[path = "no_traces.rs"]
 pub mod traces;

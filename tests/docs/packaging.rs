@@ -44,7 +44,7 @@ fn the_image_is_built_from_the_lock_file_and_its_linter_finds_nothing() {
 #[test]
 fn what_ships_has_no_development_chain_and_is_stripped_with_its_symbols_beside_it() {
     let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
-    assert_eq!(manifest["features"]["default"].as_array().unwrap(), &[toml::Value::from("traces")]);
+    assert!(manifest["features"].get("default").is_none());
     assert_eq!(manifest["profile"]["release"]["strip"].as_str(), Some("symbols"));
     let dockerfile = read("Dockerfile");
     let stage = |start: &str| dockerfile.split("\nFROM ").find(|stage| stage.starts_with(start)).unwrap();

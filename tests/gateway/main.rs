@@ -61,9 +61,7 @@ mod smuggling;
 mod streaming;
 mod threads;
 mod tls;
-#[cfg(feature = "traces")]
 mod trace_trouble;
-#[cfg(feature = "traces")]
 mod traces;
 mod trouble;
 mod unknown_keys;
@@ -135,9 +133,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("explain", STORES, explain::CASES),
     ("explain", ONCE, explain::IN_WORDS),
     ("online", ONCE, online::CASES),
-    #[cfg(feature = "traces")]
     ("traces", ONCE, traces::CASES),
-    #[cfg(feature = "traces")]
     ("traces", ONCE, trace_trouble::CASES),
     ("parity", ONCE, parity::CASES),
     ("parity", STORES, parity::STORED),

@@ -25,8 +25,8 @@ use crate::chain::follower::pace::Pace;
 use crate::chain::follower::status::{FollowerStatus, Mode};
 use crate::chain::follower::tracker::{BlockTracker, Position, Range};
 use crate::chain::pool::{Answers, Call};
-use crate::chain::registries::Registries;
 use crate::chain::source::{At, Source};
+use crate::domain::registries::Registries;
 use crate::ports::chain::ChainFault;
 use crate::ports::clock::Clock;
 

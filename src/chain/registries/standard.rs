@@ -10,12 +10,12 @@ use crate::chain::answer::{Call3, DECODING, Result3};
 use crate::chain::block::Log;
 use crate::chain::fault::ReadError;
 use crate::chain::pool::ANSWER_BYTES_MAX;
-use crate::chain::registries::Registries;
 use crate::chain::registries::logs::{Drops, Events};
 use crate::domain::agent_id::AgentId;
 use crate::domain::profile::{
     Details, LatestValidation, Organization, Reputation, Texts, TrustProfile, Validation,
 };
+use crate::domain::registries::Registries;
 use crate::ports::chain::AskedOwner;
 
 sol! {

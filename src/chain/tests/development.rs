@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::chain::fixture::{Reply, TestNode};
-use crate::chain::registries::Registries;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::chain::DevChain;
 use crate::dev::fixture::{Identity, SetClock, deployed_by_clock, send};
+use crate::domain::registries::Registries;
 
 /// What a node does instead of answering, by method; nothing: it answers.
 type Trick = Box<dyn Fn(&Value) -> Option<Reply> + Send>;

@@ -3,46 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::document::Shown;
-use crate::config::duration::DurationBounds;
+use crate::config::choice::plain;
 use crate::config::files::{key_pair, noted_file, secret_or_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
-use crate::config::written::quoted;
+use crate::config::written::Shown;
 use crate::domain::redis_url::{NotARedisUrl, RedisLayout, RedisUrl};
 use crate::domain::rpc_url::public_part;
 use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tenant::KeyPair;
-
-/// Every key of the table.
-pub(super) const KEYS: [&str; 13] = [
-    URL,
-    "store.redis.prefix",
-    "store.redis.password",
-    "store.redis.password_file",
-    SENTINEL_USER,
-    "store.redis.sentinel_password",
-    "store.redis.sentinel_password_file",
-    "store.redis.ca",
-    "store.redis.cert",
-    "store.redis.key",
-    "store.redis.timeout",
-    "store.redis.wait_replicas",
-    "store.redis.wait_timeout",
-];
 
 const URL: &str = "store.redis.url";
 const SENTINEL_USER: &str = "store.redis.sentinel_username";
 
 /// So short that names stay short.
 const PREFIX_BYTES_MAX: usize = 64;
-
-/// How long one request to Redis may take, and its replicas to acknowledge a write.
-const UP_TO_FIVE_SECONDS: DurationBounds = DurationBounds {
-    min: Duration::from_millis(1),
-    max: Duration::from_secs(5),
-    allowed: "of at least 1ms and at most 5s",
-};
 
 /// Where Redis is, how to log in, and how long to wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,13 +45,15 @@ pub struct RedisSettings {
 }
 
 impl RedisSettings {
-    /// Reads the table, and reports everything in it that does not go together; `given` are its keys that have a value.
-    pub(super) fn read(reader: &mut Reader, given: &[&'static str]) -> Option<Self> {
+    /// Reads the table, and reports everything in it that does not go together.
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
         reader.mask(Shown::Host, &[URL]);
-        reader.mask(Shown::Right, &[SENTINEL_USER]);
         read_all!(Self {
             url: reader.text(URL, "redis://127.0.0.1:6379", redis_url),
-            prefix: reader.text("store.redis.prefix", "", prefix),
+            // Braces would choose the slot of a cluster, and other signs mean something in patterns of rights.
+            prefix: reader.text("store.redis.prefix", "", |text| {
+                plain(text, &(0..=PREFIX_BYTES_MAX), &['_', '-', '.', ':']).map(str::to_owned)
+            }),
             password: Some(secret_or_file(
                 reader,
                 "store.redis.password",
@@ -94,23 +71,20 @@ impl RedisSettings {
             )),
             ca: Some(noted_file(reader, "store.redis.ca", Content::Authorities)),
             identity: key_pair(reader, "store.redis.cert", "store.redis.key"),
-            timeout: reader.duration("store.redis.timeout", "250ms", &UP_TO_FIVE_SECONDS),
+            timeout: reader.duration("store.redis.timeout", "250ms", ["1ms", "5s"]),
             wait_replicas: reader.integer("store.redis.wait_replicas", 0, &(0..=16)),
-            wait_timeout: reader.duration("store.redis.wait_timeout", "250ms", &UP_TO_FIVE_SECONDS),
+            wait_timeout: reader.duration("store.redis.wait_timeout", "250ms", ["1ms", "5s"]),
         } then {
             if let Some(url) = &url {
-                check(reader, url, given);
+                check(reader, url);
             }
         })
     }
 }
 
-/// Reports the given keys that do not go together with the URL.
-fn check(reader: &mut Reader, url: &RedisUrl, given: &[&'static str]) {
-    let starting = |start: &str| -> Vec<&'static str> {
-        given.iter().copied().filter(|path| path.starts_with(start)).collect()
-    };
-    let passwords = starting("store.redis.password");
+/// Reports the keys that do not go together with the URL.
+fn check(reader: &mut Reader, url: &RedisUrl) {
+    let passwords = reader.given_below("store.redis.password");
     if url.password().is_some() && !passwords.is_empty() {
         reader.report(&passwords, "is a second password beside the one in url; write one of them");
     } else if url.user().is_some() && url.password().is_none() && passwords.is_empty() {
@@ -120,7 +94,7 @@ fn check(reader: &mut Reader, url: &RedisUrl, given: &[&'static str]) {
         );
         reader.report(&[URL], phrase);
     }
-    let of_sentinels = starting("store.redis.sentinel_");
+    let of_sentinels = reader.given_below("store.redis.sentinel_");
     if !matches!(url.layout(), RedisLayout::Sentinel { .. }) {
         for path in of_sentinels {
             let phrase = format!("{path} is for Sentinels, and url is {url}; leave it out");
@@ -132,25 +106,13 @@ fn check(reader: &mut Reader, url: &RedisUrl, given: &[&'static str]) {
         reader.report(&of_sentinels, phrase);
     }
     let of_tls = ["store.redis.ca", "store.redis.cert", "store.redis.key"];
-    if !url.tls() && of_tls.iter().any(|path| given.contains(path)) {
+    if !url.tls() && of_tls.iter().any(|path| reader.is_given(path)) {
         let phrase = format!(
             "is {url}, which has no TLS; write rediss://, rediss-sentinel:// or rediss+cluster://, or no ca, cert and \
              key"
         );
         reader.report(&[URL], phrase);
     }
-}
-
-/// Braces would choose the slot of a cluster, and other signs mean something in patterns of rights.
-fn prefix(text: &str) -> Result<String, String> {
-    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-    if text.len() > PREFIX_BYTES_MAX || !text.bytes().all(is_sign) {
-        return Err(format!(
-            "is {}; write up to {PREFIX_BYTES_MAX} characters of A-Z, a-z, 0-9, _, -, . and :",
-            quoted(text)
-        ));
-    }
-    Ok(text.to_owned())
 }
 
 /// What is wrong shows scheme and host at most.

@@ -1,18 +1,12 @@
 //! The keys of one tenant about pages of other origins.
 
-use std::time::Duration;
-
 use http::HeaderName;
 
-use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
 use crate::config::tenants::route::method;
 use crate::config::written::quoted;
 use crate::domain::cors::CorsRules;
 use crate::domain::endpoint::WebOrigin;
-
-const UP_TO_A_DAY: DurationBounds =
-    DurationBounds { min: Duration::ZERO, max: Duration::from_secs(86_400), allowed: "of at most 24h" };
 
 /// How many items each list may have.
 const ITEMS_MAX: usize = 64;
@@ -44,7 +38,7 @@ pub(super) fn read(reader: &mut Reader) -> Option<Option<CorsRules>> {
     let headers = reader.texts("cors.headers", &HEADERS, &count, header);
     let exposed = reader.texts("cors.exposed_headers", &[], &count, header);
     let credentials = reader.boolean("cors.credentials", false);
-    let max_age = reader.duration("cors.max_age", "10m", &UP_TO_A_DAY);
+    let max_age = reader.duration("cors.max_age", "10m", ["0s", "24h"]);
     let (origins, credentials) = (origins?, credentials?);
     let is_any = origins.iter().any(|origin| &**origin == ANY);
     if is_any && origins.len() > 1 {

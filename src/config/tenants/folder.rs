@@ -6,16 +6,14 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use toml::Table;
-
-use crate::config::document::Document;
 use crate::config::location::Location;
+use crate::config::notes::Notes;
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
-use crate::config::syntax;
-use crate::domain::tenant::Tenant;
+use crate::config::tenants::tenant::Claimant;
+use crate::config::tree;
+use crate::config::versions::File;
 
 /// The folder beside the configuration file that holds tenants in files of their own.
 pub(in crate::config) const FOLDER: &str = "tenants.d";
@@ -25,47 +23,44 @@ pub(super) fn beside(path: &Path) -> PathBuf {
     path.parent().unwrap_or_else(|| Path::new("")).join(FOLDER)
 }
 
-/// A file of the folder.
-pub(in crate::config) struct TenantFile {
-    /// As problems name it.
-    pub(in crate::config) name: Arc<str>,
-    /// Its tenant and the place of that, also where something else is wrong with the file.
-    pub(in crate::config) tenant: Option<(Arc<Tenant>, Location)>,
-    /// Why it can't be used.
-    pub(in crate::config) problems: Vec<Problem>,
-}
-
-/// Reads each file of the folder, in the order of their names; no folder is no files.
+/// Reads each file of the folder, in the order of their names; no folder is no files. Notes what each says; of one that can't be
+/// used only the problems.
 ///
 /// # Errors
 ///
 /// The problem of the folder.
 pub(super) fn read(
-    reader: &mut Reader,
+    notes: &mut Notes,
     folder: &Path,
     most: usize,
-    mut read_one: impl FnMut(&mut Reader, &Path) -> Option<Arc<Tenant>>,
-) -> Result<Vec<TenantFile>, Box<Problem>> {
-    let files = files(folder, most).map_err(|phrase| {
+    mut read_one: impl FnMut(&mut Reader, &Path) -> Option<Claimant>,
+) -> Result<Vec<File>, Box<Problem>> {
+    let paths = files(folder, most).map_err(|phrase| {
         let problem = Problem::new(FOLDER, phrase);
-        reader.report_elsewhere([problem.clone()]);
+        notes.problems.push(problem.clone());
         Box::new(problem)
     })?;
-    let mut items = Vec::with_capacity(files.len());
-    for path in files {
-        let name = shown(&path);
-        let (tenant, problems) = reader.apart(|reader| match table(&path, &name) {
-            Ok((document, table)) => {
-                let location = Location::of_file(document, Some(&name));
-                let tenant = reader.inside(location.clone(), table, |reader| read_one(reader, &path))?;
-                Some((tenant, location))
+    let mut items = Vec::with_capacity(paths.len());
+    for path in paths {
+        let (name, file, mut found) = (shown(&path), tree::name_of(&path), notes.further());
+        let text = tree::read_file(&path).map_err(|phrase| vec![Problem::new(&name, phrase)]);
+        let tenant = match text.and_then(|text| tree::parse(&file, &text)) {
+            Ok(table) => {
+                let location = Location::of_file(file, Some(&name));
+                let mut reader = Reader::new(location, table, std::iter::empty(), found);
+                let tenant = read_one(&mut reader, &path);
+                found = reader.finish(&[]);
+                tenant
             }
             Err(problems) => {
-                reader.report_elsewhere(problems);
+                found.problems = problems;
                 None
             }
-        });
-        items.push(TenantFile { name: name.into(), tenant, problems });
+        };
+        let problems = found.errors();
+        notes.add(found, tenant.is_some() && problems.is_empty());
+        let offered = tenant.map(|tenant| vec![tenant]);
+        items.push(File { name: name.into(), offered, problems, ..File::default() });
     }
     Ok(items)
 }
@@ -105,12 +100,6 @@ fn shown(path: &Path) -> String {
         Some(name) => format!("{FOLDER}/{}", name.escape_debug()),
         None => format!("{FOLDER}/{}", name.as_encoded_bytes().escape_ascii()),
     }
-}
-
-fn table(path: &Path, name: &str) -> Result<(Arc<Document>, Table), Vec<Problem>> {
-    let text = syntax::read_file(path).map_err(|phrase| vec![Problem::new(name, phrase)])?;
-    let document = Document::new(path, &text);
-    Ok((Arc::clone(&document), syntax::table(&document)?))
 }
 
 #[cfg(test)]

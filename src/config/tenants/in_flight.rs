@@ -1,20 +1,11 @@
 //! `[tenants.limits]`: how many of one tenant's requests may be under way.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
-use crate::config::duration::DurationBounds;
 use crate::config::reader::Reader;
 use crate::domain::tenant::InFlight;
 
 const COUNT: RangeInclusive<i64> = 1..=1_000_000;
-
-/// A line that lasts longer than clients wait is of no use.
-const QUEUE_TIME: DurationBounds = DurationBounds {
-    min: Duration::from_millis(1),
-    max: Duration::from_secs(10),
-    allowed: "from 1ms to 10s",
-};
 
 const PUBLIC: &str = "limits.max_in_flight_public";
 
@@ -25,7 +16,8 @@ pub(super) fn read(reader: &mut Reader) -> Option<InFlight> {
         per_agent: reader.integer("limits.max_in_flight_per_agent", 128, &COUNT),
         streams_per_agent: reader.integer("limits.max_streams_per_agent", 16, &COUNT),
         queue_max: reader.integer("limits.max_queued", 128, &(0..=10_000)),
-        queue_time: reader.duration("limits.queue_timeout", "500ms", &QUEUE_TIME),
+        // A line that lasts longer than clients wait is of no use.
+        queue_time: reader.duration("limits.queue_timeout", "500ms", ["1ms", "10s"]),
     })
 }
 

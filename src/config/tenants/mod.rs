@@ -6,29 +6,25 @@ mod cors;
 pub(in crate::config) mod folder;
 mod in_flight;
 mod neighbours;
-pub(in crate::config) mod parties;
 mod proxy;
 mod route;
 pub mod rules;
-mod tenant;
+pub(in crate::config) mod tenant;
 mod values;
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use toml::Table;
-
 use crate::config::Settings;
-use crate::config::document::Document;
 use crate::config::listen::Listen;
-use crate::config::notes::Wanted;
+use crate::config::location::Location;
+use crate::config::notes::{Notes, Wanted};
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
-use crate::config::tenants::folder::TenantFile;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::rules::Rules;
-use crate::domain::tenant::Tenant;
+use crate::config::tenants::tenant::Claimant;
+use crate::config::tree::Table;
+use crate::config::versions::File;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// How many tenants there may be, those of all files together.
 pub const TENANTS_MAX: usize = 100_000;
@@ -55,7 +51,7 @@ pub(super) fn read(
     reader: &mut Reader,
     listen: Option<&Listen>,
     allow_link_local: bool,
-) -> Option<Vec<Arc<Tenant>>> {
+) -> Option<Vec<Claimant>> {
     let mut neighbours = Neighbours::new(listen, allow_link_local, Rules::default());
     reader.tables("tenants", TENANTS_MAX, |reader| tenant::read(reader, &mut neighbours))
 }
@@ -67,16 +63,16 @@ pub(super) fn read(
 ///
 /// The problem of the folder.
 pub(super) fn read_folder(
-    reader: &mut Reader,
+    notes: &mut Notes,
     listen: Option<&Listen>,
     counts: Option<&Settings>,
     path: &Path,
     others: usize,
-) -> Result<Vec<TenantFile>, Box<Problem>> {
-    let allow_link_local = counts.is_none_or(|counts| counts.allow_link_local);
+) -> Result<Vec<File>, Box<Problem>> {
+    let allow_link_local = counts.is_none_or(|counts| counts.gateway.allow_link_local);
     let rules = counts.map(|counts| counts.tenants_rules.clone()).unwrap_or_default();
     let mut neighbours = Neighbours::new(listen, allow_link_local, rules);
-    folder::read(reader, &folder::beside(path), TENANTS_MAX.saturating_sub(others), |reader, file| {
+    folder::read(notes, &folder::beside(path), TENANTS_MAX.saturating_sub(others), |reader, file| {
         neighbours.begin_file(reader, file.file_stem().and_then(OsStr::to_str));
         tenant::read(reader, &mut neighbours).filter(|_| !neighbours.is_outside())
     })
@@ -85,8 +81,8 @@ pub(super) fn read_folder(
 /// Every path that a tenant may have, and every path that a route may have.
 pub(super) fn known() -> [Vec<&'static str>; 2] {
     let known_after = |read: &dyn Fn(&mut Reader)| {
-        let mut reader =
-            Reader::new(Document::new(Path::new(""), ""), Table::new(), std::iter::empty(), Wanted::Settings);
+        let notes = Notes::new(Wanted::Settings);
+        let mut reader = Reader::new(Location::default(), Table::new(), std::iter::empty(), notes);
         read(&mut reader);
         reader.known().to_vec()
     };

@@ -1,9 +1,7 @@
 //! How one tenant's requests are forwarded: time limits, health checks, certificates toward upstreams.
 
-use std::time::Duration;
-
 use crate::config::choice::choice;
-use crate::config::duration::DurationBounds;
+use crate::config::duration::Bounds;
 use crate::config::files::{key_pair, noted_file};
 use crate::config::notes::Content;
 use crate::config::reader::Reader;
@@ -19,20 +17,7 @@ const HOST_HEADER: [(&str, HostHeader); 2] =
 const BALANCE: [(&str, Balance); 2] =
     [("round_robin", Balance::RoundRobin), ("least_request", Balance::LeastRequest)];
 
-const DAY: Duration = Duration::from_secs(86_400);
-
-const UP_TO_A_DAY: DurationBounds =
-    DurationBounds { min: Duration::from_nanos(1), max: DAY, allowed: "of more than 0s and at most 24h" };
-
-const UP_TO_A_DAY_OR_NONE: DurationBounds =
-    DurationBounds { min: Duration::from_nanos(1), max: DAY, allowed: "of at most 24h, or \"0s\" for none" };
-
-/// Not so often that the checks themselves are a load.
-const INTERVAL_OR_NONE: DurationBounds = DurationBounds {
-    min: Duration::from_millis(10),
-    max: DAY,
-    allowed: "from 10ms to 24h, or \"0s\" for none",
-};
+const UP_TO_A_DAY: Bounds = ["1ns", "24h"];
 
 /// The longest path of a health check, in bytes.
 const HEALTH_PATH_BYTES_MAX: usize = 1_024;
@@ -54,11 +39,11 @@ pub(super) fn read(reader: &mut Reader) -> Option<ProxyRules> {
 
 fn timeouts(reader: &mut Reader) -> Option<Timeouts> {
     read_all!(Timeouts {
-        connect: reader.duration("timeouts.connect", "5s", &UP_TO_A_DAY),
-        read: reader.duration("timeouts.read", "60s", &UP_TO_A_DAY),
-        write: reader.duration("timeouts.write", "60s", &UP_TO_A_DAY),
-        idle: reader.duration("timeouts.idle", "60s", &UP_TO_A_DAY),
-        total: reader.duration_or_none("timeouts.total", "1h", &UP_TO_A_DAY_OR_NONE),
+        connect: reader.duration("timeouts.connect", "5s", UP_TO_A_DAY),
+        read: reader.duration("timeouts.read", "60s", UP_TO_A_DAY),
+        write: reader.duration("timeouts.write", "60s", UP_TO_A_DAY),
+        idle: reader.duration("timeouts.idle", "60s", UP_TO_A_DAY),
+        total: reader.duration_or_none("timeouts.total", "1h", UP_TO_A_DAY),
     })
 }
 
@@ -72,11 +57,12 @@ fn upstream_limits(reader: &mut Reader) -> Option<UpstreamLimits> {
 fn health(reader: &mut Reader) -> Option<HealthRules> {
     read_all!(HealthRules {
         path: Some(reader.optional_text("health.path", health_path)),
-        interval: reader.duration_or_none("health.interval", "10s", &INTERVAL_OR_NONE),
-        timeout: reader.duration("health.timeout", "2s", &UP_TO_A_DAY),
+        // Not so often that the checks themselves are a load.
+        interval: reader.duration_or_none("health.interval", "10s", ["10ms", "24h"]),
+        timeout: reader.duration("health.timeout", "2s", UP_TO_A_DAY),
         eject_after: reader.integer("health.eject_after", 3, &(0..=1_000)),
-        eject_for: reader.duration("health.eject_for", "10s", &UP_TO_A_DAY),
-        slow_start: reader.duration_or_none("health.slow_start", "10s", &UP_TO_A_DAY_OR_NONE),
+        eject_for: reader.duration("health.eject_for", "10s", UP_TO_A_DAY),
+        slow_start: reader.duration_or_none("health.slow_start", "10s", UP_TO_A_DAY),
     })
 }
 

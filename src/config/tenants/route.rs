@@ -26,9 +26,6 @@ const ACCESS: [(&str, RouteAccess); 3] =
 
 /// Reads one route; `taken` is what those before it take.
 pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbours) -> Option<Route> {
-    let has_min_tier = reader.is_given("min_tier");
-    let has_limit = reader.is_given(LIMIT);
-    let has_upstreams = reader.is_given("upstreams");
     let path = reader.required_text("path", path);
     let access = reader.text("access", "agents", choice(&ACCESS));
     let min_tier = reader.optional_integer("min_tier", &TIERS).and_then(tier);
@@ -39,16 +36,16 @@ pub(super) fn read(reader: &mut Reader, taken: &mut Taken, neighbours: &Neighbou
     let upstreams = upstreams(reader, neighbours, false);
     let upgrades = reader.boolean("upgrades", false);
 
-    if has_min_tier && access.is_some_and(|access| access != RouteAccess::Agents) {
+    if reader.is_given("min_tier") && access.is_some_and(|access| access != RouteAccess::Agents) {
         reader.report(&["min_tier"], "has no meaning without agents; remove it, or write access \"agents\"");
     }
-    if has_limit && access.is_some_and(|access| access != RouteAccess::Public) {
+    if reader.is_given(LIMIT) && access.is_some_and(|access| access != RouteAccess::Public) {
         let phrase =
             "has no meaning where agents have limits of their own; remove it, or write access \"public\"";
         reader.report(&[LIMIT], phrase);
     }
     let is_denied = access == Some(RouteAccess::Deny);
-    if has_upstreams && is_denied {
+    if reader.is_given("upstreams") && is_denied {
         reader.report(&["upstreams"], DENIED);
     }
     if upgrades == Some(true) && is_denied {

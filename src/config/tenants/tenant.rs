@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::config::choice::{choice, name};
 use crate::config::files::key_pair;
+use crate::config::notes::Place;
+use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::tenants::cors;
 use crate::config::tenants::neighbours::Neighbours;
@@ -26,8 +28,19 @@ const CREDENTIALS: [(&str, &str); 2] = [("api_key", "api_key"), ("signature", "s
 
 const ON_MISMATCH: [(&str, OnMismatch); 2] = [("allow", OnMismatch::Allow), ("deny", OnMismatch::Deny)];
 
+/// A tenant as it stands in a file.
+pub(in crate::config) struct Claimant {
+    pub(in crate::config) tenant: Arc<Tenant>,
+    /// Its table, as problems name it.
+    pub(in crate::config) table: Box<str>,
+    /// The places of its id, and of each host.
+    pub(in crate::config) places: Vec<Place>,
+    /// Everything for which it alone can't be served, and the rest of its file can.
+    pub(in crate::config) problems: Vec<Problem>,
+}
+
 /// Reads one tenant.
-pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Arc<Tenant>> {
+pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Claimant> {
     let id: Option<Arc<str>> = reader.required_text("id", name);
     let hosts = reader.required_texts("hosts", HOSTS_MAX, host);
     let upstreams = upstreams(reader, neighbours, true);
@@ -61,7 +74,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
     neighbours.check_tls(reader, shown, hosts.as_deref().unwrap_or_default());
     let upstream_tls = proxy.as_ref().map(|proxy| &proxy.upstream_tls);
     neighbours.check_files(reader, shown, upstream_tls);
-    Some(Arc::new(Tenant {
+    let tenant = Arc::new(Tenant {
         id: id?,
         hosts: hosts?,
         upstreams: upstreams?,
@@ -76,7 +89,10 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<A
         cors: cors?,
         in_flight: in_flight?,
         discovery: discovery?,
-    }))
+    });
+    let of_hosts = (1..=tenant.hosts.len()).map(|number| reader.place("hosts", Some(number)));
+    let places = std::iter::once(reader.place("id", None)).chain(of_hosts).collect();
+    Some(Claimant { tenant, table: reader.location().of_table().into(), places, problems: Vec::new() })
 }
 
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {

@@ -367,7 +367,6 @@ fn the_owners_page_is_given_what_anybody_may_know() {
 }
 
 #[test]
-#[cfg(feature = "traces")]
 fn a_collector_that_is_named_by_its_address_alone_is_sent_traces_where_it_takes_them() {
     for (written, meant) in [
         ("http://a.example:4318", "http://a.example:4318/v1/traces"),
@@ -381,7 +380,6 @@ fn a_collector_that_is_named_by_its_address_alone_is_sent_traces_where_it_takes_
 }
 
 #[test]
-#[cfg(feature = "traces")]
 fn a_collector_is_a_url_without_a_login_and_of_a_million_requests_one_is_traced_at_least_or_none() {
     check("traces.continued_per_second", "1, 1_000_000", "0, 1_000_001, '1'");
     check("traces.one_in", "0, 1, 1_000_000", "-1, 1_000_001, 0.5, '1'");

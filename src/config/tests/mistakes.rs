@@ -4,10 +4,10 @@ use std::io::Write;
 
 use proptest::prelude::{ProptestConfig as Config, any, proptest};
 
-use super::{MINIMAL, ROUTE, TENANT, minimal_with, parse, problems};
-use crate::config::problem::{Excerpt, Problem};
-use crate::config::syntax::CONFIG_BYTES_MAX;
-use crate::config::{Settings, Survey, Wanted};
+use super::{MINIMAL, ROUTE, TENANT, load, minimal_with, parse, problems};
+use crate::config::problem::{Position, Problem};
+use crate::config::tree::CONFIG_BYTES_MAX;
+use crate::config::{Survey, Wanted};
 
 #[test]
 fn all_mistakes_of_a_file_are_reported_at_once() {
@@ -110,7 +110,9 @@ fn a_near_miss_and_a_key_in_the_wrong_section_get_a_suggestion() {
 fn places(text: &str) -> Vec<String> {
     let found = parse(text, &[]).unwrap_err();
     let place = |problem: &Problem| {
-        let Some(Excerpt { line, column, .. }) = problem.excerpt() else { panic!("{problem} has no place") };
+        let Some(Position { line, column, .. }) = problem.position() else {
+            panic!("{problem} has no place")
+        };
         format!("{line}:{column} {problem}")
     };
     found.as_slice().iter().map(place).collect()
@@ -343,14 +345,14 @@ fn a_file_that_cannot_be_read_is_the_problem() {
     let mut file = std::fs::File::create(&too_long).unwrap();
     file.write_all(MINIMAL.as_bytes()).unwrap();
     file.write_all(&vec![b'\n'; CONFIG_BYTES_MAX - MINIMAL.len()]).unwrap();
-    assert!(Settings::load(&too_long, std::iter::empty()).is_ok(), "the longest");
+    assert!(load(&too_long).is_ok(), "the longest");
     file.write_all(b"\n").unwrap();
     let not_text = folder.path().join("bytes.toml");
     std::fs::write(&not_text, [0xff]).unwrap();
     for (path, phrase) in
         [(&absent, "can't be read: "), (&too_long, "is longer than "), (&not_text, "is not UTF-8 text")]
     {
-        let found = Settings::load(path, std::iter::empty()).unwrap_err();
+        let found = load(path).unwrap_err();
         let [problem] = found.as_slice() else { panic!("{found}") };
         assert_eq!(problem.place(), path.display().to_string());
         assert!(problem.phrase().starts_with(phrase), "{found}");

@@ -9,10 +9,12 @@ mod shipped;
 mod store;
 mod tenants;
 
+use std::path::Path;
+
 use toml::{Table, Value};
 
-use crate::config::Settings;
 use crate::config::problem::Problems;
+use crate::config::{Settings, Survey, Wanted};
 
 /// The shortest file that is accepted: what has no default.
 const MINIMAL: &str = r#"
@@ -26,6 +28,11 @@ stake_vault = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"
 fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Settings, Problems> {
     let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Settings::parse(text, environment)
+}
+
+/// The settings of a file and of the tenants beside it.
+fn load(path: &Path) -> Result<Settings, Problems> {
+    Survey::of(path, std::iter::empty(), Wanted::Settings).loaded().map(|loaded| loaded.settings)
 }
 
 /// The problems, line by line, without warnings; none when the text is accepted.

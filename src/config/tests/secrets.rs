@@ -1,9 +1,6 @@
 //! A provider's key in an RPC URL shows up nowhere, nor does a password of Redis.
 
-use std::path::Path;
-
 use super::{MINIMAL, minimal_with, parse};
-use crate::config::document::Document;
 use crate::config::{Survey, Wanted};
 
 /// Ways to write a URL that holds a key, right and wrong ones.
@@ -137,39 +134,31 @@ fn a_password_of_redis_is_in_no_debug_display_or_problem() {
     assert_eq!(accepted, 21);
     let printed =
         printed(&minimal_with(&[("store.redis.password", "[\"SECRET\"]"), ("store.kind", "\"redis\"")]), &[]);
-    assert!(printed.contains("\nstore.redis.password: is an array"), "{printed}");
+    assert!(printed.contains("store.redis.password: is an array"), "{printed}");
 }
 
 #[test]
-fn of_a_line_nothing_is_shown_but_keys_and_the_value_that_is_wrong() {
-    for (text, line) in [
-        ("[store.redis]\npassword = [\"5ecret\"]", "password = [\"******\"]"),
-        ("[store.redis]\npassword = 5", "password = *"),
-        ("[store.redis]\npassword_file = \"\"\npassword_file = \"5ecret\"", "password_file = \"******\""),
-        ("[store.redis]\nsentinel_username = \"5ecret\"", "sentinel_username = \"******\""),
-        ("[store.redis]\npasword = \"5ecret word\"", "pasword = \"****** ****\""),
-        ("[chain]\nrpc_urls = [\"5ecret\"]", "rpc_urls = [\"******\"]"),
-        ("[chain]\nrpc_headers = \"key: 5ecret\"", "rpc_headers = \"**** ******\""),
-        ("[chain]\nrpc_headers = [{ valu = \"5ecret\" }]", "rpc_headers = [{ valu = \"******\" }]"),
-        ("[listen]\napi = \"http://a.example/5ecret\"", "api = \"***********************\""),
-        ("[listen]\napi = \"user:5ecret@a.example\"", "api = \"*********************\""),
-        ("[listen]\napi = \"here\" # not \"5ecret\"", "api = \"here\""),
-        ("[listen]\napi = \"he#re\"", "api = \"he#re\""),
-        ("listen = { api = \"here\", admin = \"there\" }", "listen = { api = \"here\", admin = \"*****\" }"),
-        ("[tiers]\nstake = [\"1\", \"2\", \"x\", \"4\"]", "stake = [\"1\", \"2\", \"x\", \"4\"]"),
-        ("[store.redis]\npassword = 5ecret", "password = ******"),
-        ("[store.redis]\npassword =\n5ecret", "password ="),
-        ("[store.redis]\npassword 5ecret", "******** ******"),
-        ("[store.redis]\npassword = \"\"\"\n5ecret = 1\n\"\"\" x", "\"\"\" *"),
-        ("\"https://a.example/5ecret\" = 1", "\"************************\" = *"),
-        ("[store.redis]\npassword = 55555555555555555555", "password = ********************"),
+fn no_problem_shows_a_value_that_may_be_a_secret() {
+    for text in [
+        "[store.redis]\npassword = [\"5ecret\"]",
+        "[store.redis]\npassword = 55555",
+        "[store.redis]\npassword_file = \"\"\npassword_file = \"5ecret\"",
+        "[store.redis]\nsentinel_username = \"5ecret\"",
+        "[store.redis]\npasword = \"5ecret word\"",
+        "[chain]\nrpc_urls = [\"5ecret\"]",
+        "[chain]\nrpc_headers = \"key: 5ecret\"",
+        "[chain]\nrpc_headers = [{ valu = \"5ecret\" }]",
+        "[listen]\napi = \"http://a.example/5ecret\"",
+        "[listen]\napi = \"user:5ecret@a.example\"",
+        "[listen]\napi = \"here\" # not \"5ecret\"",
+        "[store.redis]\npassword = 5ecret",
+        "[store.redis]\npassword =\n5ecret",
+        "[store.redis]\npassword 5ecret",
+        "[store.redis]\npassword = \"\"\"\n5ecret = 1\n\"\"\" x",
+        "\"https://a.example/5ecret\" = 1",
+        "[store.redis]\npassword = 55555555555555555555",
     ] {
-        let text = format!("{text}\n");
-        let found = parse(&text, &[]).unwrap_err();
-        let lines: Vec<&str> =
-            found.as_slice().iter().filter_map(|problem| Some(problem.excerpt()?.text.as_str())).collect();
-        assert!(lines.contains(&line), "{line} is not in {lines:?}");
-        let printed = printed(&text, &[]);
+        let printed = printed(&format!("{text}\n"), &[]);
         assert!(!printed.contains("5ecret") && !printed.contains("5555"), "{printed}");
     }
 }
@@ -188,8 +177,7 @@ fn of_a_url_under_any_key_the_values_in_force_show_no_more_than_its_host() {
         let kind = format!("{kind:?}");
         let text =
             minimal_with(&[("store.kind", &kind), ("console.chain_name", "\"Chain\""), (path, &literal)]);
-        let document = Document::new(Path::new("t.toml"), &text);
-        let survey = Survey::of_document(document, std::iter::empty(), Wanted::Values);
+        let survey = Survey::of_text(&text, std::iter::empty(), Wanted::Values);
         let value = survey.values.iter().find(|value| value.key == path).unwrap();
         assert!(!value.value.contains("SECRET") && value.value.contains(".example"), "{value:?}");
     }

@@ -1,23 +1,22 @@
 //! The file that is shipped: it shows every key with its default, and every key of it is strict.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{U256, address};
 use toml::{Table, Value};
 
 use super::{
-    MINIMAL, parse, problems, remove, set, shipped_file, shipped_file_for, shipped_keys,
+    MINIMAL, load, parse, problems, remove, set, shipped_file, shipped_file_for, shipped_keys,
     shipped_keys_and_sections,
 };
-use crate::config::document::Document;
+use crate::config::location::Location;
 use crate::config::log::{LogFormat, LogSettings};
-use crate::config::notes::Wanted;
+use crate::config::notes::{Notes, Wanted};
 use crate::config::reader::Reader;
 use crate::config::shutdown::ShutdownSettings;
 use crate::config::store::StoreSettings;
-use crate::config::{Settings, tenants};
+use crate::config::{Settings, tenants, tree};
 use crate::domain::freshness::Freshness;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
@@ -28,14 +27,14 @@ pub(super) const TEXT: &str = include_str!("../../../conf/tiergate.toml");
 #[test]
 fn the_shipped_file_loads_and_says_what_an_absent_key_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/tiergate.toml");
-    let shipped = Settings::load(&path, std::iter::empty()).unwrap();
+    let shipped = load(&path).unwrap();
     assert_eq!(shipped, parse(MINIMAL, &[]).unwrap());
 }
 
 #[test]
 fn the_file_for_replicas_names_a_redis() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/replicas.toml");
-    let settings = Settings::load(&path, std::iter::empty()).unwrap();
+    let settings = load(&path).unwrap();
     let StoreSettings::Redis(redis) = settings.store else { panic!("{:?}", settings.store) };
     assert_eq!(redis.url.to_string(), "redis://127.0.0.1:6379");
     assert_eq!((redis.timeout, redis.wait_replicas), (Duration::from_millis(250), 0));
@@ -94,8 +93,8 @@ fn the_defaults_are_what_is_documented() {
 
 #[test]
 fn the_shipped_file_shows_every_key_and_no_other() {
-    let document = Arc::new(Document { name: String::new(), text: String::new().into() });
-    let mut reader = Reader::new(document, Table::new(), std::iter::empty(), Wanted::Settings);
+    let notes = Notes::new(Wanted::Settings);
+    let mut reader = Reader::new(Location::default(), tree::Table::new(), std::iter::empty(), notes);
     let _ = Settings::read(&mut reader);
     let [of_tenant, of_route] = tenants::known();
     let in_place = |place: &str, known: &[&str]| -> Vec<String> {

@@ -6,11 +6,11 @@ use alloy::primitives::{Address, I256, U256};
 
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{Bench, LIFETIME, PATIENT, agent, bench_with, cause, details};
-use crate::chain::registries::Registries;
 use crate::chain::tests::development::DevScene;
 use crate::dev::accounts::SAMPLE_ACCOUNTS;
 use crate::dev::fixture::{Identity, create, send};
 use crate::domain::profile::TrustProfile;
+use crate::domain::registries::Registries;
 use crate::ports::chain::{Asker, Chain, Parts};
 
 fn bench_of(scene: &DevScene, registries: Registries) -> Bench {

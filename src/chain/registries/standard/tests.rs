@@ -10,11 +10,11 @@ use super::{
 use crate::chain::answer::{Result3, read_dated};
 use crate::chain::fault::ReadError;
 use crate::chain::fixture::{ALL, OWNER, agent, details};
-use crate::chain::registries::Registries;
 use crate::chain::tests::results::{
     aggregate, not_minted, organizations, reputation, results, returned, reverted, validation, word,
 };
 use crate::domain::profile::{TrustProfile, Validation};
+use crate::domain::registries::Registries;
 
 fn read_on(registries: Registries, results: &[Result3]) -> Result<Option<TrustProfile>, ReadError> {
     registries.read_profile(agent(1), &mut results.iter().cloned())

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::super::{MINIMAL, errors};
-use crate::config::syntax::CONFIG_BYTES_MAX;
+use super::super::{MINIMAL, errors, load};
 use crate::config::tenants::watched_files;
+use crate::config::tree::CONFIG_BYTES_MAX;
 use crate::config::{Nobody, Refused, Settings, Survey, Wanted};
 
 /// A configuration file with a folder of tenants beside it.
@@ -37,13 +37,12 @@ impl Home {
 
     /// The ids of all tenants, in their order.
     pub(super) fn ids(&self) -> Vec<String> {
-        let settings =
-            Settings::load(&self.main(), std::iter::empty()).unwrap_or_else(|found| panic!("{found}"));
+        let settings = load(&self.main()).unwrap_or_else(|found| panic!("{found}"));
         settings.tenants.iter().map(|tenant| tenant.id.to_string()).collect()
     }
 
     pub(super) fn problems(&self) -> Vec<String> {
-        let Err(found) = Settings::load(&self.main(), std::iter::empty()) else { return Vec::new() };
+        let Err(found) = load(&self.main()) else { return Vec::new() };
         errors(&found)
     }
 }
@@ -80,7 +79,7 @@ fn hidden_files_and_other_extensions_are_passed_over() {
 fn a_file_of_its_own_says_what_a_block_says() {
     let keys = "min_tier = 2\n[timeouts]\nread = \"1h\"\n[[routes]]\npath = \"/a\"\naccess = \"public\"\n";
     let block = "min_tier = 2\n[tenants.timeouts]\nread = \"1h\"\n[[tenants.routes]]\npath = \"/a\"\naccess = \"public\"\n";
-    let load = |home: Home| Settings::load(&home.main(), std::iter::empty()).unwrap();
+    let load = |home: Home| load(&home.main()).unwrap();
     let in_folder = load(Home::with("", &[("a.toml", &format!("{}{keys}", tenant("a")))]));
     let in_file = load(Home::new(&format!("[[tenants]]\n{}{block}", tenant("a"))));
     assert_eq!((&in_folder.tenants, in_folder.folder_tenants), (&in_file.tenants, 1));
@@ -321,7 +320,7 @@ fn every_file_whose_change_matters_is_watched_and_no_other() {
 #[test]
 fn the_name_of_a_file_writes_no_line_of_its_own() {
     let home = Home::with(MINIMAL, &[("x\n\u{1b}.toml", "id = 5\n")]);
-    let found = Settings::load(&home.main(), std::iter::empty()).unwrap_err();
+    let found = load(&home.main()).unwrap_err();
     for problem in found.as_slice() {
         assert!(!problem.on_one_line().contains(char::is_control), "{problem:?}");
     }

@@ -2,9 +2,8 @@
 
 use std::fs;
 
-use super::super::{parse, problems, uncommented_file};
+use super::super::{load, parse, problems, uncommented_file};
 use super::folder::{Home, over, tenant};
-use crate::config::Settings;
 
 /// Rules for files that begin with `a-`, and for all others but `c`.
 const RULES: &str = "
@@ -39,7 +38,7 @@ fn a_tenant_within_its_rule_is_read_as_without_and_held_to_its_networks() {
     );
     let other = of("b", "*.example other", "anything:1 192.0.2.1:2");
     let home = Home::with(RULES, &[("a-1.toml", &inside), ("b.toml", &other)]);
-    let load = |home: &Home| Settings::load(&home.main(), std::iter::empty()).unwrap().tenants;
+    let load = |home: &Home| load(&home.main()).unwrap().tenants;
     let tenants = load(&home);
     let networks = tenants[0].networks.as_deref().unwrap();
     let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();

@@ -50,7 +50,7 @@ fn the_shipped_example_says_what_an_absent_key_says_where_there_is_a_default() {
 /// A shipped file as it is, and its text.
 fn load(path: &str) -> Settings {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    Settings::load(&path, std::iter::empty()).unwrap_or_else(|found| panic!("{}\n{found}", path.display()))
+    super::super::load(&path).unwrap_or_else(|found| panic!("{}\n{found}", path.display()))
 }
 
 /// The route that a path would take, and who may pass.
