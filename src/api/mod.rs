@@ -6,10 +6,10 @@ mod console;
 mod docs;
 mod handlers;
 mod observe;
-#[cfg(test)]
-mod openapi_tests;
 mod record;
 pub(crate) mod routes;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -14,13 +14,13 @@ pub(super) const DOOR: &str = "api";
 /// Counts for the API door.
 pub(super) struct Observer {
     metrics: Metrics,
-    places: Vec<Place>,
+    series: Vec<Series>,
     /// Of requests without an endpoint.
     without_endpoint: RouteSeries,
 }
 
 /// The series of one endpoint.
-struct Place {
+struct Series {
     endpoint: Endpoint,
     ok: IntCounter,
     duration: Histogram,
@@ -44,7 +44,7 @@ impl Observer {
     pub(super) fn new(metrics: &Metrics) -> Self {
         let no_tenant = "".into();
         let all = ENDPOINTS.into_iter().chain([Endpoint::Console]);
-        let places = all.map(|endpoint| Place {
+        let series = all.map(|endpoint| Series {
             endpoint,
             ok: metrics.requests.with_label_values(&[DOOR, endpoint.path(), "200"]),
             duration: metrics.request_duration.with_label_values(&[DOOR, endpoint.path()]),
@@ -52,7 +52,7 @@ impl Observer {
             key: endpoint.key_operation().map(|operation| KeyOperation::new(metrics, operation)),
         });
         let without_endpoint = RouteSeries::new(metrics, &no_tenant, "");
-        Self { places: places.collect(), without_endpoint, metrics: metrics.clone() }
+        Self { series: series.collect(), without_endpoint, metrics: metrics.clone() }
     }
 
     /// A request is about to be answered.
@@ -64,17 +64,17 @@ impl Observer {
     /// A request was answered; no endpoint: there was nothing at its path, or not with its method.
     pub(super) fn answered(&self, endpoint: Option<Endpoint>, answered: &Answered<'_>) {
         let (status, seconds) = (answered.status, answered.micros as f64 / 1e6);
-        let place = self.places.iter().find(|place| Some(place.endpoint) == endpoint);
-        if let Some(place) = place {
-            place.duration.observe(seconds);
-            if let Some(key) = &place.key {
+        let series = self.series.iter().find(|series| Some(series.endpoint) == endpoint);
+        if let Some(series) = series {
+            series.duration.observe(seconds);
+            if let Some(key) = &series.key {
                 key.count(status);
             }
         }
-        let requests = place.map_or(&self.without_endpoint, |place| &place.requests);
+        let requests = series.map_or(&self.without_endpoint, |series| &series.requests);
         requests.observe(answered.method.as_bytes(), status.as_u16(), seconds);
-        match place {
-            Some(place) if status == StatusCode::OK => place.ok.inc(),
+        match series {
+            Some(series) if status == StatusCode::OK => series.ok.inc(),
             Some(_) | None => {
                 let path = endpoint.map_or("none", Endpoint::path);
                 self.metrics.requests.with_label_values(&[DOOR, path, status.as_str()]).inc();
