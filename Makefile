@@ -91,9 +91,10 @@ contracts: ## Compile the Solidity registries again
 	@scripts/test-servers $(lacking)
 	node contracts/compile.mjs
 
-console: ## Compile the owner's page again
+console: ## Compile the owner's page again, and write the page of the API from its description
 	@scripts/test-servers $(lacking)
 	node console/build.mjs
+	node console/docs.mjs
 
 clean: ## Remove what was built and installed here
 	cargo clean

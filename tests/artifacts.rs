@@ -1,4 +1,4 @@
-//! The compiled contracts and the owner's page are what their sources compile to.
+//! The compiled contracts, the owner's page and the documentation of the API are what their sources compile to.
 
 #[path = "support/limit.rs"]
 mod limit;
@@ -20,15 +20,19 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// A compiler that is not done then has hung.
 const COMPILES_WITHIN: Duration = Duration::from_secs(300);
 
-/// One compile: the test's name, the compiler's package, and the script.
-const COMPILED: [(&str, &str, &str); 2] = [
-    ("the_artifacts_are_what_the_sources_compile_to", "solc", "contracts/compile.mjs"),
-    ("the_owners_page_is_what_its_sources_compile_to", "typescript", "console/build.mjs"),
+/// One compile: the test's name, the compiler's package if there is one, and the script.
+const COMPILED: [(&str, Option<&str>, &str); 3] = [
+    ("the_artifacts_are_what_the_sources_compile_to", Some("solc"), "contracts/compile.mjs"),
+    ("the_owners_page_is_what_its_sources_compile_to", Some("typescript"), "console/build.mjs"),
+    ("the_documentation_is_what_the_description_of_the_api_says", None, "console/docs.mjs"),
 ];
 
 fn main() -> ExitCode {
     let trials = COMPILED.map(|(name, package, script)| {
-        let is_there = Path::new(ROOT).join("tools/node_modules").join(package).is_dir();
+        let is_there = match package {
+            Some(package) => Path::new(ROOT).join("tools/node_modules").join(package).is_dir(),
+            None => Command::new("node").arg("--version").output().is_ok(),
+        };
         let trial = Trial::test(name, move || {
             within(COMPILES_WITHIN, name.to_owned(), move || recompile(script)).map_err(|failure| {
                 match failure {
@@ -39,7 +43,10 @@ fn main() -> ExitCode {
         });
         match is_there || are_servers_required() {
             true => trial,
-            false => trial.with_kind(format!("{package} is not installed")).with_ignored_flag(true),
+            false => {
+                let missing = package.unwrap_or("node");
+                trial.with_kind(format!("{missing} is not installed")).with_ignored_flag(true)
+            }
         }
     });
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()

@@ -5,11 +5,10 @@ use http::{HeaderMap, StatusCode};
 use crate::api::docs::{self, OPENAPI};
 use crate::api::record::Notes;
 use crate::api::routes::Endpoint;
-use crate::api::{Api, ApiRequest};
+use crate::api::{Api, ApiRequest, ApiRules};
+use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::pipeline::credential::{Ask, Credential};
-use crate::pipeline::permit::Permit;
-use crate::pipeline::refusal::Refusal;
 use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{SignedBody, VerifyBody, parse_profile_read, parse_status_query};
 use crate::wire::discovery::LocalRules;
@@ -34,9 +33,9 @@ impl Api {
             Endpoint::Livez => Ok(answers::alive()),
             Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await)),
             Endpoint::Signing => {
-                let gateway_url = self.gateway_url.as_deref();
-                let rules = LocalRules { gateway_url, quotas: &self.access.quotas, tenant: None };
-                Ok(self.discovery.rules(&rules))
+                let ApiRules { gateway_url, access, discovery, .. } = &self.rules;
+                let gateway_url = gateway_url.as_deref();
+                Ok(discovery.rules(&LocalRules { gateway_url, quotas: &access.quotas, tenant: None }))
             }
             Endpoint::Docs => Ok(docs::answer()),
             Endpoint::Console => {
@@ -50,10 +49,7 @@ impl Api {
     async fn verify(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {
         let body = VerifyBody::parse(request.body, self.pipeline.key_format())?;
         let credential = Credential::Key { digest: body.digest, named: body.agent };
-        let ask = Ask { credential, client: request.client, origin: body.origin, access: &self.access };
-        let permit = self.admit(&ask).await?;
-        notes.admitted(&permit);
-        Ok(self.results.answer(&permit, UnixSeconds(self.clock.unix_seconds())))
+        self.admit(credential, body.origin, request, notes).await
     }
 
     async fn verify_signature(
@@ -63,17 +59,23 @@ impl Api {
     ) -> Result<Answer, ErrorCause> {
         let body = SignedBody::parse(request.body, self.pipeline.signature_format())?;
         notes.agent = Some(body.signed.agent);
-        let credential = Credential::Signature(body.signed);
-        let ask = Ask { credential, client: request.client, origin: None, access: &self.access };
-        let permit = self.admit(&ask).await?;
-        notes.admitted(&permit);
-        Ok(self.results.answer(&permit, UnixSeconds(self.clock.unix_seconds())))
+        self.admit(Credential::Signature(body.signed), None, request, notes).await
     }
 
-    async fn admit(&self, ask: &Ask<'_>) -> Result<Permit, Refusal> {
-        let outcome = self.pipeline.admit(ask).await;
+    /// Asks the pipeline, and answers with what it says.
+    async fn admit(
+        &self,
+        credential: Credential,
+        origin: Option<WebOrigin>,
+        request: &ApiRequest<'_>,
+        notes: &mut Notes,
+    ) -> Result<Answer, ErrorCause> {
+        let ask = Ask { credential, client: request.client, origin, access: &self.rules.access };
+        let outcome = self.pipeline.admit(&ask).await;
         self.verdicts.decided(outcome.as_ref());
-        outcome
+        let permit = outcome?;
+        notes.admitted(&permit);
+        Ok(self.results.answer(&permit, UnixSeconds(self.clock.unix_seconds())))
     }
 
     async fn read_profile(&self, request: &ApiRequest<'_>, notes: &mut Notes) -> Result<Answer, ErrorCause> {

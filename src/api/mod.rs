@@ -6,10 +6,10 @@ mod console;
 mod docs;
 mod handlers;
 mod observe;
-#[cfg(test)]
-mod openapi_tests;
 mod record;
 pub(crate) mod routes;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use ipnet::IpNet;
 
 use crate::api::console::Console;
 use crate::api::observe::{DOOR, Observer};
-use crate::api::record::{Begins, Notes};
+use crate::api::record::{Entry, Notes};
 use crate::api::routes::{Audience, Endpoint};
 use crate::domain::client::ClientNet;
 use crate::domain::tier::Tier;
@@ -44,19 +44,13 @@ use crate::wire::results::VerificationResults;
 pub(crate) struct Api {
     pipeline: Arc<Pipeline>,
     readiness: Arc<Readiness>,
-    audience: Audience,
-    access: Access,
-    discovery: Arc<Discovery>,
-    gateway_url: Option<String>,
+    rules: ApiRules,
     console: Option<Console>,
-    trusted_proxies: Vec<IpNet>,
     clock: Arc<dyn Clock>,
     observer: Observer,
     verdicts: Verdicts,
     results: VerificationResults,
     request_ids: RequestIds,
-    audit: Option<Arc<Audit>>,
-    tracer: Option<Arc<Tracer>>,
 }
 
 /// How requests are answered, and what is told of them.
@@ -84,7 +78,7 @@ pub(crate) struct ApiRequest<'a> {
     query: Option<&'a str>,
     body: &'a [u8],
     /// Where an operation must be recorded before it is done.
-    recorder: Option<Begins<'a>>,
+    recorder: Option<Entry<'a>>,
 }
 
 impl Api {
@@ -97,27 +91,16 @@ impl Api {
         metrics: &Metrics,
         request_ids: RequestIds,
     ) -> Self {
-        let observer = Observer::new(metrics);
-        let verdicts = Verdicts::new(DOOR, metrics, &clock);
-        let ApiRules { audience, access, discovery, gateway_url, console, trusted_proxies, audit, tracer } =
-            rules;
-        let results = VerificationResults::default();
         Self {
             pipeline,
             readiness,
-            audience,
-            access,
-            discovery,
-            gateway_url,
-            console: console.as_ref().map(Console::new),
-            trusted_proxies,
+            console: rules.console.as_ref().map(Console::new),
+            rules,
+            observer: Observer::new(metrics),
+            verdicts: Verdicts::new(DOOR, metrics, &clock),
             clock,
-            observer,
-            verdicts,
-            results,
+            results: VerificationResults::default(),
             request_ids,
-            audit,
-            tracer,
         }
     }
 }
@@ -133,7 +116,7 @@ impl WholeService for Api {
     fn find(&self, request: &Request<'_>) -> Result<(Endpoint, usize), ErrorCause> {
         let is_of_page = self.console.as_ref().is_some_and(|console| console.has(request.path));
         let endpoint = if is_of_page { Endpoint::Console } else { Endpoint::at(request.path)? };
-        if !self.audience.has(endpoint) {
+        if !self.rules.audience.has(endpoint) {
             return Err(ErrorCause::NotFound);
         }
         let endpoint = endpoint.taking(request.method)?;
@@ -152,8 +135,8 @@ impl WholeService for Api {
         notes: &mut Notes,
     ) -> Result<Answer, ErrorCause> {
         let _under_way = self.observer.begin();
-        let client = client_of(request.peer, &request.fields, &self.trusted_proxies);
-        let recorder = self.begins(endpoint, request, notes);
+        let client = client_of(request.peer, &request.fields, &self.rules.trusted_proxies);
+        let recorder = self.entry(endpoint, request, notes).filter(Entry::is_required);
         let request = ApiRequest { client, path: request.path, query: request.query, body, recorder };
         self.handle(endpoint, &request, notes).await
     }
@@ -186,9 +169,8 @@ impl WholeService for Api {
         self.observer.answered(endpoint, answered);
         self.log_access(endpoint, request, notes, answered);
         self.end_trace(endpoint, notes, answered);
-        let changes = endpoint.filter(|endpoint| *endpoint != Endpoint::KeyStatus);
-        if let Some((audit, operation)) = self.audit.as_ref().zip(changes.and_then(Endpoint::key_operation)) {
-            self.record(audit, operation, request, notes, answered);
+        if let Some(entry) = endpoint.and_then(|endpoint| self.entry(endpoint, request, notes)) {
+            entry.end(notes, answered);
         }
     }
 }

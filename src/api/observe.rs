@@ -14,13 +14,13 @@ pub(super) const DOOR: &str = "api";
 /// Counts for the API door.
 pub(super) struct Observer {
     metrics: Metrics,
-    places: Vec<Place>,
+    series: Vec<Series>,
     /// Of requests without an endpoint.
     without_endpoint: RouteSeries,
 }
 
 /// The series of one endpoint.
-struct Place {
+struct Series {
     endpoint: Endpoint,
     ok: IntCounter,
     requests: RouteSeries,
@@ -43,14 +43,14 @@ impl Observer {
     pub(super) fn new(metrics: &Metrics) -> Self {
         let no_tenant = "".into();
         let all = ENDPOINTS.into_iter().chain([Endpoint::Console]);
-        let places = all.map(|endpoint| Place {
+        let series = all.map(|endpoint| Series {
             endpoint,
             ok: metrics.requests.with_label_values(&[DOOR, endpoint.path(), "200"]),
             requests: RouteSeries::new(metrics, &no_tenant, endpoint.path()),
             key: endpoint.key_operation().map(|operation| KeyOperation::new(metrics, operation)),
         });
         let without_endpoint = RouteSeries::new(metrics, &no_tenant, "");
-        Self { places: places.collect(), without_endpoint, metrics: metrics.clone() }
+        Self { series: series.collect(), without_endpoint, metrics: metrics.clone() }
     }
 
     /// A request is about to be answered.
@@ -62,14 +62,14 @@ impl Observer {
     /// A request was answered; no endpoint: there was nothing at its path, or not with its method.
     pub(super) fn answered(&self, endpoint: Option<Endpoint>, answered: &Answered<'_>) {
         let (status, seconds) = (answered.status, answered.micros as f64 / 1e6);
-        let place = self.places.iter().find(|place| Some(place.endpoint) == endpoint);
-        if let Some(key) = place.and_then(|place| place.key.as_ref()) {
+        let series = self.series.iter().find(|series| Some(series.endpoint) == endpoint);
+        if let Some(key) = series.and_then(|series| series.key.as_ref()) {
             key.count(status);
         }
-        let requests = place.map_or(&self.without_endpoint, |place| &place.requests);
+        let requests = series.map_or(&self.without_endpoint, |series| &series.requests);
         requests.observe(answered.method.as_bytes(), status.as_u16(), seconds);
-        match place {
-            Some(place) if status == StatusCode::OK => place.ok.inc(),
+        match series {
+            Some(series) if status == StatusCode::OK => series.ok.inc(),
             Some(_) | None => {
                 let path = endpoint.map_or("none", Endpoint::path);
                 self.metrics.requests.with_label_values(&[DOOR, path, status.as_str()]).inc();

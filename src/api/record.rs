@@ -63,7 +63,7 @@ impl Notes {
         signed: SignedRequest,
     ) -> KeyOrder<'a> {
         self.agent = Some(signed.agent);
-        let recorder = request.recorder.as_ref().map(|begins| begins as &dyn Recorder);
+        let recorder = request.recorder.as_ref().map(|entry| entry as &dyn Recorder);
         KeyOrder { client: request.client, signed, owner: &self.owner, recorder }
     }
 
@@ -79,58 +79,85 @@ impl Notes {
     }
 }
 
-/// Writes the line of an operation that is about to be done.
-pub(super) struct Begins<'a> {
+/// A request to change a key, for its lines in the audit log.
+pub(super) struct Entry<'a> {
     audit: &'a Audit,
     clock: &'a dyn Clock,
     operation: &'static str,
     client: IpAddr,
-    request_id: String,
+    request_id: RequestId,
     trace_id: Option<String>,
 }
 
 #[async_trait]
-impl Recorder for Begins<'_> {
+impl Recorder for Entry<'_> {
     async fn begin(&self, agent: AgentId, owner: Address) -> Result<(), Unrecorded> {
-        let owner = owner.to_checksum(None);
-        let record = Record {
-            timestamp: timestamp(self.clock),
-            operation: self.operation,
-            outcome: "begun",
-            error_type: None,
-            agent: Some(agent.to_string()),
-            owner: Some(owner.clone()),
-            signer: Some(owner),
-            client: self.client,
-            request_id: &self.request_id,
-            trace_id: self.trace_id.as_deref(),
-            unsaid_before: None,
-        };
+        let record = self.record("begun", Some(agent), Some(owner), Some(owner));
         self.audit.begin(record).await.map_err(|cause| Unrecorded(Arc::new(cause)))
     }
 }
 
-/// The time of a line.
-fn timestamp(clock: &dyn Clock) -> String {
-    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(clock.unix_millis())).to_string()
+impl Entry<'_> {
+    /// True if the operation must be recorded before it is done.
+    pub(super) const fn is_required(&self) -> bool {
+        self.audit.is_required()
+    }
+
+    /// Records the operation, whatever became of it.
+    pub(super) fn end(&self, notes: &Notes, answered: &Answered<'_>) {
+        let proven = notes.owner.get().copied();
+        let (mut owner, mut signer) = (proven, proven);
+        if let Some((ErrorCause::Refused(Refusal::Denied(denial)), _)) = answered.refused
+            && let Denial::SignatureInvalid { owner: other, recovered_signer, .. } = denial
+        {
+            (owner, signer) = (Some(*other), *recovered_signer);
+        }
+        let error_type = answered.refused.map(|(_, error_type)| error_type);
+        let record = self.record(outcome_of(answered.status), notes.agent, owner, signer);
+        self.audit.record(Record { error_type, ..record }, proven.is_some());
+    }
+
+    fn record(
+        &self,
+        outcome: &'static str,
+        agent: Option<AgentId>,
+        owner: Option<Address>,
+        signer: Option<Address>,
+    ) -> Record<'_> {
+        let text = |address: Address| address.to_checksum(None);
+        let now = UNIX_EPOCH + Duration::from_millis(self.clock.unix_millis());
+        Record {
+            timestamp: humantime::format_rfc3339_millis(now).to_string(),
+            operation: self.operation,
+            outcome,
+            error_type: None,
+            agent: agent.map(|agent| agent.to_string()),
+            owner: owner.map(text),
+            signer: signer.map(text),
+            client: self.client,
+            request_id: self.request_id.as_str(),
+            trace_id: self.trace_id.as_deref(),
+            unsaid_before: None,
+        }
+    }
 }
 
 impl Api {
-    /// Records the beginning of a key operation, where a line is required.
-    pub(super) fn begins(
+    /// The same for this request, if it is to change a key and such requests are recorded.
+    pub(super) fn entry(
         &self,
         endpoint: Endpoint,
         request: &Request<'_>,
         notes: &Notes,
-    ) -> Option<Begins<'_>> {
-        let audit = self.audit.as_deref().filter(|audit| audit.is_required())?;
-        let changes = Some(endpoint).filter(|endpoint| *endpoint != Endpoint::KeyStatus);
-        Some(Begins {
+    ) -> Option<Entry<'_>> {
+        let audit = self.rules.audit.as_deref()?;
+        let operation = endpoint.key_operation().filter(|_| endpoint != Endpoint::KeyStatus)?;
+        Some(Entry {
             audit,
             clock: &*self.clock,
-            operation: changes.and_then(Endpoint::key_operation)?,
+            operation,
             client: self.client_address(request),
-            request_id: notes.request_id.as_str().to_owned(),
+            request_id: notes.request_id.clone(),
             trace_id: notes.trace_id(request).map(Cow::into_owned),
         })
     }
@@ -138,7 +165,7 @@ impl Api {
     /// Begins the trace of a request, if it is recorded.
     pub(super) fn begin_trace(&self, request: &Request<'_>) -> Option<Box<Trace>> {
         // Without a tracer no clock is read and no header looked at.
-        let (tracer, fields) = (self.tracer.as_ref()?, &request.fields);
+        let (tracer, fields) = (self.rules.tracer.as_ref()?, &request.fields);
         tracer.begin(remote_span(fields), || state_of(fields), self.clock.monotonic_micros())
     }
 
@@ -181,7 +208,7 @@ impl Api {
             (None, Some(_)) => "admitted",
         };
         let line = Line {
-            listener: self.audience.listener(),
+            listener: self.rules.audience.listener(),
             request_id: Some(notes.request_id.as_str()),
             trace_id: trace_id.as_deref(),
             client: Some(self.client_address(request)),
@@ -206,41 +233,7 @@ impl Api {
         line.write();
     }
 
-    /// Records a key operation, whatever became of it.
-    pub(super) fn record(
-        &self,
-        audit: &Audit,
-        operation: &'static str,
-        request: &Request<'_>,
-        notes: &Notes,
-        answered: &Answered<'_>,
-    ) {
-        let proven = notes.owner.get().copied();
-        let (mut owner, mut signer) = (proven, proven);
-        if let Some((ErrorCause::Refused(Refusal::Denied(denial)), _)) = answered.refused
-            && let Denial::SignatureInvalid { owner: other, recovered_signer, .. } = denial
-        {
-            (owner, signer) = (Some(*other), *recovered_signer);
-        }
-        let trace_id = notes.trace_id(request);
-        let text = |address: Address| address.to_checksum(None);
-        let record = Record {
-            timestamp: timestamp(&*self.clock),
-            operation,
-            outcome: outcome_of(answered.status),
-            error_type: answered.refused.map(|(_, error_type)| error_type),
-            agent: notes.agent.map(|agent| agent.to_string()),
-            owner: owner.map(text),
-            signer: signer.map(text),
-            client: self.client_address(request),
-            request_id: notes.request_id.as_str(),
-            trace_id: trace_id.as_deref(),
-            unsaid_before: None,
-        };
-        audit.record(record, proven.is_some());
-    }
-
     fn client_address(&self, request: &Request<'_>) -> IpAddr {
-        address_of(request.peer, &request.fields, &self.trusted_proxies)
+        address_of(request.peer, &request.fields, &self.rules.trusted_proxies)
     }
 }

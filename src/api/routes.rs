@@ -9,31 +9,19 @@ use crate::wire::errors::ErrorCause;
 /// The endpoints of the contract, the description of them, what owners sign, and their page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// `POST /verify`
-    Verify,
-    /// `POST /verify/signature`
-    VerifySignature,
-    /// `POST /profile`
-    ReadProfile,
-    /// `POST /keys/generate`
-    GenerateKey,
-    /// `POST /keys/rotate`
-    RotateKey,
-    /// `DELETE /keys`
-    RevokeKey,
-    /// `GET /keys/status`
-    KeyStatus,
-    /// `GET /livez`
     Livez,
-    /// `GET /readyz`
     Readyz,
-    /// `GET /openapi.json`
+    Verify,
+    VerifySignature,
+    ReadProfile,
+    GenerateKey,
+    RotateKey,
+    RevokeKey,
+    KeyStatus,
     OpenApi,
-    /// `GET /docs`
     Docs,
-    /// `GET /.well-known/tiergate`
     Signing,
-    /// `GET /console` and the files below it, where that is on.
+    /// The page, and the files below it, where that is on.
     Console,
 }
 
@@ -73,24 +61,35 @@ impl Audience {
 
     /// True if the listener answers this endpoint.
     pub(crate) const fn has(self, endpoint: Endpoint) -> bool {
-        match endpoint {
-            Endpoint::Verify | Endpoint::VerifySignature | Endpoint::Livez | Endpoint::Readyz => {
-                matches!(self, Self::Everybody)
-            }
-            Endpoint::ReadProfile
-            | Endpoint::GenerateKey
-            | Endpoint::RotateKey
-            | Endpoint::RevokeKey
-            | Endpoint::KeyStatus
-            | Endpoint::OpenApi
-            | Endpoint::Docs
-            | Endpoint::Signing
-            | Endpoint::Console => true,
-        }
+        let Row(.., audience) = endpoint.row();
+        matches!((self, audience), (Self::Everybody, _) | (_, Self::Owners))
     }
 }
 
+/// Method, path, the kind of credential that it takes, the name of what it does with a key, and for whom it is.
+struct Row(&'static str, &'static str, &'static str, Option<&'static str>, Audience);
+
 impl Endpoint {
+    /// The table of endpoints.
+    const fn row(self) -> &'static Row {
+        use Audience::{Everybody, Owners};
+        match self {
+            Self::Livez => &Row("GET", "/livez", "none", None, Everybody),
+            Self::Readyz => &Row("GET", "/readyz", "none", None, Everybody),
+            Self::Verify => &Row("POST", "/verify", "api_key", None, Everybody),
+            Self::VerifySignature => &Row("POST", "/verify/signature", "signature", None, Everybody),
+            Self::ReadProfile => &Row("POST", "/profile", "signature", None, Owners),
+            Self::GenerateKey => &Row("POST", "/keys/generate", "signature", Some("generate"), Owners),
+            Self::RotateKey => &Row("POST", "/keys/rotate", "signature", Some("rotate"), Owners),
+            Self::RevokeKey => &Row("DELETE", "/keys", "signature", Some("revoke"), Owners),
+            Self::KeyStatus => &Row("GET", "/keys/status", "none", Some("status"), Owners),
+            Self::OpenApi => &Row("GET", "/openapi.json", "none", None, Owners),
+            Self::Docs => &Row("GET", "/docs", "none", None, Owners),
+            Self::Signing => &Row("GET", RULES_PATH, "none", None, Owners),
+            Self::Console => &Row("GET", "/console", "none", None, Owners),
+        }
+    }
+
     /// The endpoint of the API at this path.
     pub(crate) fn at(path: &str) -> Result<Self, ErrorCause> {
         ENDPOINTS.into_iter().find(|endpoint| endpoint.path() == path).ok_or(ErrorCause::NotFound)
@@ -98,106 +97,40 @@ impl Endpoint {
 
     /// The same endpoint if it takes this method.
     pub(crate) fn taking(self, method: &str) -> Result<Self, ErrorCause> {
-        // HEAD goes wherever GET goes (RFC 9110, section 9.3.2).
-        let own = self.method();
-        if method == own || (method == "HEAD" && own == "GET") {
-            Ok(self)
-        } else {
-            Err(ErrorCause::MethodNotAllowed { allow: self.allow() })
-        }
-    }
-
-    pub(crate) const fn path(self) -> &'static str {
-        match self {
-            Self::Verify => "/verify",
-            Self::VerifySignature => "/verify/signature",
-            Self::ReadProfile => "/profile",
-            Self::GenerateKey => "/keys/generate",
-            Self::RotateKey => "/keys/rotate",
-            Self::RevokeKey => "/keys",
-            Self::KeyStatus => "/keys/status",
-            Self::Livez => "/livez",
-            Self::Readyz => "/readyz",
-            Self::OpenApi => "/openapi.json",
-            Self::Docs => "/docs",
-            Self::Signing => RULES_PATH,
-            Self::Console => "/console",
+        match (self.method(), method) {
+            // HEAD goes wherever GET goes (RFC 9110, section 9.3.2).
+            ("GET", "GET" | "HEAD") => Ok(self),
+            ("GET", _) => Err(ErrorCause::MethodNotAllowed { allow: "GET, HEAD" }),
+            (own, _) if own == method => Ok(self),
+            (allow, _) => Err(ErrorCause::MethodNotAllowed { allow }),
         }
     }
 
     pub(crate) const fn method(self) -> &'static str {
-        match self {
-            Self::Verify
-            | Self::VerifySignature
-            | Self::ReadProfile
-            | Self::GenerateKey
-            | Self::RotateKey => "POST",
-            Self::RevokeKey => "DELETE",
-            Self::KeyStatus
-            | Self::Livez
-            | Self::Readyz
-            | Self::OpenApi
-            | Self::Docs
-            | Self::Signing
-            | Self::Console => "GET",
-        }
+        let Row(method, ..) = self.row();
+        method
+    }
+
+    pub(crate) const fn path(self) -> &'static str {
+        let Row(_, path, ..) = self.row();
+        path
     }
 
     /// The kind of credential that it takes.
     pub(crate) const fn credential(self) -> &'static str {
-        match self {
-            Self::Verify => "api_key",
-            Self::VerifySignature
-            | Self::ReadProfile
-            | Self::GenerateKey
-            | Self::RotateKey
-            | Self::RevokeKey => "signature",
-            Self::KeyStatus
-            | Self::Livez
-            | Self::Readyz
-            | Self::OpenApi
-            | Self::Docs
-            | Self::Signing
-            | Self::Console => "none",
-        }
+        let Row(_, _, credential, ..) = self.row();
+        credential
     }
 
     /// The name of what it does with a key.
     pub(crate) const fn key_operation(self) -> Option<&'static str> {
-        match self {
-            Self::GenerateKey => Some("generate"),
-            Self::RotateKey => Some("rotate"),
-            Self::RevokeKey => Some("revoke"),
-            Self::KeyStatus => Some("status"),
-            Self::Verify
-            | Self::VerifySignature
-            | Self::ReadProfile
-            | Self::Livez
-            | Self::Readyz
-            | Self::OpenApi
-            | Self::Docs
-            | Self::Signing
-            | Self::Console => None,
-        }
+        let Row(_, _, _, key_operation, _) = self.row();
+        *key_operation
     }
 
     /// The longest body, in bytes; 0: there is none.
-    pub(crate) const fn body_bytes_max(self) -> usize {
-        match self {
-            Self::Verify
-            | Self::VerifySignature
-            | Self::ReadProfile
-            | Self::GenerateKey
-            | Self::RotateKey
-            | Self::RevokeKey => BODY_BYTES_MAX,
-            Self::KeyStatus
-            | Self::Livez
-            | Self::Readyz
-            | Self::OpenApi
-            | Self::Docs
-            | Self::Signing
-            | Self::Console => 0,
-        }
+    pub(crate) fn body_bytes_max(self) -> usize {
+        if self.method() == "GET" { 0 } else { BODY_BYTES_MAX }
     }
 
     /// The link to the rules, for those whose credential is refused here. It is relative: a proxy may serve the API below a
@@ -206,14 +139,6 @@ impl Endpoint {
         match self.path().bytes().filter(|byte| *byte == b'/').count() {
             1 => HeaderValue::from_static("<.well-known/tiergate>; rel=\"help\""),
             _ => HeaderValue::from_static("<../.well-known/tiergate>; rel=\"help\""),
-        }
-    }
-
-    /// The methods that a refused one is answered with.
-    const fn allow(self) -> &'static str {
-        match self.method().as_bytes() {
-            b"GET" => "GET, HEAD",
-            _ => self.method(),
         }
     }
 }

@@ -1,10 +1,14 @@
-//! The description of the API says what the API is: its endpoints, the errors of the contract, and nothing else.
+//! The description of the API says what the API is: its endpoints, the errors of the contract, and nothing else. Its page
+//! shows the same.
 
 use std::collections::BTreeSet;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
-use super::docs::OPENAPI;
+use super::docs::{OPENAPI, PAGE, POLICY};
 use super::routes::{ENDPOINTS, Endpoint};
 
 /// The errors of each endpoint: those that the contract lists, and where it lists none for an input that can be wrong or
@@ -142,4 +146,42 @@ fn every_reference_points_at_something_and_every_component_is_used() {
             assert!(used.contains(&format!("#/components/{kind}/{name}")), "{kind}/{name} is used by nobody");
         }
     }
+}
+
+#[test]
+fn the_page_has_every_operation_schema_and_error_type() {
+    for endpoint in ENDPOINTS {
+        assert!(PAGE.contains(&format!("<code>{} {}</code></h3>", endpoint.method(), endpoint.path())));
+    }
+    for (name, schema) in document()["components"]["schemas"].as_object().unwrap() {
+        assert!(PAGE.contains(&format!("<h3 id=\"schema-{name}\">")), "{name}");
+        if let Some(error_type) = schema["properties"]["errorType"]["enum"][0].as_str() {
+            assert!(PAGE.contains(&format!("<br><code>{error_type}</code>")), "{error_type}");
+        }
+    }
+    for part in
+        ["agentId</code> in the query", "X-RateLimit-Remaining", "Example of 201", "&quot;apiKey&quot;"]
+    {
+        assert!(PAGE.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn the_page_runs_no_script_and_loads_nothing() {
+    for word in ["<script", "javascript:", "onclick", "src=", "style=", "@import", "url(", "<iframe", "<form"]
+    {
+        assert!(!PAGE.contains(word), "{word}");
+    }
+    for link in PAGE.split("href=\"").skip(1) {
+        let target = link.split('"').next().unwrap();
+        assert!(target.starts_with('#') || ["data:,", "openapi.json"].contains(&target), "{target}");
+    }
+    let (style, after) = PAGE.split_once("<style>").unwrap().1.split_once("</style>").unwrap();
+    assert!(!after.contains("<style"));
+    let digest = STANDARD.encode(Sha256::digest(style));
+    let expected = format!(
+        "default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    );
+    assert_eq!(POLICY, expected.as_str());
 }
