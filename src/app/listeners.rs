@@ -13,7 +13,6 @@ use crate::app::process::Listening;
 use crate::app::signing_domain;
 use crate::config::Settings;
 use crate::config::chain::Contracts;
-use crate::config::gateway::Http1;
 use crate::config::listen::{Listen, Listener};
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::tier::Tier;
@@ -122,14 +121,13 @@ impl App {
         };
         let gateway = Gateway::new(table, Arc::clone(pipeline), rules, clock, os, &process.metrics)?;
         let gateway = Arc::new(gateway);
-        let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), process.configuration()));
-        let is_off = settings.gateway.http1 == Http1::Library;
+        let library = LibraryDoor::new(Arc::clone(&gateway), process.configuration());
         let (mut pools, workers) = (Vec::new(), workers(settings));
         let idle_max = self.descriptors.idle / workers;
         let door = || {
             let pool = Arc::new(Pool::new(idle_max));
             pools.push(Arc::clone(&pool));
-            GatewayDoor::new(Arc::clone(&gateway), Arc::clone(&library), is_off, pool)
+            GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool)
         };
         let listening = Listening {
             name: "gateway",

@@ -68,18 +68,13 @@ use crate::wire::trace::{TRACESTATE, remote_span, state_of};
 pub(crate) struct GatewayDoor {
     gateway: Arc<Gateway>,
     relay: Relay,
-    library: Arc<LibraryDoor>,
-    /// True if every request leaves by the library.
-    relay_is_off: bool,
+    library: LibraryDoor,
 }
 
 impl Door for GatewayDoor {
     const SPEAKS_HTTP2: bool = true;
 
     async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
-        if self.relay_is_off {
-            return self.by_library(connection, head).await;
-        }
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
         ctx.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
         match self.corridor(&connection, &head, &mut ctx).await {
@@ -87,7 +82,8 @@ impl Door for GatewayDoor {
                 ctx.let_through(passage);
                 self.relay.forward(connection, &head, &mut ctx).await
             }
-            Ok(None) => self.by_library(connection, head).await,
+            // In a box: its future is large, and most requests don't need it.
+            Ok(None) => Box::pin(self.library.serve_http1(connection, head)).await,
             Err(end) => self.relay.refuse(connection, &head, &mut ctx, end).await,
         }
     }
@@ -117,19 +113,9 @@ impl GatewayDoor {
         admitted.map(Some).map_err(|cause| self.gateway.show_way(cause, &request, ctx))
     }
 
-    /// Hands a request to the library. Its future is large, and most requests don't need it.
-    async fn by_library(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
-        Box::pin(self.library.serve_http1(connection, head)).await
-    }
-
-    /// A worker's door to a gateway. `relay_is_off`: every request leaves by the library.
-    pub(crate) fn new(
-        gateway: Arc<Gateway>,
-        library: Arc<LibraryDoor>,
-        relay_is_off: bool,
-        pool: Arc<Pool>,
-    ) -> Self {
-        Self { relay: Relay::new(Arc::clone(&gateway), pool), gateway, library, relay_is_off }
+    /// A worker's door to a gateway.
+    pub(crate) fn new(gateway: Arc<Gateway>, library: LibraryDoor, pool: Arc<Pool>) -> Self {
+        Self { relay: Relay::new(Arc::clone(&gateway), pool), gateway, library }
     }
 }
 
