@@ -10,7 +10,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 use crate::gateway::context::Context;
 use crate::gateway::failure::{Failure, is_out_of_descriptors};
 use crate::gateway::site::Site;
-use crate::http1::head::Problem;
+use crate::http1::fields::Problem;
 
 /// How long one read may wait while a request's body arrives.
 pub(super) const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
