@@ -47,8 +47,7 @@ pub(super) struct Route {
 /// Proof that a request may go upstream. Made here alone.
 pub(super) struct Passage {
     caller: Caller,
-    upstreams: Arc<Upstreams>,
-    upgrades: bool,
+    route: Route,
     peer: IpAddr,
     /// Held for as long as the request is under way.
     _place: Place,
@@ -94,14 +93,9 @@ impl Route {
 }
 
 impl Passage {
-    /// The upstreams that it may go to.
-    pub(super) const fn upstreams(&self) -> &Arc<Upstreams> {
-        &self.upstreams
-    }
-
-    /// True if the request may become a WebSocket.
-    pub(super) const fn upgrades(&self) -> bool {
-        self.upgrades
+    /// The tenant, and the tenant's rule.
+    pub(super) const fn route(&self) -> &Route {
+        &self.route
     }
 
     /// The address that the request came from.
@@ -127,10 +121,10 @@ impl Passage {
     }
 
     /// Writes what is left of the caller's limit.
-    pub(super) fn write_quota(&self, site: &Site, lines: &mut impl Lines) {
+    pub(super) fn write_quota(&self, lines: &mut impl Lines) {
         match &self.caller {
             Caller::Agent(permit) => {
-                site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
+                self.route.site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
             }
             Caller::Visitor(limit, allowance) => limit.headers.write(allowance.remaining, lines),
             Caller::Anyone => {}
@@ -159,7 +153,7 @@ impl Gateway {
     pub(super) async fn admit<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
-        route: &Route,
+        route: Route,
         notes: &mut Notes,
     ) -> Result<Passage, ErrorCause> {
         notes.step("route", &self.clock);
@@ -181,12 +175,10 @@ impl Gateway {
             };
             (caller, place)
         } else {
-            let (permit, place) = self.ask(request, route, client, notes).await?; // 400, 401, 403, 404, 429, 500, 503
+            let (permit, place) = self.ask(request, &route, client, notes).await?; // 400, 401, 403, 404, 429, 500, 503
             (Caller::Agent(permit), place)
         };
-        let upstreams = Arc::clone(route.upstreams());
-        let upgrades = route.decision.upgrades;
-        Ok(Passage { caller, upstreams, upgrades, peer: request.peer, _place: place })
+        Ok(Passage { caller, route, peer: request.peer, _place: place })
     }
 
     /// The very pipeline that the API asks.

@@ -23,9 +23,11 @@ mod pace;
 mod policy;
 mod refusals;
 mod times;
+mod tries;
 mod upstreams;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use pingora::protocols::Stream;
@@ -63,6 +65,9 @@ use crate::wire::discovery::Discovery;
 use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestIds;
 use crate::wire::trace::{TRACESTATE, remote_span, state_of};
+
+/// How long a client may pause in its body.
+const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The gateway's listener, of one worker.
 pub(crate) struct GatewayDoor {
@@ -109,7 +114,7 @@ impl GatewayDoor {
             return Ok(None);
         }
         self.gateway.begin_trace(&fields, ctx);
-        let admitted = self.gateway.admit(&request, &route?, &mut ctx.notes).await;
+        let admitted = self.gateway.admit(&request, route?, &mut ctx.notes).await;
         admitted.map(Some).map_err(|cause| self.gateway.show_way(cause, &request, ctx))
     }
 

@@ -13,10 +13,8 @@ mod upstream;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::domain::upstream::UpstreamScheme;
-use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
@@ -27,6 +25,7 @@ use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::Rules;
 use crate::gateway::upstreams::Upstreams;
+use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
 use crate::http1::head::{Body, RequestHead};
 use crate::http1::name::Name;
@@ -36,9 +35,6 @@ use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
 use crate::telemetry::access;
 use crate::wire::answers::Answer;
-
-/// How long a client may pause in its body.
-const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The relay of one worker.
 pub(super) struct Relay {
@@ -77,8 +73,7 @@ impl Relay {
         if let Err(failure) = outcome {
             return self.fail(connection, head, ctx, &exchange, failure, has_begun).await;
         }
-        if let Some(member) = ctx.passage().ok().and_then(|passage| passage.upstreams().current(ctx.attempt))
-        {
+        if let Some(member) = ctx.member() {
             member.state.succeeded();
         }
         self.note_end(&connection, head, ctx, &exchange, Ending::Whole);

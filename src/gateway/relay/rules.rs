@@ -33,8 +33,7 @@ impl Gateway {
         let fields = connection.fields();
         let text = |range: &Range<usize>| fields.head.get(range.clone()).unwrap_or_default();
         let site = ctx.site.as_ref().ok_or(Failure::Internal)?;
-        let member = ctx.passage().ok().and_then(|passage| passage.upstreams().current(ctx.attempt));
-        let host = member.filter(|_| site.tenant.proxy.host_header == HostHeader::Upstream);
+        let host = ctx.member().filter(|_| site.tenant.proxy.host_header == HostHeader::Upstream);
         out.extend_from_slice(text(&head.method));
         out.push(b' ');
         out.extend_from_slice(text(&head.target));
@@ -89,7 +88,7 @@ impl AnswerRules for Rules<'_> {
             // Neither has a body, whatever it says of its length (RFC 9110, section 8.6).
             let is_no_length = span.id == Name::ContentLength && (status < 200 || status == 204);
             let is_replaced = span.id == Name::RequestId && status >= 200;
-            let is_about_pages = cors::is_ours(name) && self.ctx.cors().is_some();
+            let is_about_pages = self.ctx.cors().is_some() && cors::is_ours(name);
             let ends_here =
                 is_framing || is_no_length || is_replaced || is_about_pages || is_about_limits(name);
             if !ends_here && !answers::is_of_one_hop(options, span.id, name) {
