@@ -33,6 +33,7 @@ macro_rules! names {
 
 names! {
     Authorization "authorization",
+    CacheControl "cache-control",
     Connection "connection",
     ContentLength "content-length",
     Cookie "cookie",

@@ -21,7 +21,7 @@ pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &
 /// `Authorization` (RFC 9111, section 3.5), no shared cache may store it unless the upstream says that one may.
 pub(in crate::gateway) fn write_sharing(fields: &impl Fields, lines: &mut impl Lines) {
     let (mut is_shared, mut is_private) = (false, false);
-    for (_, value) in fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control")) {
+    for value in fields.values(Name::CacheControl) {
         for directive in value.split(|byte| *byte == b',') {
             let name = directive.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
             is_shared |= [&b"public"[..], b"s-maxage"].iter().any(|one| name.eq_ignore_ascii_case(one));
