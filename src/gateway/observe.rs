@@ -17,6 +17,7 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::{Passage, path_of};
 use crate::gateway::counters::SiteCounters;
 use crate::http1::fields::Fields;
+use crate::http1::name::Name;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
@@ -45,26 +46,22 @@ pub(super) struct Observer {
 }
 
 /// A request that is over.
-pub(super) struct Ended<'a> {
+pub(super) struct Ended<'a, F> {
     pub(super) method: &'a [u8],
     /// Path and query.
     pub(super) target: &'a [u8],
+    /// The version of HTTP.
+    pub(super) protocol: &'static str,
+    /// The host that it is for, where no header says that.
+    pub(super) authority: &'a str,
+    pub(super) fields: &'a F,
+    /// The address that it came from.
+    pub(super) peer: Option<IpAddr>,
     /// The status of its answer; 0: there was none.
     pub(super) status: u16,
     /// How much of the answer's body was sent, in bytes.
     pub(super) sent: u64,
     pub(super) ending: Ending,
-}
-
-/// The part of a request that only its line in the access log shows.
-pub(super) struct Asked<'a, F> {
-    /// The version of HTTP.
-    pub(super) protocol: &'static str,
-    /// As the client wrote it.
-    pub(super) host: &'a [u8],
-    pub(super) fields: &'a F,
-    /// The address that it came from.
-    pub(super) peer: Option<IpAddr>,
 }
 
 /// How a request ended that was not answered by us.
@@ -136,15 +133,7 @@ impl Observer {
         );
     }
 
-    /// A request is over. Returns how long it took, in microseconds.
-    pub(super) fn finished(&self, ended: &Ended<'_>, ctx: &Context, now: u64) -> u64 {
-        let micros = now.saturating_sub(ctx.begun);
-        self.count(ended, ctx, micros as f64 / 1e6);
-        end_trace(ended, ctx, now);
-        micros
-    }
-
-    fn count(&self, ended: &Ended<'_>, ctx: &Context, seconds: f64) {
+    fn count<F>(&self, ended: &Ended<'_, F>, ctx: &Context, seconds: f64) {
         self.duration.observe(seconds);
         if let Some(own) = ctx.times.own(ctx.begun_at) {
             self.overhead.observe(own.as_secs_f64());
@@ -211,28 +200,30 @@ impl Gateway {
         }
     }
 
-    /// Writes a request's line in the access log, if that is on.
-    pub(super) fn log_access<F: Fields>(
-        &self,
-        ended: &Ended<'_>,
-        asked: &Asked<'_, F>,
-        ctx: &Context,
-        micros: u64,
-    ) {
-        if !access::is_on() {
-            return;
+    /// Counts a request that is over, ends its trace, and writes its line in the access log, if that is on.
+    pub(super) fn finished<F: Fields>(&self, ended: &Ended<'_, F>, ctx: &Context) {
+        let now = self.clock.monotonic_micros();
+        let micros = now.saturating_sub(ctx.begun);
+        self.observer.count(ended, ctx, micros as f64 / 1e6);
+        end_trace(ended, ctx, now);
+        if access::is_on() {
+            self.log_access(ended, ctx, micros);
         }
+    }
+
+    fn log_access<F: Fields>(&self, ended: &Ended<'_, F>, ctx: &Context, micros: u64) {
         let refused = ctx.refused.as_deref().copied().unwrap_or_default();
         let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
-        let trace_id = access::trace_id(ctx.notes.trace.as_deref(), remote_span(asked.fields));
+        let trace_id = access::trace_id(ctx.notes.trace.as_deref(), remote_span(ended.fields));
+        let host = ended.fields.values(Name::Host).next().unwrap_or(ended.authority.as_bytes());
         let line = Line {
             listener: DOOR,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),
             trace_id: trace_id.as_deref(),
-            client: asked.peer.map(|peer| address_of(peer, asked.fields, &self.client_proxies)),
+            client: ended.peer.map(|peer| address_of(peer, ended.fields, &self.client_proxies)),
             tenant: Some(tenant(ctx)),
             // No name of a user.
-            host: asked.host.rsplit(|byte| *byte == b'@').next().map(Shown),
+            host: host.rsplit(|byte| *byte == b'@').next().map(Shown),
             route: ctx.route(),
             credential: Some(credential(ctx)),
             agent: ctx.permit().map(Permit::agent).or(refused.agent),
@@ -241,7 +232,7 @@ impl Gateway {
             allowance: ctx.passage().and_then(Passage::allowance).or(spent),
             decision: decision(ctx),
             method: Some(Shown(ended.method)),
-            protocol: Some(asked.protocol),
+            protocol: Some(ended.protocol),
             path: Some(Shown(path_of(ended.target))),
             status: ended.status,
             error_type: ctx.error_type,
@@ -258,7 +249,7 @@ impl Gateway {
 }
 
 /// The end of a request's trace. The names of attributes are OpenTelemetry's, where it has one; no query is shown.
-fn end_trace(ended: &Ended<'_>, ctx: &Context, now: u64) {
+fn end_trace<F>(ended: &Ended<'_, F>, ctx: &Context, now: u64) {
     let Some(trace) = &ctx.notes.trace else { return };
     let outcome = Outcome {
         method: ended.method,

@@ -29,14 +29,13 @@ use crate::gateway::context::Context;
 use crate::gateway::corridor::Passage;
 use crate::gateway::failure::Failure;
 use crate::gateway::library::patient::PatientConnector;
-use crate::gateway::library::requests::{asked, incoming, peer_of};
-use crate::gateway::observe::{Ended, Ending};
+use crate::gateway::library::requests::{ended, incoming, peer_of};
+use crate::gateway::observe::Ending;
 use crate::gateway::pace::Pace;
 use crate::gateway::refusals::End;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
+use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
-use crate::serve::{WRITE_TIME_MAX, may_be_reused};
-use crate::telemetry::access;
 use crate::wire::errors::ErrorCause;
 use crate::wire::grpc;
 
@@ -65,16 +64,9 @@ impl LibraryProxy {
 
     /// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.
     fn note_when_dropped(&self, session: &Session, ctx: &mut Context) {
-        let (gateway, head) = (Arc::clone(&self.0), session.req_header());
-        let (method, target) = (head.method.clone(), head.raw_path().to_vec());
-        let logged = access::is_on().then(|| (head.clone(), peer_of(session)));
+        let (gateway, head, peer) = (Arc::clone(&self.0), session.req_header().clone(), peer_of(session));
         ctx.on_drop = Some(Box::new(move |ctx| {
-            let method = method.as_str().as_bytes();
-            let ended = Ended { method, target: &target, status: 0, sent: 0, ending: Ending::ClientLeft };
-            let micros = gateway.observer.finished(&ended, ctx, gateway.clock.monotonic_micros());
-            if let Some((head, peer)) = &logged {
-                gateway.log_access(&ended, &asked(head, *peer), ctx, micros);
-            }
+            gateway.finished(&ended(&head, peer, (0, 0), Ending::ClientLeft), ctx);
         }));
     }
 
@@ -116,7 +108,10 @@ impl ProxyHttp for LibraryProxy {
         session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
         let is_http2 = session.is_http2();
         ctx.speaks_grpc = is_http2 && grpc::is_spoken(&session.req_header().headers);
-        if !is_http2 && (!may_be_reused(session) || session.is_process_shutting_down()) {
+        let head = session.req_header();
+        let may_be_reused =
+            head.version == Version::HTTP_11 && !head.headers.contains_key(http::header::UPGRADE);
+        if !is_http2 && (!may_be_reused || session.is_process_shutting_down()) {
             session.set_keepalive(None);
         }
         Ok(())
@@ -347,19 +342,14 @@ impl ProxyHttp for LibraryProxy {
         if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
             tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
         }
-        let ended = Ended {
-            method: request.method.as_str().as_bytes(),
-            target: request.raw_path(),
-            status: session.response_written().map_or(0, |response| response.status.as_u16()),
-            sent: session.body_bytes_sent() as u64,
-            ending: match error.map(Error::esource) {
-                None => Ending::Whole,
-                Some(ErrorSource::Downstream) => Ending::ClientLeft,
-                Some(_) => Ending::Failed,
-            },
+        let status = session.response_written().map_or(0, |response| response.status.as_u16());
+        let ending = match error.map(Error::esource) {
+            None => Ending::Whole,
+            Some(ErrorSource::Downstream) => Ending::ClientLeft,
+            Some(_) => Ending::Failed,
         };
-        let micros = self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
-        self.log_access(&ended, &asked(request, peer_of(session)), ctx, micros);
+        let answer = (status, session.body_bytes_sent() as u64);
+        self.finished(&ended(request, peer_of(session), answer, ending), ctx);
         ctx.finish();
         answering::linger(session.as_mut(), ctx.breaks_off).await;
     }

@@ -18,7 +18,7 @@ use crate::domain::upstream::UpstreamScheme;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
-use crate::gateway::observe::{Asked, Ended, Ending};
+use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::refusals::End;
 use crate::gateway::relay::driver::{Driver, Limits, first_size};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
@@ -28,12 +28,10 @@ use crate::gateway::upstreams::Upstreams;
 use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
 use crate::http1::head::{Body, RequestHead};
-use crate::http1::name::Name;
 use crate::http1::options::Options;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
-use crate::telemetry::access;
 use crate::wire::answers::Answer;
 
 /// The relay of one worker.
@@ -232,16 +230,19 @@ impl Gateway {
         sent: u64,
         ending: Ending,
     ) {
-        let target = connection.head().get(head.target.clone()).unwrap_or_default();
-        let ended = Ended { method: method_of(connection, head), target, status, sent, ending };
-        let micros = self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
-        if access::is_on() {
-            let fields = connection.fields();
-            let protocol = if head.is_http_1_0 { "HTTP/1.0" } else { "HTTP/1.1" };
-            let host = fields.values(Name::Host).next().unwrap_or_default();
-            let asked = Asked { protocol, host, fields: &fields, peer: Some(connection.peer.ip()) };
-            self.log_access(&ended, &asked, ctx, micros);
-        }
+        let fields = connection.fields();
+        let ended = Ended {
+            method: method_of(connection, head),
+            target: connection.head().get(head.target.clone()).unwrap_or_default(),
+            protocol: if head.is_http_1_0 { "HTTP/1.0" } else { "HTTP/1.1" },
+            authority: "",
+            fields: &fields,
+            peer: Some(connection.peer.ip()),
+            status,
+            sent,
+            ending,
+        };
+        self.finished(&ended, ctx);
     }
 }
 
