@@ -7,7 +7,6 @@ use std::sync::Arc;
 use prometheus::IntCounter;
 
 use crate::domain::denial::{About, Denial};
-use crate::domain::tier::Tier;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
@@ -15,11 +14,14 @@ use crate::telemetry::faults::FaultLog;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::errors::ErrorCause;
 
+/// Tiers as labels, by their numbers.
+const TIERS: [&str; 5] = ["0", "1", "2", "3", "4"];
+
 /// Counts and logs the verdicts of one door.
 pub(crate) struct Verdicts {
     door: &'static str,
     metrics: Metrics,
-    admitted: [IntCounter; 5],
+    admitted: [IntCounter; TIERS.len()],
     chain_faults: FaultLog,
     store_faults: FaultLog,
     entropy_faults: FaultLog,
@@ -40,8 +42,7 @@ pub(crate) fn about(cause: &ErrorCause) -> About {
 impl Verdicts {
     /// For the door of this name.
     pub(crate) fn new(door: &'static str, metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
-        let admitted = ["0", "1", "2", "3", "4"]
-            .map(|tier| metrics.limiter_decisions.with_label_values(&[tier, "admitted"]));
+        let admitted = TIERS.map(|tier| metrics.limiter_decisions.with_label_values(&[tier, "admitted"]));
         Self {
             door,
             admitted,
@@ -80,16 +81,8 @@ impl Verdicts {
             Err(Refusal::Denied(Denial::TierBlocked { current, .. })) => (*current, "blocked"),
             Err(_) => return,
         };
-        self.metrics.limiter_decisions.with_label_values(&[tier_label(tier), decision]).inc();
-    }
-}
-
-const fn tier_label(tier: Tier) -> &'static str {
-    match tier {
-        Tier::Unverified => "0",
-        Tier::Bronze => "1",
-        Tier::Silver => "2",
-        Tier::Gold => "3",
-        Tier::Diamond => "4",
+        if let Some(tier) = TIERS.get(usize::from(tier.number())) {
+            self.metrics.limiter_decisions.with_label_values(&[tier, decision]).inc();
+        }
     }
 }
