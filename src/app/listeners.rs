@@ -17,6 +17,7 @@ use crate::config::listen::{Listen, Listener};
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
+use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::watch::Watch;
 use crate::gateway::{Gateway, GatewayDoor, GatewayRules};
@@ -110,11 +111,13 @@ impl App {
         let watch = Arc::new(Watch::new(Arc::clone(&table), Arc::clone(&clock)));
         process.supervise("upstreams", move || Arc::clone(&watch).run());
         let rules = GatewayRules {
-            trusted_proxies: settings.listen.trusted_proxies.clone(),
-            trusted_headers: settings.listen.trusted_headers.clone(),
+            believed: Believed {
+                proxies: settings.listen.trusted_proxies.clone(),
+                headers: settings.listen.trusted_headers.clone(),
+                has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
+            },
             client_proxies: settings.listen.client_proxies(),
             in_flight_max: self.descriptors.requests,
-            has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
             discovery: Arc::clone(&self.discovery),
             via: settings.gateway.via.clone(),
             tracer: self.tracer.clone(),

@@ -161,7 +161,7 @@ impl Gateway {
             return Err(ErrorCause::Forbidden); // 403
         }
         check_length(request.fields, &route.site)?; // 413
-        let client = client_of(request.peer, request.fields, &self.client_proxies);
+        let client = client_of(request.peer, request.fields, &self.rules.client_proxies);
         let (caller, place) = if route.decision.access == RouteAccess::Public {
             let place = self.find_place(&route.site, Guest::Stranger(client), None).await?; // 503
             notes.step("place", &self.clock);

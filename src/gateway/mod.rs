@@ -4,6 +4,7 @@
 //! for both. Must not know chain or store.
 
 pub(crate) mod library;
+pub(crate) mod policy;
 pub(crate) mod relay;
 pub(crate) mod room;
 pub(crate) mod site;
@@ -20,7 +21,6 @@ mod line;
 mod notes;
 mod observe;
 mod pace;
-mod policy;
 mod refusals;
 mod times;
 mod tries;
@@ -34,7 +34,6 @@ use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
 use crate::domain::tenant::RouteAccess;
-use crate::domain::trusted_headers::TrustedHeaders;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
 use crate::gateway::library::door::LibraryDoor;
@@ -126,16 +125,12 @@ impl GatewayDoor {
 
 /// How requests are forwarded, to whatever tenant.
 pub(crate) struct GatewayRules {
-    /// Networks of proxies that are believed.
-    pub(crate) trusted_proxies: Vec<IpNet>,
-    /// The headers of theirs that are believed.
-    pub(crate) trusted_headers: TrustedHeaders,
+    /// Proxies that are believed, and which of their headers.
+    pub(crate) believed: Believed,
     /// Networks of those whose `X-Forwarded-For` names the client.
     pub(crate) client_proxies: Vec<IpNet>,
     /// How many requests may be under way at once.
     pub(crate) in_flight_max: u32,
-    /// True if connections begin with the PROXY protocol.
-    pub(crate) has_proxy_protocol: bool,
     /// The documents about the service.
     pub(crate) discovery: Arc<Discovery>,
     /// The name in `Via`; `None`: one of its own.
@@ -148,15 +143,12 @@ pub(crate) struct GatewayRules {
 pub(crate) struct Gateway {
     table: Arc<LiveTable>,
     pipeline: Arc<Pipeline>,
-    client_proxies: Vec<IpNet>,
-    believed: Believed,
+    rules: GatewayRules,
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
     via: Via,
-    tracer: Option<Arc<Tracer>>,
     observer: Observer,
     room: Arc<Room>,
-    discovery: Arc<Discovery>,
 }
 
 impl Gateway {
@@ -171,28 +163,13 @@ impl Gateway {
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
-        let GatewayRules { trusted_proxies, trusted_headers, client_proxies, in_flight_max, .. } = rules;
-        let GatewayRules { has_proxy_protocol, discovery, via, tracer, .. } = rules;
-        let believed = Believed { proxies: trusted_proxies, headers: trusted_headers, has_proxy_protocol };
-        let via = Via::new(via, &request_ids);
-        let room = Arc::new(Room::new(in_flight_max));
+        let via = Via::new(rules.via.clone(), &request_ids);
+        let room = Arc::new(Room::new(rules.in_flight_max));
         let now = Arc::clone(&clock);
         metrics.at_scrape_from(&table, move |families, table| {
             table.load().show(families, now.monotonic_micros())
         });
-        Ok(Self {
-            table,
-            pipeline,
-            client_proxies,
-            believed,
-            clock,
-            request_ids,
-            via,
-            tracer,
-            observer,
-            room,
-            discovery,
-        })
+        Ok(Self { table, pipeline, rules, clock, request_ids, via, observer, room })
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.
@@ -253,7 +230,7 @@ impl Gateway {
 
     /// Begins the trace of a request, if it is recorded.
     fn begin_trace(&self, fields: &impl Fields, ctx: &mut Context) {
-        let Some(tracer) = &self.tracer else { return };
+        let Some(tracer) = &self.rules.tracer else { return };
         ctx.notes.trace = tracer.begin(remote_span(fields), || state_of(fields), ctx.begun);
     }
 

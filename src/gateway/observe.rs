@@ -220,7 +220,7 @@ impl Gateway {
             listener: DOOR,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),
             trace_id: trace_id.as_deref(),
-            client: ended.peer.map(|peer| address_of(peer, ended.fields, &self.client_proxies)),
+            client: ended.peer.map(|peer| address_of(peer, ended.fields, &self.rules.client_proxies)),
             tenant: Some(tenant(ctx)),
             // No name of a user.
             host: host.rsplit(|byte| *byte == b'@').next().map(Shown),

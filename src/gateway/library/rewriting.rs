@@ -33,7 +33,7 @@ impl Gateway {
         let mut parts = request.as_owned_parts();
         let headers = &mut parts.headers;
         let peer = passage.peer();
-        let believed = self.believed.of(peer);
+        let believed = self.rules.believed.of(peer);
         let kept = Kept::of(&downstream.headers, self.pipeline.key_format(), believed);
         for name in names_that(headers, |id, name| ctx.replaces(id, name) || !kept.has(id, name)) {
             headers.remove(&name);

@@ -39,7 +39,7 @@ impl Gateway {
         out.extend_from_slice(text(&head.target));
         out.extend_from_slice(b" HTTP/1.1\r\n");
         let options = Options::of(&fields).map_err(|_| Failure::Malformed)?;
-        let believed = self.believed.of(connection.peer.ip());
+        let believed = self.rules.believed.of(connection.peer.ip());
         let kept = Kept::of(&fields, self.pipeline.key_format(), believed);
         for span in &**fields.spans {
             let name = text(&span.name);
