@@ -288,7 +288,7 @@ fn config_show_prints_every_value_with_its_origin() {
     };
     assert!(line("keys.prefix = \"own_\" ").ends_with("# TIERGATE__KEYS__PREFIX"));
     assert!(line("chain.contracts.identity = \"0x").contains("/conf/tiergate.toml:"));
-    assert!(line("gateway.http1 = ").contains("# "));
+    assert!(line("gateway.max_in_flight = ").contains("# "));
 }
 
 /// A certificate that vouches for itself, and its key.

@@ -1,6 +1,7 @@
 //! Answer heads: httparse and hyper read alike what we accept.
 
-use crate::http1::head::{Body, FIELDS_MAX, end_of_head, read_answer};
+use crate::http1::fields::FIELDS_MAX;
+use crate::http1::head::{Body, end_of_head, read_answer};
 use crate::hyper_reads;
 
 /// The status, the reason, the end of the body and the fields, if we accept the head.

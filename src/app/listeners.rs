@@ -13,12 +13,12 @@ use crate::app::overview::Overview;
 use crate::app::process::Listening;
 use crate::app::signing_domain;
 use crate::config::Settings;
-use crate::config::gateway::Http1;
 use crate::config::listen::Listener;
 use crate::domain::registries::Registries;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::tier::Tier;
 use crate::gateway::library::door::LibraryDoor;
+use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
 use crate::gateway::watch::Watch;
 use crate::gateway::{Gateway, GatewayDoor, GatewayRules};
@@ -101,25 +101,26 @@ impl App {
         let watch = Arc::new(Watch::new(Arc::clone(&table), Arc::clone(&clock)));
         process.supervise("upstreams", move || Arc::clone(&watch).run());
         let rules = GatewayRules {
-            trusted_proxies: settings.listen.trusted_proxies.clone(),
-            trusted_headers: settings.listen.trusted_headers.clone(),
+            believed: Believed {
+                proxies: settings.listen.trusted_proxies.clone(),
+                headers: settings.listen.trusted_headers.clone(),
+                has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
+            },
             client_proxies: settings.listen.client_proxies(),
             in_flight_max: self.descriptors.requests,
-            has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
             discovery: Arc::clone(&self.discovery),
             via: settings.gateway.via.clone(),
             tracer: self.tracer.clone(),
         };
         let gateway = Gateway::new(table, Arc::clone(pipeline), rules, clock, os, &process.metrics)?;
         let gateway = Arc::new(gateway);
-        let library = Arc::new(LibraryDoor::new(Arc::clone(&gateway), process.configuration()));
-        let is_off = settings.gateway.http1 == Http1::Library;
-        let mut pools = Vec::new();
-        let idle_max = self.descriptors.idle / workers(settings);
+        let library = LibraryDoor::new(Arc::clone(&gateway), process.configuration());
+        let (mut pools, workers) = (Vec::new(), workers(settings));
+        let idle_max = self.descriptors.idle / workers;
         let door = || {
             let pool = Arc::new(Pool::new(idle_max));
             pools.push(Arc::clone(&pool));
-            GatewayDoor::new(Arc::clone(&gateway), Arc::clone(&library), is_off, pool)
+            GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool)
         };
         let plain = Listening::plain("gateway", &settings.listen.gateway, self.descriptors.gateway);
         process.open(door, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::HeaderValue;
-use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
 use crate::domain::cors::CorsRules;
@@ -16,9 +15,9 @@ use crate::gateway::pace::Pace;
 use crate::gateway::policy::{answers, cors};
 use crate::gateway::site::Site;
 use crate::gateway::times::Times;
-use crate::gateway::upstreams::Retrying;
 use crate::gateway::upstreams::attempt::Attempt;
 use crate::gateway::upstreams::state::UpstreamPlace;
+use crate::gateway::upstreams::{Member, Retrying};
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
@@ -119,29 +118,20 @@ impl Context {
         self.passage = None;
     }
 
-    /// The passage of a request that was let through.
-    pub(super) const fn admitted(&self) -> Option<&Passage> {
+    /// The proof that the request may go upstream. Without one nothing does.
+    pub(super) const fn passage(&self) -> Option<&Passage> {
         self.passage.as_ref()
     }
 
-    /// The proof that the request may go upstream. Without one nothing does.
-    pub(super) fn passage(&self) -> pingora::Result<&Passage> {
-        self.passage.as_ref().ok_or_else(|| {
-            Error::explain(ErrorType::InternalError, "a request without passage is not forwarded")
-        })
-    }
-
-    /// The site of a request that was routed.
-    pub(super) fn site(&self) -> pingora::Result<&Arc<Site>> {
-        self.site.as_ref().ok_or_else(|| {
-            Error::explain(ErrorType::InternalError, "a request without site is not forwarded")
-        })
+    /// The upstream that it is at.
+    pub(super) fn member(&self) -> Option<&Member> {
+        self.passage.as_ref()?.route().upstreams().current(self.attempt)
     }
 
     /// Writes the headers of an answer that are ours: the limit of an admitted caller, and the request's id.
     pub(super) fn write_answer_headers(&self, lines: &mut impl Lines) {
-        if let Some((passage, site)) = self.passage.as_ref().zip(self.site.as_ref()) {
-            passage.write_quota(site, lines);
+        if let Some(passage) = &self.passage {
+            passage.write_quota(lines);
         }
         self.write_common_headers(lines);
     }

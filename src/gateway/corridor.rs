@@ -14,8 +14,7 @@ use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
 use crate::gateway::site::{Site, VisitorLimit, check_method};
 use crate::gateway::upstreams::Upstreams;
-use crate::http1::fields::Fields;
-use crate::http1::head::FIELDS_MAX;
+use crate::http1::fields::{FIELDS_MAX, Fields};
 use crate::http1::name::Name;
 use crate::http1::writing::Lines;
 use crate::pipeline::credential::{Ask, Credential};
@@ -48,8 +47,7 @@ pub(super) struct Route {
 /// Proof that a request may go upstream. Made here alone.
 pub(super) struct Passage {
     caller: Caller,
-    upstreams: Arc<Upstreams>,
-    upgrades: bool,
+    route: Route,
     peer: IpAddr,
     /// Held for as long as the request is under way.
     _place: Place,
@@ -95,14 +93,9 @@ impl Route {
 }
 
 impl Passage {
-    /// The upstreams that it may go to.
-    pub(super) const fn upstreams(&self) -> &Arc<Upstreams> {
-        &self.upstreams
-    }
-
-    /// True if the request may become a WebSocket.
-    pub(super) const fn upgrades(&self) -> bool {
-        self.upgrades
+    /// The tenant, and the tenant's rule.
+    pub(super) const fn route(&self) -> &Route {
+        &self.route
     }
 
     /// The address that the request came from.
@@ -128,10 +121,10 @@ impl Passage {
     }
 
     /// Writes what is left of the caller's limit.
-    pub(super) fn write_quota(&self, site: &Site, lines: &mut impl Lines) {
+    pub(super) fn write_quota(&self, lines: &mut impl Lines) {
         match &self.caller {
             Caller::Agent(permit) => {
-                site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
+                self.route.site.quota_headers(permit.tier()).write(permit.allowance().remaining, lines);
             }
             Caller::Visitor(limit, allowance) => limit.headers.write(allowance.remaining, lines),
             Caller::Anyone => {}
@@ -160,7 +153,7 @@ impl Gateway {
     pub(super) async fn admit<F: Fields + Sync>(
         &self,
         request: &Incoming<'_, F>,
-        route: &Route,
+        route: Route,
         notes: &mut Notes,
     ) -> Result<Passage, ErrorCause> {
         notes.step("route", &self.clock);
@@ -168,7 +161,7 @@ impl Gateway {
             return Err(ErrorCause::Forbidden); // 403
         }
         check_length(request.fields, &route.site)?; // 413
-        let client = client_of(request.peer, request.fields, &self.client_proxies);
+        let client = client_of(request.peer, request.fields, &self.rules.client_proxies);
         let (caller, place) = if route.decision.access == RouteAccess::Public {
             let place = self.find_place(&route.site, Guest::Stranger(client), None).await?; // 503
             notes.step("place", &self.clock);
@@ -182,12 +175,10 @@ impl Gateway {
             };
             (caller, place)
         } else {
-            let (permit, place) = self.ask(request, route, client, notes).await?; // 400, 401, 403, 404, 429, 500, 503
+            let (permit, place) = self.ask(request, &route, client, notes).await?; // 400, 401, 403, 404, 429, 500, 503
             (Caller::Agent(permit), place)
         };
-        let upstreams = Arc::clone(route.upstreams());
-        let upgrades = route.decision.upgrades;
-        Ok(Passage { caller, upstreams, upgrades, peer: request.peer, _place: place })
+        Ok(Passage { caller, route, peer: request.peer, _place: place })
     }
 
     /// The very pipeline that the API asks.

@@ -4,6 +4,7 @@
 //! for both. Must not know chain or store.
 
 pub(crate) mod library;
+pub(crate) mod policy;
 pub(crate) mod relay;
 pub(crate) mod room;
 pub(crate) mod site;
@@ -20,19 +21,19 @@ mod line;
 mod notes;
 mod observe;
 mod pace;
-mod policy;
 mod refusals;
 mod times;
+mod tries;
 mod upstreams;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
 use crate::domain::tenant::RouteAccess;
-use crate::domain::trusted_headers::TrustedHeaders;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
 use crate::gateway::library::door::LibraryDoor;
@@ -64,22 +65,20 @@ use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestIds;
 use crate::wire::trace::{TRACESTATE, remote_span, state_of};
 
+/// How long a client may pause in its body.
+const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
+
 /// The gateway's listener, of one worker.
 pub(crate) struct GatewayDoor {
     gateway: Arc<Gateway>,
     relay: Relay,
-    library: Arc<LibraryDoor>,
-    /// True if every request leaves by the library.
-    relay_is_off: bool,
+    library: LibraryDoor,
 }
 
 impl Door for GatewayDoor {
     const SPEAKS_HTTP2: bool = true;
 
     async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
-        if self.relay_is_off {
-            return self.by_library(connection, head).await;
-        }
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
         ctx.request_id = Some(self.gateway.request_ids.of(&connection.fields()));
         match self.corridor(&connection, &head, &mut ctx).await {
@@ -87,7 +86,8 @@ impl Door for GatewayDoor {
                 ctx.let_through(passage);
                 self.relay.forward(connection, &head, &mut ctx).await
             }
-            Ok(None) => self.by_library(connection, head).await,
+            // In a box: its future is large, and most requests don't need it.
+            Ok(None) => Box::pin(self.library.serve_http1(connection, head)).await,
             Err(end) => self.relay.refuse(connection, &head, &mut ctx, end).await,
         }
     }
@@ -113,38 +113,24 @@ impl GatewayDoor {
             return Ok(None);
         }
         self.gateway.begin_trace(&fields, ctx);
-        let admitted = self.gateway.admit(&request, &route?, &mut ctx.notes).await;
+        let admitted = self.gateway.admit(&request, route?, &mut ctx.notes).await;
         admitted.map(Some).map_err(|cause| self.gateway.show_way(cause, &request, ctx))
     }
 
-    /// Hands a request to the library. Its future is large, and most requests don't need it.
-    async fn by_library(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
-        Box::pin(self.library.serve_http1(connection, head)).await
-    }
-
-    /// A worker's door to a gateway. `relay_is_off`: every request leaves by the library.
-    pub(crate) fn new(
-        gateway: Arc<Gateway>,
-        library: Arc<LibraryDoor>,
-        relay_is_off: bool,
-        pool: Arc<Pool>,
-    ) -> Self {
-        Self { relay: Relay::new(Arc::clone(&gateway), pool), gateway, library, relay_is_off }
+    /// A worker's door to a gateway.
+    pub(crate) fn new(gateway: Arc<Gateway>, library: LibraryDoor, pool: Arc<Pool>) -> Self {
+        Self { relay: Relay::new(Arc::clone(&gateway), pool), gateway, library }
     }
 }
 
 /// How requests are forwarded, to whatever tenant.
 pub(crate) struct GatewayRules {
-    /// Networks of proxies that are believed.
-    pub(crate) trusted_proxies: Vec<IpNet>,
-    /// The headers of theirs that are believed.
-    pub(crate) trusted_headers: TrustedHeaders,
+    /// Proxies that are believed, and which of their headers.
+    pub(crate) believed: Believed,
     /// Networks of those whose `X-Forwarded-For` names the client.
     pub(crate) client_proxies: Vec<IpNet>,
     /// How many requests may be under way at once.
     pub(crate) in_flight_max: u32,
-    /// True if connections begin with the PROXY protocol.
-    pub(crate) has_proxy_protocol: bool,
     /// The documents about the service.
     pub(crate) discovery: Arc<Discovery>,
     /// The name in `Via`; `None`: one of its own.
@@ -157,15 +143,12 @@ pub(crate) struct GatewayRules {
 pub(crate) struct Gateway {
     table: Arc<LiveTable>,
     pipeline: Arc<Pipeline>,
-    client_proxies: Vec<IpNet>,
-    believed: Believed,
+    rules: GatewayRules,
     clock: Arc<dyn Clock>,
     request_ids: RequestIds,
     via: Via,
-    tracer: Option<Arc<Tracer>>,
     observer: Observer,
     room: Arc<Room>,
-    discovery: Arc<Discovery>,
 }
 
 impl Gateway {
@@ -180,28 +163,13 @@ impl Gateway {
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
         let observer = Observer::new(metrics, &clock);
-        let GatewayRules { trusted_proxies, trusted_headers, client_proxies, in_flight_max, .. } = rules;
-        let GatewayRules { has_proxy_protocol, discovery, via, tracer, .. } = rules;
-        let believed = Believed { proxies: trusted_proxies, headers: trusted_headers, has_proxy_protocol };
-        let via = Via::new(via, &request_ids);
-        let room = Arc::new(Room::new(in_flight_max));
+        let via = Via::new(rules.via.clone(), &request_ids);
+        let room = Arc::new(Room::new(rules.in_flight_max));
         let now = Arc::clone(&clock);
         metrics.at_scrape_from(&table, move |families, table| {
             table.load().show(families, now.monotonic_micros())
         });
-        Ok(Self {
-            table,
-            pipeline,
-            client_proxies,
-            believed,
-            clock,
-            request_ids,
-            via,
-            tracer,
-            observer,
-            room,
-            discovery,
-        })
+        Ok(Self { table, pipeline, rules, clock, request_ids, via, observer, room })
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.
@@ -262,7 +230,7 @@ impl Gateway {
 
     /// Begins the trace of a request, if it is recorded.
     fn begin_trace(&self, fields: &impl Fields, ctx: &mut Context) {
-        let Some(tracer) = &self.tracer else { return };
+        let Some(tracer) = &self.rules.tracer else { return };
         ctx.notes.trace = tracer.begin(remote_span(fields), || state_of(fields), ctx.begun);
     }
 

@@ -16,8 +16,8 @@ use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Passage, path_of};
 use crate::gateway::counters::SiteCounters;
-use crate::gateway::failure::Failure;
 use crate::http1::fields::Fields;
+use crate::http1::name::Name;
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
 use crate::ports::clock::Clock;
@@ -45,26 +45,22 @@ pub(super) struct Observer {
 }
 
 /// A request that is over.
-pub(super) struct Ended<'a> {
+pub(super) struct Ended<'a, F> {
     pub(super) method: &'a [u8],
     /// Path and query.
     pub(super) target: &'a [u8],
+    /// The version of HTTP.
+    pub(super) protocol: &'static str,
+    /// The host that it is for, where no header says that.
+    pub(super) authority: &'a str,
+    pub(super) fields: &'a F,
+    /// The address that it came from.
+    pub(super) peer: Option<IpAddr>,
     /// The status of its answer; 0: there was none.
     pub(super) status: u16,
     /// How much of the answer's body was sent, in bytes.
     pub(super) sent: u64,
     pub(super) ending: Ending,
-}
-
-/// The part of a request that only its line in the access log shows.
-pub(super) struct Asked<'a, F> {
-    /// The version of HTTP.
-    pub(super) protocol: &'static str,
-    /// As the client wrote it.
-    pub(super) host: &'a [u8],
-    pub(super) fields: &'a F,
-    /// The address that it came from.
-    pub(super) peer: Option<IpAddr>,
 }
 
 /// How a request ended that was not answered by us.
@@ -116,7 +112,7 @@ impl Observer {
     pub(super) fn refused(&self, cause: &ErrorCause, error_type: &'static str, ctx: &mut Context) {
         self.verdicts.refused(cause, error_type);
         ctx.error_type = Some(error_type);
-        if ctx.admitted().is_some() {
+        if ctx.passage().is_some() {
             return; // It was let through, and has failed.
         }
         if access::is_on() {
@@ -135,15 +131,7 @@ impl Observer {
         );
     }
 
-    /// A request is over. Returns how long it took, in microseconds.
-    pub(super) fn finished(&self, ended: &Ended<'_>, ctx: &Context, now: u64) -> u64 {
-        let micros = now.saturating_sub(ctx.begun);
-        self.count(ended, ctx, micros as f64 / 1e6);
-        end_trace(ended, ctx, now);
-        micros
-    }
-
-    fn count(&self, ended: &Ended<'_>, ctx: &Context, seconds: f64) {
+    fn count<F>(&self, ended: &Ended<'_, F>, ctx: &Context, seconds: f64) {
         if let Some(own) = ctx.times.own(ctx.begun_at) {
             self.overhead.observe(own.as_secs_f64());
         }
@@ -174,8 +162,7 @@ impl Observer {
 impl Gateway {
     /// A request failed on the upstream that it was at.
     pub(super) fn note_upstream_failure(&self, ctx: &Context, kind: &str) {
-        let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return };
-        let Some(member) = passage.upstreams().current(ctx.attempt) else { return };
+        let Some((member, site)) = ctx.member().zip(ctx.site.as_ref()) else { return };
         let upstream = &member.state.upstream;
         site.counters.faults(&self.clock).note(&UpstreamFault {
             tenant: &site.tenant.id,
@@ -191,58 +178,58 @@ impl Gateway {
 
     /// None of a tenant's upstreams has an address.
     pub(super) fn note_no_upstream(&self, ctx: &Context) {
-        if let Ok(site) = ctx.site() {
+        if let Some(site) = &ctx.site {
             site.counters.faults(&self.clock).note(&NoUpstream { tenant: &site.tenant.id });
         }
     }
 
     /// There was no room for a request under this limit.
     pub(super) fn note_overload(&self, ctx: &Context, limit: &'static str) {
-        if let Ok(site) = ctx.site() {
+        if let Some(site) = &ctx.site {
             site.counters.overloaded(limit);
         }
     }
 
     /// A request goes to another connection.
     pub(super) fn note_retry(&self, ctx: &Context, reason: &str) {
-        if let Ok(site) = ctx.site() {
+        if let Some(site) = &ctx.site {
             site.counters.retried(reason);
         }
     }
 
-    /// Writes a request's line in the access log, if that is on.
-    pub(super) fn log_access<F: Fields>(
-        &self,
-        ended: &Ended<'_>,
-        asked: &Asked<'_, F>,
-        ctx: &Context,
-        micros: u64,
-    ) {
-        if !access::is_on() {
-            return;
+    /// Counts a request that is over, ends its trace, and writes its line in the access log, if that is on.
+    pub(super) fn finished<F: Fields>(&self, ended: &Ended<'_, F>, ctx: &Context) {
+        let now = self.clock.monotonic_micros();
+        let micros = now.saturating_sub(ctx.begun);
+        self.observer.count(ended, ctx, micros as f64 / 1e6);
+        end_trace(ended, ctx, now);
+        if access::is_on() {
+            self.log_access(ended, ctx, micros);
         }
+    }
+
+    fn log_access<F: Fields>(&self, ended: &Ended<'_, F>, ctx: &Context, micros: u64) {
         let refused = ctx.refused.as_deref().copied().unwrap_or_default();
         let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
-        let passage = ctx.admitted();
-        let member = passage.and_then(|passage| passage.upstreams().current(ctx.attempt));
-        let trace_id = access::trace_id(ctx.notes.trace.as_deref(), remote_span(asked.fields));
+        let trace_id = access::trace_id(ctx.notes.trace.as_deref(), remote_span(ended.fields));
+        let host = ended.fields.values(Name::Host).next().unwrap_or(ended.authority.as_bytes());
         let line = Line {
             listener: DOOR,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),
             trace_id: trace_id.as_deref(),
-            client: asked.peer.map(|peer| address_of(peer, asked.fields, &self.client_proxies)),
+            client: ended.peer.map(|peer| address_of(peer, ended.fields, &self.rules.client_proxies)),
             tenant: Some(tenant(ctx)),
             // No name of a user.
-            host: asked.host.rsplit(|byte| *byte == b'@').next().map(Shown),
+            host: host.rsplit(|byte| *byte == b'@').next().map(Shown),
             route: ctx.route(),
             credential: Some(credential(ctx)),
             agent: ctx.permit().map(Permit::agent).or(refused.agent),
             tier: ctx.permit().map(Permit::tier).or(refused.tier),
             min_tier: ctx.min_tier(),
-            allowance: passage.and_then(Passage::allowance).or(spent),
+            allowance: ctx.passage().and_then(Passage::allowance).or(spent),
             decision: decision(ctx),
             method: Some(Shown(ended.method)),
-            protocol: Some(asked.protocol),
+            protocol: Some(ended.protocol),
             path: Some(Shown(path_of(ended.target))),
             status: ended.status,
             error_type: ctx.error_type,
@@ -252,75 +239,14 @@ impl Gateway {
             micros: Some(micros),
             own_micros: Some(ctx.times.own(ctx.begun_at).map_or(micros, micros_of)),
             upstream_micros: ctx.times.upstreams().map(micros_of),
-            upstream: member.map(|member| &member.state.upstream as &dyn Display),
+            upstream: ctx.member().map(|member| &member.state.upstream as &dyn Display),
         };
         line.write();
     }
-
-    /// True if a request that its upstream has not processed goes to another upstream; without another one, to a new
-    /// connection, as long as it may try.
-    pub(super) fn may_repeat(&self, ctx: &mut Context) -> bool {
-        if ctx.passage().is_ok_and(|passage| !passage.upstreams().has_another(ctx.attempt)) {
-            ctx.attempt.begin_anew();
-        }
-        self.may_go_to_another(ctx, "unprocessed")
-    }
-
-    /// True if a request that could not connect goes to another address or upstream.
-    pub(super) fn may_try_another(&self, ctx: &mut Context) -> bool {
-        self.may_go_to_another(ctx, "unreachable")
-    }
-
-    fn may_go_to_another(&self, ctx: &mut Context, reason: &str) -> bool {
-        let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return false };
-        let may = ctx.attempt.count() <= u32::from(site.tenant.proxy.connect_retries)
-            && passage.upstreams().has_another(ctx.attempt)
-            && !self.is_overdue(ctx)
-            && may_retry(ctx);
-        if may {
-            self.note_retry(ctx, reason);
-        }
-        may
-    }
-
-    /// Takes a request's place at the upstream that it is at, and gives back the one that it had.
-    pub(super) async fn enter(&self, ctx: &mut Context) -> Result<(), Failure> {
-        ctx.place = None;
-        if let Some(trace) = &mut ctx.notes.trace {
-            trace.leave_upstream(self.clock.monotonic_micros());
-        }
-        let (Ok(passage), Ok(site)) = (ctx.passage(), ctx.site()) else { return Err(Failure::Internal) };
-        let Some(member) = passage.upstreams().current(ctx.attempt) else { return Err(Failure::Internal) };
-        ctx.place = member.state.enter(site.tenant.proxy.timeouts.connect).await;
-        if ctx.place.is_none() {
-            self.note_overload(ctx, "upstream");
-            return Err(Failure::Overloaded);
-        }
-        self.begin_try(ctx);
-        Ok(())
-    }
-
-    /// A request is about to go to the upstream that it is at.
-    pub(super) fn begin_try(&self, ctx: &mut Context) {
-        let Some(mut trace) = ctx.notes.trace.take() else { return };
-        let member = ctx.passage().ok().and_then(|passage| passage.upstreams().current(ctx.attempt));
-        if let Some(Upstream { host, port, .. }) = member.map(|member| &member.state.upstream) {
-            trace.to_upstream(host, *port, self.clock.monotonic_micros());
-        }
-        ctx.notes.trace = Some(trace);
-    }
-}
-
-/// True if a request may look for another connection. It has leave until it has one.
-fn may_retry(ctx: &mut Context) -> bool {
-    if ctx.retrying.is_none() {
-        ctx.retrying = ctx.passage().ok().and_then(|passage| passage.upstreams().retry());
-    }
-    ctx.retrying.is_some()
 }
 
 /// The end of a request's trace. The names of attributes are OpenTelemetry's, where it has one; no query is shown.
-fn end_trace(ended: &Ended<'_>, ctx: &Context, now: u64) {
+fn end_trace<F>(ended: &Ended<'_, F>, ctx: &Context, now: u64) {
     let Some(trace) = &ctx.notes.trace else { return };
     let outcome = Outcome {
         method: ended.method,
@@ -360,7 +286,7 @@ fn credential(ctx: &Context) -> &'static str {
 
 /// The decision about a request; `None`: there was none to be made, as for preflights.
 fn decision(ctx: &Context) -> Option<&'static str> {
-    match ctx.admitted() {
+    match ctx.passage() {
         Some(passage) if passage.permit().is_some() => Some("admitted"),
         Some(_) => Some("public"),
         None => ctx.error_type.map(|_| "refused"),

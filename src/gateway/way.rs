@@ -26,9 +26,9 @@ impl Gateway {
         let gateway_url = origin.as_deref();
         let local = LocalRules { gateway_url, quotas: site.quotas(), tenant: Some(tenant) };
         match document {
-            Document::Rules => Some(self.discovery.rules(&local)),
+            Document::Rules => Some(self.rules.discovery.rules(&local)),
             Document::Metadata(path) => {
-                Some(self.discovery.metadata(&format!("{}{path}", gateway_url?), &local))
+                Some(self.rules.discovery.metadata(&format!("{}{path}", gateway_url?), &local))
             }
         }
     }
@@ -57,7 +57,7 @@ impl Gateway {
     fn origin<F: Fields>(&self, request: &Incoming<'_, F>, site: &Site) -> Option<String> {
         let authority = request.authority?;
         let host = host::of_authority(authority).filter(|host| is_named(&site.tenant, host))?;
-        let scheme = self.believed.scheme(request.fields, request.peer, request.is_tls)?;
+        let scheme = self.rules.believed.scheme(request.fields, request.peer, request.is_tls)?;
         Some(match (scheme, host::port_of(authority)) {
             ("https", Some(443)) | ("http", Some(80)) | (_, None) => format!("{scheme}://{host}"),
             (_, Some(port)) => format!("{scheme}://{host}:{port}"),

@@ -6,6 +6,15 @@ use http::HeaderMap;
 
 use crate::http1::name::Name;
 
+/// The reason why a head is refused, as a phrase.
+pub type Problem = &'static str;
+
+/// The most fields of a head.
+pub const FIELDS_MAX: usize = 128;
+
+/// The reason for which a head of more than [`FIELDS_MAX`] fields is refused.
+pub const TOO_MANY_FIELDS: Problem = "there are more than 128 headers";
+
 /// Header fields of one message, in order.
 pub trait Fields {
     /// The values of a known name, in order, without the blanks around them.
@@ -62,9 +71,13 @@ impl Spans {
         self.names = 0;
     }
 
-    pub(super) fn push(&mut self, span: Span) {
+    pub(super) fn push(&mut self, span: Span) -> Result<(), Problem> {
+        if self.list.len() == FIELDS_MAX {
+            return Err(TOO_MANY_FIELDS);
+        }
         self.names |= 1 << span.id as u32;
         self.list.push(span);
+        Ok(())
     }
 
     /// The spans of this name, and maybe of others.

@@ -2,13 +2,10 @@
 
 use std::ops::Range;
 
-use crate::http1::fields::{Fields, Spans};
+use crate::http1::fields::{Fields, Problem, Spans};
 use crate::http1::lines::{Lines, is_token};
 use crate::http1::name::Name;
 use crate::http1::options::Options;
-
-/// The reason why a head is refused, as a phrase.
-pub type Problem = &'static str;
 
 /// How the end of a body is told (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +50,6 @@ pub struct AnswerHead {
     /// with the connection.
     pub closes: bool,
 }
-
-/// The most fields of a head.
-pub const FIELDS_MAX: usize = 128;
-
-/// The reason for which a head of more than [`FIELDS_MAX`] fields is refused.
-pub const TOO_MANY_FIELDS: Problem = "there are more than 128 headers";
 
 /// The option after which no message follows.
 const CLOSE: &[u8] = b"close";

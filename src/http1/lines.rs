@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use crate::http1::fields::{Span, Spans};
-use crate::http1::head::{FIELDS_MAX, Problem, TOO_MANY_FIELDS};
+use crate::http1::fields::{Problem, Span, Spans};
 use crate::http1::name::Name;
 
 const VERSION: Problem = "the version is neither HTTP/1.1 nor HTTP/1.0";
@@ -161,11 +160,8 @@ impl<'a> Lines<'a> {
         while let [rest @ .., ..=b' '] = value {
             value = rest;
         }
-        if fields.len() == FIELDS_MAX {
-            return Err(TOO_MANY_FIELDS);
-        }
         let id = Name::of(line.get(..name.len()).unwrap_or_default());
-        fields.push(Span { id, name, value: at..at + value.len() });
+        fields.push(Span { id, name, value: at..at + value.len() })?;
         Ok(Some((id, value)))
     }
 

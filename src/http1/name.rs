@@ -1,179 +1,90 @@
 //! The header names that the gateway's rules know.
 
-/// A header name as an id: rules compare ids instead of text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Name {
-    /// Any name that no rule knows.
-    Other,
-    /// `Authorization`
-    Authorization,
-    /// `Connection`
-    Connection,
-    /// `Content-Length`
-    ContentLength,
-    /// `Cookie`
-    Cookie,
-    /// `Date`
-    Date,
-    /// `Expect`
-    Expect,
-    /// `Forwarded`
-    Forwarded,
-    /// `Host`
-    Host,
-    /// `HTTP2-Settings`
-    Http2Settings,
-    /// `Keep-Alive`
-    KeepAlive,
-    /// `Origin`
-    Origin,
-    /// `Proxy-Authenticate`
-    ProxyAuthenticate,
-    /// `Proxy-Authorization`
-    ProxyAuthorization,
-    /// `Proxy-Connection`
-    ProxyConnection,
-    /// `TE`
-    Te,
-    /// `Traceparent`
-    Traceparent,
-    /// `Trailer`
-    Trailer,
-    /// `Transfer-Encoding`
-    TransferEncoding,
-    /// `Upgrade`
-    Upgrade,
-    /// `Via`
-    Via,
-    /// `X-Agent-Id`
-    AgentId,
-    /// `X-Agent-Nonce`
-    AgentNonce,
-    /// `X-Agent-Signature`
-    AgentSignature,
-    /// `X-Agent-Timestamp`
-    AgentTimestamp,
-    /// `X-API-Key`
-    ApiKey,
-    /// `X-Forwarded-For`
-    ForwardedFor,
-    /// `X-Forwarded-Host`
-    ForwardedHost,
-    /// `X-Forwarded-Proto`
-    ForwardedProto,
-    /// `X-Request-Id`
-    RequestId,
+/// Names that rules know, each as an id and in lower case.
+macro_rules! names {
+    ($($id:ident $text:literal,)*) => {
+        /// A header name as an id: rules compare ids instead of text.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Name {
+            /// Any name that no rule knows.
+            Other,
+            $(
+                #[doc = concat!("`", $text, "`")]
+                $id,
+            )*
+        }
+
+        impl Name {
+            /// Every name but [`Name::Other`].
+            pub const KNOWN: [Self; [$($text),*].len()] = [$(Self::$id),*];
+
+            /// The name in lower case; empty for [`Name::Other`].
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    Self::Other => "",
+                    $(Self::$id => $text,)*
+                }
+            }
+        }
+    };
 }
 
-impl Name {
-    /// Every name but [`Name::Other`].
-    pub const KNOWN: [Self; 29] = [
-        Self::Authorization,
-        Self::Connection,
-        Self::ContentLength,
-        Self::Cookie,
-        Self::Date,
-        Self::Expect,
-        Self::Forwarded,
-        Self::Host,
-        Self::Http2Settings,
-        Self::KeepAlive,
-        Self::Origin,
-        Self::ProxyAuthenticate,
-        Self::ProxyAuthorization,
-        Self::ProxyConnection,
-        Self::Te,
-        Self::Traceparent,
-        Self::Trailer,
-        Self::TransferEncoding,
-        Self::Upgrade,
-        Self::Via,
-        Self::AgentId,
-        Self::AgentNonce,
-        Self::AgentSignature,
-        Self::AgentTimestamp,
-        Self::ApiKey,
-        Self::ForwardedFor,
-        Self::ForwardedHost,
-        Self::ForwardedProto,
-        Self::RequestId,
-    ];
+names! {
+    Authorization "authorization",
+    CacheControl "cache-control",
+    Connection "connection",
+    ContentLength "content-length",
+    Cookie "cookie",
+    Date "date",
+    Expect "expect",
+    Forwarded "forwarded",
+    Host "host",
+    Http2Settings "http2-settings",
+    KeepAlive "keep-alive",
+    Origin "origin",
+    ProxyAuthenticate "proxy-authenticate",
+    ProxyAuthorization "proxy-authorization",
+    ProxyConnection "proxy-connection",
+    Te "te",
+    Traceparent "traceparent",
+    Trailer "trailer",
+    TransferEncoding "transfer-encoding",
+    Upgrade "upgrade",
+    Via "via",
+    AgentId "x-agent-id",
+    AgentNonce "x-agent-nonce",
+    AgentSignature "x-agent-signature",
+    AgentTimestamp "x-agent-timestamp",
+    ApiKey "x-api-key",
+    ForwardedFor "x-forwarded-for",
+    ForwardedHost "x-forwarded-host",
+    ForwardedProto "x-forwarded-proto",
+    RequestId "x-request-id",
+}
 
-    /// The name in lower case; empty for [`Name::Other`].
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Other => "",
-            Self::Authorization => "authorization",
-            Self::Connection => "connection",
-            Self::ContentLength => "content-length",
-            Self::Cookie => "cookie",
-            Self::Date => "date",
-            Self::Expect => "expect",
-            Self::Forwarded => "forwarded",
-            Self::Host => "host",
-            Self::Http2Settings => "http2-settings",
-            Self::KeepAlive => "keep-alive",
-            Self::Origin => "origin",
-            Self::ProxyAuthenticate => "proxy-authenticate",
-            Self::ProxyAuthorization => "proxy-authorization",
-            Self::ProxyConnection => "proxy-connection",
-            Self::Te => "te",
-            Self::Traceparent => "traceparent",
-            Self::Trailer => "trailer",
-            Self::TransferEncoding => "transfer-encoding",
-            Self::Upgrade => "upgrade",
-            Self::Via => "via",
-            Self::AgentId => "x-agent-id",
-            Self::AgentNonce => "x-agent-nonce",
-            Self::AgentSignature => "x-agent-signature",
-            Self::AgentTimestamp => "x-agent-timestamp",
-            Self::ApiKey => "x-api-key",
-            Self::ForwardedFor => "x-forwarded-for",
-            Self::ForwardedHost => "x-forwarded-host",
-            Self::ForwardedProto => "x-forwarded-proto",
-            Self::RequestId => "x-request-id",
-        }
+/// The known name of each length that ends with each letter, of whose code the lowest five bits count.
+#[expect(clippy::indexing_slicing, reason = "an index out of bounds fails the build")]
+static CANDIDATES: [[Name; 32]; 32] = {
+    let (mut table, mut known) = ([[Name::Other; 32]; 32], Name::KNOWN.as_slice());
+    while let [name, rest @ ..] = known {
+        let text = name.as_str().as_bytes();
+        let place = &mut table[text.len()][(text[text.len() - 1] & 31) as usize];
+        assert!(matches!(place, Name::Other), "two names of one length end with one letter");
+        (*place, known) = (*name, rest);
     }
+    table
+};
 
+impl Name {
     /// The id of a name, in any case.
     #[must_use]
     pub fn of(text: &[u8]) -> Self {
-        // No two known names of the same length end with the same letter.
-        let candidate = match (text.len(), text.last().map_or(0, u8::to_ascii_lowercase)) {
-            (2, b'e') => Self::Te,
-            (3, b'a') => Self::Via,
-            (4, b'e') => Self::Date,
-            (4, b't') => Self::Host,
-            (6, b'e') => Self::Cookie,
-            (6, b't') => Self::Expect,
-            (6, b'n') => Self::Origin,
-            (7, b'r') => Self::Trailer,
-            (7, b'e') => Self::Upgrade,
-            (9, b'd') => Self::Forwarded,
-            (9, b'y') => Self::ApiKey,
-            (10, b'n') => Self::Connection,
-            (10, b'e') => Self::KeepAlive,
-            (10, b'd') => Self::AgentId,
-            (11, b't') => Self::Traceparent,
-            (12, b'd') => Self::RequestId,
-            (13, b'n') => Self::Authorization,
-            (13, b'e') => Self::AgentNonce,
-            (14, b'h') => Self::ContentLength,
-            (14, b's') => Self::Http2Settings,
-            (15, b'r') => Self::ForwardedFor,
-            (16, b't') => Self::ForwardedHost,
-            (16, b'n') => Self::ProxyConnection,
-            (17, b'g') => Self::TransferEncoding,
-            (17, b'e') => Self::AgentSignature,
-            (17, b'p') => Self::AgentTimestamp,
-            (17, b'o') => Self::ForwardedProto,
-            (18, b'e') => Self::ProxyAuthenticate,
-            (19, b'n') => Self::ProxyAuthorization,
-            _ => return Self::Other,
-        };
-        if is_same(text, candidate.as_str().as_bytes()) { candidate } else { Self::Other }
+        let last = text.last().map_or(0, |last| usize::from(last & 31));
+        let candidate = CANDIDATES.get(text.len()).and_then(|of_length| of_length.get(last));
+        let known = candidate.filter(|name| is_same(text, name.as_str().as_bytes()));
+        known.copied().unwrap_or(Self::Other)
     }
 }
 

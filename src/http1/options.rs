@@ -1,7 +1,6 @@
 //! The options of `Connection` (RFC 9110, section 7.6.1): they name headers for one hop.
 
-use crate::http1::fields::Fields;
-use crate::http1::head::Problem;
+use crate::http1::fields::{Fields, Problem};
 use crate::http1::name::Name;
 
 /// The most options of a head, empty ones too. More would make each header of a head cost more than its bytes.

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
 use crate::http1::chunked::Decoder;
-use crate::http1::fields::{Fields, SpanFields, Spans};
-use crate::http1::head::{self, Body, Problem, RequestHead};
+use crate::http1::fields::{self, Fields, Problem, SpanFields, Spans};
+use crate::http1::head::{self, Body, RequestHead};
 use crate::http1::name::Name;
 use crate::serve::bounded::{Bounded, Extent};
 use crate::serve::stream::ClientStream;
@@ -236,7 +236,7 @@ impl Connection {
         self.head.extend_from_slice(self.ahead.get(..end).unwrap_or_default());
         self.ahead.advance(end);
         let request = head::read_request(&self.head, &mut self.spans).map_err(|problem| match problem {
-            head::TOO_MANY_FIELDS => NoHead::TooLong,
+            fields::TOO_MANY_FIELDS => NoHead::TooLong,
             other => NoHead::Malformed(other),
         })?;
         self.is_grown |= request.body == Body::Chunked;

@@ -21,11 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::{Method, Version};
+use http::Method;
 use pingora::http::RequestHeader;
 use pingora::listeners::tls::Acceptor;
 use pingora::protocols::Stream;
-use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::server::ShutdownWatch;
 use prometheus::IntCounter;
@@ -260,19 +259,13 @@ impl<D: Door> HttpShell<D> {
         let Some(acceptor) = &self.tls else { return Some(ClientStream::Plain(stream)) };
         let handshake = acceptor.tls_handshake(described(stream, peer));
         match timeout(HANDSHAKE_TIME_MAX, Box::pin(handshake)).await {
-            Ok(Ok(secured)) => Some(ClientStream::Library(Box::new(secured))),
-            Ok(Err(error)) => {
-                tracing::debug!(kind = error.etype().as_str(), "a TLS handshake failed");
-                self.limits.tls_failures.inc();
-                self.limits.log_closed(peer, "tls");
-                None
-            }
-            Err(_) => {
-                self.limits.tls_failures.inc();
-                self.limits.log_closed(peer, "tls");
-                None
-            }
+            Ok(Ok(secured)) => return Some(ClientStream::Library(Box::new(secured))),
+            Ok(Err(error)) => tracing::debug!(kind = error.etype().as_str(), "a TLS handshake failed"),
+            Err(_) => {}
         }
+        self.limits.tls_failures.inc();
+        self.limits.log_closed(peer, "tls");
+        None
     }
 
     /// Answers a client that sent something, but no request that can be read.
@@ -306,12 +299,6 @@ fn is_readable(head: &RequestHead, connection: &Connection) -> bool {
     }
     let target = connection.head().get(head.target.clone()).unwrap_or_default();
     std::str::from_utf8(target).is_ok() && RequestHeader::build(Method::GET, target, Some(0)).is_ok()
-}
-
-/// True if a connection can be used again after this request, as far as its framing tells.
-pub(crate) fn may_be_reused(http: &ServerSession) -> bool {
-    let head = http.req_header();
-    head.version == Version::HTTP_11 && !head.headers.contains_key(http::header::UPGRADE)
 }
 
 /// An answer in HTTP/1.1. `is_last`: the connection is closed behind it.

@@ -3,7 +3,6 @@
 
 mod row;
 
-use alloy::primitives::U256;
 use http::header::{ALLOW, CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
@@ -28,24 +27,6 @@ pub enum ErrorCause {
     Refused(Refusal),
     /// Something of ours failed that has no name in the contract.
     Internal,
-    /// The agent's feedback escrow is too low. Nothing produces it yet: the contract documents no such endpoint.
-    InsufficientDeposit {
-        /// The agent.
-        agent: AgentId,
-        /// What is in escrow, in the token's smallest unit.
-        current_balance: U256,
-        /// What the relay costs.
-        required_amount: U256,
-    },
-    /// The feedback relay's transaction failed. Nothing produces it yet: the contract documents no such endpoint.
-    RelayFailed {
-        /// The agent.
-        agent: AgentId,
-        /// What the chain said.
-        reason: String,
-        /// The transaction.
-        tx_hash: String,
-    },
     /// There is nothing at this path.
     NotFound,
     /// The path is known, the method is not its own.
@@ -178,22 +159,6 @@ impl ErrorCause {
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "INTERNAL_ERROR",
                 "The service failed to process the request; try again later",
-            ),
-            Self::InsufficientDeposit { agent, current_balance, required_amount } => Row::new(
-                StatusCode::BAD_REQUEST,
-                "INSUFFICIENT_DEPOSIT",
-                "The agent's feedback escrow is below the relay fee",
-                json!({
-                    "agentId": agent.to_string(),
-                    "currentBalance": current_balance.to_string(),
-                    "requiredAmount": required_amount.to_string(),
-                }),
-            ),
-            Self::RelayFailed { agent, reason, tx_hash } => Row::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "RELAY_FAILED",
-                "The feedback relay's transaction failed",
-                json!({ "agentId": agent.to_string(), "reason": reason, "txHash": tx_hash }),
             ),
             Self::NotFound => Row::bare(StatusCode::NOT_FOUND, "NOT_FOUND", "There is nothing at this path"),
             Self::MethodNotAllowed { allow } => Row::bare(

@@ -184,12 +184,7 @@ fn a_line_says_all_of_a_request_whichever_way_it_leaves(stage: &Stage) {
     let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
     for way in ["relay", "library", "HTTP/2"] {
         let settings = Site::of(stage).set("log.access", true).set("log.format", "json");
-        let http1 = if way == "library" { way } else { "relay" };
-        let site = settings
-            .set("gateway.http1", http1)
-            .set("listen.trusted_proxies", vec!["127.0.0.0/8"])
-            .agent(4)
-            .start();
+        let site = settings.way(way).set("listen.trusted_proxies", vec!["127.0.0.0/8"]).agent(4).start();
         let (gateway, id) = (&site.gateway, unique());
         let fields = [
             ("x-api-key", site.key()),
@@ -253,9 +248,8 @@ fn a_request_that_the_shell_refuses_has_a_line(stage: &Stage) {
 }
 
 fn each_request_has_exactly_one_line_whichever_way_it_leaves(stage: &Stage) {
-    for http1 in ["relay", "library"] {
-        let site =
-            Site::of(stage).set("log.access", true).set("log.format", "json").set("gateway.http1", http1);
+    for way in ["relay", "library"] {
+        let site = Site::of(stage).set("log.access", true).set("log.format", "json").way(way);
         let sockets = "access = \"public\"\nupgrades = true";
         let site = site.tenant(|tenant| tenant.route("/socket", sockets)).start();
         let (gateway, [forwarded, refused, upgraded, forwarded_2, refused_2, last]) =
@@ -281,8 +275,8 @@ fn each_request_has_exactly_one_line_whichever_way_it_leaves(stage: &Stage) {
         let count = |text: &str| {
             log.lines().filter(|line| line.contains("\"target\":\"access\"") && line.contains(text)).count()
         };
-        assert_eq!(ids.map(|id| count(&format!("\"request_id\":\"{id}\""))), [1; 5], "{http1}: {log}");
-        assert_eq!(count("VALIDATION_ERROR"), 1, "{http1}: {log}");
+        assert_eq!(ids.map(|id| count(&format!("\"request_id\":\"{id}\""))), [1; 5], "{way}: {log}");
+        assert_eq!(count("VALIDATION_ERROR"), 1, "{way}: {log}");
     }
 }
 

@@ -419,14 +419,12 @@ fn without_descriptors_no_upstream_is_ejected_or_unhealthy(stage: &Stage) {
 }
 
 fn weights_are_kept(stage: &Stage) {
-    for way in ["relay", "library"] {
-        let site = site(stage, 2).set("gateway.http1", way);
-        let other = Upstream::start();
-        let all = vec![format!("{} weight=3", site.upstream().address), other.address.to_string()];
-        let site = site.tenant(|tenant| tenant.set("upstreams", all)).start();
-        (0..40).for_each(|_| assert_eq!(site.status(), 200));
-        assert_eq!([served(&site.upstream), served(&other)], [30, 10], "{way}");
-    }
+    let site = site(stage, 2);
+    let other = Upstream::start();
+    let all = vec![format!("{} weight=3", site.upstream().address), other.address.to_string()];
+    let site = site.tenant(|tenant| tenant.set("upstreams", all)).start();
+    (0..40).for_each(|_| assert_eq!(site.status(), 200));
+    assert_eq!([served(&site.upstream), served(&other)], [30, 10]);
 }
 
 /// A script that answers when a cue comes.
@@ -439,34 +437,32 @@ fn on_cue(cue: &Arc<Cue>) -> Script {
 }
 
 fn the_less_busy_upstream_is_chosen(stage: &Stage) {
-    for way in ["relay", "library"] {
-        let site = site(stage, 2).set("gateway.http1", way);
-        let site = site.tenant(|tenant| tenant.set("balance", "least_request")).start();
-        let [busy, idle] = site.upstreams();
-        let (path, cues) = (public_path(), [Cue::new(), Cue::new()]);
-        busy.on(&path, on_cue(&cues[0]));
-        idle.on(&path, on_cue(&cues[1]));
-        let held: Vec<Wire> = (1..=6)
-            .map(|sent| {
-                let mut wire = site.gateway.connect();
-                wire.send(&Request::get(ACME, &path).bytes());
-                let seen = || busy.count_at(&path) + idle.count_at(&path);
-                until("it is somewhere", SOON, || (seen() == sent).then_some(()));
-                wire
-            })
-            .collect();
-        assert_eq!([busy.count_at(&path), idle.count_at(&path)], [3, 3], "{way}");
-        cues[1].give();
-        until("one is idle", SOON, || {
-            let samples = Samples::parse(&site.gateway.service.metrics());
-            (samples.sum("tiergate_gateway_requests_total", &["forwarded"]) == 3.0).then_some(())
-        });
-        let counted = public_path();
-        (0..20).for_each(|_| assert_eq!(site.gateway.ask(&Request::get(ACME, &counted)).status, 200));
-        assert_eq!([busy.count_at(&counted), idle.count_at(&counted)], [0, 20], "{way}");
-        cues[0].give();
-        assert!(held.into_iter().all(|mut wire| wire.answer().status == 200));
-    }
+    let site = site(stage, 2);
+    let site = site.tenant(|tenant| tenant.set("balance", "least_request")).start();
+    let [busy, idle] = site.upstreams();
+    let (path, cues) = (public_path(), [Cue::new(), Cue::new()]);
+    busy.on(&path, on_cue(&cues[0]));
+    idle.on(&path, on_cue(&cues[1]));
+    let held: Vec<Wire> = (1..=6)
+        .map(|sent| {
+            let mut wire = site.gateway.connect();
+            wire.send(&Request::get(ACME, &path).bytes());
+            let seen = || busy.count_at(&path) + idle.count_at(&path);
+            until("it is somewhere", SOON, || (seen() == sent).then_some(()));
+            wire
+        })
+        .collect();
+    assert_eq!([busy.count_at(&path), idle.count_at(&path)], [3, 3]);
+    cues[1].give();
+    until("one is idle", SOON, || {
+        let samples = Samples::parse(&site.gateway.service.metrics());
+        (samples.sum("tiergate_gateway_requests_total", &["forwarded"]) == 3.0).then_some(())
+    });
+    let counted = public_path();
+    (0..20).for_each(|_| assert_eq!(site.gateway.ask(&Request::get(ACME, &counted)).status, 200));
+    assert_eq!([busy.count_at(&counted), idle.count_at(&counted)], [0, 20]);
+    cues[0].give();
+    assert!(held.into_iter().all(|mut wire| wire.answer().status == 200));
 }
 
 fn an_upstream_that_comes_back_is_started_slowly(stage: &Stage) {
@@ -483,33 +479,31 @@ fn an_upstream_that_comes_back_is_started_slowly(stage: &Stage) {
 }
 
 fn an_upstream_gets_no_more_than_its_cap_and_a_bounded_queue_waits(stage: &Stage) {
-    for way in ["relay", "library"] {
-        let site = site(stage, 1).set("gateway.http1", way).tenant(ejecting(1, LONG)).tenant(|tenant| {
-            tenant.set("upstream_limits.max_in_flight", 2).set("upstream_limits.max_pending", 1)
-        });
-        let site = site.tenant(|tenant| tenant.set("timeouts.connect", "1m")).start();
-        let (path, cue) = (public_path(), Cue::new());
-        site.upstream.on(&path, on_cue(&cue));
-        let refused = || {
-            let samples = Samples::parse(&site.gateway.service.metrics());
-            samples.sum("tiergate_overload_total", &["limit=\"upstream\""])
-        };
-        let mut answers = std::thread::scope(|scope| {
-            let ask = || site.gateway.ask(&Request::get(ACME, &path));
-            let asked: Vec<_> = (0..7).map(|_| scope.spawn(ask)).collect();
-            until("those beyond the queue are refused", SOON, || (refused() == 4.0).then_some(()));
-            until("as many as may are there", SOON, || (site.upstream.count_at(&path) == 2).then_some(()));
-            cue.give();
-            asked.into_iter().map(|asked| asked.join().unwrap()).collect::<Vec<_>>()
-        });
-        answers.sort_by_key(|answer| answer.status);
-        for (at, answer) in answers.iter().enumerate() {
-            let expected = if at < 3 { (200, None) } else { (503, Some("1")) };
-            assert_eq!((answer.status, answer.header("retry-after")), expected, "{way}");
-        }
-        assert_eq!((answers[6].json()["errorType"].as_str(), refused()), (Some("OVERLOADED"), 4.0));
-        assert_eq!(site.upstream.count_at(&path), 3);
-        (0..4).for_each(|_| assert_eq!(site.status(), 200));
-        assert!(!site.gateway.service.log().contains("takes no requests"), "it is no failure");
+    let site = site(stage, 1).tenant(ejecting(1, LONG)).tenant(|tenant| {
+        tenant.set("upstream_limits.max_in_flight", 2).set("upstream_limits.max_pending", 1)
+    });
+    let site = site.tenant(|tenant| tenant.set("timeouts.connect", "1m")).start();
+    let (path, cue) = (public_path(), Cue::new());
+    site.upstream.on(&path, on_cue(&cue));
+    let refused = || {
+        let samples = Samples::parse(&site.gateway.service.metrics());
+        samples.sum("tiergate_overload_total", &["limit=\"upstream\""])
+    };
+    let mut answers = std::thread::scope(|scope| {
+        let ask = || site.gateway.ask(&Request::get(ACME, &path));
+        let asked: Vec<_> = (0..7).map(|_| scope.spawn(ask)).collect();
+        until("those beyond the queue are refused", SOON, || (refused() == 4.0).then_some(()));
+        until("as many as may are there", SOON, || (site.upstream.count_at(&path) == 2).then_some(()));
+        cue.give();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect::<Vec<_>>()
+    });
+    answers.sort_by_key(|answer| answer.status);
+    for (at, answer) in answers.iter().enumerate() {
+        let expected = if at < 3 { (200, None) } else { (503, Some("1")) };
+        assert_eq!((answer.status, answer.header("retry-after")), expected);
     }
+    assert_eq!((answers[6].json()["errorType"].as_str(), refused()), (Some("OVERLOADED"), 4.0));
+    assert_eq!(site.upstream.count_at(&path), 3);
+    (0..4).for_each(|_| assert_eq!(site.status(), 200));
+    assert!(!site.gateway.service.log().contains("takes no requests"), "it is no failure");
 }

@@ -35,7 +35,7 @@ const RULES: &str = "/.well-known/tiergate";
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 const HELP: &str = "</.well-known/tiergate>; rel=\"help\"";
 
-/// The same request by the relay, over HTTP/2, and by a gateway without a relay.
+/// The same request by the relay, over HTTP/2, and by the library.
 struct Ways {
     relay: Site,
     library: Site,
@@ -44,7 +44,7 @@ struct Ways {
 impl Ways {
     fn start(stage: &Stage, change: impl Fn(SiteBuilder<'_>) -> SiteBuilder<'_>) -> Self {
         let relay = change(Site::of(stage)).start();
-        let library = change(Site::of(stage)).set("gateway.http1", "library").start();
+        let library = change(Site::of(stage)).way("library").start();
         Self { relay, library }
     }
 

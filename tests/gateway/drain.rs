@@ -84,7 +84,7 @@ fn a_process_without_connections_ends_at_once(stage: &Stage) {
 
 fn idle_connections_are_told_of_the_end_and_then_closed(stage: &Stage) {
     for way in ["relay", "library"] {
-        let site = Site::of(stage).set("shutdown.grace", LONG).set("gateway.http1", way).start();
+        let site = Site::of(stage).set("shutdown.grace", LONG).way(way).start();
         let gateway = &site.gateway;
         let request = Request::get(ACME, &public_path());
         let (mut used, mut idle, mut silent) = (gateway.connect(), gateway.connect(), gateway.connect());

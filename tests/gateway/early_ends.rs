@@ -38,7 +38,7 @@ const UPLOAD_PIECES: usize = 10_000;
 fn sites(stage: &Stage) -> [(&'static str, Site); 2] {
     ["relay", "library"].map(|way| {
         let site = Site::of(stage).tenant(|tenant| tenant.set("health.eject_after", 0));
-        (way, site.set("gateway.http1", way).start())
+        (way, site.way(way).start())
     })
 }
 

@@ -122,7 +122,7 @@ fn headers_that_a_trusted_balancer_only_passes_on_are_replaced(stage: &Stage) {
     let further =
         ["X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Server", "X-Real-IP", "CF-Connecting-IP"];
     for way in ["relay", "library"] {
-        let site = Site::of(stage).set("gateway.http1", way);
+        let site = Site::of(stage).way(way);
         let site = site.set("listen.trusted_proxies", vec!["127.0.0.0/8"]).start();
         let path = public_path();
         let request = Request::get(ACME, &path)

@@ -223,7 +223,7 @@ fn upstreams_never_see(stage: &Stage, names: &[&str]) {
         assert!(all.is_empty(), "HTTP/2: {all:?}");
     }
     for way in ["relay", "library"] {
-        let site = Site::of(stage).set("gateway.http1", way).agent(4).start();
+        let site = Site::of(stage).way(way).agent(4).start();
         for path in [agents_path(), public_path()] {
             let lines: String = names.iter().map(|name| format!("{name}: {FORGED}\r\n")).collect();
             let request = format!(

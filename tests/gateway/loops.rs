@@ -30,8 +30,8 @@ fn upgrade(path: &str) -> Request {
 }
 
 fn an_upstream_sees_which_gateways_a_request_has_passed(stage: &Stage) {
-    for http1 in ["relay", "library"] {
-        let site = Site::of(stage).set("gateway.via", "edge").set("gateway.http1", http1);
+    for way in ["relay", "library"] {
+        let site = Site::of(stage).set("gateway.via", "edge").way(way);
         let site =
             site.tenant(|tenant| tenant.route("/open/*", "access = \"public\"\nupgrades = true")).start();
         let seen = |request: &Request, path: &str| {
@@ -65,8 +65,8 @@ fn an_upstream_sees_which_gateways_a_request_has_passed(stage: &Stage) {
 }
 
 fn a_request_that_has_passed_before_is_508_by_every_way_and_costs_nothing(stage: &Stage) {
-    for http1 in ["relay", "library"] {
-        let site = Site::of(stage).set("gateway.via", "edge").set("gateway.http1", http1).agent(1);
+    for way in ["relay", "library"] {
+        let site = Site::of(stage).set("gateway.via", "edge").way(way).agent(1);
         let site = site.tenant(|tenant| tenant.route("/socket/*", "upgrades = true")).start();
         let path = agents_path();
         for via in ["1.1 edge", "2.0 other, 1.1 EDGE (x)"] {

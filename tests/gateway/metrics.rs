@@ -57,7 +57,7 @@ fn until_shown(site: &Site, series: &str, value: f64) {
 
 fn requests_of_either_way_are_measured_by_route_method_and_status(stage: &Stage) {
     for way in ["relay", "library"] {
-        let site = Site::of(stage).set("gateway.http1", way).start();
+        let site = Site::of(stage).way(way).start();
         let post = Request::new("POST", ACME, &public_path()).body(b"12345");
         assert_eq!(site.gateway.ask(&post).status, 200);
         let missing = public_path();
@@ -92,7 +92,7 @@ fn requests_of_either_way_are_measured_by_route_method_and_status(stage: &Stage)
 
 fn the_time_to_the_final_answer_is_the_upstreams_and_not_the_gateways_own(stage: &Stage) {
     for way in ["relay", "library"] {
-        let site = Site::of(stage).set("gateway.http1", way).start();
+        let site = Site::of(stage).way(way).start();
         assert_eq!(site.status(), 200);
         until_shown(&site, "tiergate_gateway_overhead_seconds_count", 1.0);
         let sums = || {
@@ -168,8 +168,10 @@ fn requests_under_way_and_connections_are_shown_while_they_last(stage: &Stage) {
 
 fn retries_ejections_and_upstreams_are_shown(stage: &Stage) {
     for way in ["relay", "library"] {
-        let site = Site::of(stage).set("gateway.http1", way);
-        let all = vec![free_port(own_ip()).to_string(), site.upstream().address.to_string()];
+        let site = Site::of(stage);
+        let scheme = if way == "library" { "h2c" } else { "http" };
+        let gone = format!("{scheme}://{}", free_port(own_ip()));
+        let all = vec![gone, site.upstream().address.to_string()];
         let site = site.tenant(|tenant| {
             let tenant = tenant.set("upstreams", all).set("connect_retries", 1).set("health.interval", "0s");
             tenant.set("health.eject_after", 1).set("health.eject_for", "1h")
@@ -240,8 +242,9 @@ fn the_series_of_a_removed_route_end_and_those_of_others_go_on(stage: &Stage) {
 
 fn a_request_under_way_begins_no_series_of_a_tenant_that_is_gone(stage: &Stage) {
     for way in ["relay", "library"] {
-        let site = Site::of(stage).set("gateway.http1", way).in_files().start();
+        let site = Site::of(stage).in_files().start();
         let tenant = Tenant::new("second", "second.test", site.upstream.address).public();
+        let tenant = if way == "library" { tenant.by_library() } else { tenant };
         let applied = || {
             let samples = site.gateway.service.samples();
             samples.get("tiergate_config_reloads_total{result=\"applied\"}")

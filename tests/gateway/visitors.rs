@@ -20,11 +20,10 @@ use crate::support::metrics::Samples;
 use crate::support::redis::Redis;
 use crate::support::time::{SOON, until};
 use crate::support::wire::{Request, Wire};
-use crate::support::world::Kind;
 
 pub(crate) const CASES: &[Case] = cases![
     a_public_route_takes_exactly_its_limit_of_each_client_network,
-    relay_library_and_http_2_share_the_limit_and_say_what_is_left,
+    the_relay_and_http_2_share_the_limit_and_say_what_is_left,
     a_visitor_who_finds_no_place_or_no_route_is_charged_nothing,
     a_budget_of_visitors_outlives_a_reload_that_leaves_its_route,
 ];
@@ -115,12 +114,11 @@ fn a_public_route_takes_exactly_its_limit_of_each_client_network(stage: &Stage) 
     assert_eq!(samples.get(denials), 52.0);
 }
 
-fn relay_library_and_http_2_share_the_limit_and_say_what_is_left(stage: &Stage) {
+fn the_relay_and_http_2_share_the_limit_and_say_what_is_left(stage: &Stage) {
     let site = limited(stage).start();
     let path = path();
     let h2 = Message::request(Method::GET, ACME, &path);
     let by_h2 = || h2c::ask(site.gateway.address, &h2).unwrap();
-    let by_library = site.gateway.twin(|settings| settings.set("gateway.http1", "library"));
     let request = Request::get(ACME, &path);
     passed(&site.gateway.ask(&request), LIMIT - 1);
     let answer = by_h2();
@@ -143,10 +141,6 @@ fn relay_library_and_http_2_share_the_limit_and_say_what_is_left(stage: &Stage) 
     let call = Message::request(Method::POST, ACME, &path).with("content-type", "application/grpc");
     let answer = h2c::ask(site.gateway.address, &call).unwrap();
     assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("8")));
-    // In a process of its own: the count is another one, unless the store is shared.
-    let answer = by_library.ask(&request);
-    let expected = if stage.world().is(Kind::Redis) { (429, (LIMIT, 0)) } else { (502, (LIMIT, LIMIT - 1)) };
-    assert_eq!((answer.status, answer.allowance()), expected, "{}", answer.text());
 }
 
 fn a_visitor_who_finds_no_place_or_no_route_is_charged_nothing(stage: &Stage) {

@@ -37,7 +37,6 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("console.title", "Agents", "\"Agents\"", ""),
     ("gateway.allow_empty", "true", "true", "yes"),
     ("gateway.allow_link_local", "true", "true", "yes"),
-    ("gateway.http1", "library", "\"library\"", "nginx"),
     ("gateway.max_in_flight", "7", "7", "-1"),
     ("gateway.strict_tenants", "true", "true", "yes"),
     ("gateway.via", "edge-1", "\"edge-1\"", "a b"),

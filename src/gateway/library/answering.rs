@@ -115,7 +115,7 @@ pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<()
     let switches = response.status == StatusCode::SWITCHING_PROTOCOLS;
     let options = Options::of(&response.headers).map_err(invalid_answer)?;
     for name in names_that(&response.headers, |id, name| {
-        let is_about_pages = cors::is_ours(name) && ctx.cors().is_some();
+        let is_about_pages = ctx.cors().is_some() && cors::is_ours(name);
         is_about_pages || is_about_limits(name) || (!switches && is_of_one_hop(&options, id, name))
     }) {
         response.remove_header(&name);

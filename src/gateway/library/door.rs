@@ -17,7 +17,7 @@ use crate::gateway::pace::Pace;
 use crate::http1::head::RequestHead;
 use crate::serve::connection::Connection;
 use crate::serve::turns::Turn;
-use crate::serve::{Door, IDLE_TIME_MAX, Place};
+use crate::serve::{IDLE_TIME_MAX, Place};
 
 /// The most streams of one HTTP/2 connection at a time.
 const STREAMS_MAX: u32 = 128;
@@ -37,7 +37,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// How much of a stream waits to be sent, in bytes.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The gateway as a door.
+/// The way out by the library.
+#[derive(Clone)]
 pub(crate) struct LibraryDoor {
     proxy: Arc<HttpProxy<LibraryProxy>>,
 }
@@ -71,7 +72,7 @@ impl HttpServerApp for Streams {
 }
 
 impl LibraryDoor {
-    /// The door to a gateway.
+    /// The way out of this gateway.
     pub(crate) fn new(gateway: Arc<Gateway>, conf: &Arc<ServerConf>) -> Self {
         let mut proxy = http_proxy(conf, LibraryProxy(gateway));
         let mut options = HttpServerOptions::default();
@@ -83,18 +84,26 @@ impl LibraryDoor {
         proxy.h2_options = Some(h2_options());
         Self { proxy: Arc::new(proxy) }
     }
-}
 
-impl Door for LibraryDoor {
-    const SPEAKS_HTTP2: bool = true;
-
-    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
+    /// Serves one request of HTTP/1, which asks for the way in again.
+    pub(in crate::gateway) async fn serve_http1(
+        &self,
+        connection: Box<Connection>,
+        head: RequestHead,
+    ) -> Option<Box<Connection>> {
         let (http, rest) = connection.lend(&head);
         let (stream, _settings) = self.proxy.process_new_http(http, rest.shutdown()).await?.consume();
         rest.take_back(stream)
     }
 
-    async fn serve_http2(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
+    /// Serves a connection of HTTP/2 to its end.
+    pub(in crate::gateway) async fn serve_http2(
+        &self,
+        stream: Stream,
+        turn: Turn,
+        place: Place,
+        shutdown: &ShutdownWatch,
+    ) {
         let streams = Streams { proxy: Arc::clone(&self.proxy), turn, _place: place };
         Arc::new(streams).process_new(stream, shutdown).await;
     }

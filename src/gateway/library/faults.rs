@@ -8,12 +8,10 @@ use std::time::Duration;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use crate::gateway::context::Context;
+use crate::gateway::corridor::Passage;
 use crate::gateway::failure::{Failure, is_out_of_descriptors};
 use crate::gateway::site::Site;
-use crate::http1::head::Problem;
-
-/// How long one read may wait while a request's body arrives.
-pub(super) const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
+use crate::http1::fields::Problem;
 
 /// How long an unread rest of a body is waited for before the connection is given up.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -21,31 +19,25 @@ pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long an upload over HTTP/2 may take where the tenant has no limit.
 const TRANSFER_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Marks of our own among the library's errors.
-const OVERDUE: ErrorType = ErrorType::Custom("overdue");
-const UPLOAD_TOO_LARGE: ErrorType = ErrorType::Custom("upload too large");
-const STALLED_UPLOAD: ErrorType = ErrorType::Custom("the client stopped sending its body");
-const NO_UPSTREAM: ErrorType = ErrorType::Custom("no upstream has an address");
-const OVERLOADED: ErrorType = ErrorType::Custom("no room");
+/// The failures that have errors of their own among the library's.
+const OURS: [(ErrorType, Failure); 5] = [
+    (ErrorType::Custom("overdue"), Failure::Overdue),
+    (ErrorType::Custom("upload too large"), Failure::TooLarge),
+    (ErrorType::Custom("the client stopped sending its body"), Failure::ClientSlow),
+    (ErrorType::Custom("no upstream has an address"), Failure::NoUpstream),
+    (ErrorType::Custom("no room"), Failure::Overloaded),
+];
 
-/// The request took longer than its tenant allows.
-pub(super) fn overdue() -> Box<Error> {
-    Error::new(OVERDUE)
+/// A failure as an error of the library's. One without an error of ours is a fault of ours.
+pub(super) fn error_of(failure: Failure) -> Box<Error> {
+    let ours = OURS.into_iter().find(|(_, known)| *known == failure);
+    let error = Error::new(ours.map_or(ErrorType::InternalError, |(kind, _)| kind));
+    if failure == Failure::ClientSlow { error.into_down() } else { error }
 }
 
-/// The body is longer than the tenant takes.
-pub(super) fn upload_too_large() -> Box<Error> {
-    Error::new(UPLOAD_TOO_LARGE)
-}
-
-/// There is no upstream to try.
-pub(super) fn no_upstream() -> Box<Error> {
-    Error::new(NO_UPSTREAM)
-}
-
-/// The gateway is at one of its limits.
-pub(super) fn overloaded() -> Box<Error> {
-    Error::new(OVERLOADED)
+/// The proof that a request may go upstream. Without one nothing does.
+pub(super) fn passage(ctx: &Context) -> Result<&Passage, Box<Error>> {
+    ctx.passage().ok_or_else(|| error_of(Failure::Internal))
 }
 
 /// True if a connection could not be made for lack of descriptors or ports of ours.
@@ -58,11 +50,6 @@ pub(in crate::gateway) fn is_without_descriptors(error: &Error) -> bool {
 /// The head of an upstream's answer may be read in more than one way.
 pub(super) fn invalid_answer(problem: Problem) -> Box<Error> {
     Error::explain(ErrorType::InvalidHTTPHeader, problem).into_up()
-}
-
-/// The client stopped in the middle of its body.
-pub(super) fn stalled_upload() -> Box<Error> {
-    Error::explain(STALLED_UPLOAD, "the client stopped in the middle of its body").into_down()
 }
 
 /// True if an upstream said nothing for too long.
@@ -90,16 +77,8 @@ pub(super) fn is_upstreams(error: &Error) -> bool {
 /// The failure that an error of the library's is.
 pub(super) fn failure_of(error: &Error) -> Failure {
     let kind = error.etype();
-    for (ours, failure) in [
-        (OVERDUE, Failure::Overdue),
-        (UPLOAD_TOO_LARGE, Failure::TooLarge),
-        (STALLED_UPLOAD, Failure::ClientSlow),
-        (NO_UPSTREAM, Failure::NoUpstream),
-        (OVERLOADED, Failure::Overloaded),
-    ] {
-        if *kind == ours {
-            return failure;
-        }
+    if let Some((_, failure)) = OURS.into_iter().find(|(known, _)| known == kind) {
+        return failure;
     }
     match error.esource() {
         ErrorSource::Upstream if is_timeout(kind) => Failure::UpstreamSlow("timeout"),
@@ -128,11 +107,7 @@ fn is_gone(kind: &ErrorType) -> bool {
 
 /// A request that ended without a fault of its upstream breaks a row of failures.
 pub(super) fn note_success(ctx: &Context, error: Option<&Error>) {
-    let (None | Some(ErrorSource::Downstream), Ok(passage)) = (error.map(Error::esource), ctx.passage())
-    else {
-        return;
-    };
-    if let Some(member) = passage.upstreams().current(ctx.attempt) {
+    if let (None | Some(ErrorSource::Downstream), Some(member)) = (error.map(Error::esource), ctx.member()) {
         member.state.succeeded();
     }
 }

@@ -25,17 +25,17 @@ use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{Error, ErrorSource};
 
-use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Passage;
+use crate::gateway::failure::Failure;
 use crate::gateway::library::patient::PatientConnector;
-use crate::gateway::library::requests::{asked, incoming, peer_of};
-use crate::gateway::observe::{Ended, Ending};
+use crate::gateway::library::requests::{ended, incoming, peer_of};
+use crate::gateway::observe::Ending;
 use crate::gateway::pace::Pace;
 use crate::gateway::refusals::End;
+use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
+use crate::serve::WRITE_TIME_MAX;
 use crate::serve::timer::Timer;
-use crate::serve::{WRITE_TIME_MAX, may_be_reused};
-use crate::telemetry::access;
 use crate::wire::errors::ErrorCause;
 use crate::wire::grpc;
 
@@ -58,34 +58,27 @@ impl LibraryProxy {
         let request = incoming(session).ok_or(ErrorCause::Internal)?;
         self.begin_trace(&session.req_header().headers, ctx);
         let route = self.route(&request, ctx)?;
-        let admitted = self.admit(&request, &route, &mut ctx.notes).await;
+        let admitted = self.admit(&request, route, &mut ctx.notes).await;
         admitted.map_err(|cause| self.show_way(cause, &request, ctx))
     }
 
     /// Has the end of a request noted that is dropped before its last phase, because it does not keep its pace.
     fn note_when_dropped(&self, session: &Session, ctx: &mut Context) {
-        let (gateway, head) = (Arc::clone(&self.0), session.req_header());
-        let (method, target) = (head.method.clone(), head.raw_path().to_vec());
-        let logged = access::is_on().then(|| (head.clone(), peer_of(session)));
+        let (gateway, head, peer) = (Arc::clone(&self.0), session.req_header().clone(), peer_of(session));
         ctx.on_drop = Some(Box::new(move |ctx| {
-            let method = method.as_str().as_bytes();
-            let ended = Ended { method, target: &target, status: 0, sent: 0, ending: Ending::ClientLeft };
-            let micros = gateway.observer.finished(&ended, ctx, gateway.clock.monotonic_micros());
-            if let Some((head, peer)) = &logged {
-                gateway.log_access(&ended, &asked(head, *peer), ctx, micros);
-            }
+            gateway.finished(&ended(&head, peer, (0, 0), Ending::ClientLeft), ctx);
         }));
     }
 
     /// Ends a transfer that takes too long, unless this is its end anyway.
     fn check_overdue(&self, ctx: &Context, is_last: bool) -> pingora::Result<()> {
-        if !is_last && self.is_overdue(ctx) { Err(faults::overdue()) } else { Ok(()) }
+        if !is_last && self.is_overdue(ctx) { Err(faults::error_of(Failure::Overdue)) } else { Ok(()) }
     }
 }
 
 /// Something of a request's bodies has moved: they have as long again, until the client's own is whole.
 fn keep_pace(session: &Session, ctx: &Context) {
-    let (Some(pace), Ok(site)) = (&ctx.pace, ctx.site()) else { return };
+    let (Some(pace), Some(site)) = (&ctx.pace, &ctx.site) else { return };
     let read = site.tenant.proxy.timeouts.read;
     match session.response_written() {
         _ if !ctx.awaits_body => pace.over(),
@@ -110,12 +103,15 @@ impl ProxyHttp for LibraryProxy {
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
         ctx.request_id = Some(self.request_ids.of(&session.req_header().headers));
-        session.set_read_timeout(Some(faults::BODY_READ_TIME_MAX));
+        session.set_read_timeout(Some(BODY_READ_TIME_MAX));
         session.set_write_timeout(Some(WRITE_TIME_MAX));
         session.set_total_drain_timeout(Some(faults::DRAIN_TIME_MAX));
         let is_http2 = session.is_http2();
         ctx.speaks_grpc = is_http2 && grpc::is_spoken(&session.req_header().headers);
-        if !is_http2 && (!may_be_reused(session) || session.is_process_shutting_down()) {
+        let head = session.req_header();
+        let may_be_reused =
+            head.version == Version::HTTP_11 && !head.headers.contains_key(http::header::UPGRADE);
+        if !is_http2 && (!may_be_reused || session.is_process_shutting_down()) {
             session.set_keepalive(None);
         }
         Ok(())
@@ -124,10 +120,10 @@ impl ProxyHttp for LibraryProxy {
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
         match self.let_through(session, ctx).await {
             Ok(passage) => {
-                let read = ctx.site()?.tenant.proxy.timeouts.read;
+                let read = passage.route().site().tenant.proxy.timeouts.read;
                 // A WebSocket may be silent for as long as the tenant allows.
-                let is_upgrade = passage.upgrades() && session.is_upgrade_req();
-                let longest = if is_upgrade { read } else { faults::BODY_READ_TIME_MAX.min(read) };
+                let is_upgrade = passage.route().upgrades() && session.is_upgrade_req();
+                let longest = if is_upgrade { read } else { BODY_READ_TIME_MAX.min(read) };
                 session.set_read_timeout(Some(longest));
                 ctx.let_through(passage);
                 Ok(false)
@@ -144,17 +140,13 @@ impl ProxyHttp for LibraryProxy {
         session: &mut Session,
         ctx: &mut Context,
     ) -> pingora::Result<Box<HttpPeer>> {
-        let mut attempt = ctx.attempt;
-        let passage = ctx.passage()?;
-        let chosen = passage.upstreams().choose(&mut attempt, self.clock.monotonic_micros());
-        let Some((member, address)) = chosen else {
-            self.note_no_upstream(ctx);
-            return Err(faults::no_upstream());
-        };
+        let address = self.next_address(ctx).await.map_err(faults::error_of)?;
+        let member = ctx.member().ok_or_else(|| faults::error_of(Failure::Internal))?;
         let mut peer = Box::new(member.template.clone());
         peer._address = address.into();
-        if passage.upgrades() && session.is_upgrade_req() {
-            let longest = ctx.site()?.tenant.proxy.timeouts.connect;
+        let route = faults::passage(ctx)?.route();
+        if route.upgrades() && session.is_upgrade_req() {
+            let longest = route.site().tenant.proxy.timeouts.connect;
             peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::standard();
             peer.options.custom_l4 = Some(Arc::new(PatientConnector { longest }));
             // A connection for another kind of request is not taken, and this one is not given to any.
@@ -163,11 +155,9 @@ impl ProxyHttp for LibraryProxy {
         }
         let has_body = !session.is_body_empty();
         if has_body && peer.options.alpn != ALPN::H1 {
-            peer.options.read_timeout = Some(faults::longest_transfer(ctx.site()?));
+            peer.options.read_timeout = Some(faults::longest_transfer(route.site()));
         }
         ctx.awaits_body = has_body;
-        ctx.attempt = attempt;
-        self.enter(ctx).await.map_err(|_| faults::overloaded())?;
         ctx.times.left.get_or_insert_with(Timer::now);
         Ok(peer)
     }
@@ -229,9 +219,9 @@ impl ProxyHttp for LibraryProxy {
         if session.was_upgraded() {
             return Ok(());
         }
-        let longest = ctx.site()?.tenant.proxy.body_bytes_max;
+        let longest = faults::passage(ctx)?.route().site().tenant.proxy.body_bytes_max;
         if longest.is_some_and(|longest| ctx.body_bytes > longest) {
-            return Err(faults::upload_too_large());
+            return Err(faults::error_of(Failure::TooLarge));
         }
         Ok(())
     }
@@ -247,7 +237,7 @@ impl ProxyHttp for LibraryProxy {
         if is_switch || !response.status.is_informational() {
             ctx.times.answered.get_or_insert_with(Timer::now);
         }
-        let may_switch = ctx.passage()?.upgrades() && session.is_upgrade_req();
+        let may_switch = faults::passage(ctx)?.route().upgrades() && session.is_upgrade_req();
         if is_switch && !may_switch {
             return Err(faults::invalid_answer("a switch of protocols that was not asked for"));
         }
@@ -299,7 +289,7 @@ impl ProxyHttp for LibraryProxy {
     ) -> Box<Error> {
         if faults::is_without_descriptors(&error) {
             self.note_overload(ctx, "descriptors");
-            return faults::overloaded();
+            return faults::error_of(Failure::Overloaded);
         }
         if !ctx.attempt.has_address_left() {
             self.note_upstream_failure(ctx, error.etype().as_str());
@@ -325,7 +315,7 @@ impl ProxyHttp for LibraryProxy {
         }
         if faults::is_silence(&error) && ctx.awaits_body {
             // The upstream had nothing to answer yet: the client has stopped sending.
-            error = faults::stalled_upload();
+            error = faults::error_of(Failure::ClientSlow);
         } else if faults::is_upstreams(&error) {
             self.note_upstream_failure(ctx, error.etype().as_str());
         }
@@ -352,19 +342,14 @@ impl ProxyHttp for LibraryProxy {
         if let Some(error) = error.filter(|error| *error.esource() == ErrorSource::Internal) {
             tracing::warn!(kind = error.etype().as_str(), "a request failed inside the gateway");
         }
-        let ended = Ended {
-            method: request.method.as_str().as_bytes(),
-            target: request.raw_path(),
-            status: session.response_written().map_or(0, |response| response.status.as_u16()),
-            sent: session.body_bytes_sent() as u64,
-            ending: match error.map(Error::esource) {
-                None => Ending::Whole,
-                Some(ErrorSource::Downstream) => Ending::ClientLeft,
-                Some(_) => Ending::Failed,
-            },
+        let status = session.response_written().map_or(0, |response| response.status.as_u16());
+        let ending = match error.map(Error::esource) {
+            None => Ending::Whole,
+            Some(ErrorSource::Downstream) => Ending::ClientLeft,
+            Some(_) => Ending::Failed,
         };
-        let micros = self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
-        self.log_access(&ended, &asked(request, peer_of(session)), ctx, micros);
+        let answer = (status, session.body_bytes_sent() as u64);
+        self.finished(&ended(request, peer_of(session), answer, ending), ctx);
         ctx.finish();
         answering::linger(session.as_mut(), ctx.breaks_off).await;
     }

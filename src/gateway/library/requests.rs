@@ -7,7 +7,7 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
 use crate::gateway::corridor::Incoming;
-use crate::gateway::observe::Asked;
+use crate::gateway::observe::{Ended, Ending};
 
 /// A request of the library's, as the corridor reads it.
 pub(super) fn incoming(session: &Session) -> Option<Incoming<'_, HeaderMap>> {
@@ -27,15 +27,21 @@ pub(super) fn is_tls(session: &Session) -> bool {
     session.digest().is_some_and(|digest| digest.ssl_digest.is_some())
 }
 
-/// The part of a request that only its line shows.
-pub(super) fn asked(request: &RequestHeader, peer: Option<IpAddr>) -> Asked<'_, HeaderMap> {
+/// A request that has ended, with an answer of this status and length.
+pub(super) fn ended(
+    request: &RequestHeader,
+    peer: Option<IpAddr>,
+    (status, sent): (u16, u64),
+    ending: Ending,
+) -> Ended<'_, HeaderMap> {
     let protocol = match request.version {
         Version::HTTP_2 => "HTTP/2",
         Version::HTTP_10 => "HTTP/1.0",
         _ => "HTTP/1.1",
     };
-    let host = authority_of(request).unwrap_or_default().as_bytes();
-    Asked { protocol, host, fields: &request.headers, peer }
+    let (method, target) = (request.method.as_str().as_bytes(), request.raw_path());
+    let authority = request.uri.authority().map_or("", http::uri::Authority::as_str);
+    Ended { method, target, protocol, authority, fields: &request.headers, peer, status, sent, ending }
 }
 
 pub(super) fn peer_of(session: &Session) -> Option<IpAddr> {

@@ -9,6 +9,7 @@ use crate::domain::tenant::HostHeader;
 use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::library::answering::names_that;
+use crate::gateway::library::faults;
 use crate::gateway::library::requests::{authority_of, is_tls};
 use crate::gateway::policy::forwarded::Arrival;
 use crate::gateway::policy::requests::Kept;
@@ -27,12 +28,12 @@ impl Gateway {
         request: &mut RequestHeader,
         ctx: &Context,
     ) -> pingora::Result<()> {
-        let passage = ctx.passage()?;
+        let passage = faults::passage(ctx)?;
         let downstream = session.req_header();
         let mut parts = request.as_owned_parts();
         let headers = &mut parts.headers;
         let peer = passage.peer();
-        let believed = self.believed.of(peer);
+        let believed = self.rules.believed.of(peer);
         let kept = Kept::of(&downstream.headers, self.pipeline.key_format(), believed);
         for name in names_that(headers, |id, name| ctx.replaces(id, name) || !kept.has(id, name)) {
             headers.remove(&name);
@@ -47,8 +48,8 @@ impl Gateway {
         let arrival = Arrival { peer: &peer_text, believed, is_tls: is_tls(session), version };
         let authority = authority_of(downstream).unwrap_or_default().as_bytes();
         self.write_ours(&downstream.headers, authority, ctx, &arrival, headers);
-        if ctx.site()?.tenant.proxy.host_header == HostHeader::Upstream
-            && let Some(member) = passage.upstreams().current(ctx.attempt)
+        if passage.route().site().tenant.proxy.host_header == HostHeader::Upstream
+            && let Some(member) = ctx.member()
         {
             headers.insert(http::header::HOST, member.host.clone());
         }

@@ -9,11 +9,11 @@ use crate::http1::writing::Lines;
 /// covers the headers beside it.
 const PROOFS: &[u8] = b"Authorization, Origin, X-API-Key, X-Agent-Signature";
 
-/// True if a header of an upstream's answer is for one hop only (RFC 9110, section 7.6.1). Headers that frame the answer
-/// stay, even if `Connection` names them.
+/// True if a header of a message is for one hop only (RFC 9110, section 7.6.1). `Connection` names others; those that frame
+/// or route the message stay even if it names them.
 pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &[u8]) -> bool {
     let always = matches!(id, Name::KeepAlive | Name::ProxyConnection);
-    let never = matches!(id, Name::ContentLength | Name::TransferEncoding);
+    let never = matches!(id, Name::ContentLength | Name::Host | Name::TransferEncoding);
     always || (!never && options.name(name))
 }
 
@@ -21,7 +21,7 @@ pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &
 /// `Authorization` (RFC 9111, section 3.5), no shared cache may store it unless the upstream says that one may.
 pub(in crate::gateway) fn write_sharing(fields: &impl Fields, lines: &mut impl Lines) {
     let (mut is_shared, mut is_private) = (false, false);
-    for (_, value) in fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control")) {
+    for value in fields.values(Name::CacheControl) {
         for directive in value.split(|byte| *byte == b',') {
             let name = directive.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
             is_shared |= [&b"public"[..], b"s-maxage"].iter().any(|one| name.eq_ignore_ascii_case(one));

@@ -14,13 +14,13 @@ use crate::http1::writing::Lines;
 use crate::wire::client_ip::is_trusted;
 
 /// The proxies that are believed, and which of their headers.
-pub(in crate::gateway) struct Believed {
+pub(crate) struct Believed {
     /// Their networks.
-    pub(in crate::gateway) proxies: Vec<IpNet>,
+    pub(crate) proxies: Vec<IpNet>,
     /// The headers that they set.
-    pub(in crate::gateway) headers: TrustedHeaders,
+    pub(crate) headers: TrustedHeaders,
     /// True if proxies speak the PROXY protocol, which hides them and says nothing of TLS.
-    pub(in crate::gateway) has_proxy_protocol: bool,
+    pub(crate) has_proxy_protocol: bool,
 }
 
 /// The headers of a peer that is not trusted.

@@ -2,7 +2,6 @@
 //!
 //! Names are compared in a normal form, because many servers take `X_Agent_Id` and `X-Agent-Id` for one header.
 
-use crate::domain::tier::Tier;
 use crate::domain::trusted_headers::{FORWARDED_PREFIX, OF_PROXIES};
 use crate::domain::uint256::decimal;
 use crate::http1::writing::{Lines, write_decimal};
@@ -46,19 +45,9 @@ pub(in crate::gateway) fn write(permit: &Permit, lines: &mut impl Lines) {
         Err(_) => out.extend_from_slice(decimal(id).as_bytes()),
     });
     lines.set("X-Agent-Owner", profile.owner_text().as_bytes());
-    lines.set("X-Agent-Tier", digit(permit.tier()));
+    lines.set("X-Agent-Tier", &[b'0' + permit.tier().number()]);
     lines.set("X-Agent-Staked-Amount", profile.stake_text().as_bytes());
     lines.set("X-Agent-Endpoint-Mismatch", mismatch);
-}
-
-const fn digit(tier: Tier) -> &'static [u8] {
-    match tier {
-        Tier::Unverified => b"0",
-        Tier::Bronze => b"1",
-        Tier::Silver => b"2",
-        Tier::Gold => b"3",
-        Tier::Diamond => b"4",
-    }
 }
 
 /// The standing of a name that is none of those that rules know by an id.

@@ -3,7 +3,7 @@
 
 pub(super) mod answers;
 pub(super) mod cors;
-pub(super) mod forwarded;
+pub(crate) mod forwarded;
 pub(super) mod identity;
 pub(super) mod requests;
 pub(super) mod via;

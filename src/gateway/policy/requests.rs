@@ -5,31 +5,27 @@
 
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::trusted_headers::TrustedHeaders;
+use crate::gateway::policy::answers;
 use crate::gateway::policy::identity::{Standing, standing_of};
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::http1::options::Options;
 use crate::wire::credentials::shows_key;
 
-/// True if a header of the client's request is for one hop only, and ends here (RFC 9110, section 7.6.1).
-///
-/// `Connection` names others. The reader of heads refuses a request that names a header which frames or routes it.
+/// True if a header of the client's request is for one hop only, and ends here, as it does in an answer or in requests alone.
 pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &[u8]) -> bool {
-    let always = matches!(
+    let in_requests = matches!(
         id,
         Name::Connection
             | Name::Http2Settings
-            | Name::KeepAlive
             | Name::ProxyAuthenticate
             | Name::ProxyAuthorization
-            | Name::ProxyConnection
             | Name::Te
             | Name::Trailer
             | Name::TransferEncoding
             | Name::Upgrade
     );
-    let never = matches!(id, Name::ContentLength | Name::Host);
-    always || (!never && options.name(name))
+    in_requests || answers::is_of_one_hop(options, id, name)
 }
 
 /// Says which headers of a request go upstream as they are.

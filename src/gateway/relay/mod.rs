@@ -13,32 +13,26 @@ mod upstream;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::domain::upstream::UpstreamScheme;
-use crate::gateway::Gateway;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::Route;
 use crate::gateway::failure::Failure;
-use crate::gateway::observe::{Asked, Ended, Ending};
+use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::refusals::End;
 use crate::gateway::relay::driver::{Driver, Limits, first_size};
 use crate::gateway::relay::exchange::{Buffers, Exchange};
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::Rules;
 use crate::gateway::upstreams::Upstreams;
+use crate::gateway::{BODY_READ_TIME_MAX, Gateway};
 use crate::http1::fields::Fields;
 use crate::http1::head::{Body, RequestHead};
-use crate::http1::name::Name;
 use crate::http1::options::Options;
 use crate::serve::WRITE_TIME_MAX;
 use crate::serve::connection::Connection;
 use crate::serve::timer::Timer;
-use crate::telemetry::access;
 use crate::wire::answers::Answer;
-
-/// How long a client may pause in its body.
-const BODY_READ_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The relay of one worker.
 pub(super) struct Relay {
@@ -77,8 +71,7 @@ impl Relay {
         if let Err(failure) = outcome {
             return self.fail(connection, head, ctx, &exchange, failure, has_begun).await;
         }
-        if let Some(member) = ctx.passage().ok().and_then(|passage| passage.upstreams().current(ctx.attempt))
-        {
+        if let Some(member) = ctx.member() {
             member.state.succeeded();
         }
         self.note_end(&connection, head, ctx, &exchange, Ending::Whole);
@@ -237,16 +230,19 @@ impl Gateway {
         sent: u64,
         ending: Ending,
     ) {
-        let target = connection.head().get(head.target.clone()).unwrap_or_default();
-        let ended = Ended { method: method_of(connection, head), target, status, sent, ending };
-        let micros = self.observer.finished(&ended, ctx, self.clock.monotonic_micros());
-        if access::is_on() {
-            let fields = connection.fields();
-            let protocol = if head.is_http_1_0 { "HTTP/1.0" } else { "HTTP/1.1" };
-            let host = fields.values(Name::Host).next().unwrap_or_default();
-            let asked = Asked { protocol, host, fields: &fields, peer: Some(connection.peer.ip()) };
-            self.log_access(&ended, &asked, ctx, micros);
-        }
+        let fields = connection.fields();
+        let ended = Ended {
+            method: method_of(connection, head),
+            target: connection.head().get(head.target.clone()).unwrap_or_default(),
+            protocol: if head.is_http_1_0 { "HTTP/1.0" } else { "HTTP/1.1" },
+            authority: "",
+            fields: &fields,
+            peer: Some(connection.peer.ip()),
+            status,
+            sent,
+            ending,
+        };
+        self.finished(&ended, ctx);
     }
 }
 

@@ -33,14 +33,13 @@ impl Gateway {
         let fields = connection.fields();
         let text = |range: &Range<usize>| fields.head.get(range.clone()).unwrap_or_default();
         let site = ctx.site.as_ref().ok_or(Failure::Internal)?;
-        let member = ctx.passage().ok().and_then(|passage| passage.upstreams().current(ctx.attempt));
-        let host = member.filter(|_| site.tenant.proxy.host_header == HostHeader::Upstream);
+        let host = ctx.member().filter(|_| site.tenant.proxy.host_header == HostHeader::Upstream);
         out.extend_from_slice(text(&head.method));
         out.push(b' ');
         out.extend_from_slice(text(&head.target));
         out.extend_from_slice(b" HTTP/1.1\r\n");
         let options = Options::of(&fields).map_err(|_| Failure::Malformed)?;
-        let believed = self.believed.of(connection.peer.ip());
+        let believed = self.rules.believed.of(connection.peer.ip());
         let kept = Kept::of(&fields, self.pipeline.key_format(), believed);
         for span in &**fields.spans {
             let name = text(&span.name);
@@ -89,7 +88,7 @@ impl AnswerRules for Rules<'_> {
             // Neither has a body, whatever it says of its length (RFC 9110, section 8.6).
             let is_no_length = span.id == Name::ContentLength && (status < 200 || status == 204);
             let is_replaced = span.id == Name::RequestId && status >= 200;
-            let is_about_pages = cors::is_ours(name) && self.ctx.cors().is_some();
+            let is_about_pages = self.ctx.cors().is_some() && cors::is_ours(name);
             let ends_here =
                 is_framing || is_no_length || is_replaced || is_about_pages || is_about_limits(name);
             if !ends_here && !answers::is_of_one_hop(options, span.id, name) {

@@ -35,11 +35,7 @@ impl Relay {
                     self.gateway.begin_try(ctx);
                     (address, false)
                 }
-                None => {
-                    let address = self.choose(ctx)?;
-                    self.gateway.enter(ctx).await?;
-                    (address, true)
-                }
+                None => (self.gateway.next_address(ctx).await?, true),
             };
             let tenant = || ctx.site.as_ref().map(|site| &*site.tenant.id);
             if may_be_used
@@ -64,19 +60,6 @@ impl Relay {
                 }
             }
         }
-    }
-
-    /// The next address to try.
-    fn choose(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
-        let (mut attempt, now) = (ctx.attempt, ctx.begun);
-        let passage = ctx.passage().map_err(|_| Failure::Internal)?;
-        let chosen = passage.upstreams().choose(&mut attempt, now);
-        let chosen = chosen.map(|(_, address)| address);
-        ctx.attempt = attempt;
-        chosen.ok_or_else(|| {
-            self.gateway.note_no_upstream(ctx);
-            Failure::NoUpstream
-        })
     }
 
     /// A new connection to this address.

@@ -1,7 +1,7 @@
 //! Answer heads.
 
-use crate::http1::fields::Spans;
-use crate::http1::head::{AnswerHead, Body, FIELDS_MAX, Problem, TOO_MANY_FIELDS, read_answer};
+use crate::http1::fields::{FIELDS_MAX, Problem, Spans, TOO_MANY_FIELDS};
+use crate::http1::head::{AnswerHead, Body, read_answer};
 use crate::http1::tests::heads;
 
 fn read(head: &str) -> Result<(AnswerHead, Spans), Problem> {

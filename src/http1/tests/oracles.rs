@@ -4,8 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use proptest::sample::{Index, select};
 
-use crate::http1::fields::Spans;
-use crate::http1::head::{FIELDS_MAX, read_answer, read_request};
+use crate::http1::fields::{FIELDS_MAX, Spans};
+use crate::http1::head::{read_answer, read_request};
 use crate::http1::tests::heads;
 
 type Texts<'a> = Vec<(&'a [u8], &'a [u8])>;

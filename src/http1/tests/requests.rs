@@ -2,10 +2,8 @@
 
 use proptest::prelude::{any, proptest};
 
-use crate::http1::fields::Spans;
-use crate::http1::head::{
-    Body, FIELDS_MAX, Problem, RequestHead, TOO_MANY_FIELDS, end_of_head, read_answer, read_request,
-};
+use crate::http1::fields::{FIELDS_MAX, Problem, Spans, TOO_MANY_FIELDS};
+use crate::http1::head::{Body, RequestHead, end_of_head, read_answer, read_request};
 use crate::http1::name::Name;
 use crate::http1::tests::heads;
 

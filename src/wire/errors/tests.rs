@@ -138,9 +138,6 @@ fn each_cause_of_the_contract_has_its_row() {
     let blocked_details = json!({
         "agentId": "7", "currentTier": 0, "requiredTier": 1, "requiredStake": "1000000000000000000000",
     });
-    let (current_balance, required_amount) = (U256::from(5), U256::from(9));
-    let deposit = ErrorCause::InsufficientDeposit { agent, current_balance, required_amount };
-    let relay = ErrorCause::RelayFailed { agent, reason: "reverted".to_owned(), tx_hash: "0x1".to_owned() };
     check(vec![
         (invalid.into(), 400, "VALIDATION_ERROR", json!({ "field": "agentId", "received": 7 })),
         signed_by(Some(signer)),
@@ -177,13 +174,6 @@ fn each_cause_of_the_contract_has_its_row() {
             json!({ "agentId": "7", "tier": 2, "limit": 16, "retryAfter": 42 }),
         ),
         (denied(blocked), 403, "TIER_BLOCKED", blocked_details),
-        (
-            deposit,
-            400,
-            "INSUFFICIENT_DEPOSIT",
-            json!({ "agentId": "7", "currentBalance": "5", "requiredAmount": "9" }),
-        ),
-        (relay, 500, "RELAY_FAILED", json!({ "agentId": "7", "reason": "reverted", "txHash": "0x1" })),
     ]);
 }
 

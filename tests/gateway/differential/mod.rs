@@ -1,4 +1,4 @@
-//! The relay beside the HTTP library: the same exchanges go through two gateways that differ in `gateway.http1` alone.
+//! The relay beside the HTTP library: the same exchanges go through two gateways whose requests leave by one way each.
 //! Both sides of each see the same, but for the differences that [`rules`] names.
 //!
 //! `TG_EXCHANGES=N` runs so many exchanges, `TG_SEED=S` those of a run before; a failure says how to see
@@ -40,8 +40,8 @@ fn number_of(variable: &str, usual: u64) -> u64 {
     env::var(variable).map_or(usual, |text| text.parse().unwrap())
 }
 
-fn site(stage: &Stage, http1: &str) -> Site {
-    let site = Site::of(stage).set("gateway.http1", http1).set("gateway.via", "tiergate").unlimited();
+fn site(stage: &Stage, way: &str) -> Site {
+    let site = Site::of(stage).way(way).set("gateway.via", "tiergate").unlimited();
     site.tenant(|tenant| tenant.set("health.eject_after", 0).set("timeouts.read", "5s")).agent(4).start()
 }
 

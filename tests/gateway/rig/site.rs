@@ -148,6 +148,11 @@ impl SiteBuilder<'_> {
         self.tenant(|tenant| tenant.set("upstreams", vec![format!("h2c://{}", upstream.address)]))
     }
 
+    /// Has the tenant's requests of HTTP/1 leave this way: by the "relay" or the "library".
+    pub(crate) fn way(self, way: &str) -> Self {
+        if way == "library" { self.tenant(Tenant::by_library) } else { self }
+    }
+
     /// Changes the tenant.
     pub(crate) fn tenant(mut self, change: impl FnOnce(Tenant) -> Tenant) -> Self {
         let tenant = self.tenants.remove(0);

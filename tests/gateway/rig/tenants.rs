@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use toml::{Table, Value};
 
+use crate::support::process::{free_port, own_ip};
+
 /// What is written of one tenant.
 #[derive(Debug, Clone)]
 pub(crate) struct Tenant(Table);
@@ -22,6 +24,14 @@ impl Tenant {
     /// Waits half a second for an upstream that says or takes nothing.
     pub(crate) fn impatient(self) -> Self {
         self.set("timeouts.read", "500ms").set("timeouts.write", "500ms").set("health.eject_after", 0)
+    }
+
+    /// Adds an upstream of HTTP/2 at which nobody listens. So all requests leave by the library, and those that try it first
+    /// go to another one.
+    pub(crate) fn by_library(mut self) -> Self {
+        let silent = format!("h2c://{}", free_port(own_ip()));
+        self.0["upstreams"].as_array_mut().unwrap().push(silent.into());
+        self
     }
 
     /// Sets a key by its path with dots.

@@ -1,0 +1,75 @@
+//! The tries of one request: where it goes next, its place there, and whether it may go elsewhere.
+
+use std::net::SocketAddr;
+
+use crate::domain::upstream::Upstream;
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::failure::Failure;
+
+impl Gateway {
+    /// Chooses the next address of a request, and takes a place at its upstream for the one that it had.
+    pub(super) async fn next_address(&self, ctx: &mut Context) -> Result<SocketAddr, Failure> {
+        let route = ctx.passage().ok_or(Failure::Internal)?.route();
+        let mut attempt = ctx.attempt;
+        let chosen = route.upstreams().choose(&mut attempt, ctx.begun).map(|(_, address)| address);
+        ctx.attempt = attempt;
+        let address = chosen.ok_or_else(|| {
+            self.note_no_upstream(ctx);
+            Failure::NoUpstream
+        })?;
+        ctx.place = None;
+        if let Some(trace) = &mut ctx.notes.trace {
+            trace.leave_upstream(self.clock.monotonic_micros());
+        }
+        let (member, site) = ctx.member().zip(ctx.site.as_ref()).ok_or(Failure::Internal)?;
+        ctx.place = member.state.enter(site.tenant.proxy.timeouts.connect).await;
+        if ctx.place.is_none() {
+            self.note_overload(ctx, "upstream");
+            return Err(Failure::Overloaded);
+        }
+        self.begin_try(ctx);
+        Ok(address)
+    }
+
+    /// A request is about to go to the upstream that it is at.
+    pub(super) fn begin_try(&self, ctx: &mut Context) {
+        let Some(mut trace) = ctx.notes.trace.take() else { return };
+        if let Some(Upstream { host, port, .. }) = ctx.member().map(|member| &member.state.upstream) {
+            trace.to_upstream(host, *port, self.clock.monotonic_micros());
+        }
+        ctx.notes.trace = Some(trace);
+    }
+
+    /// True if a request that its upstream has not processed goes to another upstream; without another one, to a new
+    /// connection, as long as it may try.
+    pub(super) fn may_repeat(&self, ctx: &mut Context) -> bool {
+        if ctx.passage().is_some_and(|passage| !passage.route().upstreams().has_another(ctx.attempt)) {
+            ctx.attempt.begin_anew();
+        }
+        self.may_go_to_another(ctx, "unprocessed")
+    }
+
+    /// True if a request that could not connect goes to another address or upstream.
+    pub(super) fn may_try_another(&self, ctx: &mut Context) -> bool {
+        self.may_go_to_another(ctx, "unreachable")
+    }
+
+    fn may_go_to_another(&self, ctx: &mut Context, reason: &str) -> bool {
+        let Some(route) = ctx.passage().map(|passage| passage.route()) else { return false };
+        let tries_max = u32::from(route.site().tenant.proxy.connect_retries);
+        let has_another = ctx.attempt.count() <= tries_max && route.upstreams().has_another(ctx.attempt);
+        if !has_another || self.is_overdue(ctx) {
+            return false;
+        }
+        // It has leave to look for another connection until it has one.
+        if ctx.retrying.is_none() {
+            ctx.retrying = route.upstreams().retry();
+        }
+        let may = ctx.retrying.is_some();
+        if may {
+            self.note_retry(ctx, reason);
+        }
+        may
+    }
+}
