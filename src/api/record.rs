@@ -137,7 +137,7 @@ impl Entry<'_> {
             client: self.client,
             request_id: self.request_id.as_str(),
             trace_id: self.trace_id.as_deref(),
-            unsaid_before: None,
+            suppressed: None,
         }
     }
 }

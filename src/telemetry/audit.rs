@@ -65,7 +65,7 @@ pub struct Record<'a> {
     pub trace_id: Option<&'a str>,
     /// How many requests were left out before it. [`Audit::record`] knows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unsaid_before: Option<NonZeroU64>,
+    pub suppressed: Option<NonZeroU64>,
 }
 
 /// The audit log.
@@ -183,7 +183,7 @@ impl Audit {
         let now = self.clock.monotonic_micros();
         let turn = if is_owners { Some(self.strangers.unsaid()) } else { self.strangers.turn(now) };
         let Some(unsaid) = turn else { return };
-        record.unsaid_before = NonZeroU64::new(unsaid);
+        record.suppressed = NonZeroU64::new(unsaid);
         let Ok(mut line) = serde_json::to_vec(&record) else { return };
         line.push(b'\n');
         // It drops what it has no room for, and never fails.

@@ -58,7 +58,7 @@ impl FaultLog {
     /// Notes a fault; writes a line if none was written within the last second.
     pub fn note(&self, fault: &dyn std::error::Error) {
         if let Some(unsaid) = self.rate.turn(self.clock.monotonic_micros()) {
-            tracing::error!(kind = self.kind, unsaid_before = unsaid, "{fault}");
+            tracing::error!(kind = self.kind, suppressed = unsaid, "{fault}");
         }
     }
 }
@@ -90,7 +90,7 @@ mod tests {
                 }
                 let lines = paper.take();
                 assert_eq!(lines.len(), 1, "{lines:?}");
-                let unsaid = format!("unsaid_before={expected}");
+                let unsaid = format!("suppressed={expected}");
                 for part in ["ERROR", "node down", "kind=\"chain\"", &unsaid] {
                     assert!(lines[0].contains(part), "{part} in {}", lines[0]);
                 }
@@ -104,7 +104,7 @@ mod tests {
         with_default(&paper.dispatch(), || {
             for _ in 0..3 {
                 log.note(&Error::other("disk full"));
-                assert!(paper.take()[0].contains("unsaid_before=0"));
+                assert!(paper.take()[0].contains("suppressed=0"));
                 clock.advance_secs(60);
             }
             clock.step_wall_secs(-3_600);
@@ -128,6 +128,6 @@ mod tests {
         assert_eq!(paper.take().len(), 1);
         clock.advance_secs(1);
         with_default(&dispatch, || log.note(&Error::other("down")));
-        assert!(paper.take()[0].contains("unsaid_before=3999"));
+        assert!(paper.take()[0].contains("suppressed=3999"));
     }
 }

@@ -32,7 +32,7 @@ fn record(request_id: &str) -> Record<'_> {
         client: "192.0.2.1".parse().unwrap(),
         request_id,
         trace_id: None,
-        unsaid_before: None,
+        suppressed: None,
     }
 }
 
@@ -169,7 +169,7 @@ fn of_a_flood_of_strangers_ten_a_second_are_recorded_and_every_operation_of_an_o
     let text = fs::read_to_string(path).unwrap();
     let count = |part: &str| text.lines().filter(|line| line.contains(part)).count();
     assert_eq!((count("\"stranger\""), count("\"owner\""), count("\"last\"")), (20, 2, 1));
-    let told: Vec<_> = text.lines().filter(|line| line.contains("\"unsaid_before\":990")).collect();
+    let told: Vec<_> = text.lines().filter(|line| line.contains("\"suppressed\":990")).collect();
     assert!(told.len() == 2 && told[0].contains("\"owner\"") && told[1].contains("\"last\""), "{told:?}");
 }
 
