@@ -15,6 +15,16 @@ EVENTS = "instructions:u,instructions:k"
 TICK_MICROS = 1_000_000 / os.sysconf("SC_CLK_TCK")
 
 
+def target(root):
+    """Where cargo builds."""
+    return root / os.environ.get("CARGO_TARGET_DIR", "target")
+
+
+def program(root):
+    """The program to measure: TG_PROGRAM, or the one that was built."""
+    return Path(os.environ.get("TG_PROGRAM", target(root) / "release/tiergate")).resolve()
+
+
 class Rig:
     """A folder and the programs that were started; both are gone when the rig is left, for whatever reason."""
 
