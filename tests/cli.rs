@@ -349,7 +349,7 @@ fn check_reads_every_file_of_the_store_and_names_the_key_of_each_that_is_wrong()
         let said = failure(&check_store(&[], all, rest), 2);
         assert!(said.contains(&format!("used: {} problems", places.len() + elsewhere)), "{said}");
         for place in places {
-            assert!(said.contains(&format!("\nerror: store.redis.{place}: ")), "{place}: {said}");
+            assert!(said.contains(&format!(": error: store.redis.{place}: ")), "{place}: {said}");
         }
     }
 }

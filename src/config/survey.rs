@@ -16,9 +16,10 @@ use crate::config::notes::{NamedFile, Notes, Place, Value, Wanted};
 use crate::config::problem::{Problem, Problems};
 use crate::config::reader::Reader;
 use crate::config::refused::{Beside, Nobody, Refused};
+use crate::config::tenants::folder::File;
 use crate::config::tenants::tenant::Claimant;
 use crate::config::tree::Table;
-use crate::config::versions::{Chosen, File, choose};
+use crate::config::versions::{Chosen, choose};
 use crate::config::{Loaded, Settings, tenants, tree};
 
 /// All that there is to say of a configuration.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::config::Settings;
 use crate::config::problem::Problem;
 use crate::config::refused::{Beside, Refused};
-use crate::config::tenants::folder::FOLDER;
+use crate::config::tenants::folder::{FOLDER, File};
 use crate::config::tenants::tenant::Claimant;
 use crate::config::written::quoted;
 use crate::domain::host::HostPattern;
@@ -18,21 +18,6 @@ use crate::domain::tenant::Tenant;
 
 /// How many problems of its claims one file has, at most.
 const PROBLEMS_MAX: usize = 20;
-
-/// A file with tenants.
-#[derive(Default)]
-pub(super) struct File {
-    /// As problems name it.
-    pub(super) name: Arc<str>,
-    /// True for the configuration file.
-    pub(super) is_main: bool,
-    /// Its tenants as they stand there now; `None` if they can't be read.
-    pub(super) offered: Option<Vec<Claimant>>,
-    /// Everything for which those can't be served. They claim what they claim all the same.
-    pub(super) problems: Vec<Problem>,
-    /// Its tenants in force.
-    pub(super) in_force: Option<Vec<Arc<Tenant>>>,
-}
 
 /// The version of a file that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

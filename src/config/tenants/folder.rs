@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::config::location::Location;
 use crate::config::notes::Notes;
@@ -13,7 +14,7 @@ use crate::config::problem::Problem;
 use crate::config::reader::Reader;
 use crate::config::tenants::tenant::Claimant;
 use crate::config::tree;
-use crate::config::versions::File;
+use crate::domain::tenant::Tenant;
 
 /// The folder beside the configuration file that holds tenants in files of their own.
 pub(in crate::config) const FOLDER: &str = "tenants.d";
@@ -21,6 +22,21 @@ pub(in crate::config) const FOLDER: &str = "tenants.d";
 /// The folder beside the configuration file at this path.
 pub(super) fn beside(path: &Path) -> PathBuf {
     path.parent().unwrap_or_else(|| Path::new("")).join(FOLDER)
+}
+
+/// A file with tenants.
+#[derive(Default)]
+pub(in crate::config) struct File {
+    /// As problems name it.
+    pub(in crate::config) name: Arc<str>,
+    /// True for the configuration file.
+    pub(in crate::config) is_main: bool,
+    /// Its tenants as they stand there now; `None` if they can't be read.
+    pub(in crate::config) offered: Option<Vec<Claimant>>,
+    /// Everything for which those can't be served. They claim what they claim all the same.
+    pub(in crate::config) problems: Vec<Problem>,
+    /// Its tenants in force.
+    pub(in crate::config) in_force: Option<Vec<Arc<Tenant>>>,
 }
 
 /// Reads each file of the folder, in the order of their names; no folder is no files. Notes what each says; of one that can't be

@@ -18,11 +18,11 @@ use crate::config::location::Location;
 use crate::config::notes::{Notes, Wanted};
 use crate::config::problem::Problem;
 use crate::config::reader::Reader;
+use crate::config::tenants::folder::File;
 use crate::config::tenants::neighbours::Neighbours;
 use crate::config::tenants::rules::Rules;
 use crate::config::tenants::tenant::Claimant;
 use crate::config::tree::Table;
-use crate::config::versions::File;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
