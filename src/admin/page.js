@@ -92,7 +92,9 @@ function routesOf(status) {
 function growth(key, from, to) {
   const [before, after] = [from.counters.get(key), to.counters.get(key)];
   const mayBeLeftOut = key.startsWith("tenant ") || key.startsWith("route ");
-  return mayBeLeftOut && (before === undefined || after === undefined) ? 0 : (after ?? 0) - (before ?? 0);
+  if (mayBeLeftOut && (before === undefined || after === undefined)) return 0;
+  // The series of a route end with it, and sums of them become less.
+  return Math.max(0, (after ?? 0) - (before ?? 0));
 }
 
 /** The oldest sample of the last seconds, or the one before the last. */

@@ -4,7 +4,6 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use crate::config::listen::Listen;
 use crate::config::tenants::watched_files;
 use crate::config::{Beside, Settings, Survey, Wanted};
 use crate::files::Seen;
@@ -42,11 +41,6 @@ impl Source {
     /// Reads them with all that there is to say of them.
     pub(crate) fn survey(&self, wanted: Wanted) -> Survey {
         Survey::of(&self.path, self.overrides.iter().cloned(), wanted)
-    }
-
-    /// Reads what they say of the listeners, whatever is wrong elsewhere; nothing when a part of that is wrong.
-    pub(crate) fn load_listen(&self) -> Option<Listen> {
-        Settings::load_listen(&self.path, self.overrides.iter().cloned())
     }
 
     /// Where the file is.

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use reqwest::{ClientBuilder, Method};
 
-use crate::app::source::Source;
+use crate::app::source::environment;
 use crate::cli::client::exchange;
 use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, say};
+use crate::config::Settings;
 use crate::config::listen::Listen;
 
 /// How long the answer may take; `/readyz` takes 2 s when something does not answer.
@@ -30,7 +31,7 @@ impl Health {
     /// Prints what it answers. Anything but 200 is a failure.
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = &self.file.config;
-        let listen = Source::at(config).load_listen().ok_or_else(|| {
+        let listen = Settings::load_listen(config, environment()).ok_or_else(|| {
             let file = config.display();
             Failure::new(format!("[listen] of {file} can't be read; `tiergate check` says what is wrong"))
                 .with_code(BAD_CONFIGURATION)
@@ -58,13 +59,13 @@ fn api_url(listen: &Listen) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::api_url;
-    use crate::config::Settings;
+    use super::{Settings, api_url};
 
     fn asked(listen: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiergate.toml");
-        std::fs::write(&path, format!("[listen]\n{listen}\n[chain]\nsurprise = true")).unwrap();
+        std::fs::write(&path, format!("[listen]\n{listen}\n[chain]\nsurprise = true\nbroken = [1, 2\n"))
+            .unwrap();
         api_url(&Settings::load_listen(&path, std::iter::empty()).unwrap())
     }
 

@@ -180,12 +180,12 @@ impl Settings {
         Survey::of_text(text, environment, Wanted::Settings).loaded().map(|loaded| loaded.settings)
     }
 
-    /// Reads the section of the listeners alone, whatever is wrong elsewhere and however many tenants there are: for
-    /// whoever asks a running service. Nothing when a part of it can't be read.
+    /// Reads the section of the listeners alone, whatever is wrong elsewhere, even where the file is no TOML: a running service
+    /// keeps its former configuration, and somebody asks whether it answers. Nothing when a part of it can't be read.
     #[must_use]
     pub fn load_listen(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Listen> {
         let file = tree::name_of(path);
-        let table = tree::parse(&file, &tree::read_file(path).ok()?).ok()?;
+        let (table, _) = tree::recover(&file, &tree::read_file(path).ok()?);
         let (location, notes) = (Location::of_file(file, None), Notes::new(Wanted::Settings));
         Listen::read(&mut Reader::new(location, table, environment, notes))
     }

@@ -28,14 +28,22 @@ impl Refused {
     /// With as many of these lines as are told.
     #[must_use]
     pub fn new(place: impl Into<String>, lines: &[String], is_kept: bool) -> Self {
-        let cut = |line: &String| match line.char_indices().nth(PROBLEM_CHARS_MAX) {
+        Self::with(place.into(), lines.iter().map(String::as_str), lines.len(), is_kept)
+    }
+
+    fn with(
+        place: String,
+        lines: impl Iterator<Item = impl AsRef<str>>,
+        count: usize,
+        is_kept: bool,
+    ) -> Self {
+        let cut = |line: &str| match line.char_indices().nth(PROBLEM_CHARS_MAX) {
             Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
-            None => line.clone(),
+            None => line.to_owned(),
         };
-        let mut problems: Vec<String> = lines.iter().take(PROBLEMS_MAX).map(cut).collect();
-        let place = place.into();
-        if lines.len() > PROBLEMS_MAX {
-            problems.push(format!("{place}: {} more problems", lines.len() - PROBLEMS_MAX));
+        let mut problems: Vec<String> = lines.take(PROBLEMS_MAX).map(|line| cut(line.as_ref())).collect();
+        if count > PROBLEMS_MAX {
+            problems.push(format!("{place}: {} more problems", count - PROBLEMS_MAX));
         }
         Self { place, problems, is_kept, is_main: false }
     }
@@ -53,8 +61,7 @@ impl Refused {
     }
 
     pub(super) fn of(place: impl Into<String>, problems: &[Problem], is_kept: bool) -> Self {
-        let lines: Vec<String> = problems.iter().map(Problem::on_one_line).collect();
-        Self::new(place, &lines, is_kept)
+        Self::with(place.into(), problems.iter().map(Problem::on_one_line), problems.len(), is_kept)
     }
 }
 

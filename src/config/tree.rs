@@ -63,19 +63,31 @@ pub(super) fn name_of(path: &Path) -> Arc<str> {
 
 /// Reads a text as TOML, or says what is wrong with it, line by line; a key that is given twice is wrong.
 pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Table, Vec<Problem>> {
+    let (table, problems) = recover(file, text);
+    if problems.is_empty() { Ok(table) } else { Err(problems) }
+}
+
+/// What can be read of a text, and what is wrong with it.
+pub(super) fn recover(file: &Arc<str>, text: &str) -> (Table, Vec<Problem>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
     let mut source = Source { file, text, lines, problems: Vec::new() };
     let (parsed, mut errors) = DeTable::parse_recoverable(text);
-    errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
+    let start = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+    errors.sort_by_key(start);
+    // Of several in one line only the first is certain not to follow from another.
+    errors.dedup_by_key(|error| source.line(start(error)));
     for error in &errors {
         source.report(error.span().unwrap_or_default(), error.message());
     }
-    let table = if errors.is_empty() { source.table(parsed.get_ref(), 0) } else { Table::new() };
-    // Of several in one line only the first is certain not to follow from another.
+    let table = source.table(parsed.get_ref(), 0);
+    if !errors.is_empty() {
+        // Others may follow from these.
+        source.problems.truncate(errors.len());
+    }
     let line = |problem: &Problem| problem.position().map(|position| position.line);
     source.problems.dedup_by_key(|problem| line(problem));
-    if source.problems.is_empty() { Ok(table) } else { Err(source.problems) }
+    (table, source.problems)
 }
 
 /// A text that is made into a tree.
@@ -88,8 +100,12 @@ struct Source<'t> {
 }
 
 impl Source<'_> {
+    fn line(&self, offset: usize) -> usize {
+        self.lines.partition_point(|begin| *begin <= offset).max(1)
+    }
+
     fn position(&self, offset: usize) -> Position {
-        let line = self.lines.partition_point(|begin| *begin <= offset).max(1);
+        let line = self.line(offset);
         let begin = self.lines.get(line - 1).copied().unwrap_or(0);
         let before = self.text.get(begin..offset).unwrap_or_default();
         let column = if before.len() > CHARS_COUNTED_MAX { before.len() } else { before.chars().count() } + 1;
