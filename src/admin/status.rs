@@ -53,9 +53,12 @@ fn durations(families: &[MetricFamily]) -> Value {
     let all = families.iter().filter(|family| family.name() == ROUTES).flat_map(MetricFamily::get_metric);
     let (mut api, mut gateway) = ((0, 0.0), (0, 0.0));
     for metric in all {
-        let is_api =
-            metric.get_label().iter().any(|label| label.name() == "tenant" && label.value().is_empty());
-        let (count, sum) = if is_api { &mut api } else { &mut gateway };
+        let is_empty =
+            |name| metric.get_label().iter().any(|label| label.name() == name && label.value().is_empty());
+        if is_empty("tenant") && is_empty("http_route") {
+            continue; // It had no endpoint, and costs nothing.
+        }
+        let (count, sum) = if is_empty("tenant") { &mut api } else { &mut gateway };
         *count += metric.get_histogram().get_sample_count();
         *sum += metric.get_histogram().get_sample_sum();
     }

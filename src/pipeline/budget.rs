@@ -21,7 +21,7 @@ impl Pipeline {
         route: &RouteScope,
         quota: Quota,
     ) -> Result<Allowance, Refusal> {
-        let budget = Budget::Route(client, route.clone());
+        let budget = Budget::Route((client, route.clone()));
         allowance(quota, None, self.ports.store.count(&budget, quota).await?)
     }
 }

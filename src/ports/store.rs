@@ -100,7 +100,7 @@ pub enum KeyBudget {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Budget {
     /// For a public route, whoever the client may be.
-    Route(ClientNet, RouteScope),
+    Route((ClientNet, RouteScope)),
     /// For an agent's key.
     Key(ClientNet, AgentId, KeyBudget),
 }

@@ -371,7 +371,7 @@ pub(super) async fn each_client_passes_each_public_route_exactly_so_often_a_minu
         ["2001:db8:1:2::1", "2001:db8:1:3::1"].map(|text| ClientNet::of(text.parse().unwrap()));
     let two = Quota::per_minute(2);
     let pass = async |client, route: &RouteScope, quota| {
-        bench.store.count(&Budget::Route(client, route.clone()), quota).await.unwrap()
+        bench.store.count(&Budget::Route((client, route.clone())), quota).await.unwrap()
     };
     assert_eq!(pass(one, &docs, two).await, Verdict::Admitted { remaining: 1 });
     (bench.advance_secs)(20);

@@ -138,9 +138,9 @@ pub(super) fn rewrite(response: &mut ResponseHeader, ctx: &Context) -> Result<()
     Ok(())
 }
 
-/// Strips an upstream's limits out of its trailers.
+/// Strips an upstream's limits out of its trailers, and what comes too late there for a cache.
 pub(super) fn strip_limits(trailers: &mut HeaderMap) {
-    for name in names_that(trailers, |_, name| is_about_limits(name)) {
+    for name in names_that(trailers, |id, name| id == Name::CacheControl || is_about_limits(name)) {
         trailers.remove(&name);
     }
 }

@@ -230,9 +230,7 @@ impl Store for EmbeddedStore {
         Either::Left(ready(self.shared.check("count a request").map(|()| {
             let (shared, now_micros) = (&self.shared, self.shared.clock.monotonic_micros());
             match budget {
-                Budget::Route(client, route) => {
-                    shared.visitors.hit(&(*client, route.clone()), quota, now_micros)
-                }
+                Budget::Route(visitor) => shared.visitors.hit(visitor, quota, now_micros),
                 Budget::Key(client, agent, of) => {
                     shared.meters.hit(&(*client, *agent, *of), quota, now_micros)
                 }

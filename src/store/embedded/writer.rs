@@ -34,8 +34,8 @@ const PURGE_ROWS: usize = 256;
 /// How many shards of agents are swept in one tick: all of them in half a minute.
 const SWEPT_SHARDS: usize = 8;
 
-/// A file with more nonces is not made smaller: moving them would take longer than the start may, and their space is used
-/// again when they have been forgotten.
+/// A file with more nonces, forgotten ones that are still there included, is not made smaller: moving them would take longer
+/// than the start may. Their space is used again when they have been forgotten.
 const COMPACTION_NONCES_MAX: u64 = 10_000;
 
 /// A step and its place in the queue.

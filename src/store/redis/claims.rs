@@ -107,8 +107,9 @@ pub(super) async fn look(shared: &Shared, connection: &mut MultiplexedConnection
         let binding = shared.command("HMGET", names::binding(shard)).arg("chain");
         pipeline.add_command(binding.packed().clone());
     }
-    let answers = ask(shared, connection, &pipeline).await?;
-    answers.iter().try_for_each(|answer| accepted_from(shared, answer).map(drop))
+    let (answers, failed) = ask_all(shared, connection, &pipeline).await?;
+    answers.iter().try_for_each(|answer| accepted_from(shared, answer).map(drop))?;
+    failed.map_or(Ok(()), Err)
 }
 
 /// Reads an answer of `claim.lua`, or a binding alone: from which timestamp on signatures are taken in the shard, if it is
@@ -126,23 +127,34 @@ fn accepted_from(shared: &Shared, answer: &Value) -> Result<Option<u64>, RedisEr
     from.first().map(number).transpose()
 }
 
-/// The answers of shards. One that is not wholly with this node of a cluster keeps nobody from the others: it is judged
-/// where it is, and the next signature there begins its epoch.
+/// The answers of shards, all of them or none.
 async fn ask(
     shared: &Shared,
     connection: &mut MultiplexedConnection,
     pipeline: &Pipeline,
 ) -> Result<Vec<Value>, RedisError> {
-    let mut answers = Vec::new();
+    let (answers, failed) = ask_all(shared, connection, pipeline).await?;
+    failed.map_or(Ok(answers), Err)
+}
+
+/// The answers of shards, and the first error of one: it must not hide that another is somebody else's. One that is not
+/// wholly with this node of a cluster keeps nobody from the others: it is judged where it is, and the next signature there
+/// begins its epoch.
+async fn ask_all(
+    shared: &Shared,
+    connection: &mut MultiplexedConnection,
+    pipeline: &Pipeline,
+) -> Result<(Vec<Value>, Option<RedisError>), RedisError> {
+    let (mut answers, mut failed) = (Vec::new(), None);
     for answer in send(shared, connection, pipeline).await? {
         match answer.map_err(RedisError::from) {
             Ok(answer) => answers.push(answer),
             Err(RedisError::ClusterDown(_)) => {}
             Err(error) if error.is_elsewhere() && shared.is_cluster() => {}
-            Err(error) => return Err(error),
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Ok(answers)
+    Ok((answers, failed))
 }
 
 async fn send(

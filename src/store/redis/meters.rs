@@ -30,8 +30,8 @@ impl RedisStore {
     /// The answer of Redis to a client that it has refused, while that can't have changed. A limit that was raised since
     /// is another question.
     pub(super) fn refused_here(&self, budget: &Budget, quota: Quota) -> Option<Verdict> {
-        let Budget::Route(client, route) = budget else { return None };
-        let refusal = self.refusals.get(&(*client, route.clone()))?;
+        let Budget::Route(visitor) = budget else { return None };
+        let refusal = self.refusals.get(visitor)?;
         let left_micros = refusal.until_micros.saturating_sub(self.shared.clock.monotonic_micros());
         let holds = left_micros > 0 && quota.limit <= refusal.limit;
         holds.then_some(Verdict::Limited { retry_after_micros: left_micros })
@@ -42,14 +42,14 @@ impl RedisStore {
         // Redis decides later than this: a refusal is not held for too long.
         let asked_micros = self.shared.clock.monotonic_micros();
         let name = match budget {
-            Budget::Route(client, route) => names::visits(*client, route),
+            Budget::Route((client, route)) => names::visits(*client, route),
             Budget::Key(client, agent, of) => names::meter(*client, *agent, *of),
         };
         let hit = with_quota(self.shared.scripts.hit.on(&[name]), quota);
         let verdict = answers::verdict(&self.servers.ask(name.shard(), hit).await?)?;
-        if let (Budget::Route(client, route), Verdict::Limited { retry_after_micros }) = (budget, verdict) {
+        if let (Budget::Route(visitor), Verdict::Limited { retry_after_micros }) = (budget, verdict) {
             let until_micros = asked_micros.saturating_add(retry_after_micros);
-            self.refusals.insert((*client, route.clone()), Refusal { limit: quota.limit, until_micros });
+            self.refusals.insert(visitor.clone(), Refusal { limit: quota.limit, until_micros });
         }
         Ok(verdict)
     }

@@ -253,7 +253,7 @@ impl Server {
                 Err(error) => self.failed(&error.asked_as(&Login::Server.words(options))),
             }
             sleep(pause).await;
-            pause = PAUSE_MAX.min(2 * pause);
+            pause = longer(pause);
         }
     }
 
@@ -380,9 +380,21 @@ impl Drop for Server {
     }
 }
 
+/// The pause after the next failure.
+fn longer(pause: Duration) -> Duration {
+    PAUSE_MAX.min(2 * pause)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Finding, Server};
+    use super::{Duration, Finding, PAUSE, PAUSE_MAX, Server, longer};
+
+    #[test]
+    fn each_failure_doubles_the_pause_up_to_the_longest() {
+        let pauses = std::iter::successors(Some(PAUSE), |pause| Some(longer(*pause)));
+        let millis = [50, 100, 200, 400, 800, 1_000, 1_000].map(Duration::from_millis);
+        assert!(pauses.take(7).eq(millis) && millis[6] == PAUSE_MAX);
+    }
 
     impl Server {
         /// The findings that were logged last.

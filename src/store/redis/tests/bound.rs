@@ -160,7 +160,7 @@ pub(super) async fn use_everything(store: &RedisStore) {
         store.is_current(agent(1), &digest(fitting(1, 2))).await.unwrap()
             && store.has_key(agent(1)).await.unwrap()
     );
-    store.count(&Budget::Route(client, route), MANY).await.unwrap();
+    store.count(&Budget::Route((client, route)), MANY).await.unwrap();
     for budget in [KeyBudget::Changes, KeyBudget::Revocations] {
         store.count(&Budget::Key(client, agent(1), budget), MANY).await.unwrap();
     }

@@ -23,7 +23,7 @@ fn visitor() -> (ClientNet, RouteScope) {
 
 async fn pass(store: &RedisStore) -> Verdict {
     let (client, route) = visitor();
-    store.count(&Budget::Route(client, route), LIMIT).await.unwrap()
+    store.count(&Budget::Route((client, route)), LIMIT).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
