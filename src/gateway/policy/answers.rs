@@ -10,10 +10,10 @@ use crate::http1::writing::Lines;
 const PROOFS: &[u8] = b"Authorization, Origin, X-API-Key, X-Agent-Signature";
 
 /// True if a header of a message is for one hop only (RFC 9110, section 7.6.1). `Connection` names others; those that frame
-/// or route the message stay even if it names them.
+/// or route the message, or are for caches, stay even if it names them.
 pub(in crate::gateway) fn is_of_one_hop(options: &Options<'_>, id: Name, name: &[u8]) -> bool {
     let always = matches!(id, Name::KeepAlive | Name::ProxyConnection);
-    let never = matches!(id, Name::ContentLength | Name::Host | Name::TransferEncoding);
+    let never = matches!(id, Name::CacheControl | Name::ContentLength | Name::Host | Name::TransferEncoding);
     always || (!never && options.name(name))
 }
 

@@ -167,8 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_one_hop_end_here_and_those_that_frame_a_body_can_not_be_named_away() {
-        let headers = map(&[("Connection", "close, X-Note ,content-length"), ("connection", "cookie")]);
+    fn headers_of_one_hop_end_here_and_those_for_framing_and_caches_can_not_be_named_away() {
+        let names = "close, X-Note ,content-length, Cache-Control";
+        let headers = map(&[("Connection", names), ("connection", "cookie")]);
         let options = Options::of(&headers).unwrap();
         for (name, ends) in [
             ("connection", true),
@@ -178,6 +179,7 @@ mod tests {
             ("X-NOTE", true),
             ("Cookie", true),
             ("Content-Length", false),
+            ("cache-control", false),
             ("x-other", false),
         ] {
             assert_eq!(is_of_one_hop(&options, Name::of(name.as_bytes()), name.as_bytes()), ends, "{name}");

@@ -53,6 +53,7 @@ mod look;
 mod meters;
 mod names;
 pub mod options;
+mod pause;
 mod scripts;
 mod sentinels;
 mod server;

@@ -22,17 +22,12 @@ use crate::store::redis::findings::{self, Finding, TOO_FEW_REPLICAS};
 use crate::store::redis::info::Info;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::Shared;
+use crate::store::redis::pause::{PAUSE, longer};
 use crate::store::redis::scripts::Request;
 use crate::store::redis::sentinels::Sentinels;
 use crate::store::redis::session::{Connection, Session};
 use crate::supervision::keep_going;
 use crate::within::within;
-
-/// How long to wait before a server is tried again after a session with it; each failure doubles it.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// The longest pause between two tries.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The states of a circuit breaker, as the metric names them. There is a session: requests go through.
 const CLOSED: &str = "closed";
@@ -380,21 +375,9 @@ impl Drop for Server {
     }
 }
 
-/// The pause after the next failure.
-fn longer(pause: Duration) -> Duration {
-    PAUSE_MAX.min(2 * pause)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Finding, PAUSE, PAUSE_MAX, Server, longer};
-
-    #[test]
-    fn each_failure_doubles_the_pause_up_to_the_longest() {
-        let pauses = std::iter::successors(Some(PAUSE), |pause| Some(longer(*pause)));
-        let millis = [50, 100, 200, 400, 800, 1_000, 1_000].map(Duration::from_millis);
-        assert!(pauses.take(7).eq(millis) && millis[6] == PAUSE_MAX);
-    }
+    use super::{Finding, Server};
 
     impl Server {
         /// The findings that were logged last.
