@@ -43,7 +43,8 @@ fn a_file_that_comes_changes_and_goes_counts_without_a_signal(stage: &Stage) {
     gateway.put("second.toml", &second.clone().public().text());
     until_status(gateway, "second.test", 200);
     let series = "tiergate_gateway_requests_total{outcome=\"forwarded\",tenant=\"second\"}";
-    assert!(gateway.service.metrics().contains(series));
+    // A request is counted once its answer has gone.
+    until("it is counted", SOON, || gateway.service.metrics().contains(series).then_some(()));
     gateway.put("second.toml", &second.text());
     until_status(gateway, "second.test", 401);
     gateway.put("not-a-tenant.txt", "colour = 1");
