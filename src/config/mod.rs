@@ -81,7 +81,7 @@ macro_rules! sections {
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Settings {
             $($(#[$doc])+ pub $section: $type,)+
-            /// Whose traffic the gateway takes: those of the file, then those of `tenants.d` in the order of its files' names.
+            /// The tenants of the gateway: those of the file, then those of `tenants.d` in the order of its files' names.
             /// No two share an id or a host.
             pub tenants: Vec<Arc<Tenant>>,
             /// How many of them stand in `tenants.d`.

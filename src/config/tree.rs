@@ -67,7 +67,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str) -> Result<Table, Vec<Problem>> 
     if problems.is_empty() { Ok(table) } else { Err(problems) }
 }
 
-/// What can be read of a text, and what is wrong with it.
+/// Reads a text as TOML as far as it goes: the keys that are well-formed, and the problems of the rest.
 pub(super) fn recover(file: &Arc<str>, text: &str) -> (Table, Vec<Problem>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();

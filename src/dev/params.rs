@@ -1,4 +1,4 @@
-//! What a method of the development chain is given and gives: parameters, a value or a fault.
+//! Parameters and results of the methods of the development chain.
 //!
 //! Must not know the envelope, nor what any method does.
 

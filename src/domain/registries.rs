@@ -5,15 +5,15 @@ use alloy::primitives::Address;
 /// Where the registries are. Those that are absent read as zero or empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registries {
-    /// Who owns which agent, an ERC-721 registry; also the contract that signatures are bound to.
+    /// The owners of agents, an ERC-721 registry; also the contract that signatures are bound to.
     pub identity: Address,
     /// Which agent has staked how much.
     pub stake_vault: Address,
-    /// What others say about agents.
+    /// Feedback about agents.
     pub reputation: Option<Address>,
-    /// What validators found.
+    /// Findings of validators.
     pub validation: Option<Address>,
-    /// Who belongs to which organization.
+    /// Members of organizations.
     pub organization: Option<Address>,
 }
 

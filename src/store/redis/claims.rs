@@ -22,7 +22,7 @@ use crate::within::within;
 /// How much of a later release's names is shown.
 const NAMES_SHOWN_MAX: usize = 40;
 
-/// What to write for a Redis of another chain.
+/// The advice where a Redis is of another chain.
 const INSTEAD: &str = "another store.redis.prefix or database";
 
 impl Server {
