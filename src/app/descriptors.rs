@@ -4,6 +4,7 @@
 //! accepting, store, nodes, checks and files always have theirs.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -61,6 +62,8 @@ pub(crate) struct Descriptors {
     pub(super) api: usize,
     /// Connections of the owners' listener.
     pub(super) owners: usize,
+    /// Connections of the listener for other gateways.
+    pub(super) authz: usize,
     /// Connections of the gateway's listener.
     pub(super) gateway: usize,
     /// Requests to upstreams under way. Each may hold a connection.
@@ -88,7 +91,8 @@ const fn clients_min(settings: &Settings, workers: usize) -> usize {
 /// Descriptors that no client may take.
 fn reserve(settings: &Settings, workers: usize) -> usize {
     let runtimes = workers + BACKGROUND_RUNTIMES;
-    let listeners = 1 + settings.listen.gateway.len() + settings.listen.owners.len();
+    let listen = &settings.listen;
+    let listeners = 1 + listen.gateway.len() + listen.owners.len() + listen.authz.len();
     // One for the worker, and one for a successor.
     let sockets = 2 * (workers * listeners + 1);
     let store = match settings.store {
@@ -113,25 +117,29 @@ impl Descriptors {
             return Err(TooFew { limit, needed: reserved + least });
         }
         let most = settings.listen.max_connections as usize;
-        let owners = if settings.listen.owners.is_empty() { 0 } else { most.min(rest / 8) };
+        let eighth = |addresses: &[SocketAddr]| if addresses.is_empty() { 0 } else { most.min(rest / 8) };
+        let (owners, authz) = (eighth(&settings.listen.owners), eighth(&settings.listen.authz));
         if settings.listen.gateway.is_empty() {
-            let api = most.min(rest - owners);
-            return Ok(Self { limit, reserved, api, owners, gateway: 0, requests: 0, idle: 0 });
+            let api = most.min(rest - owners - authz);
+            return Ok(Self { limit, reserved, api, owners, authz, gateway: 0, requests: 0, idle: 0 });
         }
         let (api, gateway) = (most.min(rest / 8), most.min(rest / 2));
-        let upstreams = rest - api - owners - gateway;
+        let upstreams = rest - api - owners - authz - gateway;
         let idle = POOL_MAX.min(upstreams / 10).max(workers);
         let requests = u32::try_from(upstreams - POOLS * idle).unwrap_or(u32::MAX);
         let requests = settings.gateway.in_flight_max.map_or(requests, |configured| configured.min(requests));
-        Ok(Self { limit, reserved, api, owners, gateway, requests, idle })
+        Ok(Self { limit, reserved, api, owners, authz, gateway, requests, idle })
     }
 }
 
 impl fmt::Display for Descriptors {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit, reserved, api, owners, gateway, requests, idle } = self;
+        let Self { limit, reserved, api, owners, authz, gateway, requests, idle } = self;
         write!(out, "file descriptors limit={limit} reserved={reserved} ")?;
-        write!(out, "api={api} owners={owners} gateway={gateway} requests={requests} idle={idle}")
+        write!(
+            out,
+            "api={api} owners={owners} authz={authz} gateway={gateway} requests={requests} idle={idle}"
+        )
     }
 }
 

@@ -10,13 +10,16 @@ use crate::app::App;
 use crate::app::descriptors::{ADMIN_CONNECTIONS, workers};
 use crate::app::error::StartError;
 use crate::app::overview::Overview;
-use crate::app::process::Listening;
+use crate::app::process::{Listening, Tls};
 use crate::app::signing_domain;
 use crate::config::Settings;
 use crate::config::listen::Listener;
 use crate::domain::registries::Registries;
 use crate::domain::rpc_url::RpcUrl;
+use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tier::Tier;
+use crate::files;
+use crate::gateway::authz::{Authz, AuthzDoor, AuthzRules};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
@@ -27,7 +30,7 @@ use crate::pipeline::{Access, Pipeline};
 use crate::ports::chain::Parts;
 use crate::ports::store::Scope;
 use crate::serve::clients::ClientRules;
-use crate::tls::listener::Protocols;
+use crate::tls::listener::{Protocols, server_config};
 use crate::wire::console::{ConsoleRules, DevelopmentNode, SampleRequest, WalletChain};
 use crate::wire::discovery::{Discovery, ServiceRules};
 use crate::wire::request_id::RequestIds;
@@ -96,24 +99,11 @@ impl App {
         if settings.listen.gateway.is_empty() {
             return Ok(());
         }
+        let gateway = self.gateway("gateway", settings, pipeline, os)?;
         let process = &mut self.process;
         let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&process.clock));
-        let watch = Arc::new(Watch::new(Arc::clone(&table), Arc::clone(&clock)));
+        let watch = Arc::new(Watch::new(table, clock));
         process.supervise("upstreams", move || Arc::clone(&watch).run());
-        let rules = GatewayRules {
-            believed: Believed {
-                proxies: settings.listen.trusted_proxies.clone(),
-                headers: settings.listen.trusted_headers.clone(),
-                has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
-            },
-            client_proxies: settings.listen.client_proxies(),
-            in_flight_max: self.descriptors.requests,
-            discovery: Arc::clone(&self.discovery),
-            via: settings.gateway.via.clone(),
-            tracer: self.tracer.clone(),
-        };
-        let gateway = Gateway::new(table, Arc::clone(pipeline), rules, clock, os, &process.metrics)?;
-        let gateway = Arc::new(gateway);
         let library = LibraryDoor::new(Arc::clone(&gateway), process.configuration());
         let (mut pools, workers) = (Vec::new(), workers(settings));
         let idle_max = self.descriptors.idle / workers;
@@ -126,6 +116,60 @@ impl App {
         process.open(door, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;
         process.supervise("upstream-connections", move || pool::keep(pools.clone()));
         Ok(())
+    }
+
+    /// The listener for other gateways.
+    pub(super) fn serve_authz(
+        &mut self,
+        settings: &Settings,
+        pipeline: &Arc<Pipeline>,
+        os: &Os,
+    ) -> Result<(), StartError> {
+        const NAME: &str = "authz";
+        let (addresses, authz) = (&*settings.listen.authz, &settings.authz);
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        let secrets = authz.secret_file.clone().map(|path| files::secret(&SecretSource::File(path)));
+        let secrets = secrets.transpose().map_err(StartError::Other)?;
+        let secrets = secrets.iter().flat_map(|secrets| secrets.reveal().lines()).map(Secret::new).collect();
+        let tls = self.tenants.authz_certificates().map(|store| {
+            let ca = authz.client_ca.as_deref();
+            server_config(store, Protocols::Http1AndHttp2, ca)
+                .map_err(|problems| StartError::Other(problems.join("; ")))
+        });
+        let rules = AuthzRules { secrets, timeout: authz.timeout };
+        let door = AuthzDoor::new(Authz::new(self.gateway(NAME, settings, pipeline, os)?, rules));
+        let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
+        let workers = workers(settings);
+        let tls = tls.transpose()?.map(Tls::Own);
+        let door = Arc::new(door);
+        self.process.open(|| Arc::clone(&door), Listening { threads: WORKER, workers, tls, ..plain })
+    }
+
+    /// A gateway that counts and logs by the name of a listener.
+    fn gateway(
+        &self,
+        listener: &'static str,
+        settings: &Settings,
+        pipeline: &Arc<Pipeline>,
+        os: &Os,
+    ) -> Result<Arc<Gateway>, StartError> {
+        let rules = GatewayRules {
+            believed: Believed {
+                proxies: settings.listen.trusted_proxies.clone(),
+                headers: settings.listen.trusted_headers.clone(),
+                has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
+            },
+            client_proxies: settings.listen.client_proxies(),
+            in_flight_max: self.descriptors.requests,
+            discovery: Arc::clone(&self.discovery),
+            via: settings.gateway.via.clone(),
+            tracer: self.tracer.clone(),
+            listener,
+        };
+        let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&self.process.clock));
+        Ok(Arc::new(Gateway::new(table, Arc::clone(pipeline), rules, clock, os, &self.process.metrics)?))
     }
 
     pub(super) fn serve_admin(
@@ -205,5 +249,5 @@ fn for_clients<'a>(
         per_network_max: listen.max_connections_per_network,
     };
     let (threads, workers) = (WORKER, workers(settings));
-    Listening { rules: Some(rules), threads, workers, tls: Some(protocols), ..plain }
+    Listening { rules: Some(rules), threads, workers, tls: Some(Tls::Shared(protocols)), ..plain }
 }

@@ -102,6 +102,10 @@ impl App {
         });
         let tenants = Tenants::new(source, settings, &clock, &metrics)?;
         let tenants = Arc::new(tenants);
+        let now = Arc::clone(&clock);
+        metrics.at_scrape_from(tenants.table(), move |families, table| {
+            table.load().show(families, now.monotonic_micros());
+        });
         let chain_threads = ChainThreads::start(workers(settings))?;
         chain_threads.handle().block_on(resolve_new_names(&tenants.table().load()));
         let reader = Arc::new(chain::reader(settings, &clock, &metrics, chain_threads.handle())?);
@@ -161,6 +165,7 @@ impl App {
         app.process.supervise("reloader", move || Arc::clone(&reloader).run());
         app.serve_api(settings, &pipeline, &os)?;
         app.serve_gateway(settings, &pipeline, &os)?;
+        app.serve_authz(settings, &pipeline, &os)?;
         app.serve_admin(settings, overview)?;
         app.process.supervise("sweeper", move || sweep(Arc::clone(&pipeline)));
         tracing::info!("{}", app.descriptors);

@@ -22,7 +22,7 @@ use crate::serve::{Door, HttpShell, Limits};
 use crate::supervision::keep_going;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::certificates::CertificateStore;
-use crate::tls::listener::{Protocols, server_config};
+use crate::tls::listener::{Protocols, ServerTls, server_config};
 
 /// How often another upstream may be tried. Tenants set a lower limit of their own.
 const TRIES_MAX: usize = 64;
@@ -75,8 +75,16 @@ pub(super) struct Listening<'a> {
     pub(super) threads: &'static str,
     /// How many workers take connections, each in a thread and with an accept queue of its own.
     pub(super) workers: usize,
-    /// The protocols over TLS; `None` in the clear.
-    pub(super) tls: Option<Protocols>,
+    /// `None`: in the clear.
+    pub(super) tls: Option<Tls>,
+}
+
+/// The TLS of a listener.
+pub(super) enum Tls {
+    /// With the certificates of `[listen.tls]` and of tenants, if there are any.
+    Shared(Protocols),
+    /// Its own.
+    Own(ServerTls),
 }
 
 impl<'a> Listening<'a> {
@@ -148,8 +156,14 @@ impl Process {
         mut door: impl FnMut() -> D,
         listening: Listening<'_>,
     ) -> Result<(), StartError> {
-        let tls = listening.tls.zip(self.certificates.as_ref());
-        let tls = tls.map(|(protocols, store)| server_config(store, protocols));
+        let tls = match listening.tls {
+            Some(Tls::Shared(protocols)) => {
+                let shared = self.certificates.as_ref().map(|store| server_config(store, protocols, None));
+                shared.transpose().map_err(|problems| StartError::Other(problems.join("; ")))?
+            }
+            Some(Tls::Own(tls)) => Some(tls),
+            None => None,
+        };
         let limits = Limits::new(listening.name, listening.connections_max, listening.rules, &self.metrics);
         let mut workers: Vec<Vec<Socket>> = (0..listening.workers).map(|_| Vec::new()).collect();
         for &address in listening.addresses {

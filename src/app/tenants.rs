@@ -35,6 +35,7 @@ pub(crate) struct Tenants {
     metrics: Metrics,
     table: Arc<LiveTable>,
     certificates: Option<Arc<CertificateStore>>,
+    authz_certificates: Option<Arc<CertificateStore>>,
     in_force: Mutex<InForce>,
     /// Every file with a certificate or key that was named by what was last read.
     certificate_files: Mutex<Vec<PathBuf>>,
@@ -98,11 +99,13 @@ impl<'a> Look<'a> {
 
 impl Beside for Look<'_> {
     fn of_file(&mut self, settings: &Settings) -> Vec<Problem> {
-        let tls = settings.listen.tls.as_ref();
-        self.has_tls = tls.is_some();
+        self.has_tls = settings.listen.tls.is_some();
         let Some(at_start) = self.at_start else { return Vec::new() };
-        let certificates = tls.map(|pair| self.reading.problems_of(pair)).unwrap_or_default();
-        let certificates = certificates.into_iter().map(|problem| Problem::new("listen.tls", problem));
+        let pairs = [("listen.tls", &settings.listen.tls), ("authz.tls", &settings.authz.tls)];
+        let certificates = pairs.into_iter().flat_map(|(key, pair)| {
+            let problems = pair.as_ref().map(|pair| self.reading.problems_of(pair)).unwrap_or_default();
+            problems.into_iter().map(move |problem| Problem::new(key, problem))
+        });
         other_chain(at_start, settings).into_iter().chain(certificates).collect()
     }
 
@@ -130,7 +133,7 @@ impl Tenants {
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
         let built = build(settings, &mut reading, &workshop, &Table::default());
-        let (table, certificates) = built.map_err(|problems| {
+        let (table, [certificates, authz_certificates]) = built.map_err(|problems| {
             StartError::Other(format!("certificates can't be used:\n  {}", problems.join("\n  ")))
         })?;
         let (shelf, seen) = reading.finish();
@@ -143,6 +146,7 @@ impl Tenants {
             metrics: metrics.clone(),
             table: Arc::new(LiveTable::from_pointee(table)),
             certificates: certificates.map(|table| Arc::new(CertificateStore::new(table))),
+            authz_certificates: authz_certificates.map(|table| Arc::new(CertificateStore::new(table))),
             in_force: Mutex::new(InForce { settings: settings.clone(), shelf }),
             first_certificates: Fingerprint::of(&seen),
             certificate_files: Mutex::new(seen.into_files()),
@@ -157,6 +161,11 @@ impl Tenants {
     /// What clients are shown; nothing when no listener speaks TLS.
     pub(crate) fn certificates(&self) -> Option<&Arc<CertificateStore>> {
         self.certificates.as_ref()
+    }
+
+    /// What other gateways are shown; nothing when their listener does not speak TLS.
+    pub(crate) fn authz_certificates(&self) -> Option<&Arc<CertificateStore>> {
+        self.authz_certificates.as_ref()
     }
 
     /// Reads everything again and puts in force what can be used. Or says why nothing has changed, and in each
@@ -198,8 +207,10 @@ impl Tenants {
         let (table, certificates) =
             build(settings, reading, &workshop, &former).map_err(|problems| problems.join("; "))?;
         Handle::current().block_on(resolve_new_names(&table));
-        if let (Some(store), Some(table)) = (&self.certificates, certificates) {
-            store.replace(table);
+        for (store, table) in [&self.certificates, &self.authz_certificates].into_iter().zip(certificates) {
+            if let (Some(store), Some(table)) = (store, table) {
+                store.replace(table);
+            }
         }
         self.table.store(Arc::new(table));
         self.table.load().end_series_of(&former);
@@ -260,7 +271,7 @@ fn changes(former: &Table, now: &Table) -> Vec<(Arc<str>, &'static str)> {
 
 /// Each certificate that these settings name and this shelf holds.
 fn certificates_of(settings: &Settings, shelf: &Shelf) -> Vec<Certificate> {
-    let listeners = settings.listen.tls.iter().map(|pair| (pair, false, None));
+    let listeners = settings.listen.tls.iter().chain(&settings.authz.tls).map(|pair| (pair, false, None));
     let tenants = settings.tenants.iter().flat_map(|tenant| {
         let shown = tenant.tls.iter().filter(|_| settings.listen.tls.is_some()).map(|pair| (pair, false));
         let all = shown.chain(tenant.proxy.upstream_tls.client.iter().map(|pair| (pair, true)));
@@ -291,16 +302,16 @@ fn build(
     reading: &mut Reading<'_>,
     workshop: &Workshop<'_>,
     former: &Table,
-) -> Result<(Table, Option<CertificateTable>), Vec<String>> {
+) -> Result<(Table, [Option<CertificateTable>; 2]), Vec<String>> {
     let Settings { tenants, unserved_hosts, .. } = settings;
     let shown = settings.listen.tls.as_ref().map(|pair| {
         let tenants = tenants.iter().map(|tenant| &**tenant);
         CertificateTable::load(pair, tenants, unserved_hosts, reading)
     });
-    let (certificates, mut problems) = match shown.transpose() {
-        Ok(certificates) => (certificates, Vec::new()),
-        Err(found) => (None, found),
-    };
+    let to_gateways = settings.authz.tls.as_ref().map(|pair| CertificateTable::load(pair, [], &[], reading));
+    let mut problems = Vec::new();
+    let certificates = [shown, to_gateways]
+        .map(|loaded| loaded.and_then(|loaded| loaded.map_err(|found| problems.extend(found)).ok()));
     let mut equipped = Vec::with_capacity(tenants.len());
     for tenant in tenants {
         match UpstreamIdentity::load(&tenant.proxy.upstream_tls, reading) {

@@ -11,7 +11,7 @@ use crate::config::written::quoted;
 use crate::domain::tenant::KeyPair;
 use crate::domain::trusted_headers::{FORWARDED_FOR, OF_PROXIES, TrustedHeaders};
 
-/// How many addresses the gateway may listen on, and how many there may be for owners.
+/// How many addresses each of the listeners may have that have several.
 const ADDRESSES_MAX: usize = 16;
 
 /// How many networks of trusted proxies there may be.
@@ -43,6 +43,8 @@ pub struct Listen {
     pub gateway: Vec<SocketAddr>,
     /// Where the endpoints for agents' owners are answered, and no others; empty: nowhere but at `api`. At most 16.
     pub owners: Vec<SocketAddr>,
+    /// Where other gateways ask about their requests; empty: none does. At most 16.
+    pub authz: Vec<SocketAddr>,
     /// Where metrics are answered.
     pub admin: SocketAddr,
     /// Networks of proxies that are believed.
@@ -64,7 +66,7 @@ pub struct Listen {
 impl Listen {
     /// Every address that is listened on.
     pub(crate) fn all(&self) -> impl Iterator<Item = SocketAddr> {
-        self.gateway.iter().chain(&self.owners).copied().chain([self.api, self.admin])
+        self.gateway.iter().chain(&self.owners).chain(&self.authz).copied().chain([self.api, self.admin])
     }
 
     /// True if a restart is needed for the difference to another. Certificates are read again.
@@ -91,6 +93,7 @@ impl Listen {
             api: reader.text("listen.api", "127.0.0.1:8080", socket_address),
             gateway: reader.texts("listen.gateway", &[], &(0..=ADDRESSES_MAX), socket_address),
             owners: reader.texts("listen.owners", &[], &(0..=ADDRESSES_MAX), socket_address),
+            authz: reader.texts("listen.authz", &[], &(0..=ADDRESSES_MAX), socket_address),
             admin: reader.text("listen.admin", "127.0.0.1:8082", socket_address),
             trusted_proxies: reader.texts("listen.trusted_proxies", &[], &(0..=TRUSTED_PROXIES_MAX), network),
             trusted_headers: reader
@@ -117,8 +120,11 @@ impl Listen {
                     "is 1: a client that opens its next connection while its last one is being closed is turned away; write more";
                 reader.warn(&["listen.max_connections_per_network"], phrase);
             }
-            let lists =
-                [("listen.gateway", "gateway", gateway.as_ref()), ("listen.owners", "owners", owners.as_ref())];
+            let lists = [
+                ("listen.gateway", "gateway", gateway.as_ref()),
+                ("listen.owners", "owners", owners.as_ref()),
+                ("listen.authz", "authz", authz.as_ref()),
+            ];
             refuse_overlaps(reader, api, lists, admin);
         })
     }
@@ -128,7 +134,7 @@ impl Listen {
 fn refuse_overlaps(
     reader: &mut Reader,
     api: Option<SocketAddr>,
-    lists: [(&'static str, &str, Option<&Vec<SocketAddr>>); 2],
+    lists: [(&'static str, &str, Option<&Vec<SocketAddr>>); 3],
     admin: Option<SocketAddr>,
 ) {
     let listed = lists.into_iter().flat_map(|(path, name, addresses)| {

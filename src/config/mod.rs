@@ -16,6 +16,7 @@ macro_rules! read_all {
 }
 
 pub mod abuse;
+pub mod authz;
 pub mod chain;
 pub mod console;
 pub mod gateway;
@@ -50,6 +51,7 @@ use std::sync::Arc;
 
 use crate::addresses::AddressRules;
 use crate::config::abuse::AbuseSettings;
+use crate::config::authz::AuthzSettings;
 use crate::config::chain::ChainSettings;
 use crate::config::console::ConsoleSettings;
 use crate::config::gateway::GatewaySettings;
@@ -145,6 +147,8 @@ sections! {
     store: StoreSettings, |one, other| !one.is_alike(other);
     /// Protection against guessing.
     abuse: AbuseSettings, PartialEq::ne;
+    /// How other gateways prove that they may ask.
+    authz: AuthzSettings, AuthzSettings::waits_for_restart;
     /// The owner's page.
     console: ConsoleSettings, PartialEq::ne;
     /// How requests are forwarded.
@@ -216,7 +220,9 @@ impl Settings {
                 | "log.access"
         );
         let is_of_tenant = notes::is_of_tenant(key) || key.starts_with("tenants_rules[");
-        !is_of_tenant && !key.starts_with("listen.tls.") && !is_read_again
+        !is_of_tenant
+            && !["listen.tls.", "authz.tls.cert", "authz.tls.key"].iter().any(|tls| key.starts_with(tls))
+            && !is_read_again
     }
 
     /// The tenants of the configuration file.
@@ -236,6 +242,9 @@ impl Settings {
         let sections = Sections::read(reader);
         if let (Some(chain), Some(signature)) = (&sections.chain, &sections.signature) {
             signature.check_name(reader, chain.development);
+        }
+        if let (Some(authz), Some(listen)) = (&sections.authz, &sections.listen) {
+            authz.check(reader, listen);
         }
         let listen = sections.listen.clone();
         let allow_link_local = sections.gateway.as_ref().is_none_or(|gateway| gateway.allow_link_local);

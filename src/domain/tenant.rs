@@ -18,9 +18,9 @@ use crate::domain::upstream::Upstream;
 pub struct Tenant {
     /// Its name in limits, logs and metrics; unique.
     pub id: Arc<str>,
-    /// The hosts that are its own; at least one, and no other tenant's.
+    /// The hosts that are its own and no other tenant's; none for a tenant that other gateways forward for.
     pub hosts: Vec<HostPattern>,
-    /// Where its requests go; at least one.
+    /// Where its requests go; none for a tenant without hosts.
     pub upstreams: Vec<Upstream>,
     /// The networks that the addresses of all its upstreams lie in; nothing: anywhere.
     pub networks: Option<Arc<[IpNet]>>,

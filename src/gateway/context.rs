@@ -42,6 +42,8 @@ pub(crate) struct Context {
     pub(super) notes: Notes,
     /// The agent, tier and limit of its refusal. Only while the access log is on.
     pub(super) refused: Option<Box<About>>,
+    /// True if a refusal leads to the documents about the way in.
+    pub(super) has_documents: bool,
     /// The origin of its page, if the tenant allows that.
     pub(super) origin: Option<Box<[u8]>>,
     /// What its 401 says in `WWW-Authenticate` instead of the usual.
@@ -92,6 +94,7 @@ impl Context {
             decision: None,
             notes: Notes::default(),
             refused: None,
+            has_documents: true,
             origin: None,
             challenge: None,
             awaits_body: false,

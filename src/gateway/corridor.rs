@@ -9,6 +9,7 @@ use crate::domain::quota::Allowance;
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::Gateway;
+use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
@@ -36,6 +37,8 @@ pub(super) struct Incoming<'a, F> {
     pub(super) peer: IpAddr,
     /// True if it came over TLS.
     pub(super) is_tls: bool,
+    /// How another gateway asks about it that forwards it itself; `None`: it is ours to forward.
+    pub(super) dialect: Option<Dialect>,
 }
 
 /// The tenant of a request, and the tenant's rule for it.
@@ -49,8 +52,8 @@ pub(super) struct Passage {
     caller: Caller,
     route: Route,
     peer: IpAddr,
-    /// Held for as long as the request is under way.
-    _place: Place,
+    /// Held for as long as the request is under way here.
+    _place: Option<Place>,
 }
 
 /// The caller that was let through.
@@ -67,6 +70,11 @@ impl<F> Incoming<'_, F> {
     /// The path, without the query.
     pub(super) fn path(&self) -> &[u8] {
         path_of(self.target)
+    }
+
+    /// True if an answer of ours with this status, to a request that was not let through, is read as such.
+    pub(super) fn takes(&self, status: u16) -> bool {
+        self.dialect.is_none_or(|dialect| dialect.takes(status))
     }
 }
 
@@ -163,7 +171,7 @@ impl Gateway {
         check_length(request.fields, &route.site)?; // 413
         let client = client_of(request.peer, request.fields, &self.rules.client_proxies);
         let (caller, place) = if route.decision.access == RouteAccess::Public {
-            let place = self.find_place(&route.site, Guest::Stranger(client), None).await?; // 503
+            let place = self.find_place(request, &route.site, Guest::Stranger(client), None).await?; // 503
             notes.step("place", &self.clock);
             let caller = match route.site.visitor_limit(route.decision.route) {
                 Some(limit) => {
@@ -188,7 +196,7 @@ impl Gateway {
         route: &Route,
         client: ClientNet,
         notes: &mut Notes,
-    ) -> Result<(Permit, Place), ErrorCause> {
+    ) -> Result<(Permit, Option<Place>), ErrorCause> {
         let (fields, site) = (request.fields, &route.site);
         let formats = (self.pipeline.key_format(), self.pipeline.signature_format());
         let credential = credential_of(fields, formats, site.tenant.credentials)?;
@@ -206,7 +214,7 @@ impl Gateway {
         let agent = standing.agent();
         let is_stream = asks_for_stream(fields, route.upgrades());
         let guest = if is_stream { Guest::Stream(agent) } else { Guest::Agent(agent) };
-        let place = self.find_place(site, guest, Some(&standing)).await?;
+        let place = self.find_place(request, site, guest, Some(&standing)).await?;
         notes.step("place", &self.clock);
         let outcome = self.pipeline.spend(standing, &ask).await;
         notes.step("charge", &self.clock);
@@ -214,15 +222,19 @@ impl Gateway {
         Ok((outcome?, place))
     }
 
-    /// A place at the tenant, or the answer of one that is full.
-    async fn find_place(
+    /// A place at the tenant for a request that is ours to forward, or the answer of one that is full.
+    async fn find_place<F: Fields>(
         &self,
+        request: &Incoming<'_, F>,
         site: &Site,
         guest: Guest,
         standing: Option<&Standing>,
-    ) -> Result<Place, ErrorCause> {
+    ) -> Result<Option<Place>, ErrorCause> {
+        if request.dialect.is_some() {
+            return Ok(None);
+        }
         let found = self.room.enter(&site.room, &site.tenant.in_flight, guest).await;
-        found.map_err(|full| {
+        found.map(Some).map_err(|full| {
             let overloaded = overloaded(site, full);
             match (full, standing) {
                 (Full::Agent { max } | Full::Streams { max }, Some(standing)) => {

@@ -3,6 +3,7 @@
 //! [`GatewayDoor`] shows the way of a request: one corridor, and one of two ways out. `policy` has the rules about headers
 //! for both. Must not know chain or store.
 
+pub(crate) mod authz;
 pub(crate) mod library;
 pub(crate) mod policy;
 pub(crate) mod relay;
@@ -29,6 +30,7 @@ mod upstreams;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use ipnet::IpNet;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
@@ -47,6 +49,7 @@ use crate::gateway::relay::Relay;
 use crate::gateway::relay::pool::Pool;
 use crate::gateway::relay::rules::incoming;
 use crate::gateway::room::Room;
+use crate::gateway::site::Site;
 use crate::gateway::table::LiveTable;
 use crate::gateway::upstreams::state::micros;
 use crate::http1::fields::Fields;
@@ -137,6 +140,8 @@ pub(crate) struct GatewayRules {
     pub(crate) via: Option<Box<str>>,
     /// Begins traces; `None`: no request is traced.
     pub(crate) tracer: Option<Arc<Tracer>>,
+    /// The listener's name in metrics and logs.
+    pub(crate) listener: &'static str,
 }
 
 /// The part of the gateway that all workers share.
@@ -162,19 +167,25 @@ impl Gateway {
         metrics: &Metrics,
     ) -> Result<Self, NoEntropy> {
         let request_ids = RequestIds::new(entropy)?;
-        let observer = Observer::new(metrics, &clock);
+        let observer = Observer::new(rules.listener, metrics, &clock);
         let via = Via::new(rules.via.clone(), &request_ids);
         let room = Arc::new(Room::new(rules.in_flight_max));
-        let now = Arc::clone(&clock);
-        metrics.at_scrape_from(&table, move |families, table| {
-            table.load().show(families, now.monotonic_micros())
-        });
         Ok(Self { table, pipeline, rules, clock, request_ids, via, observer, room })
     }
 
     /// The tenant of a request, which the context keeps, and the tenant's rule for it.
     fn route<F: Fields>(&self, request: &Incoming<'_, F>, ctx: &mut Context) -> Result<Route, End> {
         let site = self.site_of(request)?;
+        self.route_at(site, request, ctx)
+    }
+
+    /// This tenant's rule for a request. The context keeps the tenant.
+    fn route_at<F: Fields>(
+        &self,
+        site: Arc<Site>,
+        request: &Incoming<'_, F>,
+        ctx: &mut Context,
+    ) -> Result<Route, End> {
         ctx.site = Some(Arc::clone(&site));
         if let Some(rules) = &site.tenant.cors {
             let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));
@@ -182,16 +193,20 @@ impl Gateway {
             if let Some(method) = cors::preflight(request.method, request.fields) {
                 let is_denied = site.decide(method, request.path()).access == RouteAccess::Deny;
                 ctx.origin = ctx.origin.take().filter(|_| !is_denied);
-                return Err(End::Preflight);
+                let is_answerable = request.takes(StatusCode::NO_CONTENT.as_u16());
+                return Err(if is_answerable { End::Preflight } else { ErrorCause::Forbidden.into() });
             }
         }
-        if self.via.has_passed(request.fields) {
+        if request.dialect.is_none() && self.via.has_passed(request.fields) {
             return Err(ErrorCause::Loop.into()); // 508
         }
         let has_cors = site.tenant.cors.is_some();
         let route = Self::decide(request, site)?;
         ctx.decision = Some(route.decision());
-        if let Some(document) = self.document(request, &route) {
+        ctx.has_documents = request.takes(StatusCode::OK.as_u16());
+        if ctx.has_documents
+            && let Some(document) = self.document(request, &route)
+        {
             return Err(End::Document(Box::new(document)));
         }
         // Browsers ask no leave for a WebSocket, and let the page read it.
@@ -211,9 +226,7 @@ impl Gateway {
         arrival: &Arrival<'_>,
         lines: &mut impl Lines,
     ) {
-        if let Some(permit) = ctx.permit() {
-            identity::write(permit, lines);
-        }
+        self.write_identity(ctx, lines);
         forwarded::write(fields, arrival, authority, lines);
         self.via.write(fields, arrival.version, lines);
         if let Some(id) = &ctx.request_id {
@@ -225,6 +238,14 @@ impl Gateway {
             if !state.is_empty() {
                 lines.set(TRACESTATE, state.as_bytes());
             }
+        }
+    }
+
+    /// Writes the headers that tell the upstream who calls, if an agent does.
+    #[expect(clippy::unused_self, reason = "the key of assertions")]
+    fn write_identity(&self, ctx: &Context, lines: &mut impl Lines) {
+        if let Some(permit) = ctx.permit() {
+            identity::write(permit, lines);
         }
     }
 

@@ -31,11 +31,10 @@ use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestId;
 use crate::wire::trace::remote_span;
 
-/// This door's name in metrics.
-const DOOR: &str = "gateway";
-
 /// Counts and logs for the gateway.
 pub(super) struct Observer {
+    /// The listener's name.
+    listener: &'static str,
     verdicts: Verdicts,
     overhead: Histogram,
     /// Of requests without a tenant.
@@ -94,10 +93,11 @@ struct NoUpstream<'a> {
 }
 
 impl Observer {
-    pub(super) fn new(metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
+    pub(super) fn new(listener: &'static str, metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
         let no_tenant = NO_TENANT.into();
         Self {
-            verdicts: Verdicts::new(DOOR, metrics, clock),
+            listener,
+            verdicts: Verdicts::new(listener, metrics, clock),
             overhead: metrics.overhead.clone(),
             without_tenant: SiteCounters::new(metrics, &no_tenant),
             without_route: RouteSeries::new(metrics, &no_tenant, ""),
@@ -214,7 +214,7 @@ impl Gateway {
         let trace_id = access::trace_id(ctx.notes.trace.as_deref(), remote_span(ended.fields));
         let host = ended.fields.values(Name::Host).next().unwrap_or(ended.authority.as_bytes());
         let line = Line {
-            listener: DOOR,
+            listener: self.observer.listener,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),
             trace_id: trace_id.as_deref(),
             client: ended.peer.map(|peer| address_of(peer, ended.fields, &self.rules.client_proxies)),

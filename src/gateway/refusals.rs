@@ -59,7 +59,7 @@ pub(super) fn write_way(ctx: &mut Context, headers: &mut HeaderMap) {
     if let Some(challenge) = ctx.challenge.take() {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
-    if ctx.site.as_ref().is_some_and(|site| site.shown.rules) {
+    if ctx.has_documents && ctx.site.as_ref().is_some_and(|site| site.shown.rules) {
         headers.insert(LINK, HELP);
     }
 }

@@ -18,6 +18,7 @@ pub(crate) struct Table {
     /// Nothing for hosts of tenants that can't be served.
     hosts: HostMap<Option<Arc<Site>>>,
     sites: Vec<Arc<Site>>,
+    ids: HashMap<Arc<str>, Arc<Site>>,
 }
 
 /// The table that requests are routed by. A request that has been routed keeps its tenant to its end.
@@ -36,21 +37,27 @@ impl Table {
         workshop: &Workshop<'_>,
         former: &Self,
     ) -> Result<Self, DuplicateHost> {
-        let before = former.by_id();
         let build = |(tenant, identity): (Arc<Tenant>, UpstreamIdentity)| {
-            let former = before.get(&*tenant.id).map(|site| &***site);
+            let former = former.named(&tenant.id).map(|site| &**site);
             Arc::new(Site::new(tenant, &identity, workshop, former))
         };
         let sites: Vec<Arc<Site>> = tenants.into_iter().map(build).collect();
         let served =
             sites.iter().flat_map(|site| site.hosts().map(|host| (host.clone(), Some(Arc::clone(site)))));
         let entries = served.chain(unserved.iter().map(|host| (host.clone(), None)));
-        Ok(Self { hosts: HostMap::new(entries)?, sites })
+        let hosts = HostMap::new(entries)?;
+        let ids = sites.iter().map(|site| (Arc::clone(&site.tenant.id), Arc::clone(site))).collect();
+        Ok(Self { hosts, sites, ids })
     }
 
     /// The tenant whose host an authority names.
     pub(super) fn find(&self, authority: &str) -> Option<&Arc<Site>> {
         self.hosts.find(authority)?.as_ref()
+    }
+
+    /// The tenant of this id.
+    pub(super) fn named(&self, id: &str) -> Option<&Arc<Site>> {
+        self.ids.get(id)
     }
 
     pub(crate) fn sites(&self) -> &[Arc<Site>] {
@@ -59,9 +66,8 @@ impl Table {
 
     /// Ends the series of tenants and routes that `former` had and this has not.
     pub(crate) fn end_series_of(&self, former: &Self) {
-        let sites = self.by_id();
         for site in &former.sites {
-            let newer = sites.get(&*site.tenant.id);
+            let newer = self.named(&site.tenant.id);
             site.routes.end(newer.map(|newer| &newer.routes));
             if newer.is_none() {
                 site.counters.end();
@@ -69,12 +75,8 @@ impl Table {
         }
     }
 
-    fn by_id(&self) -> HashMap<&str, &Arc<Site>> {
-        self.sites.iter().map(|site| (&*site.tenant.id, site)).collect()
-    }
-
     /// Shows the places and upstreams of each tenant that has or had a request, or whose upstreams are watched.
-    pub(super) fn show(&self, families: &Families, now: u64) {
+    pub(crate) fn show(&self, families: &Families, now: u64) {
         let gauges = [&families.gateway_in_flight, &families.upstreams, &families.upstreams_healthy];
         gauges.iter().for_each(|gauge| gauge.reset());
         let is_shown =

@@ -41,6 +41,7 @@ impl Gateway {
         ctx: &mut Context,
     ) -> End {
         if cause.is_unauthenticated()
+            && ctx.has_documents
             && let Some(site) = ctx.site.as_ref().filter(|site| site.shown.metadata)
             && let Some(origin) = self.origin(request, site)
         {

@@ -235,7 +235,7 @@ impl<D: Door> HttpShell<D> {
         let mut connection = Connection::new(stream, ahead, peer, shutdown);
         loop {
             match connection.next_request().await {
-                Ok(head) if is_readable(&head, &connection) => {
+                Ok(head) if is_readable(&head, connection.head()) => {
                     // In a box, so that an idle connection does not hold the memory of a request.
                     connection = Box::pin(self.door.serve_http1(connection, head)).await?;
                 }
@@ -293,11 +293,11 @@ impl<D: Door> HttpShell<D> {
 }
 
 /// True if the library can make a request of a target with odd bytes in it.
-fn is_readable(head: &RequestHead, connection: &Connection) -> bool {
+pub(crate) fn is_readable(head: &RequestHead, text: &[u8]) -> bool {
     if !head.has_odd_target {
         return true;
     }
-    let target = connection.head().get(head.target.clone()).unwrap_or_default();
+    let target = text.get(head.target.clone()).unwrap_or_default();
     std::str::from_utf8(target).is_ok() && RequestHeader::build(Method::GET, target, Some(0)).is_ok()
 }
 

@@ -1,13 +1,16 @@
 //! The TLS that listeners speak: versions, certificates by host, and what is offered over it (ALPN, RFC 7301).
 
+use std::path::Path;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::ring::Ticketer;
-use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig};
 
 use crate::tls::certificates::CertificateStore;
+use crate::tls::pem;
 
 /// What a listener offers over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +21,23 @@ pub(crate) enum Protocols {
     Http1AndHttp2,
 }
 
-/// A listener's TLS, with the certificates of this store.
-pub(crate) fn server_config(store: &Arc<CertificateStore>, protocols: Protocols) -> Arc<ServerConfig> {
+/// The TLS of a listener.
+pub(crate) type ServerTls = Arc<ServerConfig>;
+
+/// A listener's TLS, with the certificates of this store. With `client_ca` clients must show a certificate of these authorities.
+pub(crate) fn server_config(
+    store: &Arc<CertificateStore>,
+    protocols: Protocols,
+    client_ca: Option<&Path>,
+) -> Result<ServerTls, Vec<String>> {
     pingora::tls::install_default_crypto_provider();
     let builder = ServerConfig::builder_with_protocol_versions(&[&TLS13, &TLS12]);
     let certificates: Arc<CertificateStore> = Arc::clone(store);
-    let mut config = builder.with_no_client_auth().with_cert_resolver(certificates);
+    let builder = match client_ca {
+        Some(ca) => builder.with_client_cert_verifier(client_verifier(ca)?),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(certificates);
     let offered: &[&[u8]] = match protocols {
         Protocols::Http1 => &[b"http/1.1"],
         Protocols::Http1AndHttp2 => &[b"h2", b"http/1.1"],
@@ -34,7 +48,16 @@ pub(crate) fn server_config(store: &Arc<CertificateStore>, protocols: Protocols)
     if let Ok(ticketer) = Ticketer::new() {
         config.ticketer = ticketer;
     }
-    Arc::new(config)
+    Ok(Arc::new(config))
+}
+
+fn client_verifier(ca: &Path) -> Result<Arc<dyn ClientCertVerifier>, Vec<String>> {
+    let mut problems = Vec::new();
+    let authorities = pem::authorities(ca, &mut problems).ok_or(problems)?;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(authorities.certificates.iter().cloned());
+    let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build();
+    verifier.map_err(|error| vec![format!("{}: {error}", ca.display())])
 }
 
 #[cfg(test)]
@@ -102,7 +125,7 @@ mod tests {
         let shelf = Shelf::default();
         let table = Table::load(&pair, &tenants, &[], &mut Reading::new(&shelf, NOW)).unwrap();
         let store = Arc::new(CertificateStore::new(table));
-        (folder, server_config(&store, Protocols::Http1))
+        (folder, server_config(&store, Protocols::Http1, None).unwrap())
     }
 
     const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];

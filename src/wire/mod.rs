@@ -9,6 +9,7 @@ pub mod console;
 pub mod credentials;
 pub mod discovery;
 pub mod errors;
+pub mod ext_authz;
 pub mod grpc;
 pub mod headers;
 pub mod other_sites;

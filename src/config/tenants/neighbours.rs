@@ -25,6 +25,8 @@ pub(super) struct Neighbours {
     listener_tls: Option<KeyPair>,
     /// False if that is not known.
     listener_lacks_tls: bool,
+    /// True if other gateways may ask for tenants.
+    has_authz: bool,
     /// The addresses that upstreams may have.
     addresses: AddressRules,
     /// Whose each id is, as the place of its tenant.
@@ -43,6 +45,7 @@ impl Neighbours {
             is_outside: false,
             listener_tls: listen.and_then(|listen| listen.tls.clone()),
             listener_lacks_tls: listen.is_some_and(|listen| listen.tls.is_none()),
+            has_authz: listen.is_some_and(|listen| !listen.authz.is_empty()),
             addresses: AddressRules { listeners, allow_link_local, networks: None },
             ids: HashMap::new(),
             hosts: HashMap::new(),
@@ -65,6 +68,11 @@ impl Neighbours {
     /// True if the file claims what it may not have: then it claims nothing, and all that it names is free for whose it is.
     pub(super) const fn is_outside(&self) -> bool {
         self.is_outside
+    }
+
+    /// True if a tenant may have neither hosts nor upstreams: other gateways have them.
+    pub(super) const fn has_authz(&self) -> bool {
+        self.has_authz
     }
 
     /// The networks of the tenant's upstreams.

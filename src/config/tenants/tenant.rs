@@ -42,8 +42,11 @@ pub(in crate::config) struct Claimant {
 /// Reads one tenant.
 pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<Claimant> {
     let id: Option<Arc<str>> = reader.required_text("id", name);
-    let hosts = reader.required_texts("hosts", HOSTS_MAX, host);
-    let upstreams = upstreams(reader, neighbours, true);
+    // A tenant that other gateways alone ask for.
+    let is_asked_for =
+        neighbours.has_authz() && !["hosts", "upstreams"].iter().any(|path| reader.is_given(path));
+    let hosts = if is_asked_for { Some(Vec::new()) } else { reader.required_texts("hosts", HOSTS_MAX, host) };
+    let upstreams = upstreams(reader, neighbours, !is_asked_for);
     let min_tier = reader.integer("min_tier", 1, &TIERS).and_then(tier);
     let credentials = credentials(reader);
     let requests_per_minute = requests_per_minute(reader);

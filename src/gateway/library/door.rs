@@ -109,7 +109,8 @@ impl LibraryDoor {
     }
 }
 
-fn h2_options() -> H2Options {
+/// The limits of a connection of HTTP/2.
+pub(in crate::gateway) fn h2_options() -> H2Options {
     let mut options = H2Options::default();
     options
         .max_concurrent_streams(STREAMS_MAX)

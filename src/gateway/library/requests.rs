@@ -13,6 +13,7 @@ use crate::gateway::observe::{Ended, Ending};
 pub(super) fn incoming(session: &Session) -> Option<Incoming<'_, HeaderMap>> {
     let request = session.req_header();
     Some(Incoming {
+        dialect: None,
         method: request.method.as_str(),
         target: request.raw_path(),
         authority: authority_of(request),

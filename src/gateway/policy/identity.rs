@@ -2,10 +2,16 @@
 //!
 //! Names are compared in a normal form, because many servers take `X_Agent_Id` and `X-Agent-Id` for one header.
 
+use http::HeaderMap;
+
+use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::trusted_headers::{FORWARDED_PREFIX, OF_PROXIES};
 use crate::domain::uint256::decimal;
+use crate::http1::fields::Fields;
+use crate::http1::name::Name;
 use crate::http1::writing::{Lines, write_decimal};
 use crate::pipeline::permit::Permit;
+use crate::wire::credentials::shows_key;
 
 /// The beginning of our headers' names, in normal form.
 const OURS: &[u8] = b"x-agent-";
@@ -48,6 +54,43 @@ pub(in crate::gateway) fn write(permit: &Permit, lines: &mut impl Lines) {
     lines.set("X-Agent-Tier", &[b'0' + permit.tier().number()]);
     lines.set("X-Agent-Staked-Amount", profile.stake_text().as_bytes());
     lines.set("X-Agent-Endpoint-Mismatch", mismatch);
+}
+
+/// The names of headers that tell an upstream of ours who calls, or that prove it to us. Another gateway strips them where we
+/// don't set them: it may have shown us not all that the client sent.
+const OF_AGENTS: [&str; 10] = [
+    "x-agent-id",
+    "x-agent-owner",
+    "x-agent-tier",
+    "x-agent-staked-amount",
+    "x-agent-endpoint-mismatch",
+    "x-agent-assertion",
+    "x-agent-signature",
+    "x-agent-nonce",
+    "x-agent-timestamp",
+    "x-api-key",
+];
+
+/// The names that another gateway strips from a request with these fields, to which it adds the headers of `set`: those in our
+/// name and our credentials, however they are spelled.
+pub(in crate::gateway) fn to_strip(
+    fields: &impl Fields,
+    keys: &ApiKeyFormat,
+    set: &HeaderMap,
+) -> Vec<String> {
+    let known = OF_AGENTS.iter().flat_map(|name| [(*name).to_owned(), name.replace('-', "_")]);
+    let is_ours = |name: &[u8], value: &[u8]| {
+        begins(name, OURS)
+            || (name.len() == 9 && begins(name, b"x-api-key"))
+            || shows_key(Name::of(name), value, keys)
+    };
+    let sent =
+        fields.all().filter(|(name, value)| is_ours(name, value)).map(|(name, _)| name.to_ascii_lowercase());
+    let mut names: Vec<String> = known.chain(sent.filter_map(|name| String::from_utf8(name).ok())).collect();
+    names.retain(|name| !set.contains_key(name.as_str()));
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// The standing of a name that is none of those that rules know by an id.

@@ -119,6 +119,7 @@ pub(in crate::gateway) fn incoming<'a>(
         fields,
         peer: connection.peer.ip(),
         is_tls: connection.is_tls(),
+        dialect: None,
     })
 }
 

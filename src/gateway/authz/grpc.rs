@@ -1,0 +1,189 @@
+//! `envoy.service.auth.v3.Authorization/Check` over HTTP/2 ("gRPC over HTTP2", Requests and Responses).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
+use pingora::http::ResponseHeader;
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::{H2Options, HttpSession};
+use pingora::server::ShutdownWatch;
+use prost::Message;
+use tokio::time::timeout;
+
+use crate::gateway::authz::dialect::Dialect;
+use crate::gateway::authz::original::Original;
+use crate::gateway::authz::{Authz, Verdict};
+use crate::gateway::library::door::h2_options;
+use crate::serve::turns::Turn;
+use crate::serve::{IDLE_TIME_MAX, Place};
+use crate::wire::errors::ErrorCause;
+use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, Facts};
+use crate::wire::grpc;
+
+/// The longest message: a head, and the part of a body that some gateways send too.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long a message may take to arrive.
+const MESSAGE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The length of what stands before a message: a flag for compression, and its length.
+const PREFIX_BYTES: usize = 5;
+
+/// A status of gRPC that is not OK, and the reason.
+struct Failed(u8, &'static str);
+
+/// The service of a listener.
+pub(super) struct GrpcService {
+    authz: Arc<Authz>,
+}
+
+/// The service of one connection.
+struct Streams {
+    authz: Arc<Authz>,
+    options: HttpServerOptions,
+    turn: Turn,
+    /// Each stream's task holds this value, also when its connection is gone.
+    _place: Place,
+}
+
+impl GrpcService {
+    pub(super) const fn new(authz: Arc<Authz>) -> Self {
+        Self { authz }
+    }
+
+    /// Serves a connection to its end.
+    pub(super) async fn serve(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        options.h2_idle_timeout = Some(IDLE_TIME_MAX);
+        let streams = Streams { authz: Arc::clone(&self.authz), options, turn, _place: place };
+        Arc::new(streams).process_new(stream, shutdown).await;
+    }
+}
+
+#[async_trait]
+impl HttpServerApp for Streams {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        _: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        if let ServerSession::H2(mut stream) = session {
+            self.turn.keep(self.authz.serve(&mut stream)).await;
+        }
+        None
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        Some(h2_options())
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+}
+
+impl Authz {
+    async fn serve(&self, stream: &mut HttpSession) -> Option<()> {
+        let written = match self.check(stream).await {
+            Ok(response) => write(stream, &response).await,
+            Err(failed) => write_failed(stream, &failed),
+        };
+        if written.is_err() {
+            tracing::debug!("a gateway did not take its answer");
+        }
+        None
+    }
+
+    async fn check(&self, stream: &mut HttpSession) -> Result<CheckResponse, Failed> {
+        let head = stream.req_header();
+        if head.uri.path() != CHECK || head.method != Method::POST || !grpc::is_spoken(&head.headers) {
+            return Err(Failed(12, "there is envoy.service.auth.v3.Authorization/Check alone")); // UNIMPLEMENTED
+        }
+        let peer = stream.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        let peer = peer.unwrap_or(IpAddr::from([0; 4]));
+        if !self.knows(&stream.req_header().headers, peer) {
+            return Err(Failed(7, "X-Authz-Secret is not right")); // PERMISSION_DENIED
+        }
+        let late = Failed(4, "the message takes too long"); // DEADLINE_EXCEEDED
+        let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| late)??;
+        let malformed = |_| Failed(3, "the message can't be read"); // INVALID_ARGUMENT
+        Ok(self.respond(&CheckRequest::decode(message).map_err(malformed)?, peer).await)
+    }
+
+    /// The answer to a message that could be read.
+    async fn respond(&self, request: &CheckRequest, peer: IpAddr) -> CheckResponse {
+        let untold = ErrorCause::Malformed { problem: "the gateway does not say what it asks about" };
+        let asked = request.asked().ok_or(untold);
+        let original = asked.as_ref().map_err(Clone::clone).and_then(|asked| Original::of_check(asked, peer));
+        let (asked, original) = match (asked, original) {
+            (Ok(asked), Ok(original)) => (asked, original),
+            (Err(cause), _) | (_, Err(cause)) => {
+                return CheckResponse::denied(self.refuse(cause));
+            }
+        };
+        let fields = original.fields();
+        let (ctx, Verdict { identity, answer }) =
+            self.judge(Dialect::Grpc, asked.tenant, &original, &fields).await;
+        let Some(identity) = identity else { return CheckResponse::denied(answer) };
+        let facts = Facts { tenant: asked.tenant, permit: ctx.permit() };
+        CheckResponse::admitted(&identity, self.to_strip(&fields, &identity), answer.headers(), facts)
+    }
+}
+
+/// Reads the one message of a call.
+async fn read(stream: &mut HttpSession) -> Result<Bytes, Failed> {
+    const MALFORMED: Failed = Failed(3, "the call holds no message, or more than one"); // INVALID_ARGUMENT
+    let mut body = Vec::new();
+    while let Some(piece) = stream.read_body_bytes().await.map_err(|_| MALFORMED)? {
+        if body.len() + piece.len() > PREFIX_BYTES + MESSAGE_BYTES_MAX {
+            return Err(Failed(8, "the message is too long")); // RESOURCE_EXHAUSTED
+        }
+        body.extend_from_slice(&piece);
+    }
+    let mut body = Bytes::from(body);
+    if body.len() < PREFIX_BYTES {
+        return Err(MALFORMED);
+    }
+    let message = body.split_off(PREFIX_BYTES);
+    match *body {
+        [0, ref length @ ..]
+            if u32::try_from(message.len()).is_ok_and(|bytes| bytes.to_be_bytes() == *length) =>
+        {
+            Ok(message)
+        }
+        [1, ..] => Err(Failed(12, "compressed messages are not read")), // UNIMPLEMENTED
+        _ => Err(MALFORMED),
+    }
+}
+
+async fn write(stream: &mut HttpSession, response: &CheckResponse) -> pingora::Result<()> {
+    let mut body = vec![0; PREFIX_BYTES];
+    let length = u32::try_from(response.encoded_len()).unwrap_or(u32::MAX);
+    body.splice(1.., length.to_be_bytes());
+    body.extend_from_slice(&response.encode_to_vec());
+    stream.write_response_header(head()?, false)?;
+    stream.write_body(body.into(), false).await?;
+    stream
+        .write_trailers(HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), 0.into())]))?;
+    stream.finish()
+}
+
+fn write_failed(stream: &mut HttpSession, Failed(code, reason): &Failed) -> pingora::Result<()> {
+    let mut head = head()?;
+    head.insert_header("grpc-status", code.to_string())?;
+    head.insert_header("grpc-message", *reason)?;
+    stream.write_response_header(head, true)
+}
+
+fn head() -> pingora::Result<Box<ResponseHeader>> {
+    let mut head = Box::new(ResponseHeader::build(StatusCode::OK, Some(3))?);
+    head.insert_header(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))?;
+    Ok(head)
+}

@@ -1,0 +1,157 @@
+//! The request that another gateway asks about, as it tells it.
+//!
+//! It goes through the reader of our own requests: what we would refuse from a client we refuse from a gateway. A part that is
+//! missing or stands twice is refused too: the client may have written the other one.
+
+use std::net::IpAddr;
+
+use crate::domain::host;
+use crate::gateway::authz::dialect::Dialect;
+use crate::gateway::corridor::Incoming;
+use crate::http1::fields::{Fields, SpanFields, Spans};
+use crate::http1::head::{RequestHead, read_request};
+use crate::serve::is_readable;
+use crate::serve::whole::Request;
+use crate::wire::client_ip::last_hop;
+use crate::wire::errors::ErrorCause;
+use crate::wire::ext_authz::Asked;
+
+/// The reason why a request can't be judged.
+const UNTOLD: ErrorCause = ErrorCause::Malformed {
+    problem: "the gateway in front does not tell its method, path, host and scheme, each once",
+};
+
+/// A request that was told whole.
+pub(super) struct Original {
+    /// Its request line and host as HTTP/1, with all its fields where the dialect tells them apart.
+    text: Vec<u8>,
+    spans: Spans,
+    head: RequestHead,
+    authority: Box<str>,
+    is_tls: bool,
+    peer: IpAddr,
+}
+
+impl Original {
+    /// The original of a call over HTTP; `target` is the part of the call's own behind the name of the tenant.
+    pub(super) fn of_call(dialect: Dialect, call: &Request<'_>, target: &str) -> Result<Self, ErrorCause> {
+        let fields = &call.fields;
+        let only = |name| optional(fields, name)?.ok_or(UNTOLD);
+        let scheme = || Ok(optional(fields, "x-forwarded-proto")?.unwrap_or(b"http"));
+        let of_envoy = || [target, call.query.map_or("", |_| "?"), call.query.unwrap_or_default()].concat();
+        let whole;
+        let told = match dialect {
+            Dialect::Forward => {
+                ["x-forwarded-method", "x-forwarded-uri", "x-forwarded-host", "x-forwarded-proto"].map(only)
+            }
+            Dialect::Nginx => {
+                let method = only("x-original-method");
+                match (optional(fields, "x-original-uri")?, optional(fields, "x-original-url")?) {
+                    (Some(target), None) => [method, Ok(target), only("host"), scheme()],
+                    (None, Some(url)) => {
+                        let [scheme, host, target] = parts_of(url).ok_or(UNTOLD)?;
+                        [method, Ok(target), Ok(host), Ok(scheme)]
+                    }
+                    (Some(_), Some(_)) | (None, None) => return Err(UNTOLD),
+                }
+            }
+            Dialect::Envoy | Dialect::Grpc => {
+                whole = of_envoy();
+                [Ok(call.method.as_bytes()), Ok(whole.as_bytes()), only("host"), scheme()]
+            }
+        };
+        let [method, target, host, scheme] = told;
+        let peer = last_hop(fields).unwrap_or(call.peer);
+        Self::read([method?, target?, host?, scheme?], std::iter::empty(), peer)
+    }
+
+    /// The original of a call over gRPC, which came from `peer`.
+    pub(super) fn of_check(asked: &Asked<'_>, peer: IpAddr) -> Result<Self, ErrorCause> {
+        let peer = asked.client.unwrap_or(peer);
+        let told = [asked.method, asked.path, asked.host, asked.scheme].map(str::as_bytes);
+        Self::read(told, asked.fields(), peer)
+    }
+
+    fn read<'a>(
+        [method, target, host, scheme]: [&[u8]; 4],
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        peer: IpAddr,
+    ) -> Result<Self, ErrorCause> {
+        let is_tls = match scheme {
+            b"https" | b"wss" => true,
+            b"http" | b"ws" => false,
+            _ => return Err(UNTOLD),
+        };
+        let mut text = Vec::with_capacity(512);
+        let line = [method, b" ", target, b" HTTP/1.1\r\nHost: ", host, b"\r\n"];
+        line.iter().for_each(|part| text.extend_from_slice(part));
+        let mut lines = 2;
+        for (name, value) in fields {
+            for part in [name, b": ", value, b"\r\n"] {
+                text.extend_from_slice(part);
+            }
+            lines += 1;
+        }
+        text.extend_from_slice(b"\r\n");
+        let mut spans = Spans::default();
+        let problem = |problem| ErrorCause::Malformed { problem };
+        let head = read_request(&text, &mut spans).map_err(problem)?;
+        // A line more is one that a value has smuggled in.
+        let is_whole = spans.len() + 1 == lines && is_readable(&head, &text);
+        let authority =
+            std::str::from_utf8(host).ok().map(str::trim).filter(|host| host::of_authority(host).is_some());
+        let authority =
+            authority.filter(|_| is_whole && std::str::from_utf8(method).is_ok()).ok_or(UNTOLD)?.into();
+        Ok(Self { authority, text, spans, head, is_tls, peer })
+    }
+
+    /// Its own fields, where the dialect tells them apart from those of the call.
+    pub(super) fn fields(&self) -> SpanFields<'_> {
+        SpanFields { head: &self.text, spans: &self.spans }
+    }
+
+    /// The request as the corridor reads it.
+    pub(super) fn incoming<'a, F>(&'a self, dialect: Dialect, fields: &'a F) -> Incoming<'a, F> {
+        Incoming {
+            method: std::str::from_utf8(self.method()).unwrap_or_default(),
+            target: self.target(),
+            authority: Some(&self.authority),
+            fields,
+            peer: self.peer,
+            is_tls: self.is_tls,
+            dialect: Some(dialect),
+        }
+    }
+
+    pub(super) fn method(&self) -> &[u8] {
+        self.text.get(self.head.method.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn target(&self) -> &[u8] {
+        self.text.get(self.head.target.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    pub(super) const fn peer(&self) -> IpAddr {
+        self.peer
+    }
+}
+
+/// The value of a header that may be there once.
+fn optional<'a>(fields: &'a impl Fields, name: &str) -> Result<Option<&'a [u8]>, ErrorCause> {
+    let mut values = fields.all().filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
+    let first = values.next().map(|(_, value)| value);
+    if values.next().is_some() { Err(UNTOLD) } else { Ok(first) }
+}
+
+/// Scheme, host, and path with query of a whole URL.
+fn parts_of(url: &[u8]) -> Option<[&[u8]; 3]> {
+    let colon = url.iter().position(|byte| *byte == b':')?;
+    let (scheme, rest) = url.split_at(colon);
+    let rest = rest.strip_prefix(b"://")?;
+    let (host, target) = rest.split_at(rest.iter().position(|byte| *byte == b'/')?);
+    Some([scheme, host, target])
+}
