@@ -12,8 +12,8 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # Without these no test runs, and none can be left out for one.
 needed = rust cc cmake curl git python3 script
 
-# A test that hangs is ended and named.
-test_what_ships = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
+# A test that hangs is ended and named. Examples have no tests, and are compiled by `make lint`.
+test_what_ships = cargo test --lib --bins --tests --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
 
 # Most tests run over the development chain, which does not ship.
 test = $(test_what_ships) --features dev-chain
