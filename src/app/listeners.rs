@@ -132,7 +132,9 @@ impl App {
         }
         let secrets = authz.secret_file.clone().map(|path| files::secret(&SecretSource::File(path)));
         let secrets = secrets.transpose().map_err(StartError::Other)?;
-        let secrets = secrets.iter().flat_map(|secrets| secrets.reveal().lines()).map(Secret::new).collect();
+        // An empty line would be the secret of whoever sends none.
+        let lines = secrets.iter().flat_map(|secrets| secrets.reveal().lines());
+        let secrets = lines.filter(|line| !line.is_empty()).map(Secret::new).collect();
         let tls = self.tenants.authz_certificates().map(|store| {
             let ca = authz.client_ca.as_deref();
             server_config(store, Protocols::Http1AndHttp2, ca)
