@@ -79,7 +79,7 @@ peers: ## Measure beside nginx, haproxy and Envoy; ONLY=base for a part
 instructions: ## Count the instructions and allocations of a request; fails when they grew by more than 5 %
 	@scripts/instructions
 
-integrations: ## Before a release: run docs/integrate.md whole, also AgentKit (1.2 GB) and Axum
+integrations: ## Before a release: run examples/integrate whole, also AgentKit (1.2 GB) and Axum
 	@scripts/need cmake node npm python3
 	@scripts/test-servers
 	cargo build --features dev-chain
