@@ -141,12 +141,12 @@ impl App {
                 .map_err(|problems| StartError::Other(problems.join("; ")))
         });
         let rules = AuthzRules { secrets, timeout: authz.timeout };
-        let door = AuthzDoor::new(Authz::new(self.gateway(NAME, settings, pipeline, os)?, rules));
+        let authz = Arc::new(Authz::new(self.gateway(NAME, settings, pipeline, os)?, rules));
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
         let tls = tls.transpose()?.map(Tls::Own);
-        let door = Arc::new(door);
-        self.process.open(|| Arc::clone(&door), Listening { threads: WORKER, workers, tls, ..plain })
+        let door = || AuthzDoor(Arc::clone(&authz));
+        self.process.open(door, Listening { threads: WORKER, workers, tls, ..plain })
     }
 
     /// A gateway that counts and logs by the name of a listener.

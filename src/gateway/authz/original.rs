@@ -27,7 +27,6 @@ pub(super) struct Original {
     text: Vec<u8>,
     spans: Spans,
     head: RequestHead,
-    authority: Box<str>,
     is_tls: bool,
     peer: IpAddr,
 }
@@ -98,11 +97,9 @@ impl Original {
         let head = read_request(&text, &mut spans).map_err(problem)?;
         // A line more is one that a value has smuggled in.
         let is_whole = spans.len() + 1 == lines && is_readable(&head, &text);
-        let authority =
-            std::str::from_utf8(host).ok().map(str::trim).filter(|host| host::of_authority(host).is_some());
-        let authority =
-            authority.filter(|_| is_whole && std::str::from_utf8(method).is_ok()).ok_or(UNTOLD)?.into();
-        Ok(Self { authority, text, spans, head, is_tls, peer })
+        let original = Self { text, spans, head, is_tls, peer };
+        let is_host = host::of_authority(original.authority()).is_some();
+        if is_whole && is_host { Ok(original) } else { Err(UNTOLD) }
     }
 
     /// Its own fields, where the dialect tells them apart from those of the call.
@@ -115,7 +112,7 @@ impl Original {
         Incoming {
             method: std::str::from_utf8(self.method()).unwrap_or_default(),
             target: self.target(),
-            authority: Some(&self.authority),
+            authority: Some(self.authority()),
             fields,
             peer: self.peer,
             is_tls: self.is_tls,
@@ -132,7 +129,8 @@ impl Original {
     }
 
     pub(super) fn authority(&self) -> &str {
-        &self.authority
+        let host = self.spans.first().and_then(|host| self.text.get(host.value.clone()));
+        std::str::from_utf8(host.unwrap_or_default()).unwrap_or_default()
     }
 
     pub(super) const fn peer(&self) -> IpAddr {
