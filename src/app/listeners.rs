@@ -2,6 +2,7 @@
 
 use std::slice::from_ref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::admin::Admin;
 use crate::api::routes::Audience;
@@ -19,7 +20,7 @@ use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tier::Tier;
 use crate::files;
-use crate::gateway::authz::{Authz, AuthzDoor, AuthzRules};
+use crate::gateway::authz::{Authz, AuthzDoor};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
@@ -34,6 +35,9 @@ use crate::tls::listener::{Protocols, server_config};
 use crate::wire::console::{ConsoleRules, DevelopmentNode, SampleRequest, WalletChain};
 use crate::wire::discovery::{Discovery, ServiceRules};
 use crate::wire::request_id::RequestIds;
+
+/// How many signatures of other gateways' requests may be looked at, at once: as many as a listener has connections by default.
+const ASKED_MAX: u32 = 4_096;
 
 /// The name of the threads that serve API, owners and gateway.
 const WORKER: &str = "worker";
@@ -99,7 +103,7 @@ impl App {
         if settings.listen.gateway.is_empty() {
             return Ok(());
         }
-        let gateway = self.gateway("gateway", settings, pipeline, os)?;
+        let gateway = self.gateway(("gateway", self.descriptors.requests, None), settings, pipeline, os)?;
         let process = &mut self.process;
         let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&process.clock));
         let watch = Arc::new(Watch::new(table, clock));
@@ -137,11 +141,11 @@ impl App {
         let secrets = lines.filter(|line| !line.is_empty()).map(Secret::new).collect();
         let tls = self.tenants.authz_certificates().map(|store| {
             let ca = authz.client_ca.as_deref();
-            server_config(store, Protocols::Http1AndHttp2, ca)
+            server_config(store, Protocols::Http1OrHttp2, ca)
                 .map_err(|problems| StartError::Other(problems.join("; ")))
         });
-        let rules = AuthzRules { secrets, timeout: authz.timeout };
-        let authz = Arc::new(Authz::new(self.gateway(NAME, settings, pipeline, os)?, rules));
+        let gateway = self.gateway((NAME, ASKED_MAX, Some(authz.timeout)), settings, pipeline, os)?;
+        let authz = Arc::new(Authz::new(gateway, secrets));
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
         let tls = tls.transpose()?.map(Tls::Own);
@@ -152,7 +156,7 @@ impl App {
     /// A gateway that counts and logs by the name of a listener.
     fn gateway(
         &self,
-        listener: &'static str,
+        (listener, in_flight_max, verify_time_max): (&'static str, u32, Option<Duration>),
         settings: &Settings,
         pipeline: &Arc<Pipeline>,
         os: &Os,
@@ -164,11 +168,12 @@ impl App {
                 has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
             },
             client_proxies: settings.listen.client_proxies(),
-            in_flight_max: self.descriptors.requests,
+            in_flight_max,
             discovery: Arc::clone(&self.discovery),
             via: settings.gateway.via.clone(),
             tracer: self.tracer.clone(),
             listener,
+            verify_time_max,
         };
         let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&self.process.clock));
         Ok(Arc::new(Gateway::new(table, Arc::clone(pipeline), rules, clock, os, &self.process.metrics)?))

@@ -212,7 +212,8 @@ impl Gateway {
         let refused = ctx.refused.as_deref().copied().unwrap_or_default();
         let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
         let trace_id = access::trace_id(ctx.notes.trace.as_deref(), remote_span(ended.fields));
-        let host = ended.fields.values(Name::Host).next().unwrap_or(ended.authority.as_bytes());
+        let host = Some(ended.authority.as_bytes()).filter(|authority| !authority.is_empty());
+        let host = host.or_else(|| ended.fields.values(Name::Host).next()).unwrap_or_default();
         let line = Line {
             listener: self.observer.listener,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),

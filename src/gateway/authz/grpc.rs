@@ -18,16 +18,15 @@ use tokio::time::timeout;
 
 use crate::gateway::authz::Authz;
 use crate::gateway::authz::dialect::Dialect;
-use crate::gateway::authz::original::Original;
+use crate::gateway::authz::original::{Original, UNTOLD};
 use crate::gateway::library::door::h2_options;
 use crate::serve::turns::Turn;
-use crate::serve::{IDLE_TIME_MAX, Place};
-use crate::wire::errors::ErrorCause;
+use crate::serve::{IDLE_TIME_MAX, Place, WRITE_TIME_MAX};
 use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, Facts, HeaderList};
 use crate::wire::grpc;
 
-/// The longest message: a head, and the part of a body that some gateways send too.
-const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// The longest message, which holds a head.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a message may take to arrive.
 const MESSAGE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -35,8 +34,9 @@ const MESSAGE_TIME_MAX: Duration = Duration::from_secs(10);
 /// The length of what stands before a message: a flag for compression, and its length.
 const PREFIX_BYTES: usize = 5;
 
-/// A status of gRPC that is not OK, and the reason.
-struct Failed(u8, &'static str);
+/// A status of gRPC that is not OK, the same as HTTP's, and the reason. HTTP's is never 200: a gateway that asks in another dialect
+/// over HTTP/2 would take that for leave.
+struct Failed(u8, StatusCode, &'static str);
 
 /// The service of one connection.
 struct Streams {
@@ -86,6 +86,7 @@ impl HttpServerApp for Streams {
 
 impl Authz {
     async fn serve(&self, stream: &mut HttpSession) -> Option<()> {
+        stream.set_write_timeout(Some(WRITE_TIME_MAX));
         let written = match self.check(stream).await {
             Ok(response) => write(stream, &response).await,
             Err(failed) => write_failed(stream, &failed),
@@ -99,28 +100,31 @@ impl Authz {
     async fn check(&self, stream: &mut HttpSession) -> Result<CheckResponse, Failed> {
         let head = stream.req_header();
         if head.uri.path() != CHECK || head.method != Method::POST || !grpc::is_spoken(&head.headers) {
-            return Err(Failed(12, "there is envoy.service.auth.v3.Authorization/Check alone")); // UNIMPLEMENTED
+            return Err(Failed(
+                12,
+                StatusCode::NOT_FOUND,
+                "there is envoy.service.auth.v3.Authorization/Check alone",
+            )); // UNIMPLEMENTED
         }
         let peer = stream.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         let peer = peer.unwrap_or(IpAddr::from([0; 4]));
         if !self.knows(&stream.req_header().headers, peer) {
-            return Err(Failed(7, "X-Authz-Secret is not right")); // PERMISSION_DENIED
+            return Err(Failed(7, StatusCode::FORBIDDEN, "X-Authz-Secret is not right")); // PERMISSION_DENIED
         }
-        let late = Failed(4, "the message takes too long"); // DEADLINE_EXCEEDED
+        let late = Failed(4, StatusCode::REQUEST_TIMEOUT, "the message takes too long"); // DEADLINE_EXCEEDED
         let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| late)??;
-        let malformed = |_| Failed(3, "the message can't be read"); // INVALID_ARGUMENT
+        let malformed = |_| Failed(3, StatusCode::BAD_REQUEST, "the message can't be read"); // INVALID_ARGUMENT
         Ok(self.respond(&CheckRequest::decode(message).map_err(malformed)?, peer).await)
     }
 
     /// The answer to a message that could be read.
     async fn respond(&self, request: &CheckRequest, peer: IpAddr) -> CheckResponse {
-        let untold = ErrorCause::Malformed { problem: "the gateway does not say what it asks about" };
-        let asked = request.asked().ok_or(untold);
-        let original = asked.as_ref().map_err(Clone::clone).and_then(|asked| Original::of_check(asked, peer));
-        let (asked, original) = match (asked, original) {
-            (Ok(asked), Ok(original)) => (asked, original),
-            (Err(cause), _) | (_, Err(cause)) => {
-                return CheckResponse::denied(self.refuse(cause));
+        let told = request.asked().ok_or(UNTOLD);
+        let told = told.and_then(|asked| Original::of_check(&asked, peer).map(|original| (asked, original)));
+        let (asked, original) = match told {
+            Ok(told) => told,
+            Err(cause) => {
+                return CheckResponse::denied(self.refuse(cause, b"POST", CHECK, &HeaderMap::new(), peer));
             }
         };
         let fields = original.fields();
@@ -130,7 +134,8 @@ impl Authz {
         };
         let (mut identity, mut for_client) = (HeaderList::default(), HeaderList::default());
         self.gateway.write_identity(&ctx, &mut identity);
-        ctx.write_answer_headers(&mut for_client);
+        // The upstream's own answer is not seen.
+        ctx.write_forwarded_answer_headers(&HeaderMap::new(), &mut for_client);
         let facts = Facts { tenant: asked.tenant, permit: ctx.permit() };
         CheckResponse::admitted(identity, self.to_strip(&fields, &ctx), for_client, facts)
     }
@@ -138,11 +143,12 @@ impl Authz {
 
 /// Reads the one message of a call.
 async fn read(stream: &mut HttpSession) -> Result<Bytes, Failed> {
-    const MALFORMED: Failed = Failed(3, "the call holds no message, or more than one"); // INVALID_ARGUMENT
+    const MALFORMED: Failed =
+        Failed(3, StatusCode::BAD_REQUEST, "the call holds no message, or more than one"); // INVALID_ARGUMENT
     let mut body = Vec::new();
     while let Some(piece) = stream.read_body_bytes().await.map_err(|_| MALFORMED)? {
         if body.len() + piece.len() > PREFIX_BYTES + MESSAGE_BYTES_MAX {
-            return Err(Failed(8, "the message is too long")); // RESOURCE_EXHAUSTED
+            return Err(Failed(8, StatusCode::PAYLOAD_TOO_LARGE, "the message is too long")); // RESOURCE_EXHAUSTED
         }
         body.extend_from_slice(&piece);
     }
@@ -157,32 +163,32 @@ async fn read(stream: &mut HttpSession) -> Result<Bytes, Failed> {
         {
             Ok(message)
         }
-        [1, ..] => Err(Failed(12, "compressed messages are not read")), // UNIMPLEMENTED
+        [1, ..] => Err(Failed(12, StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed messages are not read")), // UNIMPLEMENTED
         _ => Err(MALFORMED),
     }
 }
 
 async fn write(stream: &mut HttpSession, response: &CheckResponse) -> pingora::Result<()> {
-    let mut body = vec![0; PREFIX_BYTES];
-    let length = u32::try_from(response.encoded_len()).unwrap_or(u32::MAX);
-    body.splice(1.., length.to_be_bytes());
-    body.extend_from_slice(&response.encode_to_vec());
-    stream.write_response_header(head()?, false)?;
+    let mut body = vec![0];
+    body.extend_from_slice(&u32::try_from(response.encoded_len()).unwrap_or(u32::MAX).to_be_bytes());
+    // A vector has room for every message.
+    let _ = response.encode(&mut body);
+    stream.write_response_header(head(StatusCode::OK)?, false)?;
     stream.write_body(body.into(), false).await?;
     stream
         .write_trailers(HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), 0.into())]))?;
     stream.finish()
 }
 
-fn write_failed(stream: &mut HttpSession, Failed(code, reason): &Failed) -> pingora::Result<()> {
-    let mut head = head()?;
+fn write_failed(stream: &mut HttpSession, Failed(code, status, reason): &Failed) -> pingora::Result<()> {
+    let mut head = head(*status)?;
     head.insert_header("grpc-status", code.to_string())?;
     head.insert_header("grpc-message", *reason)?;
     stream.write_response_header(head, true)
 }
 
-fn head() -> pingora::Result<Box<ResponseHeader>> {
-    let mut head = Box::new(ResponseHeader::build(StatusCode::OK, Some(3))?);
+fn head(status: StatusCode) -> pingora::Result<Box<ResponseHeader>> {
+    let mut head = Box::new(ResponseHeader::build(status, Some(3))?);
     head.insert_header(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))?;
     Ok(head)
 }

@@ -12,12 +12,11 @@ use crate::http1::fields::{Fields, SpanFields, Spans};
 use crate::http1::head::{RequestHead, read_request};
 use crate::serve::is_readable;
 use crate::serve::whole::Request;
-use crate::wire::client_ip::last_hop;
 use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::Asked;
 
 /// The reason why a request can't be judged.
-const UNTOLD: ErrorCause = ErrorCause::Malformed {
+pub(super) const UNTOLD: ErrorCause = ErrorCause::Malformed {
     problem: "the gateway in front does not tell its method, path, host and scheme, each once",
 };
 
@@ -60,14 +59,15 @@ impl Original {
             }
         };
         let [method, target, host, scheme] = told;
-        let peer = last_hop(fields).unwrap_or(call.peer);
-        Self::read([method?, target?, host?, scheme?], std::iter::empty(), peer)
+        Self::read([method?, target?, host?, scheme?], std::iter::empty(), call.peer)
     }
 
     /// The original of a call over gRPC, which came from `peer`.
     pub(super) fn of_check(asked: &Asked<'_>, peer: IpAddr) -> Result<Self, ErrorCause> {
         let peer = asked.client.unwrap_or(peer);
-        let told = [asked.method, asked.path, asked.host, asked.scheme].map(str::as_bytes);
+        // Libraries of gRPC name no scheme.
+        let scheme = if asked.scheme.is_empty() { "http" } else { asked.scheme };
+        let told = [asked.method, asked.path, asked.host, scheme].map(str::as_bytes);
         Self::read(told, asked.fields(), peer)
     }
 
