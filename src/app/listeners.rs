@@ -141,7 +141,8 @@ impl App {
 
 /// The documents that strangers may read.
 pub(super) fn discovery(settings: &Settings) -> Discovery {
-    let Registries { identity, stake_vault, reputation, validation, organization } = settings.chain.contracts;
+    let Registries { identity, stake_vault, reputation, validation, organization } =
+        settings.chain.reading.registries;
     let contracts = [
         ("identity", Some(identity)),
         ("stakeVault", Some(stake_vault)),
@@ -157,7 +158,7 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
         token: settings.tiers.token,
         token_decimals: settings.tiers.token_decimals,
         contract_signatures: settings.signature.format.has_contracts(),
-        chain_id: settings.chain.chain_id,
+        chain_id: settings.chain.pool.chain_id,
         contracts: &contracts.collect::<Vec<_>>(),
         key_format: &settings.keys.format,
         keys_url: settings.keys.public_url.as_ref().map(base_of).as_deref(),

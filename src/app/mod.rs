@@ -55,7 +55,6 @@ use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{LogGuard, dropped_lines};
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traced::TracerSettings;
 use crate::telemetry::traces::Tracer;
 use crate::wire::discovery::Discovery;
 
@@ -89,7 +88,7 @@ impl App {
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
         if let Some(why) = emptiness(settings, &loaded.refused, source.path()) {
-            return Err(StartError::Other(why.to_string()));
+            return Err(why.to_string().into());
         }
         let descriptors = Descriptors::planned(settings)?;
         let os = Os::new();
@@ -108,8 +107,7 @@ impl App {
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
         let chain: Arc<dyn Chain> = reader;
-        let Opened { store, writer_ended } =
-            store::open(settings, &clock, &metrics).map_err(StartError::Other)?;
+        let Opened { store, writer_ended } = store::open(settings, &clock, &metrics)?;
         let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&clock), &metrics));
         let readiness = Readiness::new(Arc::clone(&chain), Arc::clone(&store), Arc::clone(&clock));
         let readiness = Arc::new(readiness);
@@ -129,11 +127,9 @@ impl App {
 
         let tracer = settings.traces.endpoint.as_ref().map(|endpoint| {
             let TraceSettings { one_in, continued_per_second, .. } = settings.traces;
-            let settings =
-                TracerSettings { endpoint: endpoint.reveal().as_str(), one_in, continued_per_second };
-            Tracer::new(&settings, &clock, &metrics)
+            Tracer::new(endpoint, one_in, continued_per_second, &clock, &metrics)
         });
-        let untraced = |why| StartError::Other(format!("cannot trace requests: {why}"));
+        let untraced = |why| format!("cannot trace requests: {why}");
         let tracer = tracer.transpose().map_err(untraced)?.map(Arc::new);
         let certificates = tenants.certificates().cloned();
         let lifecycle = Lifecycle::new(settings.shutdown, Some(Arc::clone(&readiness)), handover, early);
@@ -208,7 +204,7 @@ pub(crate) fn signing_domain(settings: &Settings) -> Eip712Domain {
         name: settings.signature.domain_name.clone(),
         version: settings.signature.domain_version.clone(),
         chain_id: settings.signature.chain_id,
-        verifying_contract: settings.chain.contracts.identity,
+        verifying_contract: settings.chain.reading.registries.identity,
     }
 }
 

@@ -130,9 +130,8 @@ impl Tenants {
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
         let built = build(settings, &mut reading, &workshop, &Table::default());
-        let (table, certificates) = built.map_err(|problems| {
-            StartError::Other(format!("certificates can't be used:\n  {}", problems.join("\n  ")))
-        })?;
+        let (table, certificates) =
+            built.map_err(|problems| format!("certificates can't be used:\n  {}", problems.join("\n  ")))?;
         let (shelf, seen) = reading.finish();
         show(metrics, &certificates_of(settings, &shelf));
         let at_start = Settings { tenants: Vec::new(), ..settings.clone() };

@@ -44,7 +44,7 @@ impl Check {
         let (Survey { settings, refused, .. }, mut problems) = survey(&Source::at(config));
         let descriptors = settings.as_ref().map(Descriptors::planned).transpose();
         if let Err(too_few) = &descriptors {
-            problems.push(Problem::new("file descriptors", too_few.to_string()).as_warning());
+            problems.push(Problem::new("file descriptors", too_few.as_str()).as_warning());
         }
         problems.extend(settings.as_ref().and_then(|settings| emptiness(settings, &refused, config)));
         let problems = Problems::from(problems);
@@ -55,7 +55,8 @@ impl Check {
             Some(settings) if self.online && !is_unusable => wait_for(
                 "everything that is asked",
                 online::ask(settings, Source::at(config), self.agent_id),
-            )??,
+            )?
+            .map_err(Failure::new)?,
             _ => Vec::new(),
         };
         if self.output == Output::Json {

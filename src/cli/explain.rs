@@ -88,8 +88,8 @@ impl Explain {
         let (Loaded { settings, .. }, _) = &load(&Source::at(&self.file.config))?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
-        let threads = ChainThreads::start(1)?;
-        let chain = &chain::reader(settings, &clock, &metrics, threads.handle())?;
+        let threads = ChainThreads::start(1).map_err(Failure::new)?;
+        let chain = &chain::reader(settings, &clock, &metrics, threads.handle()).map_err(Failure::new)?;
         let is_shared = self.api_key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
         let store = is_shared.then(|| store::open(settings, &clock, &metrics));
         let store = store.transpose().map_err(Failure::new)?;

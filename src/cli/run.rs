@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Run) -> Result<(), Failure> {
     let settings = &loaded.settings;
     let _log = log::start(&settings.log).map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
     warnings.log_warnings();
-    let app = App::new(&loaded, source, early, handover)?;
+    let app = App::new(&loaded, source, early, handover).map_err(Failure::new)?;
     announce(settings);
     ended(app.run())?;
     tracing::info!("stopped");
@@ -62,7 +62,7 @@ fn announce(settings: &Settings) {
         gateway = %listed(&settings.listen.gateway),
         tenants = settings.tenants.len(),
         admin = %settings.listen.admin,
-        nodes = %settings.chain.rpc_urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
+        nodes = %settings.chain.pool.urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),
         "serving",
     );
 }

@@ -15,6 +15,31 @@ macro_rules! read_all {
     }};
 }
 
+/// A section with its settings, each with its type and how it is read. All are read as with [`read_all`].
+macro_rules! settings {
+    (
+        $(#[$doc:meta])+
+        $name:ident($reader:ident) {
+            $($(#[$about:meta])+ $field:ident: $type:ty = $read:expr,)+
+        }
+        $(then $checks:block)?
+    ) => {
+        $(#[$doc])+
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$about])+ pub $field: $type,)+
+        }
+
+        impl $name {
+            pub(super) fn read($reader: &mut $crate::config::reader::Reader) -> Option<Self> {
+                $(let $field: Option<$type> = $read;)+
+                $($checks)?
+                Some(Self { $($field: $field?),+ })
+            }
+        }
+    };
+}
+
 pub mod abuse;
 pub mod chain;
 pub mod console;
@@ -199,8 +224,8 @@ impl Settings {
     /// The chain that the store is for.
     #[must_use]
     pub fn binding(&self) -> Binding {
-        let ChainSettings { chain_id, contracts, development, .. } = &self.chain;
-        Binding::new(*chain_id, contracts.identity, *development)
+        let ChainSettings { pool, reading, development, .. } = &self.chain;
+        Binding::new(pool.chain_id, reading.registries.identity, *development)
     }
 
     /// True for a key whose value counts from the start of the process to its end. Tenants, certificates and

@@ -5,6 +5,7 @@
 pub mod agent_id;
 pub mod api_key;
 pub mod binding;
+pub mod chain_settings;
 pub mod client;
 pub mod cors;
 pub mod denial;
