@@ -28,7 +28,6 @@ use crate::ports::chain::Parts;
 use crate::ports::store::Scope;
 use crate::serve::clients::ClientRules;
 use crate::tls::listener::Protocols;
-use crate::wire::console::{ConsoleRules, DevelopmentNode, SampleRequest, WalletChain};
 use crate::wire::discovery::{Discovery, ServiceRules};
 use crate::wire::request_id::RequestIds;
 
@@ -75,8 +74,8 @@ impl App {
             audience,
             access,
             discovery: Arc::clone(&self.discovery),
-            gateway_url: settings.console.gateway_url.as_ref().map(base_of),
-            console: console_rules(settings),
+            console: settings.console.clone(),
+            signing_chain_id: settings.signature.chain_id,
             trusted_proxies: settings.listen.client_proxies(),
             audit: self.audit.clone(),
             tracer: self.tracer.clone(),
@@ -161,35 +160,9 @@ pub(super) fn discovery(settings: &Settings) -> Discovery {
         chain_id: settings.chain.pool.chain_id,
         contracts: &contracts.collect::<Vec<_>>(),
         key_format: &settings.keys.format,
-        keys_url: settings.keys.public_url.as_ref().map(base_of).as_deref(),
+        keys_url: settings.keys.public_url.as_ref().map(RpcUrl::base),
         has_console: settings.console.enabled,
     })
-}
-
-/// An address without the slash at its end.
-fn base_of(url: &RpcUrl) -> String {
-    url.reveal().as_str().trim_end_matches('/').to_owned()
-}
-
-/// The owner's page, if it is on.
-fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
-    let console = &settings.console;
-    let chain = console.rpc_url.as_ref().map(|url| WalletChain {
-        id: settings.signature.chain_id,
-        name: console.chain_name.clone(),
-        rpc_url: url.reveal().as_str().to_owned(),
-        currency: console.currency.clone(),
-    });
-    let sample = console.gateway_url.as_ref().map(|url| SampleRequest {
-        origin: url.origin().to_owned(),
-        url: base_of(url),
-        path: console.sample_path.clone(),
-    });
-    let development = console.development_rpc_url.as_ref().map(|url| DevelopmentNode {
-        origin: url.origin().to_owned(),
-        url: url.reveal().as_str().to_owned(),
-    });
-    console.enabled.then(|| ConsoleRules { title: console.title.clone(), chain, sample, development })
 }
 
 /// A listener for clients: every worker serves it, and their networks have limits.

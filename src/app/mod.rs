@@ -87,7 +87,7 @@ impl App {
         handover: Handover,
     ) -> Result<Self, StartError> {
         let settings = &loaded.settings;
-        if let Some(why) = emptiness(settings, &loaded.refused, source.path()) {
+        if let Some(why) = emptiness(loaded, source.path()) {
             return Err(why.to_string().into());
         }
         let descriptors = Descriptors::planned(settings)?;

@@ -16,8 +16,8 @@ use crate::cli::check::load;
 use crate::cli::client::wait_for;
 use crate::cli::output::Output;
 use crate::cli::{ConfigFile, Failure, secret};
+use crate::config::Settings;
 use crate::config::store::StoreSettings;
-use crate::config::{Loaded, Settings};
 use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::KeyDigest;
 use crate::domain::denial::Denial;
@@ -85,7 +85,7 @@ struct Case<'a> {
 impl Explain {
     /// Prints the decision, and everything that it follows from.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (Loaded { settings, .. }, _) = &load(&Source::at(&self.file.config))?;
+        let settings = &load(&Source::at(&self.file.config))?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
         let threads = ChainThreads::start(1).map_err(Failure::new)?;

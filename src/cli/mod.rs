@@ -125,7 +125,6 @@ impl<E: std::error::Error> From<E> for Failure {
 }
 
 /// `tiergate`: runs the command that the arguments name.
-#[must_use]
 pub fn main() -> ExitCode {
     exit_code(|| match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
@@ -145,7 +144,6 @@ pub fn main() -> ExitCode {
 
 /// `tiergate-dev`, a program of its own: the one that runs in production has no chain whose keys everybody knows.
 #[cfg(feature = "dev-chain")]
-#[must_use]
 pub fn development() -> ExitCode {
     exit_code(|| dev::Dev::parse().run())
 }

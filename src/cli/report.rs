@@ -10,7 +10,7 @@ const LISTED_MAX: usize = 1_000;
 
 /// A line for each problem.
 pub(super) fn listed(problems: &Problems) -> String {
-    let problems = problems.as_slice();
+    let problems = &problems.0;
     let lines = problems.iter().take(LISTED_MAX).map(line);
     let rest = problems.len().checked_sub(LISTED_MAX).filter(|rest| *rest > 0);
     lines.chain(rest.map(|rest| format!("and {rest} more"))).collect::<Vec<_>>().join("\n")
@@ -18,8 +18,8 @@ pub(super) fn listed(problems: &Problems) -> String {
 
 /// With the place in front, as compilers write it.
 fn line(problem: &Problem) -> String {
-    let severity = if problem.is_warning() { "warning" } else { "error" };
-    match problem.position() {
+    let severity = if problem.is_warning { "warning" } else { "error" };
+    match &problem.position {
         Some(position) => format!("{position}: {severity}: {problem}"),
         None => format!("{severity}: {problem}"),
     }
@@ -27,12 +27,12 @@ fn line(problem: &Problem) -> String {
 
 /// An object for each problem, and of the same form for each part that was asked.
 pub(super) fn json(problems: &Problems, findings: &[Finding]) -> Value {
-    let objects = problems.as_slice().iter().map(|problem| {
-        let place = problem.position();
+    let objects = problems.0.iter().map(|problem| {
+        let place = problem.position.as_ref();
         json!({
-            "severity": if problem.is_warning() { "warning" } else { "error" },
-            "place": problem.place(),
-            "message": problem.phrase(),
+            "severity": if problem.is_warning { "warning" } else { "error" },
+            "place": &problem.place,
+            "message": &problem.phrase,
             "file": place.map(|place| &*place.file),
             "line": place.map(|place| place.line),
             "column": place.map(|place| place.column),

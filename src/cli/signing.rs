@@ -133,7 +133,7 @@ impl Signing {
         let is_asked = self.service.url.is_some() || (self.registry.is_none() && self.config.is_none());
         let (reported, window) = is_asked.then(|| self.reported()).transpose()?.unzip();
         let base = match (&self.config, &reported) {
-            (Some(config), _) => signing_domain(&load(&Source::at(config))?.0.settings),
+            (Some(config), _) => signing_domain(&load(&Source::at(config))?),
             (None, Some(reported)) => reported.clone(),
             (None, None) => usual_domain(),
         };

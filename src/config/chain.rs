@@ -102,10 +102,6 @@ fn rpc_url(text: &str) -> Result<RpcUrl, String> {
 }
 
 /// The address of a contract. Mixed case is a checksum (EIP-55), so that a typing error is found here.
-///
-/// # Errors
-///
-/// The problem, as a phrase.
 pub(crate) fn contract(text: &str) -> Result<Address, String> {
     let malformed = || format!("is {}; write a contract's address, 0x and 40 hex digits", quoted(text));
     let digits = text.strip_prefix("0x").ok_or_else(malformed)?;

@@ -1,6 +1,8 @@
 //! `[console]`: the owner's page, for owners who keep their key in a wallet.
 
+use crate::config::reader::Reader;
 use crate::config::written::{Shown, quoted};
+use crate::domain::console::ConsoleSettings;
 use crate::domain::rpc_url::{RpcUrl, public_part};
 
 /// The longest name that pages and wallets show, in characters.
@@ -9,36 +11,27 @@ const NAME_CHARS_MAX: usize = 100;
 /// The longest symbol of a currency that wallets take, in characters.
 const SYMBOL_CHARS_MAX: usize = 6;
 
-settings! {
-    /// The owner's page. Everything here is shown to everybody.
-    ConsoleSettings(reader) {
-        /// True if the page is served.
-        enabled: bool = reader.boolean("console.enabled", false),
-        /// Its title.
-        title: String = reader.text("console.title", "Tiergate", |text| short(text, NAME_CHARS_MAX)),
-        /// The JSON-RPC URL that wallets are given for the chain of the signatures.
-        rpc_url: Option<RpcUrl> = {
-            reader.mask(Shown::Host, &["console.rpc_url", "console.development_rpc_url"]);
-            reader.text("console.rpc_url", "", url)
-        },
-        /// The name of that chain; not empty if there is a URL.
-        chain_name: String = reader.text("console.chain_name", "", |text| match text {
-            "" => Ok(String::new()),
-            _ => short(text, NAME_CHARS_MAX),
-        }),
-        /// The symbol of that chain's currency.
-        currency: String = reader.text("console.currency", "ETH", |text| short(text, SYMBOL_CHARS_MAX)),
-        /// The gateway's address as clients see it, without a query.
-        gateway_url: Option<RpcUrl> = reader.text("console.gateway_url", "", url_without_query),
-        /// The path of a first request there.
-        sample_path: String = reader.text("console.sample_path", "/", path),
-        /// A development node whose accounts sign for everybody.
-        development_rpc_url: Option<RpcUrl> = reader.text("console.development_rpc_url", "", url),
-    } then {
-        if let (Some(Some(_)), Some("")) = (&rpc_url, chain_name.as_deref()) {
-            let phrase = "is empty; wallets ask for the name of the chain at console.rpc_url";
-            reader.report(&["console.chain_name"], phrase);
-        }
+impl ConsoleSettings {
+    pub(super) fn read(reader: &mut Reader) -> Option<Self> {
+        reader.mask(Shown::Host, &["console.rpc_url", "console.development_rpc_url"]);
+        read_all!(Self {
+            enabled: reader.boolean("console.enabled", false),
+            title: reader.text("console.title", "Tiergate", |text| short(text, NAME_CHARS_MAX)),
+            rpc_url: reader.text("console.rpc_url", "", url),
+            chain_name: reader.text("console.chain_name", "", |text| match text {
+                "" => Ok(String::new()),
+                _ => short(text, NAME_CHARS_MAX),
+            }),
+            currency: reader.text("console.currency", "ETH", |text| short(text, SYMBOL_CHARS_MAX)),
+            gateway_url: reader.text("console.gateway_url", "", url_without_query),
+            sample_path: reader.text("console.sample_path", "/", path),
+            development_rpc_url: reader.text("console.development_rpc_url", "", url),
+        } then {
+            if let (Some(Some(_)), Some("")) = (&rpc_url, chain_name.as_deref()) {
+                let phrase = "is empty; wallets ask for the name of the chain at console.rpc_url";
+                reader.report(&["console.chain_name"], phrase);
+            }
+        })
     }
 }
 

@@ -42,7 +42,6 @@ macro_rules! settings {
 
 pub mod abuse;
 pub mod chain;
-pub mod console;
 pub mod gateway;
 pub mod keys;
 pub mod listen;
@@ -56,6 +55,7 @@ pub mod tiers;
 pub mod traces;
 
 mod choice;
+mod console;
 mod duration;
 mod files;
 mod location;
@@ -76,14 +76,13 @@ use std::sync::Arc;
 use crate::addresses::AddressRules;
 use crate::config::abuse::AbuseSettings;
 use crate::config::chain::ChainSettings;
-use crate::config::console::ConsoleSettings;
 use crate::config::gateway::GatewaySettings;
 use crate::config::keys::KeySettings;
 use crate::config::listen::Listen;
 use crate::config::location::Location;
 use crate::config::log::LogSettings;
 use crate::config::notes::Notes;
-pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value, Wanted};
+pub use crate::config::notes::{Content, DEFAULT, NamedFile, VALUES_SHOWN_MAX, Value};
 use crate::config::problem::Problems;
 use crate::config::reader::Reader;
 pub use crate::config::refused::{Beside, Nobody, Refused};
@@ -96,6 +95,7 @@ use crate::config::tenants::tenant::Claimant;
 use crate::config::tiers::TierSettings;
 use crate::config::traces::TraceSettings;
 use crate::domain::binding::Binding;
+use crate::domain::console::ConsoleSettings;
 use crate::domain::host::HostPattern;
 use crate::domain::tenant::Tenant;
 
@@ -109,9 +109,7 @@ macro_rules! sections {
             /// The tenants of the gateway: those of the file, then those of `tenants.d` in the order of its files' names.
             /// No two share an id or a host.
             pub tenants: Vec<Arc<Tenant>>,
-            /// How many of them stand in `tenants.d`.
-            pub folder_tenants: usize,
-            /// The files that these stand in, as problems name them.
+            /// The files that the last of them stand in, as problems name them.
             pub tenant_files: Vec<Arc<str>>,
             /// Hosts of tenants that can't be served. They are nobody's: no wildcard of another tenant takes them.
             pub unserved_hosts: Vec<HostPattern>,
@@ -119,7 +117,6 @@ macro_rules! sections {
 
         impl Settings {
             /// The sections that count at the start alone and are others here.
-            #[must_use]
             pub fn sections_that_differ(&self, other: &Self) -> Vec<&'static str> {
                 let mut sections = Vec::new();
                 $(
@@ -146,7 +143,6 @@ macro_rules! sections {
                 Some(Settings {
                     $($section: self.$section?,)+
                     tenants: Vec::new(),
-                    folder_tenants: 0,
                     tenant_files: Vec::new(),
                     unserved_hosts: Vec::new(),
                 })
@@ -189,29 +185,25 @@ sections! {
 pub struct Loaded {
     /// Its settings.
     pub settings: Settings,
-    /// The same as it was written, for people.
+    /// The same as it was written, for people, in the order of the sections; as many values as were wanted.
     pub values: Vec<Value>,
-    /// Files that are not used as they are.
+    /// Files that are not used as they are, in the order of their names, the configuration file first.
     pub refused: Vec<Refused>,
 }
 
 impl Settings {
-    /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with it.
+    /// Reads the text of a configuration file, which stands nowhere: there are no tenants beside it. Or says everything that is
+    /// wrong with it.
     pub fn parse(text: &str, environment: impl Iterator<Item = (String, String)>) -> Result<Self, Problems> {
-        Survey::of_text(text, environment, Wanted::Settings).loaded().map(|loaded| loaded.settings)
+        Survey::of_text(text, environment, 0).whole().map(|loaded| loaded.settings)
     }
 
     /// Reads the section of the listeners alone, whatever is wrong elsewhere, even where the file is no TOML: a running service
     /// keeps its former configuration, and somebody asks whether it answers. Nothing when a part of it can't be read.
-    #[must_use]
     pub fn load_listen(path: &Path, environment: impl Iterator<Item = (String, String)>) -> Option<Listen> {
         let file = tree::name_of(path);
         let (table, _) = tree::recover(&file, &tree::read_file(path).ok()?);
-        let (location, notes) = (Location::of_file(file, None), Notes::new(Wanted::Settings));
+        let (location, notes) = (Location::of_file(file, None), Notes::default());
         Listen::read(&mut Reader::new(location, table, environment, notes))
     }
 
@@ -222,7 +214,6 @@ impl Settings {
     }
 
     /// The chain that the store is for.
-    #[must_use]
     pub fn binding(&self) -> Binding {
         let ChainSettings { pool, reading, development, .. } = &self.chain;
         Binding::new(pool.chain_id, reading.registries.identity, *development)
@@ -230,7 +221,6 @@ impl Settings {
 
     /// True for a key whose value counts from the start of the process to its end. Tenants, certificates and
     /// which lines are logged are read again.
-    #[must_use]
     pub fn counts_from_start(key: &str) -> bool {
         let is_read_again = matches!(
             key,
@@ -245,9 +235,8 @@ impl Settings {
     }
 
     /// The tenants of the configuration file.
-    #[must_use]
     pub fn main_tenants(&self) -> &[Arc<Tenant>] {
-        self.tenants.get(..self.tenants.len().saturating_sub(self.folder_tenants)).unwrap_or_default()
+        self.tenants.get(..self.tenants.len().saturating_sub(self.tenant_files.len())).unwrap_or_default()
     }
 
     /// Each file of `tenants.d` with its tenant.

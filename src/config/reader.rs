@@ -45,7 +45,7 @@ struct Scope {
 }
 
 impl Reader {
-    /// Reads a file; and notes its values and the files that they name if they are wanted.
+    /// Reads a file, and continues these notes.
     pub(super) fn new(
         location: Location,
         table: Table,
@@ -260,11 +260,9 @@ impl Reader {
     }
 
     /// Notes files that these keys name.
-    pub(super) fn note_file(&mut self, paths: &[&'static str], content: impl FnOnce() -> Content) {
-        if self.notes.wants_files {
-            let places = paths.iter().map(|path| self.place(path, None)).collect();
-            self.notes.files.push(NamedFile { content: content(), places });
-        }
+    pub(super) fn note_file(&mut self, paths: &[&'static str], content: Content) {
+        let places = paths.iter().map(|path| self.place(path, None)).collect();
+        self.notes.files.push(NamedFile { content, places });
     }
 
     fn place_of(&self, paths: &[&'static str]) -> Place {

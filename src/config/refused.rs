@@ -26,7 +26,6 @@ pub struct Refused {
 
 impl Refused {
     /// With as many of these lines as are told.
-    #[must_use]
     pub fn new(place: impl Into<String>, lines: &[String], is_kept: bool) -> Self {
         Self::with(place.into(), lines.iter().map(String::as_str), lines.len(), is_kept)
     }
@@ -49,13 +48,11 @@ impl Refused {
     }
 
     /// True for `tenants.d` as a whole.
-    #[must_use]
     pub fn is_folder(&self) -> bool {
         self.place == FOLDER
     }
 
     /// True for a file of `tenants.d`.
-    #[must_use]
     pub fn is_in_folder(&self) -> bool {
         self.place.strip_prefix(FOLDER).is_some_and(|rest| rest.starts_with('/'))
     }

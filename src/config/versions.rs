@@ -189,7 +189,6 @@ fn complete(
     of_folder: Vec<(Arc<str>, Arc<Tenant>)>,
     unserved: Vec<HostPattern>,
 ) -> Settings {
-    settings.folder_tenants = of_folder.len();
     settings.tenants = of_main;
     let (files, tenants): (Vec<_>, Vec<_>) = of_folder.into_iter().unzip();
     settings.tenant_files = files;

@@ -7,6 +7,7 @@ pub mod api_key;
 pub mod binding;
 pub mod chain_settings;
 pub mod client;
+pub mod console;
 pub mod cors;
 pub mod denial;
 pub mod eip712;

@@ -124,7 +124,7 @@ impl Neighbours {
     pub(super) fn check_tls(&self, reader: &mut Reader, tls: Option<&KeyPair>, hosts: &[HostPattern]) {
         if let Some(pair) = tls.or(self.listener_tls.as_ref()) {
             let path = if tls.is_some() { "tls.cert" } else { "hosts" };
-            reader.note_file(&[path], || Content::Shown(pair.clone(), hosts.to_vec()));
+            reader.note_file(&[path], Content::Shown(pair.clone(), hosts.to_vec()));
         }
         if tls.is_some() && self.listener_lacks_tls {
             let phrase = "needs listen.tls; without it the gateway speaks no TLS and shows no certificate";

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::config::location::Location;
 use crate::config::log::{LogFormat, LogSettings};
-use crate::config::notes::{Notes, Wanted};
+use crate::config::notes::Notes;
 use crate::config::reader::Reader;
 use crate::config::shutdown::ShutdownSettings;
 use crate::config::store::StoreSettings;
@@ -93,7 +93,7 @@ fn the_defaults_are_what_is_documented() {
 
 #[test]
 fn the_shipped_file_shows_every_key_and_no_other() {
-    let notes = Notes::new(Wanted::Settings);
+    let notes = Notes::default();
     let mut reader = Reader::new(Location::default(), tree::Table::new(), std::iter::empty(), notes);
     let _ = Settings::read(&mut reader);
     let [of_tenant, of_route] = tenants::known();
