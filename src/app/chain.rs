@@ -4,7 +4,7 @@ use std::error::Error;
 use std::iter::successors;
 use std::sync::Arc;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Handle};
 
 use crate::app::error::StartError;
 use crate::chain::pool::Pool;
@@ -16,36 +16,17 @@ use crate::files;
 use crate::ports::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
-/// The threads that reads of the chain, its follower and connections to nodes live in. They work for every runtime of
-/// the process and outlive all of them: no worker that stands still or ends takes another one's reads along.
-pub(crate) struct ChainThreads {
-    /// `None` only while it is being dropped.
-    runtime: Option<Runtime>,
-    handle: Handle,
-}
-
-impl ChainThreads {
-    /// One for each two workers, which have the other half of a signature's work.
-    pub(crate) fn start(workers: usize) -> Result<Self, StartError> {
-        let mut runtime = Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(workers.div_ceil(2)).thread_name("chain").enable_all();
-        let runtime =
-            runtime.build().map_err(|cause| format!("cannot start threads for the chain: {cause}"))?;
-        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
-    }
-
-    pub(crate) const fn handle(&self) -> &Handle {
-        &self.handle
-    }
-}
-
-impl Drop for ChainThreads {
-    /// Waits for nothing: a name may still be looked up, for longer than anybody waits.
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
+/// Starts the threads that reads of the chain, its follower and connections to nodes live in, one for each two workers, which
+/// have the other half of a signature's work. They work for every runtime of the process and end with it: no worker that
+/// stands still or ends takes another one's reads along.
+pub(crate) fn start_threads(workers: usize) -> Result<Handle, StartError> {
+    let mut runtime = Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(workers.div_ceil(2)).thread_name("chain").enable_all();
+    let runtime = runtime.build().map_err(|cause| format!("cannot start threads for the chain: {cause}"))?;
+    let handle = runtime.handle().clone();
+    // A drop would wait for look-ups of names, for longer than anybody waits.
+    std::mem::forget(runtime);
+    Ok(handle)
 }
 
 /// Reads the configured registries through the configured nodes, on this runtime.

@@ -26,7 +26,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::chain::ChainThreads;
+use tokio::runtime::Handle;
+
 use crate::app::descriptors::{Descriptors, workers};
 use crate::app::error::{RunError, StartError};
 use crate::app::handover::Handover;
@@ -68,7 +69,7 @@ pub(crate) struct App {
     tenants: Arc<Tenants>,
     descriptors: Descriptors,
     follower: Arc<Follower>,
-    chain_threads: ChainThreads,
+    chain_threads: Handle,
     tracer: Option<Arc<Tracer>>,
     audit: Option<Arc<Audit>>,
     /// The documents that tell strangers how agents get in, the same at every listener.
@@ -101,9 +102,9 @@ impl App {
         });
         let tenants = Tenants::new(source, settings, &clock, &metrics)?;
         let tenants = Arc::new(tenants);
-        let chain_threads = ChainThreads::start(workers(settings))?;
-        chain_threads.handle().block_on(resolve_new_names(&tenants.table().load()));
-        let reader = Arc::new(chain::reader(settings, &clock, &metrics, chain_threads.handle())?);
+        let chain_threads = chain::start_threads(workers(settings))?;
+        chain_threads.block_on(resolve_new_names(&tenants.table().load()));
+        let reader = Arc::new(chain::reader(settings, &clock, &metrics, &chain_threads)?);
         let follower = Arc::new(reader.follower());
         metrics.count_entries("profiles", &reader, ChainReader::cached_agents);
         let chain: Arc<dyn Chain> = reader;
@@ -181,7 +182,7 @@ impl App {
                 follower.follow().await;
             }
         };
-        self.chain_threads.handle().spawn(async move { keep_going("follower", &metrics, follow).await });
+        self.chain_threads.spawn(async move { keep_going("follower", &metrics, follow).await });
         let outcome = self.process.run();
         if let Some(tracer) = self.tracer {
             tracer.finish();

@@ -9,7 +9,7 @@ use crate::app::source::Source;
 use crate::app::tenants::{Look, emptiness};
 use crate::cli::client::wait_for;
 use crate::cli::output::Output;
-use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
+use crate::cli::{ConfigFile, Failure, complain, report, say};
 use crate::config::problem::{Problem, Problems};
 use crate::config::{Loaded, Refused, Settings, Survey, Value};
 use crate::domain::agent_id::AgentId;
@@ -54,7 +54,7 @@ impl Check {
         let findings = match loaded {
             Some(Loaded { settings, .. }) if self.online && !is_unusable => {
                 let asked = online::ask(settings, Source::at(config), self.agent_id);
-                wait_for("everything that is asked", asked)?.map_err(Failure::new)?
+                wait_for("everything that is asked", asked)??
             }
             _ => Vec::new(),
         };
@@ -177,8 +177,7 @@ fn survey(source: &Source) -> (Survey, Problems) {
 
 fn unusable(config: &Path, problems: &Problems) -> Failure {
     let (list, count) = (report::listed(problems), counted(problems.0.len(), "problem"));
-    Failure::new(format!("the configuration {} can't be used: {count}\n\n{list}", config.display()))
-        .with_code(BAD_CONFIGURATION)
+    Failure::unusable(format!("the configuration {} can't be used: {count}\n\n{list}", config.display()))
 }
 
 fn counted(count: usize, name: &str) -> String {

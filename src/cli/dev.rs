@@ -18,7 +18,7 @@ use crate::app::lifecycle::EarlySignals;
 use crate::app::source::{Source, environment};
 use crate::cli::output::{quoted, with};
 use crate::cli::run::ended;
-use crate::cli::{BAD_CONFIGURATION, Failure, VERSION, complain, say};
+use crate::cli::{Failure, VERSION, complain, say};
 use crate::config::VALUES_SHOWN_MAX;
 use crate::dev::chain::DevChain;
 use crate::dev::door::DevChainDoor;
@@ -63,13 +63,12 @@ impl Dev {
     /// Runs until a signal stops it.
     pub(super) fn run(self) -> Result<(), Failure> {
         let early = EarlySignals::listen()?;
-        let _log = log::start(LogRules::default(), false)
-            .map_err(|why| Failure::new(why).with_code(BAD_CONFIGURATION))?;
+        let _log = log::start(LogRules::default(), false).map_err(Failure::unusable)?;
         if self.only_upstream {
             return ended(run_door("upstream", self.upstream, SampleUpstream).map_err(not_started)?);
         }
         let chain = Arc::new(DevChain::new(CHAIN_ID, Arc::new(Os::new())));
-        let deployment = samples::deploy(&chain).map_err(Failure::new)?;
+        let deployment = samples::deploy(&chain)?;
         if self.only_chain {
             say(format_args!("{}", self.facts(&deployment)?))?;
             return ended(run_door("chain", self.chain, DevChainDoor::new(chain)).map_err(not_started)?);
@@ -107,7 +106,7 @@ impl Dev {
         for (name, address) in self.addresses() {
             if let Some(other) = names.insert(address, name) {
                 let message = format!("--{other} and --{name} are both {address}");
-                return Err(Failure::new(message).with_code(BAD_CONFIGURATION));
+                return Err(Failure::unusable(message));
             }
         }
         Ok(())

@@ -9,7 +9,6 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::app::chain::ChainThreads;
 use crate::app::source::Source;
 use crate::app::{chain, store};
 use crate::cli::check::load;
@@ -88,11 +87,11 @@ impl Explain {
         let settings = &load(&Source::at(&self.file.config))?;
         let clock: Arc<dyn Clock> = Arc::new(Os::new());
         let metrics = Metrics::new()?;
-        let threads = ChainThreads::start(1).map_err(Failure::new)?;
-        let chain = &chain::reader(settings, &clock, &metrics, threads.handle()).map_err(Failure::new)?;
+        let threads = chain::start_threads(1)?;
+        let chain = &chain::reader(settings, &clock, &metrics, &threads)?;
         let is_shared = self.api_key_file.is_some() && matches!(settings.store, StoreSettings::Redis(_));
         let store = is_shared.then(|| store::open(settings, &clock, &metrics));
-        let store = store.transpose().map_err(Failure::new)?;
+        let store = store.transpose()?;
         let store = store.as_ref().map(|opened| &*opened.store);
         let headers = self.headers()?;
         let mut case = Case { request: &self, settings, chain, store, found: Map::new() };

@@ -111,14 +111,19 @@ impl Failure {
         Self { message: message.to_string(), code: FAILED }
     }
 
+    /// Arguments or a configuration that can't be used.
+    fn unusable(message: impl fmt::Display) -> Self {
+        Self::new(message).with_code(BAD_CONFIGURATION)
+    }
+
     fn with_code(mut self, code: u8) -> Self {
         self.code = code;
         self
     }
 }
 
-/// An error that says enough by itself.
-impl<E: std::error::Error> From<E> for Failure {
+/// An error that says enough by itself, or a sentence.
+impl<E: fmt::Display> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::new(error)
     }
