@@ -67,7 +67,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("alloy::rpc::client", &["chain/"]),
     ("alloy::providers", &["chain/"]),
     ("alloy::transports", &["chain/"]),
-    ("reqwest", &["chain/", "cli/", "telemetry/traces.rs", "app/error.rs"]),
+    ("reqwest", &["chain/", "cli/", "telemetry/traces.rs"]),
     ("opentelemetry", &["telemetry/traces.rs"]),
     // Background tasks and threads of ours are supervised.
     ("pingora::services", &[]),

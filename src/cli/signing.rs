@@ -157,8 +157,8 @@ impl Signing {
             let problem = "its types are not those that this program signs";
             let secs = |name: &str| answer.get(name)?.as_u64();
             let window = secs("timestampMaxAge").zip(secs("timestampMaxAhead"));
-            let (max_age_secs, max_ahead_secs) = window.ok_or_else(|| problem)?;
-            let domain = read_domain(&answer).ok_or_else(|| problem)?;
+            let (max_age_secs, max_ahead_secs) = window.ok_or(problem)?;
+            let domain = read_domain(&answer).ok_or(problem)?;
             Ok((domain, Freshness { max_age_secs, max_ahead_secs }))
         });
         reported.map_err(|Failure { message, .. }| {

@@ -35,11 +35,11 @@ fn pool(reader: &mut Reader) -> Option<PoolSettings> {
     reader.mask(Shown::Host, &["chain.rpc_urls", "chain.http_proxy"]);
     read_all!(PoolSettings {
         urls: reader.texts("chain.rpc_urls", &["http://127.0.0.1:8545"], &(1..=RPC_URLS_MAX), rpc_url),
-        chain_id: reader.required_integer(
-            "chain.chain_id",
-            &(1..=i64::MAX),
-            "write the id of the chain that rpc_urls are on, as eth_chainId says it",
-        ),
+        chain_id: {
+            let advice = "; write the id of the chain that rpc_urls are on, as eth_chainId says it";
+            reader.require("chain.chain_id", advice);
+            reader.optional_integer("chain.chain_id", &(1..=i64::MAX))
+        },
         // So short that a second node can be tried within the time that a read has (`chain::reader`).
         request_timeout: reader.duration("chain.request_timeout", "2s", ["1ns", "5s"]),
         calls_per_second: {

@@ -112,11 +112,6 @@ impl Notes {
         }
     }
 
-    /// True if more values are wanted.
-    pub(super) const fn wants_values(&self) -> bool {
-        self.values.len() < self.values_max
-    }
-
     /// The errors so far.
     pub(super) fn errors(&self) -> Vec<Problem> {
         self.problems.iter().filter(|problem| !problem.is_warning).cloned().collect()

@@ -22,7 +22,9 @@ settings! {
         /// The EIP-712 domain's chain id; at least 1.
         chain_id: u64 = reader.integer("signature.chain_id", 8004, &(1..=i64::MAX)),
         /// The form of signatures.
-        format: SignatureFormat = reader.boolean("signature.contracts", false).map(format_of),
+        format: SignatureFormat = reader.boolean("signature.contracts", false).map(|asks_contracts| {
+            if asks_contracts { SignatureFormat::Contracts } else { SignatureFormat::Keys }
+        }),
         /// How old or how far ahead a timestamp may be.
         freshness: Freshness = freshness(reader),
         /// For how long a used nonce is remembered; never shorter than the span of `freshness`, at most 366 days.
@@ -50,10 +52,6 @@ impl SignatureSettings {
             reader.warn(&["signature.domain_name"], phrase);
         }
     }
-}
-
-const fn format_of(asks_contracts: bool) -> SignatureFormat {
-    if asks_contracts { SignatureFormat::Contracts } else { SignatureFormat::Keys }
 }
 
 fn freshness(reader: &mut Reader) -> Option<Freshness> {

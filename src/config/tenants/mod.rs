@@ -68,7 +68,7 @@ pub(super) fn read_folder(
     let mut neighbours = Neighbours::new(listen, allow_link_local, rules);
     folder::read(notes, &folder::beside(path), TENANTS_MAX.saturating_sub(others), |reader, file| {
         neighbours.begin_file(reader, file.file_stem().and_then(OsStr::to_str));
-        tenant::read(reader, &mut neighbours).filter(|_| !neighbours.is_outside())
+        tenant::read(reader, &mut neighbours).filter(|_| !neighbours.is_outside)
     })
 }
 
@@ -78,7 +78,7 @@ pub(super) fn known() -> [Vec<&'static str>; 2] {
         let notes = Notes::default();
         let mut reader = Reader::new(Location::default(), Table::new(), std::iter::empty(), notes);
         read(&mut reader);
-        reader.known().to_vec()
+        reader.scope.known
     };
     let of_tenant = known_after(&|reader| {
         drop(tenant::read(reader, &mut Neighbours::new(None, false, Rules::default())))

@@ -92,7 +92,7 @@ pub(super) fn read(reader: &mut Reader, neighbours: &mut Neighbours) -> Option<C
     });
     let of_hosts = (1..=tenant.hosts.len()).map(|number| reader.place("hosts", Some(number)));
     let places = std::iter::once(reader.place("id", None)).chain(of_hosts).collect();
-    Some(Claimant { tenant, table: reader.location().of_table().into(), places, problems: Vec::new() })
+    Some(Claimant { tenant, table: reader.scope.location.of_table().into(), places, problems: Vec::new() })
 }
 
 fn credentials(reader: &mut Reader) -> Option<AcceptedCredentials> {

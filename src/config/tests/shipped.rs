@@ -100,7 +100,7 @@ fn the_shipped_file_shows_every_key_and_no_other() {
     let in_place = |place: &str, known: &[&str]| -> Vec<String> {
         known.iter().map(|path| format!("{place}{path}")).collect()
     };
-    let mut known = in_place("", reader.known());
+    let mut known = in_place("", &reader.scope.known);
     known.retain(|path| !["tenants", "tenants_rules", "chain.rpc_headers"].contains(&path.as_str()));
     known.extend(in_place("tenants[1].", &of_tenant).into_iter().filter(|path| !path.ends_with("routes")));
     known.extend(in_place("tenants[1].routes[1].", &of_route));
