@@ -52,8 +52,7 @@ pub(super) fn key_pair(
 /// A secret under one path, or its file under another; both are a problem.
 pub(super) fn secret_or_file(
     reader: &mut Reader,
-    text_path: &'static str,
-    file_path: &'static str,
+    [text_path, file_path]: [&'static str; 2],
     parse: impl FnOnce(&str) -> Result<Secret, String>,
     content: impl FnOnce(PathBuf) -> Content,
 ) -> Option<SecretSource> {
