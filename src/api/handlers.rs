@@ -8,6 +8,7 @@ use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest, ApiRules};
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
+use crate::domain::rpc_url::RpcUrl;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{SignedBody, VerifyBody, parse_profile_read, parse_status_query};
@@ -33,8 +34,8 @@ impl Api {
             Endpoint::Livez => Ok(answers::alive()),
             Endpoint::Readyz => Ok(answers::readiness(&self.readiness.first_report().await)),
             Endpoint::Signing => {
-                let ApiRules { gateway_url, access, discovery, .. } = &self.rules;
-                let gateway_url = gateway_url.as_deref();
+                let ApiRules { console, access, discovery, .. } = &self.rules;
+                let gateway_url = console.gateway_url.as_ref().map(RpcUrl::base);
                 Ok(discovery.rules(&LocalRules { gateway_url, quotas: &access.quotas, tenant: None }))
             }
             Endpoint::Docs => Ok(docs::answer()),

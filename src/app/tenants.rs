@@ -72,8 +72,9 @@ pub(super) struct Certificate {
 
 /// Why a gateway must not start with these tenants: nobody is served, or a folder holds no file, as one that is not mounted. What
 /// was served before the start is not known.
-pub(crate) fn emptiness(settings: &Settings, refused: &[Refused], config: &Path) -> Option<Problem> {
-    let holds_none = settings.folder_tenants == 0 && !refused.iter().any(Refused::is_in_folder);
+pub(crate) fn emptiness(loaded: &Loaded, config: &Path) -> Option<Problem> {
+    let Loaded { settings, refused, .. } = loaded;
+    let holds_none = settings.tenant_files.is_empty() && !refused.iter().any(Refused::is_in_folder);
     let is_empty = settings.tenants.is_empty() || (holds_none && has_folder(config));
     let matters = is_empty && settings.listen.reaches_tenants() && !settings.gateway.allow_empty;
     let place = if has_folder(config) { "tenants.d" } else { "tenants" };
@@ -133,9 +134,8 @@ impl Tenants {
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
         let built = build(settings, &mut reading, &workshop, &Table::default());
-        let (table, [certificates, authz_certificates]) = built.map_err(|problems| {
-            StartError::Other(format!("certificates can't be used:\n  {}", problems.join("\n  ")))
-        })?;
+        let (table, [certificates, authz_certificates]) =
+            built.map_err(|problems| format!("certificates can't be used:\n  {}", problems.join("\n  ")))?;
         let (shelf, seen) = reading.finish();
         show(metrics, &certificates_of(settings, &shelf));
         let at_start = Settings { tenants: Vec::new(), ..settings.clone() };
@@ -182,7 +182,7 @@ impl Tenants {
         let survey = self.source.over(Some(former), &mut look);
         survey.problems.log_warnings();
         let mut reading = look.reading;
-        let loaded = survey.partly().map_err(|problems| problems.to_string());
+        let loaded = survey.loaded.ok_or_else(|| survey.problems.to_string());
         let applied = loaded.and_then(|loaded| self.replace(loaded, &mut reading));
         let (new, seen) = reading.finish();
         let read = [configuration, Fingerprint::of(&seen)];

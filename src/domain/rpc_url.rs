@@ -42,6 +42,12 @@ impl RpcUrl {
         &self.origin
     }
 
+    /// The whole URL without slashes at its end, of one that anybody may know.
+    #[must_use]
+    pub fn base(&self) -> &str {
+        self.url.as_str().trim_end_matches('/')
+    }
+
     /// The whole URL, for the one place that connects to it.
     #[must_use]
     pub const fn reveal(&self) -> &Url {

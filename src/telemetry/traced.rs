@@ -1,18 +1,5 @@
 //! The terms of traces, whether they are built in or not.
 
-use std::num::NonZeroU32;
-
-/// The collector of spans, and the share of requests that are traced.
-#[derive(Debug)]
-pub struct TracerSettings<'a> {
-    /// The collector's URL.
-    pub endpoint: &'a str,
-    /// Of requests without a trace one in so many is traced; 0: none.
-    pub one_in: u32,
-    /// How many traces of clients are continued a second.
-    pub continued_per_second: NonZeroU32,
-}
-
 /// The end of a request.
 #[derive(Debug)]
 pub struct Outcome<'a> {

@@ -4,6 +4,7 @@
 //! is no room for is dropped.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,12 +26,13 @@ use prometheus::IntCounterVec;
 use reqwest::blocking::Client;
 use reqwest::redirect::Policy;
 
+use crate::domain::rpc_url::RpcUrl;
 use crate::domain::trace::RemoteSpan;
 use crate::ports::clock::Clock;
 use crate::telemetry::faults::FaultLog;
 use crate::telemetry::http::known_method;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traced::{Outcome, TracerSettings};
+use crate::telemetry::traced::Outcome;
 
 /// How long the collector may take for one batch.
 const EXPORT_TIME_MAX: Duration = Duration::from_secs(10);
@@ -105,13 +107,16 @@ impl HttpClient for Collector {
 }
 
 impl Tracer {
-    /// A tracer to a collector.
+    /// A tracer to the collector at a URL. Of requests without a trace it traces one in `one_in`; 0: none. Of those with one it
+    /// traces so many a second.
     ///
     /// # Errors
     ///
     /// When no HTTP client can be made, or a variable `OTEL_…` of the environment is wrong.
     pub fn new(
-        settings: &TracerSettings<'_>,
+        endpoint: &RpcUrl,
+        one_in: u32,
+        continued_per_second: NonZeroU32,
         clock: &Arc<dyn Clock>,
         metrics: &Metrics,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
@@ -120,7 +125,7 @@ impl Tracer {
         let collector = Collector { http, exports: metrics.trace_exports.clone(), faults };
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_endpoint(settings.endpoint)
+            .with_endpoint(endpoint.reveal().as_str())
             .with_timeout(EXPORT_TIME_MAX)
             .with_http_client(collector)
             .build()?;
@@ -130,8 +135,8 @@ impl Tracer {
             .with_resource(resource())
             .build();
         let tracer = provider.tracer("tiergate");
-        let continued = RateLimiter::direct(Quota::per_second(settings.continued_per_second));
-        let (one_in, alone) = (settings.one_in.into(), AtomicU64::new(0));
+        let continued = RateLimiter::direct(Quota::per_second(continued_per_second));
+        let (one_in, alone) = (one_in.into(), AtomicU64::new(0));
         Ok(Self { provider, tracer, one_in, alone, continued, clock: Arc::clone(clock) })
     }
 
