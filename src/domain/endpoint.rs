@@ -32,13 +32,11 @@ impl Endpoint {
     }
 
     /// The URL as it was given.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// The part that is compared.
-    #[must_use]
     pub const fn origin(&self) -> &WebOrigin {
         &self.origin
     }
@@ -70,14 +68,12 @@ impl WebOrigin {
     }
 
     /// The normal text of the origin.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 /// The contract's `endpointMismatch`: true only when both sides are known and differ.
-#[must_use]
 pub fn mismatch(declared: Option<&WebOrigin>, origin: Option<&WebOrigin>) -> bool {
     matches!((declared, origin), (Some(declared), Some(origin)) if declared != origin)
 }

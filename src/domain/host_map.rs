@@ -53,7 +53,6 @@ impl<T> HostMap<T> {
 
     /// The value for an authority (`Host` header or `:authority`); nothing for what is not a host, also when there is a
     /// value for `*`. Allocates only for capitals and IPv6 addresses.
-    #[must_use]
     pub fn find(&self, authority: &str) -> Option<&T> {
         let host = of_authority(authority)?;
         self.exact.get(&*host).or_else(|| self.find_below(&host)).or(self.any.as_ref())

@@ -22,19 +22,16 @@ impl Nonce {
     }
 
     /// The nonce with this value.
-    #[must_use]
     pub const fn new(value: U256) -> Self {
         Self(value)
     }
 
     /// The number that is signed.
-    #[must_use]
     pub const fn value(self) -> U256 {
         self.0
     }
 
     /// The nonce as 32 bytes, most significant first: how stores write it.
-    #[must_use]
     pub const fn to_bytes(self) -> [u8; 32] {
         self.0.to_be_bytes()
     }

@@ -37,7 +37,6 @@ pub struct RedisHost {
 
 impl RedisHost {
     /// Reads `host:port` as servers write it: IPv6 may stand without brackets.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
@@ -102,31 +101,26 @@ impl RedisUrl {
     }
 
     /// How the servers are found.
-    #[must_use]
     pub const fn layout(&self) -> &RedisLayout {
         &self.layout
     }
 
     /// Whether connections are encrypted.
-    #[must_use]
     pub const fn tls(&self) -> bool {
         self.tls
     }
 
     /// The user to log in as; nothing: the server's default one.
-    #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
     /// The password to log in with.
-    #[must_use]
     pub const fn password(&self) -> Option<&Secret> {
         self.password.as_ref()
     }
 
     /// The number of the database.
-    #[must_use]
     pub const fn database(&self) -> u32 {
         self.database
     }

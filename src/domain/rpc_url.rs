@@ -37,13 +37,11 @@ impl RpcUrl {
     }
 
     /// Scheme, host and port (the port only when it is not the scheme's own): what logs and answers may show.
-    #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
     /// The whole URL, for the one place that connects to it.
-    #[must_use]
     pub const fn reveal(&self) -> &Url {
         &self.url
     }
@@ -63,7 +61,6 @@ impl fmt::Debug for RpcUrl {
 
 /// What may be shown of a text that was meant as a URL and is none: scheme and host at most, and the host only when
 /// nothing behind it makes it look like a piece of user info.
-#[must_use]
 pub fn public_part(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) {

@@ -47,7 +47,6 @@ impl SignatureFormat {
     }
 
     /// True if contract wallets are asked.
-    #[must_use]
     pub const fn has_contracts(self) -> bool {
         matches!(self, Self::Contracts)
     }
@@ -82,13 +81,11 @@ impl SignatureBytes {
     }
 
     /// The signature made of these bytes.
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; KEY_SIGNATURE_BYTES]) -> Self {
         Self(Form::Key(bytes))
     }
 
     /// All of its bytes.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Form::Key(bytes) => bytes,
@@ -97,7 +94,6 @@ impl SignatureBytes {
     }
 
     /// The key's address that signed `digest`; `None` when the form is not canonical or no signer exists.
-    #[must_use]
     pub fn recover(&self, digest: &B256) -> Option<Address> {
         let Form::Key(bytes) = &self.0 else { return None };
         let [r @ .., _] = bytes;

@@ -38,7 +38,6 @@ pub fn parse_decimal(text: &str) -> Result<U256, NotUint256> {
 }
 
 /// A number in decimal. Nearly all are below 2^128, where this is several times as fast as the general way.
-#[must_use]
 pub fn decimal(number: U256) -> String {
     match u128::try_from(number) {
         Ok(small) => small.to_string(),

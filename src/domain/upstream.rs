@@ -66,7 +66,6 @@ impl Upstream {
     }
 
     /// The same wherever it stands, whatever its share there.
-    #[must_use]
     pub fn alone(&self) -> Self {
         Self { weight: 1, ..self.clone() }
     }

@@ -92,7 +92,6 @@ impl Decoder {
     }
 
     /// True if the body is over.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.next == Next::Over
     }

@@ -138,7 +138,6 @@ pub fn check_framing(fields: &impl Fields, is_http_1_0: bool) -> Result<(), Prob
 }
 
 /// The end of a head: behind the first empty line, by whichever line ends. `searched` bytes were looked through before.
-#[must_use]
 pub fn end_of_head(text: &[u8], searched: usize) -> Option<usize> {
     // The last two bytes may be the beginning of the empty line.
     let mut at = searched.saturating_sub(2);

@@ -20,7 +20,6 @@ macro_rules! names {
             pub const KNOWN: [Self; [$($text),*].len()] = [$(Self::$id),*];
 
             /// The name in lower case; empty for [`Name::Other`].
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     Self::Other => "",
@@ -79,7 +78,6 @@ static CANDIDATES: [[Name; 32]; 32] = {
 
 impl Name {
     /// The id of a name, in any case.
-    #[must_use]
     pub fn of(text: &[u8]) -> Self {
         let last = text.last().map_or(0, |last| usize::from(last & 31));
         let candidate = CANDIDATES.get(text.len()).and_then(|of_length| of_length.get(last));

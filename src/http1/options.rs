@@ -46,7 +46,6 @@ impl<'a> Options<'a> {
     }
 
     /// True if one of them names this header, in any case.
-    #[must_use]
     pub fn name(&self, header: &[u8]) -> bool {
         self.iter().any(|option| option.eq_ignore_ascii_case(header))
     }

@@ -63,7 +63,6 @@ pub struct ProfileRead {
 
 impl Credential {
     /// Its kind, as the configuration names it.
-    #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Key { .. } => "api_key",
@@ -72,7 +71,6 @@ impl Credential {
     }
 
     /// The agent that the request names, for the details of a denial.
-    #[must_use]
     pub const fn named_agent(&self) -> Option<AgentId> {
         match self {
             Self::Key { named, .. } => *named,

@@ -65,7 +65,6 @@ pub(super) struct Deposit {
 
 impl FailureBudget {
     /// So many refused credentials per client; nothing: no limit.
-    #[must_use]
     pub fn new(limit: Option<Quota>, clock: Arc<dyn Clock>) -> Self {
         Self {
             limit,

@@ -107,7 +107,6 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// The pipeline over these ports, under these rules.
-    #[must_use]
     pub fn new(ports: Ports, rules: Rules) -> Self {
         Self {
             owners: OwnerCheck::new(rules.signing_domain, rules.signature_format, rules.freshness),
@@ -197,31 +196,26 @@ impl Pipeline {
     }
 
     /// How many clients are counted for bad credentials.
-    #[must_use]
     pub fn failing_clients(&self) -> usize {
         self.failures.clients()
     }
 
     /// The domain of signatures, and the window of their timestamps.
-    #[must_use]
     pub fn signing(&self) -> (&Eip712Domain, Freshness) {
         self.owners.signing()
     }
 
     /// The least stake of each tier.
-    #[must_use]
     pub const fn stakes(&self) -> &StakeThresholds {
         &self.stakes
     }
 
     /// The form of API keys.
-    #[must_use]
     pub fn key_format(&self) -> &ApiKeyFormat {
         &self.key_format
     }
 
     /// The form of owners' signatures.
-    #[must_use]
     pub const fn signature_format(&self) -> SignatureFormat {
         self.owners.format()
     }

@@ -63,7 +63,6 @@ pub struct Report {
 
 impl Report {
     /// True when verifications can be answered, and will be.
-    #[must_use]
     pub const fn is_ready(&self) -> bool {
         !self.is_stopping && self.store.is_ok() && self.chain.is_ok()
     }
@@ -94,7 +93,6 @@ pub struct Readiness {
 
 impl Readiness {
     /// Over these dependencies; nothing has been asked yet.
-    #[must_use]
     pub fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let (is_stopping, known) = (AtomicBool::new(false), watch::Sender::default());
         Self { chain, store, clock, is_stopping, known }
@@ -113,7 +111,6 @@ impl Readiness {
     }
 
     /// The last answers, and how old they are.
-    #[must_use]
     pub fn report(&self) -> Report {
         let known = self.known.borrow();
         let now = self.clock.monotonic_micros();

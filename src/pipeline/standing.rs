@@ -33,7 +33,6 @@ pub struct Standing {
 
 impl Standing {
     /// The agent.
-    #[must_use]
     pub const fn agent(&self) -> AgentId {
         self.principal.agent()
     }
@@ -47,13 +46,11 @@ impl Standing {
     }
 
     /// Its tier.
-    #[must_use]
     pub const fn tier(&self) -> Tier {
         self.tier
     }
 
     /// Its quota at the door that was asked.
-    #[must_use]
     pub const fn quota(&self) -> Quota {
         self.quota
     }

@@ -27,7 +27,6 @@ pub struct Counted<K: Hash + Eq + Copy> {
 
 impl<K: Hash + Eq + Copy> Counts<K> {
     /// No key holds any.
-    #[must_use]
     pub fn new() -> Self {
         Self { shards: Shards::new() }
     }

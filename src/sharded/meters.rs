@@ -26,7 +26,6 @@ pub struct Meters<K> {
 
 impl<K: Hash + Eq + Clone> Meters<K> {
     /// No windows yet, and never more than about `entries_max` of them.
-    #[must_use]
     pub fn new(entries_max: usize) -> Self {
         Self { shards: Shards::new(), shard_entries_max: entries_max.div_ceil(SHARDS).max(1) }
     }
@@ -49,7 +48,6 @@ impl<K: Hash + Eq + Clone> Meters<K> {
 
     /// What [`Self::hit`] would say to a request under `key`; records nothing. The time is asked for only when there is
     /// a window.
-    #[must_use]
     pub fn peek(&self, key: &K, quota: Quota, now_micros: impl FnOnce() -> u64) -> Verdict {
         let key = self.shards.hashed(key.clone());
         let shard = self.shards.of(&key).lock();
@@ -70,13 +68,11 @@ impl<K: Hash + Eq + Clone> Meters<K> {
     }
 
     /// How many windows there are.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.shards.entries()
     }
 
     /// True when there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

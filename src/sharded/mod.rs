@@ -57,7 +57,6 @@ pub struct Shards<T, const COUNT: usize> {
 
 impl<T: Default, const COUNT: usize> Shards<T, COUNT> {
     /// All of them empty.
-    #[must_use]
     pub fn new() -> Self {
         // A mask picks the shard.
         const { assert!(COUNT.is_power_of_two()) };

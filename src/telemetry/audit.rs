@@ -150,7 +150,6 @@ impl Audit {
     }
 
     /// True if no operation may be done without a line.
-    #[must_use]
     pub const fn is_required(&self) -> bool {
         self.required.is_some()
     }

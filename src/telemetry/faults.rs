@@ -50,7 +50,6 @@ impl LineRate {
 
 impl FaultLog {
     /// For faults of this kind, as the log names it.
-    #[must_use]
     pub const fn new(kind: &'static str, clock: Arc<dyn Clock>) -> Self {
         Self { kind, clock, rate: LineRate::per_second(1) }
     }

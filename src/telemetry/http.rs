@@ -50,7 +50,6 @@ struct Series {
 
 impl TenantSeries {
     /// Of a tenant whose routes have none yet.
-    #[must_use]
     pub fn new(metrics: &Metrics, tenant: &Arc<str>) -> Self {
         Self { begun: AtomicUsize::new(0), others: RouteSeries::new(metrics, tenant, OTHER) }
     }
@@ -73,7 +72,6 @@ impl TenantSeries {
 
 impl RouteSeries {
     /// A route by its template, which may be empty, as the tenant may.
-    #[must_use]
     pub fn new(metrics: &Metrics, tenant: &Arc<str>, route: &str) -> Self {
         let (metrics, tenant, route) = (metrics.clone(), Arc::clone(tenant), route.into());
         let has_ended = Mutex::new(false);
@@ -81,13 +79,11 @@ impl RouteSeries {
     }
 
     /// A route of a tenant.
-    #[must_use]
     pub fn of_tenant(metrics: &Metrics, tenant: &Arc<str>, route: &str, shared: &Arc<TenantSeries>) -> Self {
         Self { shared: Some(Arc::clone(shared)), ..Self::new(metrics, tenant, route) }
     }
 
     /// Its template.
-    #[must_use]
     pub fn route(&self) -> &str {
         &self.route
     }

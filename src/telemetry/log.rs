@@ -121,7 +121,6 @@ pub fn start(rules: LogRules, is_json: bool) -> Result<LogGuard, String> {
 }
 
 /// How many lines there was no room for, or could not be written.
-#[must_use]
 pub fn dropped_lines() -> u64 {
     LOG.get().map_or(0, |log| log.dropped.dropped_lines() as u64 + log.lost.load(Ordering::Relaxed))
 }

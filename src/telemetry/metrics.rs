@@ -224,7 +224,6 @@ impl Metrics {
     }
 
     /// Every metric with its series as they are now.
-    #[must_use]
     pub fn gather(&self) -> Vec<MetricFamily> {
         let setters = self.0.setters.lock();
         setters.iter().for_each(|set| set(self));

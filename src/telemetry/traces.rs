@@ -137,7 +137,6 @@ impl Tracer {
 
     /// The trace of a request whose head had been read at `begun`, in monotonic microseconds. `of`: the span that it belongs
     /// to. `state`: what other systems keep of the trace. `None`: it is not recorded.
-    #[must_use]
     pub fn begin(
         &self,
         of: Option<RemoteSpan<'_>>,
@@ -181,13 +180,11 @@ impl Tracer {
 
 impl Trace {
     /// The id of the trace, 32 hex digits.
-    #[must_use]
     pub fn id(&self) -> String {
         self.request.span().span_context().trace_id().to_string()
     }
 
     /// The headers `traceparent` and `tracestate` for the upstream: its spans belong to ours.
-    #[must_use]
     pub fn headers(&self) -> [String; 2] {
         let span = self.upstream.as_ref().unwrap_or(&self.request).span();
         let context = span.span_context();

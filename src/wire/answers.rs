@@ -29,13 +29,11 @@ struct KeyResult<'a> {
 }
 
 /// 201 of generate (contract, "POST /keys/generate").
-#[must_use]
 pub fn key_generated(issued: &IssuedKey) -> Answer {
     key_shown(StatusCode::CREATED, "API key created. Store it now: it is not shown again.", issued)
 }
 
 /// 200 of rotate (contract, "POST /keys/rotate").
-#[must_use]
 pub fn key_rotated(issued: &IssuedKey) -> Answer {
     let message =
         "API key rotated; the old key is invalid from now on. Store this one now: it is not shown again.";
@@ -48,28 +46,24 @@ fn key_shown(status: StatusCode, message: &'static str, issued: &IssuedKey) -> A
 }
 
 /// 200 of revoke (contract, "DELETE /keys").
-#[must_use]
 pub fn key_revoked(revoked: &RevokedKey) -> Answer {
     let body = serde_json::json!({ "success": true, "agentId": revoked.agent.to_string() });
     success(StatusCode::OK, &body, Some(revoked.allowance))
 }
 
 /// 200 of status (contract, "GET /keys/status").
-#[must_use]
 pub fn key_status(agent_id: &str, status: &KeyStatus) -> Answer {
     let body = serde_json::json!({ "hasKey": status.has_key, "agentId": agent_id });
     success(StatusCode::OK, &body, Some(status.allowance))
 }
 
 /// 200 of `GET /livez`.
-#[must_use]
 pub fn alive() -> Answer {
     success(StatusCode::OK, &serde_json::json!({ "status": "ok" }), None)
 }
 
 /// 200 or 503 of `GET /readyz`. What works, but not as well as it should, is named in a field of its own, which is absent
 /// otherwise.
-#[must_use]
 pub fn readiness(report: &Report) -> Answer {
     let word = |word: &Word| match word {
         Ok(()) => "ok",
@@ -97,7 +91,6 @@ pub fn readiness(report: &Report) -> Answer {
 }
 
 /// The typed data of a request, without the message. The types are the same at every service.
-#[must_use]
 pub fn typed_data(domain: &Eip712Domain) -> Value {
     serde_json::json!({
         "domain": {
@@ -126,7 +119,6 @@ pub(super) fn types_of(primary_type: &str, numbers: &[&str]) -> Value {
 }
 
 /// A moment in the UTC of RFC 3339, whose years have four digits.
-#[must_use]
 pub fn rfc3339(UnixSeconds(secs): UnixSeconds) -> String {
     const YEAR_10_000_SECS: u64 = 253_402_300_800;
     let since_epoch = Duration::from_secs(secs.min(YEAR_10_000_SECS - 1));
@@ -142,7 +134,6 @@ fn success(status: StatusCode, body: &impl Serialize, allowance: Option<Allowanc
 }
 
 /// An answer with a JSON body.
-#[must_use]
 pub fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> Answer {
     let mut text = Vec::with_capacity(USUAL_BODY_BYTES);
     // These bodies have string keys and finite numbers only, which always serialise.
@@ -153,13 +144,11 @@ pub fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> An
 }
 
 /// An answer whose body is JSON already.
-#[must_use]
 pub fn json_text(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Answer {
     text(status, headers, JSON, body)
 }
 
 /// An answer with a body of this type.
-#[must_use]
 pub fn text(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: Vec<u8>) -> Answer {
     headers.insert(http::header::CONTENT_TYPE, kind);
     headers.insert(http::header::CACHE_CONTROL, NO_STORE);

@@ -50,7 +50,6 @@ pub struct DevelopmentNode {
 
 impl ConsoleRules {
     /// The text of `settings.json`. Its `chain` is the parameter of `wallet_addEthereumChain`.
-    #[must_use]
     pub fn json(&self) -> Vec<u8> {
         let chain = self.chain.as_ref().map(|chain| {
             json!({

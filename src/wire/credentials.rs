@@ -78,7 +78,6 @@ pub fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
 
 /// Whether a header shows an API key of ours, well-formed or not. Such a header is never forwarded; what another service
 /// takes for a credential is.
-#[must_use]
 pub fn shows_key(name: Name, value: &[u8], format: &ApiKeyFormat) -> bool {
     let prefix = format.prefix().as_bytes();
     let may_hold_key = matches!(name, Name::Authorization | Name::ApiKey);

@@ -87,7 +87,6 @@ pub struct TenantRules {
 
 impl Discovery {
     /// The documents of a service with these rules.
-    #[must_use]
     pub fn new(rules: &ServiceRules<'_>) -> Self {
         let contracts: Value =
             rules.contracts.iter().map(|(name, address)| ((*name).to_owned(), checksum(*address))).collect();
@@ -119,14 +118,12 @@ impl Discovery {
 
     /// 200 of `GET /.well-known/tiergate`: the parts of `eth_signTypedData_v4` beside the message, the window of the
     /// message's timestamp in seconds, the tiers, the registries, and where everything is.
-    #[must_use]
     pub fn rules(&self, local: &LocalRules<'_>) -> Answer {
         let caching = if local.tenant.is_some() { PRIVATE_FIVE_MINUTES } else { FIVE_MINUTES };
         answer(&self.document(local), caching)
     }
 
     /// 200 of the metadata of a protected resource. It names no authorization server, for keys are not had by OAuth.
-    #[must_use]
     pub fn metadata(&self, resource: &str, local: &LocalRules<'_>) -> Answer {
         let takes_keys = local.tenant.is_none_or(|tenant| tenant.credentials.api_key);
         let methods: &[&str] = if takes_keys { &["header"] } else { &[] };

@@ -96,14 +96,12 @@ impl From<Refusal> for ErrorCause {
 
 impl ErrorCause {
     /// The `errorType` of this cause, for metrics, and the answer to it at this Unix time in milliseconds.
-    #[must_use]
     pub fn answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
         let (error_type, answer, _) = self.row().write(now_unix_millis);
         (error_type, answer)
     }
 
     /// The same with the headers of the gateway.
-    #[must_use]
     pub fn gateway_answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
         let (error_type, mut answer, gateway_headers) = self.row().write(now_unix_millis);
         answer.headers_mut().extend(gateway_headers);
@@ -111,7 +109,6 @@ impl ErrorCause {
     }
 
     /// The same for a client that speaks gRPC: without a body.
-    #[must_use]
     pub fn grpc_answer(&self) -> (&'static str, Answer) {
         let Row { status, error_type, message, details, mut headers, gateway_headers } = self.row();
         headers.extend(gateway_headers);
@@ -123,7 +120,6 @@ impl ErrorCause {
     }
 
     /// True for a 401: another credential might do.
-    #[must_use]
     pub const fn is_unauthenticated(&self) -> bool {
         matches!(
             self,

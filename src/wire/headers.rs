@@ -27,7 +27,6 @@ pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// How the contract and HTTP's own documents spell a header name; HTTP compares names without regard to case.
-#[must_use]
 pub fn contract_spelling(name: &HeaderName) -> Option<&'static str> {
     match name.as_str() {
         "x-ratelimit-limit" => Some("X-RateLimit-Limit"),
@@ -66,7 +65,6 @@ pub struct QuotaHeaders {
 
 impl QuotaHeaders {
     /// For a policy of so many requests a minute.
-    #[must_use]
     pub fn new(of: &str, limit: u32) -> Self {
         Self { limit: limit.to_string(), policy: policy(of, limit), left: format!("\"{of}\";r=") }
     }

@@ -19,7 +19,6 @@ const HEX_RUN_SHOWN: usize = 8;
 const CUT: char = '…';
 
 /// The echo of a JSON value: texts cut, numbers, booleans and null as they are, the rest as cut JSON text.
-#[must_use]
 pub fn echo(raw: Option<&RawValue>, holds_secret: bool) -> Value {
     let Some(raw) = raw else { return Value::Null };
     match serde_json::from_str(raw.get()) {
@@ -30,7 +29,6 @@ pub fn echo(raw: Option<&RawValue>, holds_secret: bool) -> Value {
 }
 
 /// The echo of a text.
-#[must_use]
 pub fn echo_text(text: &str, holds_secret: bool) -> String {
     let most = if holds_secret { SECRET_CHARS_MAX } else { RECEIVED_CHARS_MAX };
     let hidden = hide_hex_runs(text);

@@ -20,7 +20,6 @@ pub struct RequestId(String);
 
 impl RequestId {
     /// As text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -54,7 +53,6 @@ impl RequestIds {
     }
 
     /// A text that no other process has.
-    #[must_use]
     pub fn process(&self) -> &str {
         &self.process
     }

@@ -122,7 +122,6 @@ impl Default for VerificationResults {
 
 impl VerificationResults {
     /// 200 of `POST /verify` and `POST /verify/signature`, verified at this time.
-    #[must_use]
     pub fn answer(&self, permit: &Permit, verified_at: UnixSeconds) -> Answer {
         let written = self.written(permit.agent(), permit.tier(), permit.profile());
         let mut headers = HeaderMap::with_capacity(6);
@@ -145,7 +144,6 @@ impl VerificationResults {
 }
 
 /// 200 of `POST /profile`, read at this time.
-#[must_use]
 pub fn owner_profile(read: &OwnerProfile, read_at: UnixSeconds) -> Answer {
     let result = ProfileResult {
         agent: AgentPart::new(read.agent(), read.tier(), read.profile()),
