@@ -15,7 +15,7 @@ mod serve;
 mod supervision;
 mod verdicts;
 
-pub mod wire;
+mod wire;
 
 pub mod pipeline;
 
@@ -33,7 +33,7 @@ mod files;
 mod tls;
 
 pub mod domain;
-pub mod http1;
+mod http1;
 pub mod os;
-pub mod sharded;
-pub mod within;
+mod sharded;
+mod within;

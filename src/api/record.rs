@@ -169,7 +169,6 @@ impl Api {
         tracer.begin(remote_span(fields), || state_of(fields), self.clock.monotonic_micros())
     }
 
-    /// Ends it.
     pub(super) fn end_trace(&self, endpoint: Option<Endpoint>, notes: &Notes, answered: &Answered<'_>) {
         let Some(trace) = &notes.trace else { return };
         let outcome = Outcome {

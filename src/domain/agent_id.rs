@@ -12,10 +12,6 @@ pub struct AgentId(U256);
 
 impl AgentId {
     /// Parses a decimal string.
-    ///
-    /// # Errors
-    ///
-    /// [`NotUint256`] when the text is not a uint256 in decimal.
     pub fn parse(text: &str) -> Result<Self, NotUint256> {
         uint256::parse_decimal(text).map(Self)
     }

@@ -34,10 +34,6 @@ impl Binding {
     }
 
     /// Succeeds for the text of the same chain; `instead` is what to write for a store of its own.
-    ///
-    /// # Errors
-    ///
-    /// [`OtherChain`] for any other.
     pub fn check(&self, known: &str, instead: &'static str) -> Result<(), OtherChain> {
         if known == self.0 {
             return Ok(());

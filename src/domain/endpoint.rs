@@ -23,10 +23,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Parses a URL.
-    ///
-    /// # Errors
-    ///
-    /// [`NotAnEndpoint`] when the text is too long, not absolute, of another scheme, or carries user info.
+    /// Error: [`NotAnEndpoint`] when the text is too long, not absolute, of another scheme, or carries user info.
     pub fn parse(text: &str) -> Result<Self, NotAnEndpoint> {
         Ok(Self { origin: WebOrigin::parse(text)?, url: text.to_owned() })
     }
@@ -48,10 +45,7 @@ pub struct WebOrigin(Arc<str>);
 
 impl WebOrigin {
     /// Reads the web origin of a URL.
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::parse`].
+    /// Error: as [`Endpoint::parse`].
     pub fn parse(text: &str) -> Result<Self, NotAnEndpoint> {
         if text.len() > ENDPOINT_BYTES_MAX || !has_authority(text) {
             return Err(NotAnEndpoint);

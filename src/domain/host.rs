@@ -27,10 +27,7 @@ pub enum HostPattern {
 
 impl HostPattern {
     /// Reads `api.example`, `*.example`, an IP address, or `*`.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it, as a phrase.
+    /// Error: what is wrong with it, as a phrase.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const PHRASE: &str = "is not a host";
         if text == "*" {

@@ -29,10 +29,7 @@ pub struct HostMap<T> {
 
 impl<T> HostMap<T> {
     /// Collects patterns and their values.
-    ///
-    /// # Errors
-    ///
-    /// [`DuplicateHost`] with the first pattern that stands twice.
+    /// Error: [`DuplicateHost`] with the first pattern that stands twice.
     pub fn new(entries: impl IntoIterator<Item = (HostPattern, T)>) -> Result<Self, DuplicateHost> {
         let mut map = Self::default();
         for (pattern, value) in entries {

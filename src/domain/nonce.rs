@@ -13,10 +13,6 @@ pub struct Nonce(U256);
 
 impl Nonce {
     /// Parses a decimal string.
-    ///
-    /// # Errors
-    ///
-    /// [`NotUint256`] when the text is not a uint256 in decimal.
     pub fn parse(text: &str) -> Result<Self, NotUint256> {
         uint256::parse_decimal(text).map(Self)
     }

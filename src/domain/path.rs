@@ -30,10 +30,7 @@ pub struct PathPattern {
 
 impl PathPattern {
     /// Reads a pattern.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it, as a phrase.
+    /// Error: what is wrong with it, as a phrase.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err("is longer than 1024 bytes");

@@ -81,10 +81,7 @@ pub struct RedisUrl {
 
 impl RedisUrl {
     /// Parses a URL.
-    ///
-    /// # Errors
-    ///
-    /// [`NotARedisUrl`] when a part is missing, of another form, more than the scheme allows, or there twice.
+    /// Error: [`NotARedisUrl`] when a part is missing, of another form, more than the scheme allows, or there twice.
     pub fn parse(text: &str) -> Result<Self, NotARedisUrl> {
         let (scheme, rest) = text.split_once("://").ok_or(NotARedisUrl::Malformed)?;
         if rest.bytes().any(|byte| byte <= b' ' || matches!(byte, b'\\' | b'#' | b'?' | 0x7f)) {

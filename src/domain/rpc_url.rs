@@ -19,10 +19,7 @@ pub struct RpcUrl {
 
 impl RpcUrl {
     /// Parses a URL.
-    ///
-    /// # Errors
-    ///
-    /// [`NotAnRpcUrl`] when the text is not absolute, of another scheme, or would have to be repaired.
+    /// Error: [`NotAnRpcUrl`] when the text is not absolute, of another scheme, or would have to be repaired.
     pub fn parse(text: &str) -> Result<Self, NotAnRpcUrl> {
         if !is_clean(text) {
             return Err(NotAnRpcUrl);

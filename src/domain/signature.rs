@@ -32,10 +32,7 @@ pub enum SignatureFormat {
 
 impl SignatureFormat {
     /// Reads `0x` and two hex characters for each byte.
-    ///
-    /// # Errors
-    ///
-    /// A phrase that says what the text should be.
+    /// Error: a phrase that says what the text should be.
     pub fn parse(self, text: &str) -> Result<SignatureBytes, &'static str> {
         let (bytes_max, problem) = match self {
             Self::Keys => (KEY_SIGNATURE_BYTES, "is not 0x and 130 hex characters"),

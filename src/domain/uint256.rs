@@ -20,10 +20,6 @@ pub enum NotUint256 {
 }
 
 /// Parses a decimal number. "7", "07" and "007" are the same number.
-///
-/// # Errors
-///
-/// [`NotUint256`] says what is wrong with the text.
 pub fn parse_decimal(text: &str) -> Result<U256, NotUint256> {
     if text.is_empty() {
         return Err(NotUint256::Empty);

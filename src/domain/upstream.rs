@@ -32,10 +32,7 @@ pub const WEIGHT_MAX: u8 = 100;
 
 impl Upstream {
     /// Reads an upstream.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it, as a phrase.
+    /// Error: what is wrong with it, as a phrase.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const PHRASE: &str = "is not an upstream";
         let (text, weight) = match text.split_once(" weight=") {

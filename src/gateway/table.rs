@@ -12,7 +12,6 @@ use crate::gateway::site::{Site, Workshop};
 use crate::telemetry::metrics::Families;
 use crate::tls::upstream::UpstreamIdentity;
 
-/// All tenants.
 #[derive(Default)]
 pub(crate) struct Table {
     /// Nothing for hosts of tenants that can't be served.
@@ -26,10 +25,7 @@ pub(crate) type LiveTable = ArcSwap<Table>;
 impl Table {
     /// Builds the sites of these tenants. What `former` knows of upstreams lives on. No tenant's wildcard takes `unserved`
     /// hosts.
-    ///
-    /// # Errors
-    ///
-    /// When two tenants claim a host.
+    /// Error: when two tenants claim a host.
     pub(crate) fn new(
         tenants: impl IntoIterator<Item = (Arc<Tenant>, UpstreamIdentity)>,
         unserved: &[HostPattern],
@@ -89,7 +85,6 @@ impl Table {
         }
     }
 
-    /// All tenants.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
         self.sites.iter().map(|site| &*site.tenant)
     }

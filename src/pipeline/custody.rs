@@ -34,10 +34,7 @@ const MINTS_MAX: u32 = 65_536;
 #[async_trait]
 pub trait Recorder: Send + Sync {
     /// The agent's key is about to be changed as its owner has signed.
-    ///
-    /// # Errors
-    ///
-    /// [`Unrecorded`]: it must not be.
+    /// Error: [`Unrecorded`]: it must not be.
     async fn begin(&self, agent: AgentId, owner: Address) -> Result<(), Unrecorded>;
 }
 
@@ -85,10 +82,7 @@ pub struct KeyStatus {
 
 impl Pipeline {
     /// Makes the agent's key.
-    ///
-    /// # Errors
-    ///
-    /// Among the refusals of any signed request, [`Denial::KeyAlreadyExists`] when the agent has one.
+    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] when the agent has one.
     pub async fn generate_key(
         &self,
         order: KeyOrder<'_>,
@@ -98,10 +92,6 @@ impl Pipeline {
     }
 
     /// Makes a new key the agent's one and only, whether it had one or not.
-    ///
-    /// # Errors
-    ///
-    /// The refusals of any signed request.
     pub async fn rotate_key(
         &self,
         order: KeyOrder<'_>,
@@ -111,10 +101,6 @@ impl Pipeline {
     }
 
     /// Revokes the agent's key, if it has one.
-    ///
-    /// # Errors
-    ///
-    /// The refusals of any signed request.
     pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<RevokedKey, Refusal> {
         let revoke = || Ok(((), KeyChange::Revoke));
         let ((), allowance) = self.change_key(&order, KeyBudget::Revocations, revoke).await?;
@@ -122,10 +108,7 @@ impl Pipeline {
     }
 
     /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
-    ///
-    /// # Errors
-    ///
-    /// [`Denial::RateLimited`], or a fault of the store.
+    /// Error: [`Denial::RateLimited`], or a fault of the store.
     pub async fn key_status(&self, client: ClientNet, agent: AgentId) -> Result<KeyStatus, Refusal> {
         if let Some(quota) = self.status_reads_max {
             let read = self.status_reads.hit(&client, quota, self.ports.clock.monotonic_micros());

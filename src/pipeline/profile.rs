@@ -63,10 +63,7 @@ impl OwnerProfile {
 
 impl Pipeline {
     /// Reads the agent's profile for its owner. Charges neither the agent's window nor key management.
-    ///
-    /// # Errors
-    ///
-    /// The refusals of any signed request, but for those of nonces: there is none.
+    /// Error: the refusals of any signed request, but for those of nonces: there is none.
     pub async fn owner_profile(
         &self,
         client: ClientNet,

@@ -29,7 +29,7 @@ const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
 const AGE_MICROS_MAX: u64 = 5_000_000;
 
 /// A dependency's word: nothing to complain of, or what is wrong.
-pub type Word = Result<(), Arc<dyn Error + Send + Sync>>;
+pub(crate) type Word = Result<(), Arc<dyn Error + Send + Sync>>;
 
 /// Why a dependency counts as unhealthy without a word of its own.
 #[derive(Debug, thiserror::Error)]
@@ -44,26 +44,24 @@ enum Silence {
 
 /// What the dependencies said when they were last asked.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub(crate) struct Report {
     /// True once the process is to end: requests should go elsewhere.
-    pub is_stopping: bool,
-    /// The store's word.
-    pub store: Word,
-    /// The chain's word.
-    pub chain: Word,
+    pub(crate) is_stopping: bool,
+    pub(crate) store: Word,
+    pub(crate) chain: Word,
     /// How old the older of the two words is, in microseconds.
-    pub age_micros: u64,
+    pub(crate) age_micros: u64,
     /// True when no node gives logs, so that profiles are read again and again. Verifications are right all the same.
-    pub lacks_logs: bool,
+    pub(crate) lacks_logs: bool,
     /// How many replicas the store lacks without which it changes no key. Verifications are right all the same.
-    pub replicas_missing: u32,
+    pub(crate) replicas_missing: u32,
     /// Set while signatures are refused because nonces may have been lost. Key checks go on.
-    pub signatures_accepted_from: Option<UnixSeconds>,
+    pub(crate) signatures_accepted_from: Option<UnixSeconds>,
 }
 
 impl Report {
     /// True when verifications can be answered, and will be.
-    pub const fn is_ready(&self) -> bool {
+    pub(crate) const fn is_ready(&self) -> bool {
         !self.is_stopping && self.store.is_ok() && self.chain.is_ok()
     }
 }
@@ -83,7 +81,7 @@ struct Known {
 }
 
 /// Asks the dependencies again and again, and knows what was last found.
-pub struct Readiness {
+pub(crate) struct Readiness {
     chain: Arc<dyn Chain>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -93,25 +91,25 @@ pub struct Readiness {
 
 impl Readiness {
     /// Over these dependencies; nothing has been asked yet.
-    pub fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(chain: Arc<dyn Chain>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let (is_stopping, known) = (AtomicBool::new(false), watch::Sender::default());
         Self { chain, store, clock, is_stopping, known }
     }
 
     /// Says from now on that the process is to end.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
     /// Asks both for as long as it is polled.
-    pub async fn refresh(&self) {
+    pub(crate) async fn refresh(&self) {
         let store = self.ask_again("store", |known| &mut known.store, || self.store.probe());
         let chain = self.ask_again("chain", |known| &mut known.chain, || self.chain.probe());
         tokio::join!(store, chain);
     }
 
     /// The last answers, and how old they are.
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let known = self.known.borrow();
         let now = self.clock.monotonic_micros();
         let age =
@@ -138,7 +136,7 @@ impl Readiness {
     }
 
     /// The same. Just after the start it waits until both have been asked once, for no longer than that takes.
-    pub async fn first_report(&self) -> Report {
+    pub(crate) async fn first_report(&self) -> Report {
         let mut known = self.known.subscribe();
         let asked = known.wait_for(|known| known.store.is_some() && known.chain.is_some());
         // Without answers it is not ready.

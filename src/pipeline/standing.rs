@@ -125,10 +125,7 @@ impl Pipeline {
 }
 
 /// The tier of an agent with this stake, and the quota of that tier.
-///
-/// # Errors
-///
-/// [`Denial::TierBlocked`] below the lowest tier that passes.
+/// Error: [`Denial::TierBlocked`] below the lowest tier that passes.
 pub fn judge(
     stakes: &StakeThresholds,
     access: &Access,

@@ -74,7 +74,6 @@ pub(crate) trait WholeService: Send + Sync + 'static {
     /// Per-request notes for logs.
     type Notes: Send;
 
-    /// A request has come.
     fn begin(&self, request: &Request<'_>) -> Self::Notes;
 
     /// Finds a request's endpoint, and the longest body that it takes, in bytes. 0: a body is not read.
@@ -216,10 +215,7 @@ impl<'a> Request<'a> {
 
 impl Upload<'_> {
     /// Reads a body of at most `bytes_max`; none if that is 0.
-    ///
-    /// # Errors
-    ///
-    /// Too long, too slow, or broken. No request follows then, unless the length was announced.
+    /// Error: too long, too slow, or broken. No request follows then, unless the length was announced.
     async fn read(&mut self, bytes_max: usize) -> Result<Vec<u8>, ErrorCause> {
         let mut body = Vec::new();
         if bytes_max == 0 || self.left == Body::Length(0) {

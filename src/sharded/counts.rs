@@ -7,39 +7,39 @@ use crate::sharded::{Hashed, Shards, Table};
 
 /// An owner of shared places gets one more only while it holds fewer than this times the number that are free. An owner that
 /// takes all it can ends at three quarters.
-pub const SHARE: u32 = 3;
+pub(crate) const SHARE: u32 = 3;
 
 /// Many more than cores, so that two requests rarely meet.
 const SHARDS: usize = 64;
 
 /// Counts by key.
 #[derive(Debug)]
-pub struct Counts<K> {
+pub(crate) struct Counts<K> {
     shards: Shards<Table<Hashed<K>, u32>, SHARDS>,
 }
 
 /// One of what a key holds; given back when it is dropped.
 #[derive(Debug)]
-pub struct Counted<K: Hash + Eq + Copy> {
+pub(crate) struct Counted<K: Hash + Eq + Copy> {
     counts: Arc<Counts<K>>,
     key: Hashed<K>,
 }
 
 impl<K: Hash + Eq + Copy> Counts<K> {
     /// No key holds any.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { shards: Shards::new() }
     }
 
     /// One more for `key`, unless it holds `max` of them.
     #[must_use]
-    pub fn take(self: &Arc<Self>, key: K, max: u32) -> Option<Counted<K>> {
+    pub(crate) fn take(self: &Arc<Self>, key: K, max: u32) -> Option<Counted<K>> {
         self.take_below(key, || max)
     }
 
     /// The same, with a maximum that is looked up while nobody takes one of this key or gives one back.
     #[must_use]
-    pub fn take_below(self: &Arc<Self>, key: K, max: impl FnOnce() -> u32) -> Option<Counted<K>> {
+    pub(crate) fn take_below(self: &Arc<Self>, key: K, max: impl FnOnce() -> u32) -> Option<Counted<K>> {
         let key = self.shards.hashed(key);
         let mut shard = self.shards.of(&key).lock();
         let max = max();
@@ -54,7 +54,7 @@ impl<K: Hash + Eq + Copy> Counts<K> {
 
     /// How many keys hold any.
     #[cfg(test)]
-    pub fn keys(&self) -> usize {
+    pub(crate) fn keys(&self) -> usize {
         self.shards.entries()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::ports::clock::Clock;
 
 /// Logs faults of one kind without flooding.
-pub struct FaultLog {
+pub(crate) struct FaultLog {
     kind: &'static str,
     clock: Arc<dyn Clock>,
     rate: LineRate,
@@ -50,12 +50,12 @@ impl LineRate {
 
 impl FaultLog {
     /// For faults of this kind, as the log names it.
-    pub const fn new(kind: &'static str, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) const fn new(kind: &'static str, clock: Arc<dyn Clock>) -> Self {
         Self { kind, clock, rate: LineRate::per_second(1) }
     }
 
     /// Notes a fault; writes a line if none was written within the last second.
-    pub fn note(&self, fault: &dyn std::error::Error) {
+    pub(crate) fn note(&self, fault: &dyn std::error::Error) {
         if let Some(unsaid) = self.rate.turn(self.clock.monotonic_micros()) {
             tracing::error!(kind = self.kind, suppressed = unsaid, "{fault}");
         }

@@ -202,10 +202,7 @@ impl fmt::Debug for Metrics {
 
 impl Metrics {
     /// All metrics, at zero.
-    ///
-    /// # Errors
-    ///
-    /// Only when two of the names above collide.
+    /// Error: only when two of the names above collide.
     pub fn new() -> Result<Self, prometheus::Error> {
         let families = Families::unregistered()?;
         let registry = &families.registry;
@@ -231,10 +228,7 @@ impl Metrics {
     }
 
     /// The text that Prometheus scrapes.
-    ///
-    /// # Errors
-    ///
-    /// When a collector gives something that the text format can't hold.
+    /// Error: when a collector gives something that the text format can't hold.
     pub fn render(&self) -> Result<String, prometheus::Error> {
         TextEncoder::new().encode_to_string(&self.gather())
     }

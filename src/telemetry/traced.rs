@@ -4,26 +4,26 @@ use std::num::NonZeroU32;
 
 /// The collector of spans, and the share of requests that are traced.
 #[derive(Debug)]
-pub struct TracerSettings<'a> {
+pub(crate) struct TracerSettings<'a> {
     /// The collector's URL.
-    pub endpoint: &'a str,
+    pub(crate) endpoint: &'a str,
     /// Of requests without a trace one in so many is traced; 0: none.
-    pub one_in: u32,
+    pub(crate) one_in: u32,
     /// How many traces of clients are continued a second.
-    pub continued_per_second: NonZeroU32,
+    pub(crate) continued_per_second: NonZeroU32,
 }
 
 /// The end of a request.
 #[derive(Debug)]
-pub struct Outcome<'a> {
+pub(crate) struct Outcome<'a> {
     /// The method, as it came.
-    pub method: &'a [u8],
+    pub(crate) method: &'a [u8],
     /// The route as configured, or the endpoint.
-    pub route: Option<&'a str>,
+    pub(crate) route: Option<&'a str>,
     /// The status of the answer; 0: there was none.
-    pub status: u16,
+    pub(crate) status: u16,
     /// The `errorType` of an answer of ours.
-    pub error_type: Option<&'a str>,
+    pub(crate) error_type: Option<&'a str>,
     /// True if the answer broke off.
-    pub is_broken: bool,
+    pub(crate) is_broken: bool,
 }

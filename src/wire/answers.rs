@@ -15,7 +15,7 @@ use crate::ports::chain::ChainFault;
 use crate::wire::headers::{JSON, NO_STORE, write_allowance};
 
 /// A whole answer.
-pub type Answer = Response<Vec<u8>>;
+pub(crate) type Answer = Response<Vec<u8>>;
 
 /// What most bodies fit into.
 const USUAL_BODY_BYTES: usize = 1_024;
@@ -29,12 +29,12 @@ struct KeyResult<'a> {
 }
 
 /// 201 of generate (contract, "POST /keys/generate").
-pub fn key_generated(issued: &IssuedKey) -> Answer {
+pub(crate) fn key_generated(issued: &IssuedKey) -> Answer {
     key_shown(StatusCode::CREATED, "API key created. Store it now: it is not shown again.", issued)
 }
 
 /// 200 of rotate (contract, "POST /keys/rotate").
-pub fn key_rotated(issued: &IssuedKey) -> Answer {
+pub(crate) fn key_rotated(issued: &IssuedKey) -> Answer {
     let message =
         "API key rotated; the old key is invalid from now on. Store this one now: it is not shown again.";
     key_shown(StatusCode::OK, message, issued)
@@ -46,25 +46,25 @@ fn key_shown(status: StatusCode, message: &'static str, issued: &IssuedKey) -> A
 }
 
 /// 200 of revoke (contract, "DELETE /keys").
-pub fn key_revoked(revoked: &RevokedKey) -> Answer {
+pub(crate) fn key_revoked(revoked: &RevokedKey) -> Answer {
     let body = serde_json::json!({ "success": true, "agentId": revoked.agent.to_string() });
     success(StatusCode::OK, &body, Some(revoked.allowance))
 }
 
 /// 200 of status (contract, "GET /keys/status").
-pub fn key_status(agent_id: &str, status: &KeyStatus) -> Answer {
+pub(crate) fn key_status(agent_id: &str, status: &KeyStatus) -> Answer {
     let body = serde_json::json!({ "hasKey": status.has_key, "agentId": agent_id });
     success(StatusCode::OK, &body, Some(status.allowance))
 }
 
 /// 200 of `GET /livez`.
-pub fn alive() -> Answer {
+pub(crate) fn alive() -> Answer {
     success(StatusCode::OK, &serde_json::json!({ "status": "ok" }), None)
 }
 
 /// 200 or 503 of `GET /readyz`. What works, but not as well as it should, is named in a field of its own, which is absent
 /// otherwise.
-pub fn readiness(report: &Report) -> Answer {
+pub(crate) fn readiness(report: &Report) -> Answer {
     let word = |word: &Word| match word {
         Ok(()) => "ok",
         Err(fault) if fault.downcast_ref().is_some_and(|fault: &ChainFault| fault.is_behind) => "behind",
@@ -91,7 +91,7 @@ pub fn readiness(report: &Report) -> Answer {
 }
 
 /// The typed data of a request, without the message. The types are the same at every service.
-pub fn typed_data(domain: &Eip712Domain) -> Value {
+pub(crate) fn typed_data(domain: &Eip712Domain) -> Value {
     serde_json::json!({
         "domain": {
             "name": domain.name,
@@ -119,7 +119,7 @@ pub(super) fn types_of(primary_type: &str, numbers: &[&str]) -> Value {
 }
 
 /// A moment in the UTC of RFC 3339, whose years have four digits.
-pub fn rfc3339(UnixSeconds(secs): UnixSeconds) -> String {
+pub(crate) fn rfc3339(UnixSeconds(secs): UnixSeconds) -> String {
     const YEAR_10_000_SECS: u64 = 253_402_300_800;
     let since_epoch = Duration::from_secs(secs.min(YEAR_10_000_SECS - 1));
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since_epoch).to_string()
@@ -134,7 +134,7 @@ fn success(status: StatusCode, body: &impl Serialize, allowance: Option<Allowanc
 }
 
 /// An answer with a JSON body.
-pub fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> Answer {
+pub(crate) fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> Answer {
     let mut text = Vec::with_capacity(USUAL_BODY_BYTES);
     // These bodies have string keys and finite numbers only, which always serialise.
     if serde_json::to_writer(&mut text, body).is_err() {
@@ -144,12 +144,12 @@ pub fn json(status: StatusCode, headers: HeaderMap, body: &impl Serialize) -> An
 }
 
 /// An answer whose body is JSON already.
-pub fn json_text(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Answer {
+pub(crate) fn json_text(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Answer {
     text(status, headers, JSON, body)
 }
 
 /// An answer with a body of this type.
-pub fn text(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: Vec<u8>) -> Answer {
+pub(crate) fn text(status: StatusCode, mut headers: HeaderMap, kind: HeaderValue, body: Vec<u8>) -> Answer {
     headers.insert(http::header::CONTENT_TYPE, kind);
     headers.insert(http::header::CACHE_CONTROL, NO_STORE);
     headers.insert(http::header::CONTENT_LENGTH, body.len().into());

@@ -19,40 +19,40 @@ use crate::pipeline::credential::{ProfileRead, SignedRequest};
 use crate::wire::received::{echo, echo_text};
 
 /// The longest body, in bytes; a longer one is 413.
-pub const BODY_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Beyond 2^53 a JSON number is no longer exact; so far ahead it is outside any window anyway.
 const EXACT_NUMBER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A body or query that is not of the contract's shape: `VALIDATION_ERROR`.
+/// A body or query that is not of the contract's shape: `VALIDATION_ERROR`. Names the first field that is wrong.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Invalid {
+pub(crate) struct Invalid {
     /// The field that is wrong; `body` when it is the whole.
-    pub field: &'static str,
+    pub(crate) field: &'static str,
     /// What came in, safe to echo.
-    pub received: Value,
+    pub(crate) received: Value,
     /// What is wrong with it, as a phrase after the field's name.
-    pub problem: Cow<'static, str>,
+    pub(crate) problem: Cow<'static, str>,
 }
 
 /// `POST /verify`.
 #[derive(Debug)]
-pub struct VerifyBody {
+pub(crate) struct VerifyBody {
     /// The digest of the key that was sent.
-    pub digest: KeyDigest,
+    pub(crate) digest: KeyDigest,
     /// The agent that was named.
-    pub agent: Option<AgentId>,
+    pub(crate) agent: Option<AgentId>,
     /// The application's origin.
-    pub origin: Option<WebOrigin>,
+    pub(crate) origin: Option<WebOrigin>,
 }
 
 /// `POST /verify/signature` and `/keys/*`.
 #[derive(Debug)]
-pub struct SignedBody {
+pub(crate) struct SignedBody {
     /// What the owner signed.
-    pub signed: SignedRequest,
+    pub(crate) signed: SignedRequest,
     /// What the key is to be used for; only generate and rotate read it.
-    pub declared_endpoint: Option<Endpoint>,
+    pub(crate) declared_endpoint: Option<Endpoint>,
 }
 
 /// Every field that any endpoint knows, as it came.
@@ -77,11 +77,7 @@ struct Fields<'a> {
 
 impl VerifyBody {
     /// Parses the body of `POST /verify`.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`] names the first field that is wrong.
-    pub fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Invalid> {
+    pub(crate) fn parse(body: &[u8], format: &ApiKeyFormat) -> Result<Self, Invalid> {
         let fields = Fields::parse(body)?;
         let api_key = Field { name: "apiKey", raw: fields.api_key, holds_secret: true };
         let digest = format
@@ -99,20 +95,12 @@ impl VerifyBody {
 
 impl SignedBody {
     /// Parses the body of a signed request without `declaredEndpoint`.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`] names the first field that is wrong.
-    pub fn parse(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
+    pub(crate) fn parse(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
         Ok(Self { signed: Fields::parse(body)?.signed(format)?, declared_endpoint: None })
     }
 
     /// Parses the body of a signed request that may declare an endpoint.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`] names the first field that is wrong.
-    pub fn parse_with_endpoint(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
+    pub(crate) fn parse_with_endpoint(body: &[u8], format: SignatureFormat) -> Result<Self, Invalid> {
         let fields = Fields::parse(body)?;
         let signed = fields.signed(format)?;
         let declared = Field::plain("declaredEndpoint", fields.declared_endpoint);
@@ -124,11 +112,7 @@ impl SignedBody {
 }
 
 /// Parses the body of `POST /profile`.
-///
-/// # Errors
-///
-/// [`Invalid`] names the first field that is wrong.
-pub fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<ProfileRead, Invalid> {
+pub(crate) fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<ProfileRead, Invalid> {
     let fields = Fields::parse(body)?;
     let agent = Field::plain("agentId", fields.agent_id).agent()?;
     let signature = fields.signature(format)?;
@@ -137,11 +121,8 @@ pub fn parse_profile_read(body: &[u8], format: SignatureFormat) -> Result<Profil
 }
 
 /// Parses the query of `GET /keys/status`.
-///
-/// # Errors
-///
-/// [`Invalid`] when `agentId` is absent, stands twice, or is not a numeric string.
-pub fn parse_status_query(query: Option<&str>) -> Result<AgentId, Invalid> {
+/// Error: [`Invalid`] when `agentId` is absent, stands twice, or is not a numeric string.
+pub(crate) fn parse_status_query(query: Option<&str>) -> Result<AgentId, Invalid> {
     let invalid = |received: Value, problem: &str| Invalid {
         field: "agentId",
         received,

@@ -4,53 +4,47 @@ use serde_json::json;
 
 /// The settings of the page. All of them are public.
 #[derive(Debug)]
-pub struct ConsoleRules {
-    /// Its title.
-    pub title: String,
+pub(crate) struct ConsoleRules {
+    pub(crate) title: String,
     /// The chain of the signatures, if wallets may be given it.
-    pub chain: Option<WalletChain>,
+    pub(crate) chain: Option<WalletChain>,
     /// A first request, if the page offers one.
-    pub sample: Option<SampleRequest>,
+    pub(crate) sample: Option<SampleRequest>,
     /// A development node whose accounts the page offers as a wallet.
-    pub development: Option<DevelopmentNode>,
+    pub(crate) development: Option<DevelopmentNode>,
 }
 
 /// A chain as wallets take it (EIP-3085).
 #[derive(Debug)]
-pub struct WalletChain {
-    /// Its id.
-    pub id: u64,
-    /// Its name.
-    pub name: String,
-    /// Its JSON-RPC.
-    pub rpc_url: String,
+pub(crate) struct WalletChain {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) rpc_url: String,
     /// The symbol of its currency.
-    pub currency: String,
+    pub(crate) currency: String,
 }
 
 /// A request to the gateway.
 #[derive(Debug)]
-pub struct SampleRequest {
+pub(crate) struct SampleRequest {
     /// The origin of the gateway, which the page may connect to.
-    pub origin: String,
+    pub(crate) origin: String,
     /// The gateway's address, without a slash at its end.
-    pub url: String,
-    /// The path.
-    pub path: String,
+    pub(crate) url: String,
+    pub(crate) path: String,
 }
 
 /// A node whose accounts sign for everybody.
 #[derive(Debug)]
-pub struct DevelopmentNode {
+pub(crate) struct DevelopmentNode {
     /// Its origin, which the page may connect to.
-    pub origin: String,
-    /// Its JSON-RPC.
-    pub url: String,
+    pub(crate) origin: String,
+    pub(crate) url: String,
 }
 
 impl ConsoleRules {
     /// The text of `settings.json`. Its `chain` is the parameter of `wallet_addEthereumChain`.
-    pub fn json(&self) -> Vec<u8> {
+    pub(crate) fn json(&self) -> Vec<u8> {
         let chain = self.chain.as_ref().map(|chain| {
             json!({
                 "chainId": format!("{:#x}", chain.id),

@@ -18,10 +18,10 @@ use crate::wire::errors::ErrorCause;
 use crate::wire::received::echo_text;
 
 /// The headers that may show an API key, for documents. Behind `Authorization` it is a `Bearer`.
-pub const KEY_HEADERS: [&str; 2] = ["Authorization", "X-API-Key"];
+pub(crate) const KEY_HEADERS: [&str; 2] = ["Authorization", "X-API-Key"];
 
 /// The headers of a signed request, for documents.
-pub const SIGNATURE_HEADERS: [&str; 4] =
+pub(crate) const SIGNATURE_HEADERS: [&str; 4] =
     ["X-Agent-Id", "X-Agent-Signature", "X-Agent-Nonce", "X-Agent-Timestamp"];
 
 /// Fields whose presence makes a request a signed one.
@@ -31,12 +31,9 @@ const REPEATED: ErrorCause =
     ErrorCause::Unproven { problem: "A credential is shown more than once; show one, once" };
 
 /// Takes the one credential out of a request's headers.
-///
-/// # Errors
-///
-/// 401 when there is none that the tenant takes, or one stands more than once; 400 when there are two kinds, or one is
-/// not of the contract's shape.
-pub fn credential_of(
+/// Error: 401 when there is none that the tenant takes, or one stands more than once; 400 when there are two kinds, or
+/// one is not of the contract's shape.
+pub(crate) fn credential_of(
     fields: &impl Fields,
     (format, signatures): (&ApiKeyFormat, SignatureFormat),
     accepted: AcceptedCredentials,
@@ -60,11 +57,8 @@ pub fn credential_of(
 }
 
 /// The web origin that the request comes from. Browsers write `null` where there is none.
-///
-/// # Errors
-///
-/// 400 when it is not an origin, or there is more than one.
-pub fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
+/// Error: 400 when it is not an origin, or there is more than one.
+pub(crate) fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
     let text = text_of("origin", fields, Name::Origin)?;
     match text.filter(|text| *text != "null") {
         None => Ok(None),
@@ -78,7 +72,7 @@ pub fn origin_of(fields: &impl Fields) -> Result<Option<WebOrigin>, Invalid> {
 
 /// Whether a header shows an API key of ours, well-formed or not. Such a header is never forwarded; what another service
 /// takes for a credential is.
-pub fn shows_key(name: Name, value: &[u8], format: &ApiKeyFormat) -> bool {
+pub(crate) fn shows_key(name: Name, value: &[u8], format: &ApiKeyFormat) -> bool {
     let prefix = format.prefix().as_bytes();
     let may_hold_key = matches!(name, Name::Authorization | Name::ApiKey);
     may_hold_key && value.windows(prefix.len().max(1)).any(|piece| piece == prefix)

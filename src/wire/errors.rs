@@ -20,7 +20,7 @@ use crate::wire::headers::{NO_STORE, OF_AGENT, OF_CLIENT, write_allowance, write
 
 /// Why a request is answered with an error.
 #[derive(Debug, Clone)]
-pub enum ErrorCause {
+pub(crate) enum ErrorCause {
     /// The body or query is not of the contract's shape.
     Invalid(Invalid),
     /// The pipeline let nobody through.
@@ -71,9 +71,7 @@ pub enum ErrorCause {
     Overloaded,
     /// The agent has as many requests under way as one may have; nothing was charged.
     TooManyInFlight {
-        /// The agent.
         agent: AgentId,
-        /// Its tier.
         tier: Tier,
         /// Requests in a window, for that tier.
         limit: u32,
@@ -96,20 +94,20 @@ impl From<Refusal> for ErrorCause {
 
 impl ErrorCause {
     /// The `errorType` of this cause, for metrics, and the answer to it at this Unix time in milliseconds.
-    pub fn answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
+    pub(crate) fn answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
         let (error_type, answer, _) = self.row().write(now_unix_millis);
         (error_type, answer)
     }
 
     /// The same with the headers of the gateway.
-    pub fn gateway_answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
+    pub(crate) fn gateway_answer(&self, now_unix_millis: u64) -> (&'static str, Answer) {
         let (error_type, mut answer, gateway_headers) = self.row().write(now_unix_millis);
         answer.headers_mut().extend(gateway_headers);
         (error_type, answer)
     }
 
     /// The same for a client that speaks gRPC: without a body.
-    pub fn grpc_answer(&self) -> (&'static str, Answer) {
+    pub(crate) fn grpc_answer(&self) -> (&'static str, Answer) {
         let Row { status, error_type, message, details, mut headers, gateway_headers } = self.row();
         headers.extend(gateway_headers);
         grpc::write(status, error_type, &message, details.as_ref(), &mut headers);
@@ -120,7 +118,7 @@ impl ErrorCause {
     }
 
     /// True for a 401: another credential might do.
-    pub const fn is_unauthenticated(&self) -> bool {
+    pub(crate) const fn is_unauthenticated(&self) -> bool {
         matches!(
             self,
             Self::Unproven { .. }

@@ -16,7 +16,7 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const DOMAIN: &[u8] = b"tiergate";
 
 /// True if the content type of a request is gRPC's. gRPC-Web is another protocol.
-pub fn is_spoken(headers: &HeaderMap) -> bool {
+pub(crate) fn is_spoken(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let (name, rest) = kind.split_at_checked(GRPC.as_bytes().len()).unwrap_or_default();
     name.eq_ignore_ascii_case(GRPC.as_bytes()) && matches!(rest.first(), None | Some(b'+' | b';'))

@@ -48,7 +48,6 @@ pub(super) struct Outgoing {
     written: usize,
 }
 
-/// One exchange.
 #[derive(Debug)]
 pub(super) struct Exchange {
     /// The request's body.

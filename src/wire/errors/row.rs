@@ -10,7 +10,6 @@ use crate::wire::answers::{self, Answer};
 /// The credential that an unproven client may show at the gateway (RFC 9110, section 11.6.1).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"agents\"");
 
-/// One row of the table.
 pub(super) struct Row {
     pub(super) status: StatusCode,
     pub(super) error_type: &'static str,
