@@ -222,7 +222,7 @@ impl Upload<'_> {
             return Ok(body);
         }
         if matches!(self.left, Body::Length(bytes) if bytes > bytes_max as u64) {
-            return Err(ErrorCause::PayloadTooLarge);
+            return Err(ErrorCause::UploadTooLarge { bytes_max: bytes_max as u64 });
         }
         let extent = std::mem::replace(&mut self.left, Body::ToClose);
         let (stream, ahead) = (&mut *self.stream, &mut *self.ahead);
@@ -274,7 +274,7 @@ async fn read_chunks(
         let mut rest = ahead.as_ref();
         while let Piece::Data(data) = decoder.next(&mut rest).map_err(|_| BROKEN)? {
             if body.len() + data.len() > bytes_max {
-                return Err(ErrorCause::PayloadTooLarge);
+                return Err(ErrorCause::UploadTooLarge { bytes_max: bytes_max as u64 });
             }
             body.extend_from_slice(data);
         }

@@ -4,16 +4,14 @@
 
 use serde_json::Value;
 
-use crate::domain::agent_id::AgentId;
 use crate::domain::api_key::{ApiKeyFormat, KeyDigest};
 use crate::domain::endpoint::WebOrigin;
-use crate::domain::nonce::Nonce;
 use crate::domain::signature::SignatureFormat;
 use crate::domain::tenant::AcceptedCredentials;
 use crate::http1::fields::Fields;
 use crate::http1::name::Name;
 use crate::pipeline::credential::{Credential, SignedRequest};
-use crate::wire::bodies::{Invalid, whole_seconds};
+use crate::wire::bodies::{Field, Invalid, signed_request};
 use crate::wire::errors::ErrorCause;
 use crate::wire::received::echo_text;
 
@@ -49,7 +47,7 @@ pub(crate) fn credential_of(
         (Some((name, value)), false) if accepted.api_key => {
             Ok(Credential::Key { digest: key_digest(name, value, format)?, named: None })
         }
-        (None, true) if accepted.signature => signed_request(fields, signatures).map(Credential::Signature),
+        (None, true) if accepted.signature => signed(fields, signatures).map(Credential::Signature),
         (Some(_), false) => Err(ErrorCause::Unproven { problem: "API keys are not taken here" }),
         (None, true) => Err(ErrorCause::Unproven { problem: "Signatures are not taken here" }),
         (None, false) => Err(ErrorCause::Unproven { problem: "An agent's credential is required" }),
@@ -123,49 +121,18 @@ fn key_digest(name: Name, value: &[u8], format: &ApiKeyFormat) -> Result<KeyDige
     })
 }
 
-fn signed_request(fields: &impl Fields, format: SignatureFormat) -> Result<SignedRequest, ErrorCause> {
-    let agent = Field::read("agentId", Name::AgentId, fields)?;
-    let signature = Field::read("signature", Name::AgentSignature, fields)?;
-    let nonce = Field::read("nonce", Name::AgentNonce, fields)?;
-    let timestamp = Field::read("timestamp", Name::AgentTimestamp, fields)?;
-    Ok(SignedRequest {
-        agent: AgentId::parse(agent.text()?)
-            .map_err(|error| agent.invalid(format!("is not a numeric string: {error}")))?,
-        signature: format
-            .parse(signature.text()?)
-            .map_err(|problem| signature.invalid(problem.to_owned()))?,
-        nonce: Nonce::parse(nonce.text()?)
-            .map_err(|error| nonce.invalid(format!("is not a numeric string: {error}")))?,
-        signed_at: {
-            let number = serde_json::from_str(timestamp.text()?).unwrap_or(Value::Null);
-            whole_seconds(&number).map_err(|problem| timestamp.invalid(problem.to_owned()))?
-        },
-    })
-}
-
-/// One header of a signed request, under the name that the contract gives to what it holds.
-struct Field<'a> {
-    name: &'static str,
-    text: Option<&'a str>,
-}
-
-impl<'a> Field<'a> {
-    fn read(field: &'static str, name: Name, fields: &'a impl Fields) -> Result<Self, ErrorCause> {
+fn signed(fields: &impl Fields, format: SignatureFormat) -> Result<SignedRequest, ErrorCause> {
+    let field = |field: &'static str, name: Name| {
         if fields.values(name).nth(1).is_some() {
             return Err(REPEATED);
         }
-        Ok(Self { name: field, text: text_of(field, fields, name)? })
-    }
-
-    fn text(&self) -> Result<&'a str, Invalid> {
-        self.text.ok_or_else(|| self.invalid("is required".to_owned()))
-    }
-
-    fn invalid(&self, problem: String) -> Invalid {
-        let holds_secret = self.name == "signature";
-        let received = self.text.map_or(Value::Null, |text| Value::String(echo_text(text, holds_secret)));
-        Invalid { field: self.name, received, problem: problem.into() }
-    }
+        Ok(Field::of_header(field, text_of(field, fields, name)?))
+    };
+    let agent = field("agentId", Name::AgentId)?;
+    let signature = field("signature", Name::AgentSignature)?;
+    let nonce = field("nonce", Name::AgentNonce)?;
+    let timestamp = field("timestamp", Name::AgentTimestamp)?;
+    Ok(signed_request([agent, signature, nonce, timestamp], format)?)
 }
 
 /// The one value of a header, as text without the blanks around it.
