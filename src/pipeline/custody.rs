@@ -62,15 +62,6 @@ pub struct IssuedKey {
     pub allowance: Allowance,
 }
 
-/// An agent that has no key any more.
-#[derive(Debug)]
-pub struct RevokedKey {
-    /// The agent.
-    pub agent: AgentId,
-    /// What is left of the client's hourly budget.
-    pub allowance: Allowance,
-}
-
 /// Whether an agent has a key.
 #[derive(Debug)]
 pub struct KeyStatus {
@@ -81,30 +72,28 @@ pub struct KeyStatus {
 }
 
 impl Pipeline {
-    /// Makes the agent's key.
-    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] when the agent has one.
-    pub async fn generate_key(
+    /// Makes a key for the agent, as `change` says: its first one, or a new one in place of any.
+    ///
+    /// Error: among the refusals of any signed request, [`Denial::KeyAlreadyExists`] for a first one of an agent that has one.
+    pub async fn issue_key(
         &self,
         order: KeyOrder<'_>,
         declared_endpoint: Option<Endpoint>,
+        change: impl FnOnce(NewKey) -> KeyChange + Send,
     ) -> Result<IssuedKey, Refusal> {
-        self.issue(order, declared_endpoint, KeyChange::Issue).await
+        let mint = || {
+            let key = self.mint_for(order.signed.agent)?;
+            let change = change(NewKey { digest: key.digest(), declared_endpoint });
+            Ok((key, change))
+        };
+        let (key, allowance) = self.change_key(&order, KeyBudget::Changes, mint).await?;
+        Ok(IssuedKey { key, agent: order.signed.agent, allowance })
     }
 
-    /// Makes a new key the agent's one and only, whether it had one or not.
-    pub async fn rotate_key(
-        &self,
-        order: KeyOrder<'_>,
-        declared_endpoint: Option<Endpoint>,
-    ) -> Result<IssuedKey, Refusal> {
-        self.issue(order, declared_endpoint, KeyChange::Rotate).await
-    }
-
-    /// Revokes the agent's key, if it has one.
-    pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<RevokedKey, Refusal> {
+    /// Revokes the agent's key, if it has one. Returns the rest of the client's hourly budget.
+    pub async fn revoke_key(&self, order: KeyOrder<'_>) -> Result<Allowance, Refusal> {
         let revoke = || Ok(((), KeyChange::Revoke));
-        let ((), allowance) = self.change_key(&order, KeyBudget::Revocations, revoke).await?;
-        Ok(RevokedKey { agent: order.signed.agent, allowance })
+        self.change_key(&order, KeyBudget::Revocations, revoke).await.map(|((), allowance)| allowance)
     }
 
     /// Whether the agent has a key. Public; a client may ask as often as it may send refused credentials.
@@ -118,21 +107,6 @@ impl Pipeline {
         let KeySeen { has_key, left: remaining } =
             self.ports.store.status(client, agent, self.key_management).await?; // 500
         Ok(KeyStatus { has_key, allowance: Allowance { limit, remaining } })
-    }
-
-    async fn issue(
-        &self,
-        order: KeyOrder<'_>,
-        declared_endpoint: Option<Endpoint>,
-        change: impl FnOnce(NewKey) -> KeyChange + Send,
-    ) -> Result<IssuedKey, Refusal> {
-        let mint = || {
-            let key = self.mint_for(order.signed.agent)?;
-            let change = change(NewKey { digest: key.digest(), declared_endpoint });
-            Ok((key, change))
-        };
-        let (key, allowance) = self.change_key(&order, KeyBudget::Changes, mint).await?;
-        Ok(IssuedKey { key, agent: order.signed.agent, allowance })
     }
 
     /// Makes a key that the store can keep for the agent.

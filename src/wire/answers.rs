@@ -6,10 +6,11 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::domain::agent_id::AgentId;
 use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Allowance;
-use crate::pipeline::custody::{IssuedKey, KeyStatus, RevokedKey};
+use crate::pipeline::custody::{IssuedKey, KeyStatus};
 use crate::pipeline::readiness::{Report, Word};
 use crate::ports::chain::ChainFault;
 use crate::wire::headers::{JSON, NO_STORE, write_allowance};
@@ -46,9 +47,9 @@ fn key_shown(status: StatusCode, message: &'static str, issued: &IssuedKey) -> A
 }
 
 /// 200 of revoke (contract, "DELETE /keys").
-pub(crate) fn key_revoked(revoked: &RevokedKey) -> Answer {
-    let body = serde_json::json!({ "success": true, "agentId": revoked.agent.to_string() });
-    success(StatusCode::OK, &body, Some(revoked.allowance))
+pub(crate) fn key_revoked(agent: AgentId, allowance: Allowance) -> Answer {
+    let body = serde_json::json!({ "success": true, "agentId": agent.to_string() });
+    success(StatusCode::OK, &body, Some(allowance))
 }
 
 /// 200 of status (contract, "GET /keys/status").

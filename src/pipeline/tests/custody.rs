@@ -13,10 +13,10 @@ use crate::pipeline::credential::{Credential, SignedRequest};
 use crate::pipeline::custody::KeyOrder;
 use crate::pipeline::failures::OWNERS_MAX;
 use crate::ports::clock::Clock;
-use crate::ports::store::Store;
+use crate::ports::store::{KeyChange, Store};
 
 async fn generate(scene: &Scene, signed: &SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.generate_key(scene.order(signed.clone()), None).await)
+    verdict(&scene.pipeline.issue_key(scene.order(signed.clone()), None, KeyChange::Issue).await)
 }
 
 async fn left(scene: &Scene) -> u32 {
@@ -24,7 +24,7 @@ async fn left(scene: &Scene) -> u32 {
 }
 
 async fn rotate(scene: &Scene, signed: SignedRequest) -> &'static str {
-    verdict(&scene.pipeline.rotate_key(scene.order(signed), None).await)
+    verdict(&scene.pipeline.issue_key(scene.order(signed), None, KeyChange::Rotate).await)
 }
 
 async fn revoke(scene: &Scene, signed: SignedRequest) -> &'static str {
@@ -121,13 +121,13 @@ async fn ten_other_changes_keep_no_owner_from_revoking_and_the_eleventh_revocati
     assert_eq!(rotate(&scene, scene.signed()).await, "429");
     for _ in 0..10 {
         let revoked = scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
-        assert_eq!(revoked.allowance.remaining, 0);
+        assert_eq!(revoked.remaining, 0);
     }
     assert_eq!(retry_after(scene.pipeline.revoke_key(scene.order(scene.signed())).await), 3_600);
     scene.clock.advance_secs(3_600);
     for remaining in (0..10).rev() {
         let revoked = scene.pipeline.revoke_key(scene.order(scene.signed())).await.unwrap();
-        assert_eq!(revoked.allowance.remaining, remaining);
+        assert_eq!(revoked.remaining, remaining);
     }
     for refused in [revoke(&scene, scene.signed()).await, rotate(&scene, scene.signed()).await] {
         assert_eq!(refused, "429", "revocations count against both budgets");
@@ -216,7 +216,8 @@ async fn keys_are_made_until_one_fits_the_store() {
     let scene = Scene::new();
     let before = scene.entropy.next.load(Ordering::SeqCst);
     for _ in 0..10 {
-        let issued = scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+        let issued =
+            scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
         assert!(scene.store.fits(issued.agent, &issued.key.digest()));
     }
     assert!(scene.entropy.next.load(Ordering::SeqCst) > before + 10, "one in two fits");
@@ -247,14 +248,18 @@ async fn a_client_that_waits_as_long_as_told_may_ask_for_the_state_of_keys_again
 async fn who_waits_as_long_as_told_may_manage_keys_again() {
     let scene = Scene::new();
     for _ in 0..10 {
-        scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+        scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
         scene.clock.advance_micros(1_234_567);
     }
-    let secs = retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), None).await);
+    let secs =
+        retry_after(scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await);
     scene.clock.advance_secs(secs - 1);
-    assert_eq!(retry_after(scene.pipeline.rotate_key(scene.order(scene.signed()), None).await), 1);
+    assert_eq!(
+        retry_after(scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await),
+        1
+    );
     scene.clock.advance_secs(1);
-    scene.pipeline.rotate_key(scene.order(scene.signed()), None).await.unwrap();
+    scene.pipeline.issue_key(scene.order(scene.signed()), None, KeyChange::Rotate).await.unwrap();
 }
 
 #[tokio::test]
