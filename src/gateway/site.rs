@@ -87,7 +87,7 @@ impl Site {
         former: Option<&Self>,
     ) -> Self {
         let networks = tenant.networks.clone();
-        let mut states = States::of(former, &tenant, AddressRules { networks, ..workshop.addresses.clone() });
+        let mut states = States::of(former, AddressRules { networks, ..workshop.addresses.clone() });
         let mut group = |list: &[Upstream]| {
             let members = list.iter().map(|upstream| member(upstream, &tenant, identity, &mut states));
             Arc::new(Upstreams::new(members.collect(), tenant.proxy.balance))
@@ -227,31 +227,36 @@ const fn of_tier<T>([bronze, silver, gold, diamond]: &[T; PASSING_TIERS.len()], 
 
 /// What is known of a tenant's upstreams: one state for each, wherever it stands.
 struct States {
+    former: HashMap<Upstream, Arc<UpstreamState>>,
     known: HashMap<Upstream, Arc<UpstreamState>>,
     addresses: AddressRules,
 }
 
 impl States {
-    /// Everything that a former site knew, under the tenant's rules of now.
-    fn of(former: Option<&Site>, tenant: &Tenant, addresses: AddressRules) -> Self {
-        let (health, limits) = (&tenant.proxy.health, tenant.proxy.upstream_limits);
-        let known = former.into_iter().flat_map(Site::members).map(|member| &member.state);
-        let kept = known.map(|state| {
-            let is_same = state.health == *health && state.limits == limits && state.rules == addresses;
-            let with = || Arc::new(state.with(health.clone(), limits, addresses.clone()));
-            (state.upstream.clone(), if is_same { Arc::clone(state) } else { with() })
-        });
-        Self { known: kept.collect(), addresses }
+    /// With everything that a former site knew, whose addresses are those of the rules of now.
+    fn of(former: Option<&Site>, addresses: AddressRules) -> Self {
+        let former = former.into_iter().flat_map(Site::members).map(|member| &member.state);
+        let former = former.map(|state| (state.upstream.clone(), Arc::clone(state)));
+        Self { former: former.collect(), known: HashMap::new(), addresses }
     }
 
+    /// The state under the tenant's rules of now.
     fn get(&mut self, upstream: &Upstream, tenant: &Tenant) -> Arc<UpstreamState> {
-        let (upstream, rules) = (upstream.alone(), &tenant.proxy);
-        let Self { known, addresses } = self;
-        let new = || {
-            let (health, limits) = (rules.health.clone(), rules.upstream_limits);
-            Arc::new(UpstreamState::new(upstream.clone(), health, limits, addresses.clone()))
+        let Self { former, known, addresses } = self;
+        let (upstream, health, limits) =
+            (upstream.alone(), &tenant.proxy.health, tenant.proxy.upstream_limits);
+        let former = former.get(&upstream);
+        let is_same = |state: &&Arc<UpstreamState>| {
+            state.health == *health && state.limits == limits && state.rules == *addresses
         };
-        Arc::clone(known.entry(upstream.clone()).or_insert_with(new))
+        let state = || match former.filter(is_same) {
+            Some(state) => Arc::clone(state),
+            None => {
+                let (upstream, former) = (upstream.clone(), former.map(|former| &**former));
+                Arc::new(UpstreamState::new(upstream, health.clone(), limits, addresses.clone(), former))
+            }
+        };
+        Arc::clone(known.entry(upstream.clone()).or_insert_with(state))
     }
 }
 
