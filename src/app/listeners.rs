@@ -120,7 +120,7 @@ impl App {
         let door = || {
             let pool = Arc::new(Pool::new(idle_max));
             pools.push(Arc::clone(&pool));
-            GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool)
+            Arc::new(GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool))
         };
         let plain = Listening::plain("gateway", &settings.listen.gateway, self.descriptors.gateway);
         process.open(door, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;

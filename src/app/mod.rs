@@ -55,8 +55,7 @@ use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{LogGuard, dropped_lines};
 use crate::telemetry::metered_store::MeteredStore;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::traced::TracerSettings;
-use crate::telemetry::traces::Tracer;
+use crate::telemetry::traces::{Tracer, TracerSettings};
 use crate::wire::discovery::Discovery;
 
 /// How often memory that no longer matters is given back.

@@ -78,25 +78,8 @@ impl PathPattern {
 
 /// What may stand in a pattern beside `/` and `*`: unreserved characters and those sub-delimiters that no server gives a
 /// meaning (RFC 3986, sections 2.2 and 2.3).
-const fn is_pattern_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'-' | b'.'
-                | b'_'
-                | b'~'
-                | b'!'
-                | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'+'
-                | b','
-                | b'='
-                | b':'
-                | b'@'
-        )
+fn is_pattern_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()+,=:@".contains(&byte)
 }
 
 /// Classic glob with one point to come back to; `open_end`: whatever follows the pattern is taken. One point is enough:

@@ -26,13 +26,7 @@ pub const PASSING_TIERS: [Tier; 4] = [Tier::Bronze, Tier::Silver, Tier::Gold, Ti
 impl Tier {
     /// The tier's number, 0 to 4, as the contract writes it.
     pub const fn number(self) -> u8 {
-        match self {
-            Self::Unverified => 0,
-            Self::Bronze => 1,
-            Self::Silver => 2,
-            Self::Gold => 3,
-            Self::Diamond => 4,
-        }
+        self as u8
     }
 
     /// The tier's name, for people.

@@ -94,7 +94,8 @@ pub(crate) struct Place {
 
 /// A door in its shell.
 pub(crate) struct HttpShell<D> {
-    door: D,
+    /// Workers may share it.
+    door: Arc<D>,
     clock: Arc<dyn Clock>,
     limits: Limits,
     tls: Option<Acceptor>,
@@ -179,7 +180,7 @@ impl<D> HttpShell<D> {
     /// Puts the shell around a door, whose tasks take turns with those of its thread's other doors. Without `tls` it speaks in
     /// the clear.
     pub(crate) fn new(
-        door: D,
+        door: Arc<D>,
         tls: Option<Arc<ServerConfig>>,
         clock: Arc<dyn Clock>,
         limits: Limits,
@@ -187,19 +188,6 @@ impl<D> HttpShell<D> {
     ) -> Self {
         let tls = tls.map(Acceptor::from_server_config);
         Self { door, clock, limits, tls, turns }
-    }
-}
-
-/// Workers may share a door.
-impl<D: Door> Door for Arc<D> {
-    const SPEAKS_HTTP2: bool = D::SPEAKS_HTTP2;
-
-    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
-        (**self).serve_http1(connection, head).await
-    }
-
-    async fn serve_http2(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
-        (**self).serve_http2(stream, turn, place, shutdown).await;
     }
 }
 

@@ -26,11 +26,6 @@ pub(crate) struct Counted<K: Hash + Eq + Copy> {
 }
 
 impl<K: Hash + Eq + Copy> Counts<K> {
-    /// No key holds any.
-    pub(crate) fn new() -> Self {
-        Self { shards: Shards::new() }
-    }
-
     /// One more for `key`, unless it holds `max` of them.
     #[must_use]
     pub(crate) fn take(self: &Arc<Self>, key: K, max: u32) -> Option<Counted<K>> {
@@ -61,7 +56,7 @@ impl<K: Hash + Eq + Copy> Counts<K> {
 
 impl<K: Hash + Eq + Copy> Default for Counts<K> {
     fn default() -> Self {
-        Self::new()
+        Self { shards: Shards::default() }
     }
 }
 
@@ -92,7 +87,7 @@ mod tests {
         fn a_key_never_holds_more_than_its_maximum_and_goes_with_its_last(
             steps in proptest::collection::vec((any::<bool>(), 0..4_u8, any::<u8>()), 0..200),
         ) {
-            let counts = Arc::new(Counts::new());
+            let counts = Arc::new(Counts::default());
             let mut held: HashMap<u8, Vec<_>> = HashMap::new();
             for (takes, key, which) in steps {
                 let of_key = held.entry(key).or_default();
@@ -110,7 +105,7 @@ mod tests {
 
     #[test]
     fn threads_that_race_never_exceed_the_maximum() {
-        let counts = Arc::new(Counts::new());
+        let counts = Arc::new(Counts::default());
         let taken: usize = thread::scope(|scope| {
             let take = || (0..100).filter_map(|_| counts.take("key", 50)).collect::<Vec<_>>();
             let racers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
@@ -123,6 +118,6 @@ mod tests {
 
     #[test]
     fn a_maximum_of_none_takes_none() {
-        assert!(Arc::new(Counts::new()).take("key", 0).is_none());
+        assert!(Arc::new(Counts::default()).take("key", 0).is_none());
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Meters<K> {
 impl<K: Hash + Eq + Clone> Meters<K> {
     /// No windows yet, and never more than about `entries_max` of them.
     pub(crate) fn new(entries_max: usize) -> Self {
-        Self { shards: Shards::new(), shard_entries_max: entries_max.div_ceil(SHARDS).max(1) }
+        Self { shards: Shards::default(), shard_entries_max: entries_max.div_ceil(SHARDS).max(1) }
     }
 
     /// Decides about one request under `key`, and records it when it is admitted.

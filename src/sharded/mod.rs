@@ -54,18 +54,11 @@ pub(crate) struct Shards<T, const COUNT: usize> {
     hasher: RandomState,
 }
 
-impl<T: Default, const COUNT: usize> Shards<T, COUNT> {
-    /// All of them empty.
-    pub(crate) fn new() -> Self {
+impl<T: Default, const COUNT: usize> Default for Shards<T, COUNT> {
+    fn default() -> Self {
         // A mask picks the shard.
         const { assert!(COUNT.is_power_of_two()) };
         Self { shards: (0..COUNT).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
-    }
-}
-
-impl<T: Default, const COUNT: usize> Default for Shards<T, COUNT> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -103,7 +96,7 @@ mod tests {
 
     #[test]
     fn keys_in_a_row_are_spread_over_the_shards_and_those_of_one_shard_over_its_table() {
-        let shards: Shards<HashSet<u64>, 16> = Shards::new();
+        let shards: Shards<HashSet<u64>, 16> = Shards::default();
         for number in 0..16_000_u64 {
             let key = shards.hashed(number);
             shards.of(&key).lock().insert(key.hash % 16);

@@ -135,14 +135,8 @@ pub(crate) fn change(rules: LogRules) {
         tracing::error!("the log goes on as it was: {why}");
     }
     // Libraries that use the other facade ask it first.
-    ::log::set_max_level(match LevelFilter::current() {
-        LevelFilter::OFF => ::log::LevelFilter::Off,
-        LevelFilter::ERROR => ::log::LevelFilter::Error,
-        LevelFilter::WARN => ::log::LevelFilter::Warn,
-        LevelFilter::INFO => ::log::LevelFilter::Info,
-        LevelFilter::DEBUG => ::log::LevelFilter::Debug,
-        LevelFilter::TRACE => ::log::LevelFilter::Trace,
-    });
+    let level = LevelFilter::current().to_string().parse();
+    ::log::set_max_level(level.unwrap_or(::log::LevelFilter::Trace));
 }
 
 pub(super) fn queue(out: impl Write + Send + 'static) -> (NonBlocking, LogGuard) {

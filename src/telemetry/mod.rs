@@ -11,5 +11,4 @@ pub mod metered_store;
 pub mod metrics;
 #[cfg(test)]
 pub(crate) mod paper;
-pub(crate) mod traced;
 pub(crate) mod traces;
