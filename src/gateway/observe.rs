@@ -31,8 +31,8 @@ use crate::wire::errors::ErrorCause;
 use crate::wire::request_id::RequestId;
 use crate::wire::trace::remote_span;
 
-/// This door's name in metrics.
-const DOOR: &str = "gateway";
+/// This listener's name in metrics and logs.
+const LISTENER: &str = "gateway";
 
 /// Counts and logs for the gateway.
 pub(super) struct Observer {
@@ -97,7 +97,7 @@ impl Observer {
     pub(super) fn new(metrics: &Metrics, clock: &Arc<dyn Clock>) -> Self {
         let no_tenant = NO_TENANT.into();
         Self {
-            verdicts: Verdicts::new(DOOR, metrics, clock),
+            verdicts: Verdicts::new(LISTENER, metrics, clock),
             overhead: metrics.overhead.clone(),
             without_tenant: SiteCounters::new(metrics, &no_tenant),
             without_route: RouteSeries::new(metrics, &no_tenant, ""),
@@ -214,7 +214,7 @@ impl Gateway {
         let trace_id = access::trace_id(ctx.notes.trace.as_deref(), remote_span(ended.fields));
         let host = ended.fields.values(Name::Host).next().unwrap_or(ended.authority.as_bytes());
         let line = Line {
-            listener: DOOR,
+            listener: LISTENER,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),
             trace_id: trace_id.as_deref(),
             client: ended.peer.map(|peer| address_of(peer, ended.fields, &self.rules.client_proxies)),

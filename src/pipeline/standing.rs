@@ -50,7 +50,7 @@ impl Standing {
         self.tier
     }
 
-    /// Its quota at the door that was asked.
+    /// Its quota at the listener that was asked.
     pub const fn quota(&self) -> Quota {
         self.quota
     }
