@@ -68,7 +68,7 @@ pub(super) struct VisitorLimit {
 }
 
 /// What sites are built with.
-pub(crate) struct Workshop<'a> {
+pub(crate) struct SiteBuilder<'a> {
     /// The limits of tenants that have none of their own.
     pub(crate) quotas: PerTier<Quota>,
     /// Where sites count.
@@ -83,11 +83,11 @@ impl Site {
     pub(super) fn new(
         tenant: Arc<Tenant>,
         identity: &UpstreamIdentity,
-        workshop: &Workshop<'_>,
+        builder: &SiteBuilder<'_>,
         former: Option<&Self>,
     ) -> Self {
         let networks = tenant.networks.clone();
-        let mut states = States::of(former, AddressRules { networks, ..workshop.addresses.clone() });
+        let mut states = States::of(former, AddressRules { networks, ..builder.addresses.clone() });
         let mut group = |list: &[Upstream]| {
             let members = list.iter().map(|upstream| member(upstream, &tenant, identity, &mut states));
             Arc::new(Upstreams::new(members.collect(), tenant.proxy.balance))
@@ -95,12 +95,12 @@ impl Site {
         let upstreams = group(&tenant.upstreams);
         let mut own = |list: &[Upstream]| (!list.is_empty()).then(|| group(list));
         let route_upstreams = tenant.routes.iter().map(|route| own(&route.upstreams)).collect();
-        let quotas = tenant.requests_per_minute.unwrap_or(workshop.quotas);
+        let quotas = tenant.requests_per_minute.unwrap_or(builder.quotas);
         let limits = [quotas.bronze, quotas.silver, quotas.gold, quotas.diamond].map(|quota| quota.limit);
-        let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, workshop.quotas, min_tier));
+        let accesses = PASSING_TIERS.map(|min_tier| access(&tenant, builder.quotas, min_tier));
         let counters = former.map(|former| Arc::clone(&former.counters));
-        let counters = counters.unwrap_or_else(|| Arc::new(SiteCounters::new(workshop.metrics, &tenant.id)));
-        let routes = Routes::new(workshop.metrics, &tenant, former.map(|former| &former.routes));
+        let counters = counters.unwrap_or_else(|| Arc::new(SiteCounters::new(builder.metrics, &tenant.id)));
+        let routes = Routes::new(builder.metrics, &tenant, former.map(|former| &former.routes));
         let quota_headers = limits.map(|limit| QuotaHeaders::new(OF_AGENT, limit));
         let visitor_limits = tenant.routes.iter().map(|route| visitor_limit(&tenant, route)).collect();
         let room = former.map(|former| Arc::clone(&former.room)).unwrap_or_default();

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use crate::domain::host::HostPattern;
 use crate::domain::host_map::{DuplicateHost, HostMap};
 use crate::domain::tenant::Tenant;
-use crate::gateway::site::{Site, Workshop};
+use crate::gateway::site::{Site, SiteBuilder};
 use crate::telemetry::metrics::Families;
 use crate::tls::upstream::UpstreamIdentity;
 
@@ -29,13 +29,13 @@ impl Table {
     pub(crate) fn new(
         tenants: impl IntoIterator<Item = (Arc<Tenant>, UpstreamIdentity)>,
         unserved: &[HostPattern],
-        workshop: &Workshop<'_>,
+        builder: &SiteBuilder<'_>,
         former: &Self,
     ) -> Result<Self, DuplicateHost> {
         let before = former.by_id();
         let build = |(tenant, identity): (Arc<Tenant>, UpstreamIdentity)| {
             let former = before.get(&*tenant.id).map(|site| &***site);
-            Arc::new(Site::new(tenant, &identity, workshop, former))
+            Arc::new(Site::new(tenant, &identity, builder, former))
         };
         let sites: Vec<Arc<Site>> = tenants.into_iter().map(build).collect();
         let served =

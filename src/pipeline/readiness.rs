@@ -22,16 +22,16 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The first pause. Each is twice the one before, up to [`ASK_EVERY`]: a start is not held up by the first refusal.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a dependency has for its word; silence is a no.
+/// How long a dependency may take to answer; silence is a no.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How old a word may be, in microseconds: longer than a probe and a pause take.
+/// How old an answer may be, in microseconds: longer than a probe and a pause take.
 const AGE_MICROS_MAX: u64 = 5_000_000;
 
-/// A dependency's word: nothing to complain of, or what is wrong.
-pub(crate) type Word = Result<(), Arc<dyn Error + Send + Sync>>;
+/// The health of a dependency, or what is wrong with it.
+pub(crate) type Health = Result<(), Arc<dyn Error + Send + Sync>>;
 
-/// Why a dependency counts as unhealthy without a word of its own.
+/// Why a dependency counts as unhealthy without an answer.
 #[derive(Debug, thiserror::Error)]
 enum Silence {
     #[error("the {name} did not answer a probe within {secs} s", name = .0, secs = PROBE_TIME_MAX.as_secs())]
@@ -47,9 +47,9 @@ enum Silence {
 pub(crate) struct Report {
     /// True once the process is to end: requests should go elsewhere.
     pub(crate) is_stopping: bool,
-    pub(crate) store: Word,
-    pub(crate) chain: Word,
-    /// How old the older of the two words is, in microseconds.
+    pub(crate) store: Health,
+    pub(crate) chain: Health,
+    /// How old the older of the two answers is, in microseconds.
     pub(crate) age_micros: u64,
     /// True when no node gives logs, so that profiles are read again and again. Verifications are right all the same.
     pub(crate) lacks_logs: bool,
@@ -66,10 +66,10 @@ impl Report {
     }
 }
 
-/// A word, and when it was given, in monotonic microseconds.
+/// A dependency's health, and when it answered, in monotonic microseconds.
 #[derive(Debug, Clone)]
 struct Found {
-    word: Word,
+    health: Health,
     at_micros: u64,
 }
 
@@ -114,20 +114,20 @@ impl Readiness {
         let now = self.clock.monotonic_micros();
         let age =
             |found: &Option<Found>| found.as_ref().map_or(0, |found| now.saturating_sub(found.at_micros));
-        let word = |name, found: &Option<Found>| -> Word {
+        let health = |name, found: &Option<Found>| -> Health {
             let age_micros = age(found);
             match found {
                 None => Err(Arc::new(Silence::Unasked(name))),
                 Some(_) if age_micros > AGE_MICROS_MAX => {
                     Err(Arc::new(Silence::Stale { name, secs: age_micros / 1_000_000 }))
                 }
-                Some(found) => found.word.clone(),
+                Some(found) => found.health.clone(),
             }
         };
         Report {
             is_stopping: self.is_stopping.load(Ordering::Relaxed),
-            store: word("store", &known.store),
-            chain: word("chain", &known.chain),
+            store: health("store", &known.store),
+            chain: health("chain", &known.chain),
             age_micros: age(&known.store).max(age(&known.chain)),
             lacks_logs: self.chain.lacks_logs(),
             replicas_missing: self.store.replicas_missing().unwrap_or_default(),
@@ -152,11 +152,11 @@ impl Readiness {
     ) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let word = word(name, probe()).await;
-            let found = Found { word, at_micros: self.clock.monotonic_micros() };
+            let health = health(name, probe()).await;
+            let found = Found { health, at_micros: self.clock.monotonic_micros() };
             self.known.send_modify(|known| {
                 let place = place(known);
-                note_change(name, place.as_ref(), &found.word);
+                note_change(name, place.as_ref(), &found.health);
                 *place = Some(found);
             });
             sleep(pause).await;
@@ -166,9 +166,9 @@ impl Readiness {
 }
 
 /// Logs a fault when it begins, changes or ends, and not at each look.
-fn note_change(kind: &str, last: Option<&Found>, word: &Word) {
-    let text = |word: &Word| word.as_ref().err().map(ToString::to_string);
-    let (last, now) = (last.and_then(|found| text(&found.word)), text(word));
+fn note_change(kind: &str, last: Option<&Found>, health: &Health) {
+    let text = |health: &Health| health.as_ref().err().map(ToString::to_string);
+    let (last, now) = (last.and_then(|found| text(&found.health)), text(health));
     if now == last {
         return;
     }
@@ -178,10 +178,10 @@ fn note_change(kind: &str, last: Option<&Found>, word: &Word) {
     }
 }
 
-async fn word<F: Error + Send + Sync + 'static>(
+async fn health<F: Error + Send + Sync + 'static>(
     name: &'static str,
     probe: impl Future<Output = Result<(), F>>,
-) -> Word {
+) -> Health {
     match timeout(PROBE_TIME_MAX, probe).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(fault)) => Err(Arc::new(fault)),

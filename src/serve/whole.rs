@@ -20,7 +20,7 @@ use crate::serve::connection::{Connection, read_more};
 use crate::serve::stream::ClientStream;
 use crate::serve::timer::Timer;
 use crate::serve::turns::Turn;
-use crate::serve::{Door, Place};
+use crate::serve::{Door, Slot};
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
 
@@ -147,7 +147,7 @@ impl<S: WholeService> Door for WholeAnswers<S> {
         None
     }
 
-    async fn serve_http2(&self, _stream: Stream, _turn: Turn, _place: Place, _shutdown: &ShutdownWatch) {}
+    async fn serve_http2(&self, _stream: Stream, _turn: Turn, _slot: Slot, _shutdown: &ShutdownWatch) {}
 }
 
 impl<S: WholeService> WholeAnswers<S> {

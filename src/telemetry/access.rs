@@ -144,7 +144,7 @@ mod tests {
     use tracing::dispatcher::with_default;
 
     use super::{Line, SHOWN_BYTES_MAX, Shown};
-    use crate::telemetry::paper::Paper;
+    use crate::telemetry::fixture::LogCapture;
 
     #[test]
     fn keys_and_signatures_in_a_path_are_cut() {
@@ -164,11 +164,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_of_a_client_forges_a_line_or_a_field(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let paper = Paper::default();
+            let captured = LogCapture::default();
             let text = Some(Shown(&bytes));
             let line = Line { listener: "api", host: text, method: text, path: text, ..Line::default() };
-            with_default(&paper.dispatch(), || line.write());
-            let lines = paper.take();
+            with_default(&captured.dispatch(), || line.write());
+            let lines = captured.take();
             prop_assert!(lines.len() == 1 && lines[0].is_ascii() && lines[0].len() < 8 * SHOWN_BYTES_MAX + 1_000);
             prop_assert!(!lines[0].bytes().any(|byte| byte.is_ascii_control()));
             let names: Vec<&str> = lines[0].split(' ').filter_map(|field| Some(field.split_once('=')?.0)).collect();

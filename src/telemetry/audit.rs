@@ -170,9 +170,9 @@ impl Audit {
     /// Records an operation. All are recorded that the agent's owner is known to have signed.
     pub(crate) fn record(&self, mut record: Record<'_>, is_owners: bool) {
         let now = self.clock.monotonic_micros();
-        let turn = if is_owners { Some(self.strangers.unsaid()) } else { self.strangers.turn(now) };
-        let Some(unsaid) = turn else { return };
-        record.suppressed = NonZeroU64::new(unsaid);
+        let turn = if is_owners { Some(self.strangers.suppressed()) } else { self.strangers.turn(now) };
+        let Some(suppressed) = turn else { return };
+        record.suppressed = NonZeroU64::new(suppressed);
         let Ok(mut line) = serde_json::to_vec(&record) else { return };
         line.push(b'\n');
         // It drops what it has no room for, and never fails.

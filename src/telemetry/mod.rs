@@ -5,10 +5,10 @@
 pub(crate) mod access;
 pub(crate) mod audit;
 pub(crate) mod faults;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub(crate) mod http;
 pub(crate) mod log;
 pub mod metered_store;
 pub mod metrics;
-#[cfg(test)]
-pub(crate) mod paper;
 pub(crate) mod traces;

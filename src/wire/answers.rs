@@ -11,7 +11,7 @@ use crate::domain::eip712::Eip712Domain;
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::quota::Allowance;
 use crate::pipeline::custody::{IssuedKey, KeyStatus};
-use crate::pipeline::readiness::{Report, Word};
+use crate::pipeline::readiness::{Health, Report};
 use crate::ports::chain::ChainFault;
 use crate::wire::headers::{JSON, NO_STORE, write_allowance};
 
@@ -66,7 +66,7 @@ pub(crate) fn alive() -> Answer {
 /// 200 or 503 of `GET /readyz`. What works, but not as well as it should, is named in a field of its own, which is absent
 /// otherwise.
 pub(crate) fn readiness(report: &Report) -> Answer {
-    let word = |word: &Word| match word {
+    let word = |health: &Health| match health {
         Ok(()) => "ok",
         Err(fault) if fault.downcast_ref().is_some_and(|fault: &ChainFault| fault.is_behind) => "behind",
         Err(_) => "error",

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
 use super::owners::owned_by_a_wallet;
-use super::{STAKES, Scene, Word, agent, named, retry_after, signer, unknown_key, verdict};
+use super::{Reported, STAKES, Scene, agent, named, retry_after, signer, unknown_key, verdict};
 use crate::domain::denial::Denial;
 use crate::domain::quota::Quota;
 use crate::domain::signature::SignatureFormat;
@@ -195,7 +195,7 @@ async fn the_budget_can_be_switched_off() {
 /// A scene whose agent has this stake and is owned by a contract that accepts every signature.
 fn accepting(stake: u64) -> Scene {
     let (scene, wallet) = owned_by_a_wallet(SignatureFormat::Contracts, Some(Quota::per_minute(BUDGET)));
-    *scene.chain.profile.lock() = Word::Is(Some(Arc::new(super::profile(wallet, stake))));
+    *scene.chain.profile.lock() = Reported::Is(Some(Arc::new(super::profile(wallet, stake))));
     scene
 }
 
@@ -213,7 +213,7 @@ async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitt
     for _ in 0..BUDGET / 3 {
         assert_eq!(scene.verdict(&by_contract()).await, "403");
     }
-    *scene.chain.owner.lock() = Word::Down;
+    *scene.chain.owner.lock() = Reported::Down;
     for _ in 0..BUDGET / 3 {
         assert_eq!(scene.verdict(&by_contract()).await, "503");
     }
@@ -226,7 +226,7 @@ async fn a_signature_that_a_contract_accepts_counts_unless_its_request_is_admitt
     }
     assert_eq!(scene.chain.calls("ask_owner"), asked + refused, "the client's budget is used up");
     *scene.chain.last_owner.lock() = Some(signer(1).address());
-    *scene.chain.owner.lock() = Word::Is(Some(signer(1).address()));
+    *scene.chain.owner.lock() = Reported::Is(Some(signer(1).address()));
     scene.stake(999);
     assert_eq!(scene.verdict(&by_contract()).await, "403", "a signature that is vouched for is looked at");
 }
