@@ -125,16 +125,13 @@ impl RedisUrl {
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, hosts) = match (&self.layout, self.tls) {
-            (RedisLayout::Single(host), false) => ("redis", std::slice::from_ref(host)),
-            (RedisLayout::Single(host), true) => ("rediss", std::slice::from_ref(host)),
-            (RedisLayout::Sentinel { sentinels, .. }, false) => ("redis-sentinel", sentinels.as_slice()),
-            (RedisLayout::Sentinel { sentinels, .. }, true) => ("rediss-sentinel", sentinels.as_slice()),
-            (RedisLayout::Cluster { seeds }, false) => ("redis+cluster", seeds.as_slice()),
-            (RedisLayout::Cluster { seeds }, true) => ("rediss+cluster", seeds.as_slice()),
+        let (kind, hosts) = match &self.layout {
+            RedisLayout::Single(host) => ("", std::slice::from_ref(host)),
+            RedisLayout::Sentinel { sentinels, .. } => ("-sentinel", sentinels.as_slice()),
+            RedisLayout::Cluster { seeds } => ("+cluster", seeds.as_slice()),
         };
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-        write!(out, "{scheme}://{}", hosts.join(","))
+        write!(out, "redis{}{kind}://{}", if self.tls { "s" } else { "" }, hosts.join(","))
     }
 }
 

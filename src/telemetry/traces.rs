@@ -229,7 +229,7 @@ impl Trace {
     }
 
     /// The request goes to this upstream.
-    pub(crate) fn to_upstream(&mut self, host: &str, port: u16, now: u64) {
+    pub(crate) fn enter_upstream(&mut self, host: &str, port: u16, now: u64) {
         self.leave_upstream(now);
         let builder = SpanBuilder::from_name("upstream")
             .with_kind(SpanKind::Client)

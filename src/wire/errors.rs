@@ -127,7 +127,6 @@ impl ErrorCause {
         )
     }
 
-    #[expect(clippy::too_many_lines, reason = "it is one table")]
     fn row(&self) -> Row {
         match self {
             Self::Invalid(Invalid { field, received, problem }) => Row::new(
