@@ -41,7 +41,6 @@ const FILES: &[(&str, &str)] = &[
 /// Browsers ask again each time: after an upgrade old and new files would not fit together.
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// The page.
 pub(super) struct Console {
     settings: Vec<u8>,
     policy: HeaderValue,

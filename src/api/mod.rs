@@ -1,4 +1,4 @@
-//! Door 1: the verification API (contract, "Endpoints").
+//! The verification API (contract, "Endpoints").
 //!
 //! Must not know chain or store: it takes credentials out of bodies, asks the pipeline, and writes what it says.
 
@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
 use crate::api::console::Console;
-use crate::api::observe::{DOOR, Observer};
+use crate::api::observe::{LISTENER, Observer};
 use crate::api::record::{Entry, Notes};
 use crate::api::routes::{Audience, Endpoint};
 use crate::domain::client::ClientNet;
@@ -40,7 +40,7 @@ use crate::wire::other_sites::is_of_another_site;
 use crate::wire::request_id::RequestIds;
 use crate::wire::results::VerificationResults;
 
-/// The API door.
+/// The API.
 pub(crate) struct Api {
     pipeline: Arc<Pipeline>,
     readiness: Arc<Readiness>,
@@ -82,7 +82,7 @@ pub(crate) struct ApiRequest<'a> {
 }
 
 impl Api {
-    /// The door to this pipeline.
+    /// The API over this pipeline.
     pub(crate) fn new(
         pipeline: Arc<Pipeline>,
         readiness: Arc<Readiness>,
@@ -97,7 +97,7 @@ impl Api {
             console: rules.console.enabled.then(|| Console::new(&rules.console, rules.signing_chain_id)),
             rules,
             observer: Observer::new(metrics),
-            verdicts: Verdicts::new(DOOR, metrics, &clock),
+            verdicts: Verdicts::new(LISTENER, metrics, &clock),
             clock,
             results: VerificationResults::default(),
             request_ids,

@@ -113,7 +113,7 @@ impl App {
         let door = || {
             let pool = Arc::new(Pool::new(idle_max));
             pools.push(Arc::clone(&pool));
-            GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool)
+            Arc::new(GatewayDoor::new(Arc::clone(&gateway), library.clone(), pool))
         };
         let plain = Listening::plain("gateway", &settings.listen.gateway, self.descriptors.gateway);
         process.open(door, for_clients(settings, Listener::Gateway, Protocols::Http1AndHttp2, plain))?;
@@ -147,8 +147,8 @@ impl App {
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
         let tls = tls.transpose()?.map(Tls::Own);
-        let door = || AuthzDoor(Arc::clone(&authz));
-        self.process.open(door, Listening { threads: WORKER, workers, tls, ..plain })
+        let door = Arc::new(AuthzDoor(authz));
+        self.process.open(|| Arc::clone(&door), Listening { threads: WORKER, workers, tls, ..plain })
     }
 
     /// A gateway that counts and logs by the name of a listener.

@@ -150,10 +150,10 @@ impl Process {
         self.open(|| Arc::clone(&service), listening)
     }
 
-    /// Opens a listener: each worker gets a door of its own.
+    /// Opens a listener: each worker gets the door that it is given.
     pub(super) fn open<D: Door>(
         &mut self,
-        mut door: impl FnMut() -> D,
+        mut door: impl FnMut() -> Arc<D>,
         listening: Listening<'_>,
     ) -> Result<(), StartError> {
         let tls = match listening.tls {

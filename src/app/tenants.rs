@@ -17,7 +17,7 @@ use crate::config::{Beside, Loaded, Refused, Settings};
 use crate::domain::freshness::UnixSeconds;
 use crate::domain::tenant::Tenant;
 use crate::files::Seen;
-use crate::gateway::site::Workshop;
+use crate::gateway::site::SiteBuilder;
 use crate::gateway::table::{LiveTable, Table};
 use crate::gateway::watch::resolve_new_names;
 use crate::ports::clock::Clock;
@@ -129,11 +129,11 @@ impl Tenants {
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
         let addresses = settings.addresses();
-        let workshop =
-            Workshop { quotas: settings.tiers.requests_per_minute, metrics, addresses: &addresses };
+        let builder =
+            SiteBuilder { quotas: settings.tiers.requests_per_minute, metrics, addresses: &addresses };
         let empty = Shelf::default();
         let mut reading = Reading::new(&empty, UnixSeconds(clock.unix_seconds()));
-        let built = build(settings, &mut reading, &workshop, &Table::default());
+        let built = build(settings, &mut reading, &builder, &Table::default());
         let (table, [certificates, authz_certificates]) =
             built.map_err(|problems| format!("certificates can't be used:\n  {}", problems.join("\n  ")))?;
         let (shelf, seen) = reading.finish();
@@ -203,9 +203,9 @@ impl Tenants {
         let addresses =
             AddressRules { allow_link_local: settings.gateway.allow_link_local, ..self.at_start.addresses() };
         let quotas = self.at_start.tiers.requests_per_minute;
-        let workshop = Workshop { quotas, metrics: &self.metrics, addresses: &addresses };
+        let builder = SiteBuilder { quotas, metrics: &self.metrics, addresses: &addresses };
         let (table, certificates) =
-            build(settings, reading, &workshop, &former).map_err(|problems| problems.join("; "))?;
+            build(settings, reading, &builder, &former).map_err(|problems| problems.join("; "))?;
         Handle::current().block_on(resolve_new_names(&table));
         for (store, table) in [&self.certificates, &self.authz_certificates].into_iter().zip(certificates) {
             if let (Some(store), Some(table)) = (store, table) {
@@ -302,7 +302,7 @@ fn show(metrics: &Metrics, certificates: &[Certificate]) {
 fn build(
     settings: &Settings,
     reading: &mut Reading<'_>,
-    workshop: &Workshop<'_>,
+    builder: &SiteBuilder<'_>,
     former: &Table,
 ) -> Result<(Table, [Option<CertificateTable>; 2]), Vec<String>> {
     let Settings { tenants, unserved_hosts, .. } = settings;
@@ -326,6 +326,6 @@ fn build(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let table = Table::new(equipped, unserved_hosts, workshop, former);
+    let table = Table::new(equipped, unserved_hosts, builder, former);
     Ok((table.map_err(|twice| vec![twice.to_string()])?, certificates))
 }

@@ -7,8 +7,7 @@ use crate::domain::rpc_url::RpcUrl;
 
 /// The text of `settings.json`. Its `chain` is the parameter of `wallet_addEthereumChain` (EIP-3085) for the chain of the
 /// signatures, which has this id.
-#[must_use]
-pub fn settings(console: &ConsoleSettings, chain_id: u64) -> Vec<u8> {
+pub(crate) fn settings(console: &ConsoleSettings, chain_id: u64) -> Vec<u8> {
     let url = |url: &RpcUrl| url.reveal().as_str().to_owned();
     let chain = console.rpc_url.as_ref().map(|rpc_url| {
         json!({
