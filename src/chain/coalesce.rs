@@ -102,21 +102,6 @@ where
     }
 }
 
-#[cfg(test)]
-impl<K: Hash + Eq, V> Coalesced<K, V> {
-    /// How many keys are waited for or read.
-    pub(super) fn len(&self) -> usize {
-        self.0.state.lock().keys.len()
-    }
-
-    /// How many wait for the read of this key that has not begun.
-    fn waiting(&self, key: K) -> usize {
-        let state = self.0.state.lock();
-        let next = state.keys.get(&key).and_then(|of_key| of_key.next.as_ref());
-        next.map_or(0, |next| next.result.receiver_count())
-    }
-}
-
 impl<K: Hash + Eq + Clone, V: Clone> Reads<K, V> {
     /// A call, and the next one, for as long as keys are ready.
     async fn call(self: Arc<Self>) {

@@ -1,6 +1,7 @@
 //! Which read answers which asker, in simulated time.
 
 use std::future::{pending, poll_fn};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -16,6 +17,20 @@ use tokio::time::{sleep_until, timeout};
 use super::{Bounds, Coalesced};
 use crate::chain::reader::PINNED;
 use crate::chain::tests::clock::{now, pass, until};
+
+impl<K: Hash + Eq, V> Coalesced<K, V> {
+    /// How many keys are waited for or read.
+    fn len(&self) -> usize {
+        self.0.state.lock().keys.len()
+    }
+
+    /// How many wait for the read of this key that has not begun.
+    fn waiting(&self, key: K) -> usize {
+        let state = self.0.state.lock();
+        let next = state.keys.get(&key).and_then(|of_key| of_key.next.as_ref());
+        next.map_or(0, |next| next.result.receiver_count())
+    }
+}
 
 const TIME: Duration = Duration::from_secs(6);
 
