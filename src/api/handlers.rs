@@ -6,12 +6,13 @@ use crate::api::docs::{self, OPENAPI};
 use crate::api::record::Notes;
 use crate::api::routes::Endpoint;
 use crate::api::{Api, ApiRequest, ApiRules};
+use crate::assertion::NO_KEYS;
 use crate::domain::endpoint::WebOrigin;
 use crate::domain::freshness::UnixSeconds;
 use crate::pipeline::credential::{Ask, Credential};
 use crate::wire::answers::{self, Answer};
 use crate::wire::bodies::{SignedBody, VerifyBody, parse_profile_read, parse_status_query};
-use crate::wire::discovery::LocalRules;
+use crate::wire::discovery::{LocalRules, key_set};
 use crate::wire::errors::ErrorCause;
 use crate::wire::results::owner_profile;
 
@@ -36,6 +37,10 @@ impl Api {
                 let ApiRules { gateway_url, access, discovery, .. } = &self.rules;
                 let gateway_url = gateway_url.as_deref();
                 Ok(discovery.rules(&LocalRules { gateway_url, quotas: &access.quotas, tenant: None }))
+            }
+            Endpoint::KeySet => {
+                let issuer = self.rules.issuer.load();
+                Ok(key_set(issuer.as_ref().map_or(NO_KEYS, |issuer| issuer.key_set())))
             }
             Endpoint::Docs => Ok(docs::answer()),
             Endpoint::Console => {

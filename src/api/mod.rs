@@ -21,6 +21,7 @@ use crate::api::console::Console;
 use crate::api::observe::{DOOR, Observer};
 use crate::api::record::{Entry, Notes};
 use crate::api::routes::{Audience, Endpoint};
+use crate::assertion::LiveIssuer;
 use crate::domain::client::ClientNet;
 use crate::domain::tier::Tier;
 use crate::pipeline::readiness::Readiness;
@@ -59,6 +60,8 @@ pub(crate) struct ApiRules {
     pub(crate) access: Access,
     /// The documents about the service.
     pub(crate) discovery: Arc<Discovery>,
+    /// Who signs assertions; none of this process: nobody.
+    pub(crate) issuer: Arc<LiveIssuer>,
     /// Where the gateway is, for those documents.
     pub(crate) gateway_url: Option<String>,
     /// The owner's page; `None`: it is off.

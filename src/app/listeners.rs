@@ -75,6 +75,7 @@ impl App {
             audience,
             access,
             discovery: Arc::clone(&self.discovery),
+            issuer: Arc::clone(self.tenants.issuer()),
             gateway_url: settings.console.gateway_url.as_ref().map(base_of),
             console: console_rules(settings),
             trusted_proxies: settings.listen.client_proxies(),

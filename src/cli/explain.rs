@@ -143,7 +143,7 @@ impl<'a> Case<'a> {
         let path = self.request.path.split('?').next().unwrap_or_default().as_bytes();
         let is_named = || of_authority(&self.request.host).is_some_and(|host| is_named(tenant, &host));
         match document_at(tenant, decision.access, &self.request.method, path) {
-            Some(Document::Rules) => return Ok("described"),
+            Some(Document::Rules | Document::KeySet) => return Ok("described"),
             Some(Document::Metadata(_)) if is_named() => return Ok("described"),
             Some(Document::Metadata(_)) | None => {}
         }

@@ -212,7 +212,7 @@ impl Gateway {
         lines: &mut impl Lines,
     ) {
         if let Some(permit) = ctx.permit() {
-            identity::write(permit, lines);
+            identity::write(permit, ctx.passage().and_then(Passage::assertion), lines);
         }
         forwarded::write(fields, arrival, authority, lines);
         self.via.write(fields, arrival.version, lines);

@@ -5,6 +5,8 @@ use super::{MINIMAL, minimal_with, parse, problems, shipped_keys};
 /// For each key: its value in the environment, the same as TOML writes it, and one that is wrong.
 const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("abuse.failures_per_minute", "7", "7", "many"),
+    ("assertion.issuer", "urn:gate", "\"urn:gate\"", "a b"),
+    ("assertion.key_file", "other.pem", "\"other.pem\"", ""),
     ("chain.calls_per_second", "9", "9", "0"),
     ("chain.chain_id", "5", "5", "0"),
     ("chain.contracts.identity", ADDRESS, QUOTED_ADDRESS, "0x12"),
@@ -108,6 +110,8 @@ fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
         ("listen.tls.cert", "\"cert.pem\""),
         ("listen.tls.key", "\"key.pem\""),
         ("console.chain_name", "\"Somewhere\""),
+        ("assertion.issuer", "\"gate\""),
+        ("assertion.key_file", "\"keys.pem\""),
     ];
     let redis = [
         ("store.kind", "\"redis\""),

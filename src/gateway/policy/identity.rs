@@ -36,8 +36,8 @@ pub(super) enum Standing {
     Stripped,
 }
 
-/// Tells the upstream who is calling.
-pub(in crate::gateway) fn write(permit: &Permit, lines: &mut impl Lines) {
+/// Tells the upstream who is calling, with the assertion about it if there is one.
+pub(in crate::gateway) fn write(permit: &Permit, assertion: Option<&str>, lines: &mut impl Lines) {
     let (id, profile) = (permit.agent().token_id(), permit.profile());
     let mismatch: &[u8] = if permit.endpoint_mismatch() { b"true" } else { b"false" };
     lines.line("X-Agent-Id", |out| match u64::try_from(id) {
@@ -48,6 +48,9 @@ pub(in crate::gateway) fn write(permit: &Permit, lines: &mut impl Lines) {
     lines.set("X-Agent-Tier", &[b'0' + permit.tier().number()]);
     lines.set("X-Agent-Staked-Amount", profile.stake_text().as_bytes());
     lines.set("X-Agent-Endpoint-Mismatch", mismatch);
+    if let Some(assertion) = assertion {
+        lines.set("X-Agent-Assertion", assertion.as_bytes());
+    }
 }
 
 /// The standing of a name that is none of those that rules know by an id.
