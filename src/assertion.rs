@@ -57,22 +57,20 @@ pub(crate) struct Issuer {
     signed: Cache<(AgentId, Arc<str>), Signed>,
 }
 
-/// An assertion, and what it says that may change.
+/// An assertion, and what it says of whom.
 #[derive(Clone)]
 struct Signed {
-    owner: Address,
-    tier: Tier,
+    subject: Subject,
     /// In Unix seconds.
     issued: u64,
     text: Arc<str>,
 }
 
 /// An agent, as an assertion names it.
-#[derive(Clone, Copy)]
-struct Subject<'a> {
+#[derive(Clone, Copy, PartialEq)]
+struct Subject {
     agent: AgentId,
     owner: Address,
-    owner_text: &'a str,
     tier: Tier,
 }
 
@@ -81,7 +79,7 @@ struct Claims<'a> {
     iss: &'a str,
     aud: &'a str,
     sub: String,
-    owner: &'a str,
+    owner: String,
     tier: u8,
     chain: u64,
     registry: &'a str,
@@ -119,20 +117,20 @@ impl Issuer {
 
     /// The assertion for this tenant about an admitted agent.
     pub(crate) fn assertion(&self, permit: &Permit, tenant: &Arc<str>) -> Result<Arc<str>, NoEntropy> {
-        let profile = permit.profile();
-        let (owner, owner_text) = (profile.owner, profile.owner_text());
-        self.about(Subject { agent: permit.agent(), owner, owner_text, tier: permit.tier() }, tenant)
+        let (agent, owner, tier) = (permit.agent(), permit.profile().owner, permit.tier());
+        self.about(Subject { agent, owner, tier }, tenant)
     }
 
     /// The last one while it is young and true. Of all who find none, one signs and the others wait for that.
-    fn about(&self, subject: Subject<'_>, tenant: &Arc<str>) -> Result<Arc<str>, NoEntropy> {
-        let now = self.facts.clock.unix_seconds();
+    fn about(&self, subject: Subject, tenant: &Arc<str>) -> Result<Arc<str>, NoEntropy> {
+        // The time is asked for after each look: what another one has signed meanwhile is not of the future.
+        let holds = |known: &Signed| known.holds(subject, self.facts.clock.unix_seconds());
         let key = (subject.agent, Arc::clone(tenant));
-        if let Some(known) = self.signed.get(&key).filter(|known| known.holds(subject, now)) {
+        if let Some(known) = self.signed.get(&key).filter(holds) {
             return Ok(known.text);
         }
         let found = self.signed.entry(&key, None, |_, known| {
-            if known.holds(subject, now) {
+            if holds(known) {
                 EntryAction::Retain(Arc::clone(&known.text))
             } else {
                 EntryAction::ReplaceWithGuard
@@ -142,26 +140,26 @@ impl Issuer {
             EntryResult::Retained(text) => return Ok(text),
             EntryResult::Vacant(place) | EntryResult::Replaced(place, _) => place,
             // Neither is asked for.
-            EntryResult::Removed(..) | EntryResult::Timeout => return self.sign(subject, tenant, now),
+            EntryResult::Removed(..) | EntryResult::Timeout => return Ok(self.sign(subject, tenant)?.text),
         };
-        let text = self.sign(subject, tenant, now)?;
-        let Subject { owner, tier, .. } = subject;
+        let signed = self.sign(subject, tenant)?;
         // It is used all the same if it can't be kept.
-        let _ = place.insert(Signed { owner, tier, issued: now, text: Arc::clone(&text) });
-        Ok(text)
+        let _ = place.insert(signed.clone());
+        Ok(signed.text)
     }
 
-    fn sign(&self, subject: Subject<'_>, tenant: &str, now: u64) -> Result<Arc<str>, NoEntropy> {
+    fn sign(&self, subject: Subject, tenant: &str) -> Result<Signed, NoEntropy> {
+        let issued = self.facts.clock.unix_seconds();
         let claims = Claims {
             iss: &self.name,
             aud: tenant,
             sub: subject.agent.to_string(),
-            owner: subject.owner_text,
+            owner: subject.owner.to_checksum(None),
             tier: subject.tier.number(),
             chain: self.facts.chain_id,
             registry: &self.registry,
-            iat: now,
-            exp: now.saturating_add(LIFE_SECS),
+            iat: issued,
+            exp: issued.saturating_add(LIFE_SECS),
             jti: URL_SAFE_NO_PAD.encode(self.facts.entropy.key_bytes()?),
         };
         let claims = serde_json::to_vec(&claims).map_err(|_| NoEntropy)?;
@@ -169,15 +167,14 @@ impl Issuer {
         let signature = self.keys.sign(text.as_bytes()).ok_or(NoEntropy)?;
         text.push('.');
         URL_SAFE_NO_PAD.encode_string(signature.as_ref(), &mut text);
-        Ok(text.into())
+        Ok(Signed { subject, issued, text: text.into() })
     }
 }
 
 impl Signed {
     /// A clock that was set back makes it one of the future, which upstreams refuse.
-    fn holds(&self, subject: Subject<'_>, now: u64) -> bool {
-        let is_true = self.owner == subject.owner && self.tier == subject.tier;
-        is_true && now.checked_sub(self.issued).is_some_and(|age| age < USE_SECS)
+    fn holds(&self, subject: Subject, now: u64) -> bool {
+        self.subject == subject && now.checked_sub(self.issued).is_some_and(|age| age < USE_SECS)
     }
 }
 

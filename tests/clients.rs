@@ -104,7 +104,7 @@ impl Stage {
             "asserted": asserted,
             "issuer": issuer,
             "jwks": format!("http://{}/.well-known/jwks.json", service.api),
-            "signing": signing,
+            "signing": &signing,
             "registry": chain.contracts.identity.to_checksum(None),
             "owner": ALICE.key,
             "stranger": BOB.key,
@@ -113,6 +113,7 @@ impl Stage {
             "diamond": agents(DIAMOND),
         });
         [ALICE.key, BOB.key].into_iter().for_each(secrets::keep);
+        signing.lines().filter(|line| !line.starts_with("---")).for_each(secrets::keep);
         Self { facts, _service: service, _chainless: chainless, _chain: chain, _keys: keys }
     }
 

@@ -60,8 +60,8 @@ impl Bench {
     }
 
     fn about(&self, agent: u64, owner: Address, tier: Tier, tenant: &str) -> Result<Arc<str>, NoEntropy> {
-        let (agent, text) = (AgentId::new(U256::from(agent)), owner.to_checksum(None));
-        self.issuer.about(Subject { agent, owner, owner_text: &text, tier }, &tenant.into())
+        let agent = AgentId::new(U256::from(agent));
+        self.issuer.about(Subject { agent, owner, tier }, &tenant.into())
     }
 }
 

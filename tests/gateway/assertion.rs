@@ -1,12 +1,16 @@
 //! What upstreams can check by themselves: assertions about agents, their keys, and how these are replaced.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::KeyPair;
-use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, UnparsedPublicKey,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -19,6 +23,9 @@ use crate::rig::stage::{ACME, Stage, agents_path, public_path};
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Seen;
 use crate::support::agents::THRESHOLDS;
+use crate::support::process::{Process, free_port, own_ip};
+use crate::support::secrets;
+use crate::support::skip::skip;
 use crate::support::time::{SOON, unix_seconds, until};
 use crate::support::wire::Request;
 
@@ -30,6 +37,7 @@ pub(crate) const CASES: &[Case] = cases![
     keys_that_cannot_be_read_any_more_stay_in_force_and_are_reported,
     a_tenant_that_asks_where_nobody_signs_is_left_out_and_one_in_force_keeps_its_assertions,
     a_check_names_what_is_wrong_with_the_keys,
+    haproxy_verifies_an_assertion_and_refuses_others,
 ];
 
 const ISSUER: &str = "https://gate.example";
@@ -38,13 +46,18 @@ const KEY_SET: &str = "/.well-known/jwks.json";
 /// A file of keys, and where it is.
 struct Keys {
     folder: TempDir,
+    pairs: Vec<KeyPair>,
     pems: Vec<String>,
 }
 
 impl Keys {
     fn new() -> Self {
-        let pems = (0..2).map(|_| KeyPair::generate().unwrap().serialize_pem()).collect();
-        let keys = Self { folder: tempfile::tempdir().unwrap(), pems };
+        let pairs: Vec<KeyPair> = (0..2).map(|_| KeyPair::generate().unwrap()).collect();
+        let pems: Vec<String> = pairs.iter().map(KeyPair::serialize_pem).collect();
+        for line in pems.iter().flat_map(|pem| pem.lines()).filter(|line| !line.starts_with("---")) {
+            secrets::keep(line);
+        }
+        let keys = Self { folder: tempfile::tempdir().unwrap(), pairs, pems };
         keys.write(&[0]);
         keys
     }
@@ -247,11 +260,6 @@ fn keys_that_cannot_be_read_any_more_stay_in_force_and_are_reported(stage: &Stag
     keys.write(&[1]);
     site.gateway.reread("applied");
     assert_ne!(key_set(&site.gateway), set);
-    let log = site.gateway.service.log();
-    let bodies = keys.pems.iter().flat_map(|pem| pem.lines()).filter(|line| !line.starts_with("---"));
-    for line in bodies {
-        assert!(!log.contains(line), "a private key is in the log");
-    }
 }
 
 fn a_tenant_that_asks_where_nobody_signs_is_left_out_and_one_in_force_keeps_its_assertions(stage: &Stage) {
@@ -293,4 +301,76 @@ fn a_check_names_what_is_wrong_with_the_keys(stage: &Stage) {
         let named = format!("{}: {problem}", keys.path().display());
         assert!(check().contains(&named), "{}", check());
     }
+}
+
+/// An assertion like this one with other claims, signed with the first of the keys.
+fn forged(text: &str, keys: &Keys, change: impl FnOnce(&mut Value)) -> String {
+    let parts: Vec<&str> = text.split('.').collect();
+    let mut claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts[1]).unwrap()).unwrap();
+    change(&mut claims);
+    let message = format!("{}.{}", parts[0], URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let (random, der) = (SystemRandom::new(), keys.pairs[0].serialize_der());
+    let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &random).unwrap();
+    let signature = URL_SAFE_NO_PAD.encode(key.sign(&random, message.as_bytes()).unwrap());
+    format!("{message}.{signature}")
+}
+
+fn haproxy_verifies_an_assertion_and_refuses_others(stage: &Stage) {
+    let keys = Keys::new();
+    let (public, address) = (keys.folder.path().join("public.pem"), free_port(own_ip()));
+    fs::write(&public, keys.pairs[0].public_key_pem()).unwrap();
+    let config = format!(
+        "defaults
+           mode http
+           timeout connect 5s
+           timeout client 30s
+           timeout server 30s
+         frontend upstream
+           bind {address}
+           http-request set-var(txn.jwt) req.hdr(x-agent-assertion)
+           http-request set-var(txn.exp) var(txn.jwt),jwt_payload_query('$.exp','int')
+           http-request set-var(txn.now) date
+           http-request deny deny_status 401 unless {{ var(txn.jwt),jwt_header_query('$.alg') -m str ES256 }}
+           http-request deny deny_status 401 unless {{ var(txn.jwt),jwt_verify(\"ES256\",\"{}\") 1 }}
+           http-request deny deny_status 401 unless {{ var(txn.jwt),jwt_payload_query('$.iss') -m str {ISSUER} }}
+           http-request deny deny_status 401 unless {{ var(txn.jwt),jwt_payload_query('$.aud') -m str t }}
+           http-request deny deny_status 401 if {{ var(txn.exp),sub(txn.now) -m int lt 0 }}
+           http-request return status 200
+",
+        public.display()
+    );
+    let file = keys.folder.path().join("haproxy.cfg");
+    fs::write(&file, config).unwrap();
+    if Command::new("haproxy").arg("-v").output().is_err() {
+        return skip("haproxy");
+    }
+    let arguments = ["-db", "-f", file.to_str().unwrap()].map(str::to_owned);
+    let process =
+        Process::start(Path::new("haproxy"), &arguments, &keys.folder.path().join("haproxy.log"), "");
+    until("HAProxy listens", SOON, || {
+        assert_eq!(process.exit_code(), None, "{}", process.log());
+        std::net::TcpStream::connect(address).ok()
+    });
+    let site = keys.site(stage).agent(4).start();
+    let text = assertion(&site);
+    let ask = |text: &str| Request::get("x", "/").with("X-Agent-Assertion", text).ask(address).status;
+    assert_eq!(ask(&text), 200);
+    assert_eq!(ask(&forged(&text, &keys, |_| ())), 200, "what is changed below is right without the change");
+    let now = unix_seconds();
+    let (message, signature) = text.rsplit_once('.').unwrap();
+    let payload = message.split_once('.').unwrap().1;
+    let other = Keys::new();
+    for refused in [
+        forged(&text, &keys, |claims| claims["exp"] = json!(now - 1)),
+        forged(&text, &keys, |claims| claims["aud"] = json!("other")),
+        forged(&text, &keys, |claims| claims["iss"] = json!("https://other.example")),
+        forged(&text, &other, |_| ()),
+        format!("{message}."),
+        format!("{}.{payload}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none","typ":"JWT"}"#)),
+        format!("{}.{payload}.{signature}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#)),
+        "a.b.c".to_owned(),
+    ] {
+        assert_eq!(ask(&refused), 401, "{refused}");
+    }
+    assert_eq!(Request::get("x", "/").ask(address).status, 401);
 }
