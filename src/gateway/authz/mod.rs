@@ -3,8 +3,6 @@
 //!
 //! A gateway must not be able to misread an answer: 200 is for a request that passes, and for nothing else.
 
-pub(in crate::gateway) mod dialect;
-
 mod answers;
 mod grpc;
 mod original;
@@ -19,9 +17,9 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::domain::secret::Secret;
 use crate::gateway::Gateway;
-use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::authz::original::Original;
 use crate::gateway::context::Context;
+use crate::gateway::dialect::Dialect;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::policy::identity;
 use crate::gateway::refusals::End;
