@@ -16,6 +16,7 @@ mod way;
 mod context;
 mod corridor;
 mod counters;
+mod dialect;
 pub(crate) mod discovery;
 mod failure;
 mod line;
@@ -35,9 +36,9 @@ use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 
 use crate::domain::tenant::RouteAccess;
-use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
+use crate::gateway::dialect::Dialect;
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
 use crate::gateway::policy::cors;

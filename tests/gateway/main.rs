@@ -19,6 +19,7 @@ mod support;
 mod access_log;
 mod assertion;
 mod balancing;
+mod behind;
 mod bodies;
 mod caches;
 mod credentials;
@@ -85,6 +86,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("crowds", ONCE, crowds::CASES),
     ("tls", ONCE, tls::CASES),
     ("upstream_tls", ONCE, upstream_tls::CASES),
+    ("behind", ONCE, behind::CASES),
     ("faults", CHAINS, faults::OF_THE_CHAIN),
     ("faults", STORES, faults::CASES),
     ("faults", ONCE, faults::ON_A_DISK),

@@ -17,8 +17,8 @@ use prost::Message;
 use tokio::time::timeout;
 
 use crate::gateway::authz::Authz;
-use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::authz::original::{Original, UNTOLD};
+use crate::gateway::dialect::Dialect;
 use crate::gateway::library::door::h2_options;
 use crate::serve::turns::Turn;
 use crate::serve::{IDLE_TIME_MAX, Slot, WRITE_TIME_MAX};

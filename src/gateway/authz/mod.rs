@@ -3,8 +3,6 @@
 //!
 //! A gateway must not be able to misread an answer: 200 is for a request that passes, and for nothing else.
 
-pub(in crate::gateway) mod dialect;
-
 mod answers;
 mod grpc;
 mod original;
@@ -19,9 +17,9 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::domain::secret::Secret;
 use crate::gateway::Gateway;
-use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::authz::original::Original;
 use crate::gateway::context::Context;
+use crate::gateway::dialect::Dialect;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::policy::identity;
 use crate::gateway::refusals::End;
@@ -37,6 +35,10 @@ use crate::wire::errors::ErrorCause;
 
 /// The header in which a gateway sends the secret.
 const SECRET: &str = "x-authz-secret";
+
+/// The reason why a request can't pass a gateway that strips headers by name.
+const RESPELLED: ErrorCause =
+    ErrorCause::Malformed { problem: "the name of an agent's header is spelled otherwise, as X_Agent_Id" };
 
 /// Judges the requests of other gateways.
 pub(crate) struct Authz {
@@ -175,6 +177,9 @@ impl Authz {
     ) -> Result<Vec<u8>, Result<Answer, ErrorCause>> {
         if !self.knows(&call.fields, call.peer) {
             return Err(Err(ErrorCause::Forbidden));
+        }
+        if dialect.strips_by_names() && identity::is_respelled(&call.fields) {
+            return Err(Err(RESPELLED));
         }
         let original = Original::of_call(dialect, call, target).map_err(Err)?;
         let ctx = self.judge(dialect, tenant, &original, &call.fields).await.map_err(Ok)?;

@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use crate::domain::host;
-use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::corridor::Incoming;
+use crate::gateway::dialect::Dialect;
 use crate::http1::fields::{Fields, SpanFields, Spans};
 use crate::http1::head::{RequestHead, read_request};
 use crate::serve::is_readable;

@@ -1,6 +1,7 @@
 //! What the cases stand on: upstreams that misbehave on command, clients that do, and gateways between them.
 
 pub(crate) mod abuse;
+pub(crate) mod behind;
 pub(crate) mod beside;
 pub(crate) mod case;
 pub(crate) mod certificates;
