@@ -13,7 +13,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 needed = rust cc cmake curl git python3 script
 
 # A test that hangs is ended and named. Examples have no tests, and are compiled by `make lint`.
-test_what_ships = cargo test --lib --bins --tests --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
+test_what_ships = cargo test --tests --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
 
 # Most tests run over the development chain, which does not ship.
 test = $(test_what_ships) --features dev-chain

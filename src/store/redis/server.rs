@@ -18,7 +18,7 @@ use crate::domain::redis_url::RedisHost;
 use crate::store::redis::answers::read;
 use crate::store::redis::connect::{Login, connect, in_time};
 use crate::store::redis::error::{RedisError, is, is_no_master, text_of};
-use crate::store::redis::findings::{self, TOO_FEW_REPLICAS};
+use crate::store::redis::findings::{self, Finding, TOO_FEW_REPLICAS};
 use crate::store::redis::info::Info;
 use crate::store::redis::names::Shard;
 use crate::store::redis::options::Shared;
@@ -101,6 +101,8 @@ pub(super) struct Server {
     /// Why there is no session.
     why: Mutex<String>,
     pub(super) shards: Mutex<Shards>,
+    /// What was found when it was connected to last. No finding is logged twice in a row.
+    found: Mutex<Vec<(RedisHost, Finding)>>,
     /// The timestamp from which on signatures are taken in all shards, in Unix seconds.
     pub(super) accepted_from_secs: AtomicU64,
     /// How many replicas it lacked when it was asked last, of those that must acknowledge writes.
@@ -118,6 +120,7 @@ impl Server {
             session_ended: Notify::new(),
             why: Mutex::new("it is being made".to_owned()),
             shards: Mutex::new(Shards { all: shards, claimed: false }),
+            found: Mutex::default(),
             accepted_from_secs: AtomicU64::new(0),
             replicas_missing: AtomicU32::new(0),
         })
@@ -246,8 +249,11 @@ impl Server {
         info.check_usable()?;
         self.claim(&mut connection).await?;
         self.replicas_missing.store(self.lacking(&info), Ordering::Relaxed);
-        for finding in findings::of(&mut connection, &info, shared.options.wait_replicas).await {
-            tracing::warn!(server = %host, "Redis: {finding}");
+        let found = findings::of(&mut connection, &info, shared.options.wait_replicas).await;
+        let found: Vec<_> = found.into_iter().map(|finding| (host.clone(), finding)).collect();
+        let before = std::mem::replace(&mut *self.found.lock(), found.clone());
+        for (server, finding) in found.iter().filter(|finding| !before.contains(finding)) {
+            tracing::warn!(%server, "Redis: {finding}");
         }
         Ok(Session::new(host, info, connection))
     }
