@@ -187,6 +187,7 @@ impl Gateway {
         ctx: &mut Context,
     ) -> Result<Route, End> {
         ctx.site = Some(Arc::clone(&site));
+        ctx.has_documents = request.takes(StatusCode::OK.as_u16());
         if let Some(rules) = &site.tenant.cors {
             let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));
             ctx.origin = origin.map(Into::into);
@@ -203,7 +204,6 @@ impl Gateway {
         let has_cors = site.tenant.cors.is_some();
         let route = Self::decide(request, site)?;
         ctx.decision = Some(route.decision());
-        ctx.has_documents = request.takes(StatusCode::OK.as_u16());
         if ctx.has_documents
             && let Some(document) = self.document(request, &route)
         {

@@ -17,6 +17,8 @@ mod rig;
 mod support;
 
 mod access_log;
+mod authz;
+mod authz_parity;
 mod balancing;
 mod bodies;
 mod caches;
@@ -137,6 +139,9 @@ const TOPICS: &[Topic<Stage>] = &[
     ("traces", ONCE, trace_trouble::CASES),
     ("parity", ONCE, parity::CASES),
     ("parity", STORES, parity::STORED),
+    ("authz", ONCE, authz_parity::CASES),
+    ("authz", STORES, authz_parity::STORED),
+    ("authz", ONCE, authz::CASES),
     ("forwarding", ONCE, forwarding::CASES),
     ("upstream_addresses", ONCE, upstream_addresses::CASES),
 ];

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::rig::authz::Asked;
 use crate::rig::site::Site;
 use crate::rig::tenants::Tenant;
 use crate::rig::upstream::Upstream;
@@ -24,12 +25,13 @@ pub(crate) const TRUSTED_HEADERS: [&str; 4] =
 pub(crate) struct Stage {
     // Dropped in this order: the gateway before its chain.
     site: OnceLock<Site>,
+    asked: OnceLock<Asked>,
     world: World,
 }
 
 impl Stage {
     pub(crate) const fn new(kind: Kind) -> Self {
-        Self { site: OnceLock::new(), world: World::new(kind) }
+        Self { site: OnceLock::new(), asked: OnceLock::new(), world: World::new(kind) }
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -48,6 +50,16 @@ impl Stage {
             let site = site.set("listen.trusted_headers", TRUSTED_HEADERS.to_vec());
             let tenants = shared_tenants(site.upstream());
             site.only(tenants).start()
+        })
+    }
+
+    /// The shared gateway that other gateways ask too, with tenants for their cases.
+    pub(crate) fn asked(&self) -> &Asked {
+        self.asked.get_or_init(|| {
+            let site = Site::of(self);
+            let mut tenants = shared_tenants(site.upstream());
+            tenants.extend(tenants_of_others(site.upstream()));
+            Asked::start(site.only(tenants))
         })
     }
 
@@ -78,6 +90,21 @@ fn shared_tenants(upstream: &Upstream) -> Vec<Tenant> {
         tenant("declared", "declared.test").set("on_endpoint_mismatch", "deny"),
     ]
 }
+
+/// Tenants of whose rules other gateways ask, all with the same upstream.
+fn tenants_of_others(upstream: &Upstream) -> Vec<Tenant> {
+    let tenant = |id: &str| Tenant::new(id, &format!("{id}.test"), upstream.address).public();
+    let limited = "access = \"public\"\nrequests_per_minute = 8";
+    vec![
+        tenant("limited").route("/limited/*", limited),
+        tenant("pages").set("cors.origins", vec![PAGE]).set("cors.exposed_headers", vec!["X-Total"]),
+        tenant("short").set("max_body_bytes", 1_000),
+        tenant("silent").set("discovery", false),
+    ]
+}
+
+/// The origin of pages that may use the tenant `pages`.
+pub(crate) const PAGE: &str = "https://page.test";
 
 /// A word that no other case uses, for paths and bodies.
 pub(crate) fn unique() -> String {
