@@ -14,7 +14,7 @@ use crate::rig::credentials::{replaced, signed, signed_with, without};
 use crate::rig::identity::{expected, told as identity_at};
 use crate::rig::site::Site;
 use crate::rig::stage::{ACME, PAGE, Stage, agents_path, public_path, unique};
-use crate::support::agents::{Agent, LIMITS, unknown_key};
+use crate::support::agents::{LIMITS, unknown_key};
 use crate::support::client::Answer;
 use crate::support::relay::Relay;
 use crate::support::signing::{ALICE, BOB};
@@ -43,13 +43,13 @@ pub(crate) const STORED: &[Case] = cases![
 
 /// Asks our own gateway.
 #[track_caller]
-fn direct(asked: &Asked, told: &Told) -> Answer {
+pub(crate) fn direct(asked: &Asked, told: &Told) -> Answer {
     asked.site.gateway.ask(&told.direct())
 }
 
 /// The refusal of our own gateway, which every dialect must say too.
 #[track_caller]
-fn refused_alike(asked: &Asked, told: &Told) -> Verdict {
+pub(crate) fn refused_alike(asked: &Asked, told: &Told) -> Verdict {
     let wanted = Verdict::of(&direct(asked, told));
     assert!(wanted.status >= 400, "{told:?}: {wanted:?}");
     for dialect in DIALECTS {
@@ -78,7 +78,7 @@ fn get(headers: &[(String, String)]) -> Told {
 
 fn keys_and_signatures_of_every_form_mean_the_same(stage: &Stage) {
     let asked = stage.asked();
-    let (agent, good) = agent(stage, 3);
+    let (agent, good) = stage.asked_agent(3);
     let path = agents_path();
     let told = || Told::get(ACME, &path);
     let (prefix, secret) = good.split_at("svc_live_v1_".len());
@@ -138,23 +138,16 @@ fn keys_and_signatures_of_every_form_mean_the_same(stage: &Stage) {
     assert_eq!(refused_alike(asked, &Told::get("signatures.test", &path).key(&good)).status, 401);
 }
 
-/// An agent with a key of the shared gateway that others ask.
-fn agent(stage: &Stage, tier: usize) -> (Agent, String) {
-    let agent = stage.world().agent(tier);
-    let key = agent.generate(&stage.asked().site.gateway.service);
-    (agent, key)
-}
-
 fn keys_of_every_state_mean_the_same(stage: &Stage) {
     let asked = stage.asked();
     let service = &asked.site.gateway.service;
-    let (revoked, revoked_key) = agent(stage, 4);
+    let (revoked, revoked_key) = stage.asked_agent(4);
     service.revoke(&revoked.signed()).success(200);
-    let (rotated, rotated_key) = agent(stage, 4);
+    let (rotated, rotated_key) = stage.asked_agent(4);
     service.rotate(&rotated.signed()).success(200);
-    let (burned, burned_key) = agent(stage, 4);
+    let (burned, burned_key) = stage.asked_agent(4);
     stage.world().chain().burn(ALICE, burned.id);
-    let (_, unstaked_key) = agent(stage, 0);
+    let (_, unstaked_key) = stage.asked_agent(0);
     for (key, wanted) in [
         (unknown_key(31), (401, "INVALID_API_KEY")),
         (revoked_key, (401, "INVALID_API_KEY")),
@@ -168,7 +161,7 @@ fn keys_of_every_state_mean_the_same(stage: &Stage) {
 
 fn routes_mean_the_same(stage: &Stage) {
     let asked = stage.asked();
-    let (_, silver) = agent(stage, 2);
+    let (_, silver) = stage.asked_agent(2);
     let with_key = |host: &str, path: &str| Told::get(host, &format!("{path}{}", unique())).key(&silver);
     for (told, wanted) in [
         (with_key(ACME, "/denied/"), (403, "FORBIDDEN")),
@@ -199,7 +192,7 @@ fn routes_mean_the_same(stage: &Stage) {
 fn agents_of_every_tier_pass_with_the_same_identity(stage: &Stage) {
     let asked = stage.asked();
     for tier in 2..=4 {
-        let (agent, key) = agent(stage, tier);
+        let (agent, key) = stage.asked_agent(tier);
         let wanted = expected(&agent, tier);
         let path = agents_path();
         let answer = direct(asked, &Told::get(ACME, &path).key(&key));
@@ -235,7 +228,7 @@ fn strips_credentials(decision: &Decision, told: &Told) {
 
 fn an_agent_has_one_limit_whoever_asks(stage: &Stage) {
     let asked = stage.asked();
-    let (agent, key) = agent(stage, 2);
+    let (agent, key) = stage.asked_agent(2);
     let limit = LIMITS[1];
     let path = agents_path();
     let told = || Told::get(ACME, &path).key(&key);
@@ -290,7 +283,7 @@ fn a_client_of_a_public_route_has_one_limit_whoever_asks(stage: &Stage) {
 
 fn a_signature_passes_once_whoever_asks(stage: &Stage) {
     let asked = stage.asked();
-    let (agent, _) = agent(stage, 3);
+    let (agent, _) = stage.asked_agent(3);
     for dialect in DIALECTS {
         let told = get(&signed(&agent.draft()));
         asked.ask(dialect, &told).passes();
@@ -336,7 +329,7 @@ fn pages_of_other_origins_read_the_same(stage: &Stage) {
     let elsewhere = Told::get(host, &agents_path()).with("Origin", "https://evil.test");
     assert!(!named(&refused_alike(asked, &elsewhere), "access-control-allow-origin"));
 
-    let (_, key) = agent(stage, 4);
+    let (_, key) = stage.asked_agent(4);
     for dialect in DIALECTS {
         let decision = asked.ask(dialect, &of_page(Told::get(host, &agents_path()).key(&key)));
         assert_eq!(decision.passes().answer.header("access-control-allow-origin"), Some(PAGE));

@@ -18,6 +18,7 @@ mod support;
 
 mod access_log;
 mod authz;
+mod authz_grpc;
 mod authz_parity;
 mod balancing;
 mod bodies;
@@ -142,6 +143,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("authz", ONCE, authz_parity::CASES),
     ("authz", STORES, authz_parity::STORED),
     ("authz", ONCE, authz::CASES),
+    ("authz", ONCE, authz_grpc::CASES),
     ("forwarding", ONCE, forwarding::CASES),
     ("upstream_addresses", ONCE, upstream_addresses::CASES),
 ];

@@ -35,8 +35,8 @@ const MESSAGE_TIME_MAX: Duration = Duration::from_secs(10);
 /// The length of what stands before a message: a flag for compression, and its length.
 const PREFIX_BYTES: usize = 5;
 
-/// A status of gRPC that is not OK, and the reason.
-struct Failed(u8, &'static str);
+const MALFORMED: ErrorCause =
+    ErrorCause::Malformed { problem: "the gateway in front sends no readable message" };
 
 /// The service of a listener.
 pub(super) struct GrpcService {
@@ -91,9 +91,20 @@ impl HttpServerApp for Streams {
 
 impl Authz {
     async fn serve(&self, stream: &mut HttpSession) -> Option<()> {
-        let written = match self.check(stream).await {
-            Ok(response) => write(stream, &response).await,
-            Err(failed) => write_failed(stream, &failed),
+        stream.set_write_timeout(Some(MESSAGE_TIME_MAX));
+        let head = stream.req_header();
+        let is_check =
+            head.uri.path() == CHECK && head.method == Method::POST && grpc::is_spoken(&head.headers);
+        let written = if is_check {
+            let peer = stream.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+            let peer = peer.unwrap_or(IpAddr::from([0; 4]));
+            // A call that can't be judged is denied too: gateways may forward a request about which a call fails.
+            let response = self.check(stream, peer).await;
+            let refuse = |cause| self.refuse(cause, CHECK, &stream.req_header().headers, peer);
+            let response = response.unwrap_or_else(|cause| CheckResponse::denied(refuse(cause)));
+            write(stream, &response).await
+        } else {
+            write_not_found(stream)
         };
         if written.is_err() {
             tracing::debug!("a gateway did not take its answer");
@@ -101,64 +112,41 @@ impl Authz {
         None
     }
 
-    async fn check(&self, stream: &mut HttpSession) -> Result<CheckResponse, Failed> {
-        let head = stream.req_header();
-        if head.uri.path() != CHECK || head.method != Method::POST || !grpc::is_spoken(&head.headers) {
-            return Err(Failed(12, "there is envoy.service.auth.v3.Authorization/Check alone")); // UNIMPLEMENTED
-        }
-        let peer = stream.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        let peer = peer.unwrap_or(IpAddr::from([0; 4]));
+    async fn check(&self, stream: &mut HttpSession, peer: IpAddr) -> Result<CheckResponse, ErrorCause> {
         if !self.knows(&stream.req_header().headers, peer) {
-            return Err(Failed(7, "X-Authz-Secret is not right")); // PERMISSION_DENIED
+            return Err(ErrorCause::Forbidden);
         }
-        let late = Failed(4, "the message takes too long"); // DEADLINE_EXCEEDED
-        let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| late)??;
-        let malformed = |_| Failed(3, "the message can't be read"); // INVALID_ARGUMENT
-        Ok(self.respond(&CheckRequest::decode(message).map_err(malformed)?, peer).await)
-    }
-
-    /// The answer to a message that could be read.
-    async fn respond(&self, request: &CheckRequest, peer: IpAddr) -> CheckResponse {
-        let untold = ErrorCause::Malformed { problem: "the gateway does not say what it asks about" };
-        let asked = request.asked().ok_or(untold);
-        let original = asked.as_ref().map_err(Clone::clone).and_then(|asked| Original::of_check(asked, peer));
-        let (asked, original) = match (asked, original) {
-            (Ok(asked), Ok(original)) => (asked, original),
-            (Err(cause), _) | (_, Err(cause)) => {
-                return CheckResponse::denied(self.refuse(cause));
-            }
-        };
+        let message = timeout(MESSAGE_TIME_MAX, read(stream)).await.map_err(|_| ErrorCause::TooSlow)??;
+        let request = CheckRequest::decode(message).map_err(|_| MALFORMED)?;
+        let asked = request.asked().ok_or(MALFORMED)?;
+        let original = Original::of_check(&asked, peer)?;
         let fields = original.fields();
-        let (ctx, Verdict { identity, answer }) =
-            self.judge(Dialect::Grpc, asked.tenant, &original, &fields).await;
-        let Some(identity) = identity else { return CheckResponse::denied(answer) };
+        let (ctx, verdict) = self.judge(Dialect::Grpc, asked.tenant, &original, &fields).await;
+        let Verdict { identity, answer } = verdict;
+        let Some(identity) = identity else { return Ok(CheckResponse::denied(answer)) };
         let facts = Facts { tenant: asked.tenant, permit: ctx.permit() };
-        CheckResponse::admitted(&identity, self.to_strip(&fields, &identity), answer.headers(), facts)
+        let stripped = self.to_strip(&fields, &identity);
+        Ok(CheckResponse::admitted(&identity, stripped, answer.headers(), facts))
     }
 }
 
-/// Reads the one message of a call.
-async fn read(stream: &mut HttpSession) -> Result<Bytes, Failed> {
-    const MALFORMED: Failed = Failed(3, "the call holds no message, or more than one"); // INVALID_ARGUMENT
+/// Reads the one message of a call, which is not compressed.
+async fn read(stream: &mut HttpSession) -> Result<Bytes, ErrorCause> {
     let mut body = Vec::new();
     while let Some(piece) = stream.read_body_bytes().await.map_err(|_| MALFORMED)? {
         if body.len() + piece.len() > PREFIX_BYTES + MESSAGE_BYTES_MAX {
-            return Err(Failed(8, "the message is too long")); // RESOURCE_EXHAUSTED
+            return Err(ErrorCause::UploadTooLarge { bytes_max: MESSAGE_BYTES_MAX as u64 });
         }
         body.extend_from_slice(&piece);
     }
     let mut body = Bytes::from(body);
-    if body.len() < PREFIX_BYTES {
-        return Err(MALFORMED);
-    }
-    let message = body.split_off(PREFIX_BYTES);
+    let message = body.split_off(PREFIX_BYTES.min(body.len()));
     match *body {
         [0, ref length @ ..]
             if u32::try_from(message.len()).is_ok_and(|bytes| bytes.to_be_bytes() == *length) =>
         {
             Ok(message)
         }
-        [1, ..] => Err(Failed(12, "compressed messages are not read")), // UNIMPLEMENTED
         _ => Err(MALFORMED),
     }
 }
@@ -175,15 +163,14 @@ async fn write(stream: &mut HttpSession, response: &CheckResponse) -> pingora::R
     stream.finish()
 }
 
-fn write_failed(stream: &mut HttpSession, Failed(code, reason): &Failed) -> pingora::Result<()> {
-    let mut head = head()?;
-    head.insert_header("grpc-status", code.to_string())?;
-    head.insert_header("grpc-message", *reason)?;
-    stream.write_response_header(head, true)
+/// No 200, as gRPC has it for errors too: a gateway that speaks another dialect would take that for leave.
+fn write_not_found(stream: &mut HttpSession) -> pingora::Result<()> {
+    let head = ResponseHeader::build(StatusCode::NOT_FOUND, None)?;
+    stream.write_response_header(Box::new(head), true)
 }
 
 fn head() -> pingora::Result<Box<ResponseHeader>> {
-    let mut head = Box::new(ResponseHeader::build(StatusCode::OK, Some(3))?);
+    let mut head = Box::new(ResponseHeader::build(StatusCode::OK, Some(1))?);
     head.insert_header(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))?;
     Ok(head)
 }

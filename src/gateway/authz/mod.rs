@@ -152,9 +152,23 @@ impl Authz {
         identity::to_strip(fields, self.gateway.pipeline.key_format(), identity)
     }
 
-    /// The answer to a call that asks about no request that could be judged.
-    fn refuse(&self, cause: ErrorCause) -> Answer {
-        self.gateway.answer_to(cause.into(), &mut Context::new(self.gateway.clock.monotonic_micros()))
+    /// The answer to a call that asks about no request that could be judged. The log shows the call's own path.
+    fn refuse(&self, cause: ErrorCause, path: &str, fields: &impl Fields, peer: IpAddr) -> Answer {
+        let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
+        let answer = self.gateway.answer_to(cause.into(), &mut ctx);
+        let ended = Ended {
+            method: b"",
+            target: path.as_bytes(),
+            protocol: "HTTP/1.1",
+            authority: "",
+            fields,
+            peer: Some(peer),
+            status: answer.status().as_u16(),
+            sent: answer.body().len() as u64,
+            ending: Ending::Whole,
+        };
+        self.gateway.finished(&ended, &ctx);
+        answer
     }
 
     async fn answer_call(&self, dialect: Dialect, call: &Request<'_>) -> Result<Answer, ErrorCause> {
@@ -190,7 +204,9 @@ impl WholeService for Arc<Authz> {
         _: &[u8],
         (): &mut (),
     ) -> Result<Answer, ErrorCause> {
-        let answer = self.answer_call(dialect, request).await.unwrap_or_else(|cause| self.refuse(cause));
+        let answer = self.answer_call(dialect, request).await;
+        let refuse = |cause| self.refuse(cause, request.path, &request.fields, request.peer);
+        let answer = answer.unwrap_or_else(refuse);
         Ok(if dialect == Dialect::Nginx { answers::for_nginx(answer) } else { answer })
     }
 }

@@ -63,6 +63,13 @@ impl Stage {
         })
     }
 
+    /// An agent of this tier, and a key of its own at the shared gateway that others ask.
+    pub(crate) fn asked_agent(&self, tier: usize) -> (Agent, String) {
+        let agent = self.world.agent(tier);
+        let key = agent.generate(&self.asked().site.gateway.service);
+        (agent, key)
+    }
+
     /// An agent of this tier, and a key of its own at the shared gateway.
     pub(crate) fn agent(&self, tier: usize) -> (Agent, String) {
         let agent = self.world.agent(tier);
