@@ -13,6 +13,7 @@ use crate::app::overview::Overview;
 use crate::app::process::{Listening, Tls};
 use crate::app::signing_domain;
 use crate::config::Settings;
+use crate::config::authz::AuthzSettings;
 use crate::config::listen::Listener;
 use crate::domain::registries::Registries;
 use crate::domain::rpc_url::RpcUrl;
@@ -99,7 +100,8 @@ impl App {
         if settings.listen.gateway.is_empty() {
             return Ok(());
         }
-        let gateway = self.gateway("gateway", settings, pipeline, os)?;
+        let in_flight_max = self.descriptors.requests;
+        let gateway = self.gateway(("gateway", in_flight_max), settings, pipeline, os)?;
         let process = &mut self.process;
         let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&process.clock));
         let watch = Arc::new(Watch::new(table, clock));
@@ -130,16 +132,16 @@ impl App {
         if addresses.is_empty() {
             return Ok(());
         }
-        let secrets = authz.secret_file.clone().map(|path| files::secret(&SecretSource::File(path)));
-        let secrets = secrets.transpose().map_err(StartError::Other)?;
-        let secrets = secrets.iter().flat_map(|secrets| secrets.reveal().lines()).map(Secret::new).collect();
         let tls = self.tenants.authz_certificates().map(|store| {
             let ca = authz.client_ca.as_deref();
-            server_config(store, Protocols::Http1AndHttp2, ca)
+            // Gateways that ask over HTTP offer HTTP/2 too, which is for gRPC here.
+            server_config(store, Protocols::Http1BeforeHttp2, ca)
                 .map_err(|problems| StartError::Other(problems.join("; ")))
         });
-        let rules = AuthzRules { secrets, timeout: authz.timeout };
-        let door = AuthzDoor::new(Authz::new(self.gateway(NAME, settings, pipeline, os)?, rules));
+        let rules = AuthzRules { secrets: secrets(authz)?, timeout: authz.timeout };
+        let signed_max = u32::try_from(self.descriptors.authz).unwrap_or(u32::MAX);
+        let gateway = self.gateway((NAME, signed_max), settings, pipeline, os)?;
+        let door = AuthzDoor::new(Authz::new(gateway, rules));
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
         let tls = tls.transpose()?.map(Tls::Own);
@@ -147,10 +149,10 @@ impl App {
         self.process.open(|| Arc::clone(&door), Listening { threads: WORKER, workers, tls, ..plain })
     }
 
-    /// A gateway that counts and logs by the name of a listener.
+    /// A gateway that counts and logs by the name of a listener, with room for so many requests.
     fn gateway(
         &self,
-        listener: &'static str,
+        (listener, in_flight_max): (&'static str, u32),
         settings: &Settings,
         pipeline: &Arc<Pipeline>,
         os: &Os,
@@ -162,7 +164,7 @@ impl App {
                 has_proxy_protocol: settings.listen.proxy_protocol.contains(&Listener::Gateway),
             },
             client_proxies: settings.listen.client_proxies(),
-            in_flight_max: self.descriptors.requests,
+            in_flight_max,
             discovery: Arc::clone(&self.discovery),
             via: settings.gateway.via.clone(),
             tracer: self.tracer.clone(),
@@ -235,6 +237,19 @@ fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
     console.enabled.then(|| ConsoleRules { title: console.title.clone(), chain, sample, development })
 }
 
+/// The values of which a gateway sends one.
+fn secrets(authz: &AuthzSettings) -> Result<Vec<Secret>, StartError> {
+    let Some(path) = &authz.secret_file else { return Ok(Vec::new()) };
+    let file = files::secret(&SecretSource::File(path.clone())).map_err(StartError::Other)?;
+    // An empty one would be that of a gateway that sends none.
+    let lines = file.reveal().lines().map(str::trim).filter(|line| !line.is_empty());
+    let secrets: Vec<Secret> = lines.map(Secret::new).collect();
+    if secrets.is_empty() {
+        return Err(StartError::Other(format!("{}: holds no secret", files::shown(path))));
+    }
+    Ok(secrets)
+}
+
 /// A listener for clients: every worker serves it, and their networks have limits.
 fn for_clients<'a>(
     settings: &Settings,
@@ -250,4 +265,34 @@ fn for_clients<'a>(
     };
     let (threads, workers) = (WORKER, workers(settings));
     Listening { rules: Some(rules), threads, workers, tls: Some(Tls::Shared(protocols)), ..plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{AuthzSettings, secrets};
+
+    #[test]
+    fn a_blank_line_is_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secrets");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let timeout = Duration::from_secs(1);
+            let authz =
+                AuthzSettings { secret_file: Some(path.clone()), timeout, tls: None, client_ca: None };
+            let secrets = secrets(&authz).map_err(|error| error.to_string())?;
+            Ok(secrets.iter().map(|secret| secret.reveal().to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(read("one"), Ok(vec!["one".to_owned()]));
+        assert_eq!(
+            read("\n\none \r\n\n\t\ntwo words\n\n"),
+            Ok(vec!["one".to_owned(), "two words".to_owned()])
+        );
+        for nothing in ["", "\n", " \n\t\n", "\r\n \r\n"] {
+            let problem: Result<_, String> = read(nothing);
+            assert!(problem.unwrap_err().contains("holds no secret"), "{nothing:?}");
+        }
+    }
 }

@@ -169,7 +169,7 @@ fn each_kind_of_refusal_says_why_in_the_log(stage: &Stage) {
 }
 
 /// The fields of a line of the access log in JSON that has this value in this field.
-fn line_of(gateway: &Gateway, name: &str, value: &str) -> Value {
+pub(crate) fn line_of(gateway: &Gateway, name: &str, value: &str) -> Value {
     until("the request is in the access log", SOON, || {
         let log = gateway.service.log();
         // The last one may be on its way.

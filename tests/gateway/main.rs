@@ -19,6 +19,7 @@ mod support;
 mod access_log;
 mod authz;
 mod authz_grpc;
+mod authz_listener;
 mod authz_parity;
 mod balancing;
 mod bodies;
@@ -144,6 +145,7 @@ const TOPICS: &[Topic<Stage>] = &[
     ("authz", STORES, authz_parity::STORED),
     ("authz", ONCE, authz::CASES),
     ("authz", ONCE, authz_grpc::CASES),
+    ("authz", ONCE, authz_listener::CASES),
     ("forwarding", ONCE, forwarding::CASES),
     ("upstream_addresses", ONCE, upstream_addresses::CASES),
 ];
