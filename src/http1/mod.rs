@@ -7,6 +7,7 @@ pub mod fields;
 pub mod head;
 pub mod name;
 pub mod options;
+pub mod told;
 pub mod writing;
 
 mod lines;

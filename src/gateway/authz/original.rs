@@ -9,7 +9,8 @@ use crate::domain::host;
 use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::corridor::Incoming;
 use crate::http1::fields::{Fields, SpanFields, Spans};
-use crate::http1::head::{RequestHead, read_request};
+use crate::http1::head::RequestHead;
+use crate::http1::told::read_told;
 use crate::serve::is_readable;
 use crate::serve::whole::Request;
 use crate::wire::client_ip::last_hop;
@@ -82,26 +83,12 @@ impl Original {
             b"http" | b"ws" => false,
             _ => return Err(UNTOLD),
         };
-        let mut text = Vec::with_capacity(512);
-        let line = [method, b" ", target, b" HTTP/1.1\r\nHost: ", host, b"\r\n"];
-        line.iter().for_each(|part| text.extend_from_slice(part));
-        let mut lines = 2;
-        for (name, value) in fields {
-            for part in [name, b": ", value, b"\r\n"] {
-                text.extend_from_slice(part);
-            }
-            lines += 1;
-        }
-        text.extend_from_slice(b"\r\n");
         let mut spans = Spans::default();
-        let problem = |problem| ErrorCause::Malformed { problem };
-        let head = read_request(&text, &mut spans).map_err(problem)?;
-        // A line more is one that a value has smuggled in.
-        let is_whole = spans.len() + 1 == lines && is_readable(&head, &text);
-        let authority =
-            std::str::from_utf8(host).ok().map(str::trim).filter(|host| host::of_authority(host).is_some());
-        let authority =
-            authority.filter(|_| is_whole && std::str::from_utf8(method).is_ok()).ok_or(UNTOLD)?.into();
+        let told = read_told([method, target, host], fields, &mut spans);
+        let (text, head) = told.map_err(|problem| ErrorCause::Malformed { problem })?;
+        let authority = std::str::from_utf8(host).ok().filter(|host| host::of_authority(host).is_some());
+        let is_text = is_readable(&head, &text) && std::str::from_utf8(method).is_ok();
+        let authority = authority.filter(|_| is_text).ok_or(UNTOLD)?.into();
         Ok(Self { authority, text, spans, head, is_tls, peer })
     }
 
