@@ -12,8 +12,8 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # Without these no test runs, and none can be left out for one.
 needed = rust cc cmake curl git python3 script
 
-# A test that hangs is ended and named.
-test_what_ships = cargo test --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
+# A test that hangs is ended and named. Examples have no tests, and are compiled by `make lint`.
+test_what_ships = cargo test --lib --bins --tests --no-fail-fast --config "target.'cfg(all())'.runner='scripts/time-limit'"
 
 # Most tests run over the development chain, which does not ship.
 test = $(test_what_ships) --features dev-chain
@@ -79,7 +79,7 @@ peers: ## Measure beside nginx, haproxy and Envoy; ONLY=base for a part
 instructions: ## Count the instructions and allocations of a request; fails when they grew by more than 5 %
 	@scripts/instructions
 
-integrations: ## Before a release: run docs/integrate.md whole, also AgentKit (1.2 GB) and Axum
+integrations: ## Before a release: run examples/integrate whole, also AgentKit (1.2 GB) and Axum
 	@scripts/need cmake node npm python3
 	@scripts/test-servers
 	cargo build --features dev-chain

@@ -29,10 +29,12 @@ class Subject:
     process: object = None
     scheme: str = "http"
     agents: int = AGENTS
+    # What it asks about each request.
+    beside: object = None
 
     def pids(self):
         """Its processes; none of the upstream, which shares its core with others."""
-        return rigs.family(self.process.pid) if self.process else []
+        return [pid for process in (self.process, self.beside) if process for pid in rigs.family(process.pid)]
 
     def url(self):
         """Where wrk asks."""
@@ -155,25 +157,35 @@ backend agents
     return ["haproxy", "-db", "-f", config]
 
 
-def envoy(rig, program, port, auth=False):
-    """Envoy as a proxy, plain or with ext_authz, one worker."""
+def envoy(rig, program, port, asks=None):
+    """Envoy as a proxy with one worker, plain or with ext_authz: it `asks` over "http" or "grpc" at a port."""
+    protocol, asked = asks or ("", AUTH)
+    http = {"uri": f"127.0.0.1:{asked}", "cluster": "auth", "timeout": "1s"}
     package = "type.googleapis.com/envoy.extensions.filters"
     router = {"name": "router", "typed_config": {"@type": f"{package}.http.router.v3.Router"}}
     authz = {"name": "authz", "typed_config": {
         "@type": f"{package}.http.ext_authz.v3.ExtAuthz",
-        "http_service": {"server_uri": {"uri": f"127.0.0.1:{AUTH}", "cluster": "auth", "timeout": "1s"}}}}
+        **({"grpc_service": {"envoy_grpc": {"cluster_name": "auth"}, "timeout": "1s"}} if protocol == "grpc" else
+           {"allowed_headers": {"patterns": [{"exact": "x-api-key"}]},
+            "http_service": {"server_uri": http, "path_prefix": "/envoy/measured" if asked != AUTH else ""}})}}
+    of_tenant = {"typed_per_filter_config": {"authz": {
+        "@type": f"{package}.http.ext_authz.v3.ExtAuthzPerRoute",
+        "check_settings": {"context_extensions": {"tenant": "measured"}}}}} if protocol == "grpc" else {}
     manager = {
         "@type": f"{package}.network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": "f",
         "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"],
-                                            "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "u"}}]}]},
-        "http_filters": [authz, router] if auth else [router]}
+                                            "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "u"}, **of_tenant}]}]},
+        "http_filters": [authz, router] if asks else [router]}
     at = lambda where: {"socket_address": {"address": "127.0.0.1", "port_value": where}}
-    cluster = lambda name, where: {"name": name, "type": "STATIC", "load_assignment": {
+    cluster = lambda name, where, **more: {"name": name, "type": "STATIC", **more, "load_assignment": {
         "cluster_name": name, "endpoints": [{"lb_endpoints": [{"endpoint": {"address": at(where)}}]}]}}
+    http_2 = {"typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+        "explicit_http_config": {"http2_protocol_options": {}}}}} if protocol == "grpc" else {}
     config = rig.write(f"envoy-{port}.json", json.dumps({"static_resources": {
         "listeners": [{"address": at(port), "filter_chains": [{"filters": [
             {"name": "http", "typed_config": manager}]}]}],
-        "clusters": [cluster("u", UPSTREAM), cluster("auth", AUTH)]}}))
+        "clusters": [cluster("u", UPSTREAM), cluster("auth", asked, **http_2)]}}))
     return [program, "-c", config, "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
 
 
@@ -197,7 +209,7 @@ def chain(rig, development, cores):
 
 
 def tiergate(rig, binary, facts, port, store, tls=False):
-    """Tiergate: the gateway at `port`, the API at the next one, metrics at the one after."""
+    """Tiergate: the gateway at `port`, the API at the next one, metrics at the one after, and other gateways' questions at the last."""
     keep = (f'kind = "redis"\n[store.redis]\nurl = "{store}"\ntimeout = "2s"' if str(store).startswith("redis:")
             else f'kind = "embedded"\n[store.embedded]\ncreate = true\npath = "{store}"')
     certificate = f'[listen.tls]\ncert = "{rig.folder}/cert.pem"\nkey = "{rig.folder}/key.pem"\n' if tls else ""
@@ -205,6 +217,7 @@ def tiergate(rig, binary, facts, port, store, tls=False):
 [listen]
 gateway = ["127.0.0.1:{port}"]
 api = "127.0.0.1:{port + 1}"
+authz = ["127.0.0.1:{port + 3}"]
 admin = "127.0.0.1:{port + 2}"
 max_connections = {rig.many // 2}
 {certificate}

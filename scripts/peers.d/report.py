@@ -97,12 +97,14 @@ def text_of(figures):
     about = (f"{of['processor']}, {of['cores']} cores, Linux {of['kernel']}; {of['nginx'].split(': ')[-1]}; {' '.join(of['haproxy'].split()[:3])}; "
              f"Envoy {of['envoy']}. Medians of {figures['rounds']} interleaved rounds of {figures['seconds']} s. {missing}Instructions are {counted}.")
     subjects = merged(parts)
+    lines = list(budget_rows(figures))
+    missed = [line[:-1] for line in lines if line[-1] != "met"]
     columns = [(head, what) for head, what in COLUMNS if any(each.get(what) for each in subjects.values())]
     rows = [[name, *(number(each.get(what)) for _, what in columns)] for name, each in subjects.items()]
     return "\n\n".join([BEGIN, about,
                         table(["what", *(head for head, _ in columns)], rows), "![CPU per request](performance.svg)",
-                        "The budgets:",
-                        table(["what", "measured", "budget", ""], budget_rows(figures)), END])
+                        f"{len(lines) - len(missed)} of {len(lines)} budgets (`scripts/peers.d/report.py`) are met. These are not:",
+                        table(["what", "measured", "budget"], missed), END])
 
 
 def plot(parts):

@@ -141,12 +141,12 @@ impl App {
         let rules = AuthzRules { secrets: secrets(authz)?, timeout: authz.timeout };
         let signed_max = u32::try_from(self.descriptors.authz).unwrap_or(u32::MAX);
         let gateway = self.gateway((NAME, signed_max), settings, pipeline, os)?;
-        let door = AuthzDoor::new(Authz::new(gateway, rules));
+        let authz = Arc::new(Authz::new(gateway, rules));
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
         let tls = tls.transpose()?.map(Tls::Own);
-        let door = Arc::new(door);
-        self.process.open(|| Arc::clone(&door), Listening { threads: WORKER, workers, tls, ..plain })
+        let door = || AuthzDoor(Arc::clone(&authz));
+        self.process.open(door, Listening { threads: WORKER, workers, tls, ..plain })
     }
 
     /// A gateway that counts and logs by the name of a listener, with room for so many requests.

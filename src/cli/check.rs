@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use reqwest::Url;
+
 use crate::app::descriptors::Descriptors;
 use crate::app::named_files;
 use crate::app::online::{self, Finding};
@@ -9,7 +11,7 @@ use crate::app::source::Source;
 use crate::app::tenants::{Look, emptiness};
 use crate::cli::client::wait_for;
 use crate::cli::output::Output;
-use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say};
+use crate::cli::{BAD_CONFIGURATION, ConfigFile, Failure, complain, report, say, through};
 use crate::config::problem::{Problem, Problems};
 use crate::config::{Loaded, Refused, Survey, Wanted};
 use crate::domain::agent_id::AgentId;
@@ -32,6 +34,10 @@ pub(super) struct Check {
     /// The agent that `--online` reads: its owner, stake, tier and limit are printed [default: the first that is minted].
     #[arg(long, value_name = "N", value_parser = AgentId::parse, requires = "online")]
     agent_id: Option<AgentId>,
+    /// A URL of another gateway that asks this service: a request goes there with identity headers that a client made up, and
+    /// its answer must not show them. Take a public route whose upstream shows the headers of its requests.
+    #[arg(long, value_name = "URL", requires = "online")]
+    through: Option<Url>,
     /// How to print the problems. As JSON, `--online` adds healthy parts with the severity `info`.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -51,13 +57,15 @@ impl Check {
         let (warnings, errors): (Vec<&Problem>, Vec<&Problem>) =
             problems.as_slice().iter().partition(|problem| problem.is_warning());
         let is_unusable = !errors.is_empty() || (self.strict && !warnings.is_empty());
-        let findings = match &settings {
+        let mut findings = match &settings {
             Some(settings) if self.online && !is_unusable => wait_for(
                 "everything that is asked",
                 online::ask(settings, Source::at(config), self.agent_id),
             )??,
             _ => Vec::new(),
         };
+        findings
+            .extend(self.through.iter().filter(|_| !is_unusable).map(|url| through::ask(url, &Os::new())));
         if self.output == Output::Json {
             say(format_args!("{}", report::json(&problems, &findings)))?;
         }

@@ -54,8 +54,11 @@ pub(super) struct Explain {
     #[command(flatten)]
     file: ConfigFile,
     /// The host that it is for.
-    #[arg(long)]
+    #[arg(long, default_value = "", required_unless_present = "tenant")]
     host: String,
+    /// The tenant that it is for, where another gateway asks about it and has the hosts.
+    #[arg(long, value_name = "ID", conflicts_with = "host")]
+    tenant: Option<String>,
     /// Its path, as it is sent.
     #[arg(long, default_value = "/")]
     path: String,
@@ -142,10 +145,11 @@ impl<'a> Case<'a> {
         let decision = self.route(tenant);
         let path = self.request.path.split('?').next().unwrap_or_default().as_bytes();
         let is_named = || of_authority(&self.request.host).is_some_and(|host| is_named(tenant, &host));
+        let is_ours = self.request.tenant.is_none();
         match document_at(tenant, decision.access, &self.request.method, path) {
-            Some(Document::Rules) => return Ok("described"),
+            Some(Document::Rules) if is_ours => return Ok("described"),
             Some(Document::Metadata(_)) if is_named() => return Ok("described"),
-            Some(Document::Metadata(_)) | None => {}
+            Some(_) | None => {}
         }
         let quota = match decision.access {
             RouteAccess::Deny => return Err(ErrorCause::Forbidden),
@@ -182,6 +186,11 @@ impl<'a> Case<'a> {
     }
 
     fn tenant(&mut self) -> Result<&'a Tenant, ErrorCause> {
+        if let Some(id) = &self.request.tenant {
+            let found = self.settings.tenants.iter().find(|tenant| *tenant.id == **id);
+            self.add("tenant", &**id);
+            return found.map(|tenant| &**tenant).ok_or(ErrorCause::NotFound);
+        }
         let of = |tenant: &'a Arc<Tenant>| tenant.hosts.iter().map(move |host| (host, &**tenant));
         let all: Vec<(&HostPattern, &Tenant)> = self.settings.tenants.iter().flat_map(of).collect();
         let find = |among: &[(&'a HostPattern, &'a Tenant)]| {

@@ -15,6 +15,7 @@ mod run;
 mod secret;
 mod sign;
 mod signing;
+mod through;
 mod typed_data;
 mod verify;
 

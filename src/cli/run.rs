@@ -60,6 +60,7 @@ fn announce(settings: &Settings) {
         api = %settings.listen.api,
         owners = %listed(&settings.listen.owners),
         gateway = %listed(&settings.listen.gateway),
+        authz = %listed(&settings.listen.authz),
         tenants = settings.tenants.len(),
         admin = %settings.listen.admin,
         nodes = %settings.chain.rpc_urls.iter().map(|url| url.origin()).collect::<Vec<_>>().join(" "),

@@ -271,10 +271,14 @@ impl Connection {
         is_to_head: bool,
         is_last: bool,
     ) -> io::Result<()> {
-        let text = as_text(answer, is_to_head, is_last);
+        self.write(&as_text(answer, is_to_head, is_last)).await
+    }
+
+    /// Writes an answer that is text already.
+    pub(crate) async fn write(&mut self, text: &[u8]) -> io::Result<()> {
         let Self { stream, timer, .. } = self;
         let write = async {
-            stream.write_all(&text).await?;
+            stream.write_all(text).await?;
             stream.flush().await
         };
         let written = timer.until(Timer::now() + ANSWER_TIME_MAX, write).await;

@@ -316,13 +316,18 @@ fn as_text(answer: &Answer, is_to_head: bool, is_last: bool) -> Vec<u8> {
             text.extend_from_slice(part);
         }
     }
+    end_head(&mut text, is_last);
+    if !is_to_head {
+        text.extend_from_slice(answer.body());
+    }
+    text
+}
+
+/// Ends the head of an answer. `is_last`: the connection is closed behind it.
+pub(crate) fn end_head(text: &mut Vec<u8>, is_last: bool) {
     text.set("Date", get_cached_date().as_bytes());
     if is_last {
         text.set("Connection", b"close");
     }
     text.extend_from_slice(b"\r\n");
-    if !is_to_head {
-        text.extend_from_slice(answer.body());
-    }
-    text
 }

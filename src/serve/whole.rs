@@ -200,7 +200,7 @@ impl<S: WholeService> WholeAnswers<S> {
 }
 
 impl<'a> Request<'a> {
-    fn new(head: &RequestHead, fields: SpanFields<'a>, peer: IpAddr) -> Self {
+    pub(crate) fn new(head: &RequestHead, fields: SpanFields<'a>, peer: IpAddr) -> Self {
         // Heads that are no text were refused before.
         let text = |range: &Range<usize>| {
             let bytes = fields.head.get(range.clone()).unwrap_or_default();

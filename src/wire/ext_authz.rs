@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
 use prost::{Message, Oneof};
 
+use crate::http1::writing::Lines;
 use crate::pipeline::permit::Permit;
 use crate::wire::answers::Answer;
 
@@ -229,15 +229,15 @@ impl CheckResponse {
     /// The request passes with these headers for its upstream, without those of these names, and with these for its client.
     #[must_use]
     pub fn admitted(
-        headers: &HeaderMap,
+        headers: HeaderList,
         removed: Vec<String>,
-        for_client: &HeaderMap,
+        for_client: HeaderList,
         facts: Facts<'_>,
     ) -> Self {
         let verdict = Admitted {
-            headers: options(headers),
+            headers: headers.0,
             headers_to_remove: removed,
-            response_headers_to_add: options(for_client),
+            response_headers_to_add: for_client.0,
         };
         Self {
             status: Some(Status { code: 0 }),
@@ -251,9 +251,13 @@ impl CheckResponse {
     pub fn denied(answer: Answer) -> Self {
         const PERMISSION_DENIED: i32 = 7;
         let (parts, body) = answer.into_parts();
+        // The length is the gateway's.
+        let headers = parts.headers.iter().filter(|(name, _)| *name != http::header::CONTENT_LENGTH);
         let denied = Denied {
             status: Some(Status { code: parts.status.as_u16().into() }),
-            headers: options(&parts.headers),
+            headers: headers
+                .map(|(name, value)| option(name.as_str().to_owned(), value.as_bytes()))
+                .collect(),
             body: String::from_utf8(body).unwrap_or_default(),
         };
         let status = Some(Status { code: PERMISSION_DENIED });
@@ -286,18 +290,25 @@ impl From<Facts<'_>> for Struct {
     }
 }
 
-/// Headers that stand there once each, but for `Vary`, which adds to the upstream's. `Content-Length` is the gateway's.
-fn options(headers: &HeaderMap) -> Vec<HeaderOption> {
-    let is_added = |name: &HeaderName| *name == http::header::VARY;
-    let option = |(name, value): (&HeaderName, &HeaderValue)| HeaderOption {
-        header: Some(Header {
-            key: name.as_str().to_owned(),
-            value: String::from_utf8_lossy(value.as_bytes()).into_owned(),
-            raw_value: Vec::new(),
-        }),
-        append: Some(BoolValue { value: is_added(name) }),
-        append_action: if is_added(name) { APPEND_IF_EXISTS_OR_ADD } else { OVERWRITE_IF_EXISTS_OR_ADD },
+/// Headers that stand there once each, but for `Vary`, which adds to the upstream's.
+#[derive(Default)]
+pub struct HeaderList(Vec<HeaderOption>);
+
+impl Lines for HeaderList {
+    fn line(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut value = Vec::new();
+        write(&mut value);
+        self.0.push(option(name.to_ascii_lowercase(), &value));
+    }
+}
+
+fn option(key: String, value: &[u8]) -> HeaderOption {
+    let is_added = key == http::header::VARY.as_str();
+    let value = String::from_utf8_lossy(value).into_owned();
+    HeaderOption {
+        header: Some(Header { key, value, raw_value: Vec::new() }),
+        append: Some(BoolValue { value: is_added }),
+        append_action: if is_added { APPEND_IF_EXISTS_OR_ADD } else { OVERWRITE_IF_EXISTS_OR_ADD },
         keep_empty_value: true,
-    };
-    headers.iter().filter(|(name, _)| *name != http::header::CONTENT_LENGTH).map(option).collect()
+    }
 }

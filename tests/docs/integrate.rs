@@ -1,4 +1,4 @@
-//! `scripts/integrations` runs the code of docs/integrate.md beside a `tiergate-dev`.
+//! `scripts/integrations` runs examples/integrate beside a `tiergate-dev`.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_tiergate");
 const PAGE_SECONDS: &str = "200";
 
 #[test]
-fn the_code_of_the_page_about_integrations_runs_and_prints_what_it_says() {
+fn the_examples_run_and_print_what_their_page_says() {
     for path in ["tools/servers/integrations/bin/python", "tools/node_modules/@modelcontextprotocol/sdk"] {
         if !root().join(path).exists() {
             return skip(path);

@@ -444,7 +444,9 @@ fn ports(container: &Yaml) -> BTreeMap<&str, i64> {
 #[test]
 fn metrics_are_open_to_those_who_are_named_and_no_policy_names_a_port_that_there_is_not() {
     let without_peers = "networkPolicy: {clients: null, metrics: null}\npodMonitor: {enabled: false}";
-    let variants = [rendered(&[]), rendered_with(without_peers)];
+    let asked = "authz: {enabled: true}\nnetworkPolicy: {gateways: [{podSelector: {matchLabels: {app: envoy}}}], metrics: null}\n\
+                 podMonitor: {enabled: false}";
+    let variants = [rendered(&[]), rendered_with(without_peers), rendered_with(asked)];
     let sidecar = read("deploy/kubernetes/sidecar.yaml");
     for manifests in variants.into_iter().flatten().chain([sidecar]) {
         let objects = objects(&manifests);
@@ -466,11 +468,19 @@ fn metrics_are_open_to_those_who_are_named_and_no_policy_names_a_port_that_there
     }
     let Some(closed) = rendered_with(without_peers) else { return };
     let closed = objects(&closed);
-    let ports =
+    let open =
         items(&find(&closed, "NetworkPolicy")["spec"]["ingress"]).flat_map(|rule| items(&rule["ports"]));
-    assert!(ports.into_iter().all(|port| text(&port["port"]) != "metrics"));
+    assert!(open.into_iter().all(|port| text(&port["port"]) != "metrics"));
     let words = refusal("networkPolicy: {metrics: null}").unwrap();
     assert!(words.contains("networkPolicy.metrics: name Prometheus"), "{words}");
+    let for_gateways = rendered_with(asked).unwrap();
+    let for_gateways = objects(&for_gateways);
+    assert_eq!(ports(container(find(&for_gateways, "Deployment")))["authz"], 8_083);
+    let service = named(&for_gateways, "Service", "agents-authz").unwrap();
+    assert_eq!(
+        (text(&service["spec"]["clusterIP"]), text(&service["spec"]["ports"][0]["targetPort"])),
+        ("None", "authz")
+    );
     let without = rendered_with("networkPolicy: {enabled: false}").unwrap();
     assert!(!without.contains("kind: NetworkPolicy"));
 }

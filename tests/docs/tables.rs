@@ -121,13 +121,33 @@ fn the_page_about_errors_has_each_error_type_of_the_program() {
 /// Warnings of the program's log that ask for nothing.
 const ASK_FOR_NOTHING: [&str; 1] = ["the audit log is written again"];
 
+/// Faults that a `FaultLog` writes. Of the chain's each begins with what differs.
+const FAULTS: [&str; 6] =
+    ["StoreFault", "NoEntropy", "Unrecorded", "UpstreamFault", "NoUpstream", "NotTaken"];
+
+/// The beginnings of the texts of `FAULTS` in a file, by name.
+fn faults(source: &str) -> impl Iterator<Item = (&'static str, String)> {
+    FAULTS.into_iter().filter_map(move |name| {
+        let is_end = |rest: &str| !rest.starts_with(|char: char| char.is_ascii_alphanumeric());
+        let mut heads = source.split("#[error(").skip(1).filter_map(|rest| rest.split_once("struct "));
+        let (text, _) = heads.find(|(_, rest)| rest.strip_prefix(name).is_some_and(is_end))?;
+        let begin = quoted(text).next()?.split('{').next()?;
+        Some((name, begin.trim().to_owned()))
+    })
+}
+
 /// The beginnings of the warnings and errors of the program's log, up to what differs.
 fn logged() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
+    let mut named = BTreeSet::new();
     for path in files(&root().join("src"), ".rs") {
         let source = fs::read_to_string(&path).unwrap();
         let is_code = !path.components().any(|part| part.as_os_str() == "tests");
         let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for (name, begin) in faults(code) {
+            named.insert(name);
+            found.insert(begin);
+        }
         for call in code.split("tracing::").skip(1).filter(|_| is_code) {
             let is_shown = ["warn!(", "error!("].iter().any(|start| call.starts_with(start));
             let call = call.split(");").next().filter(|_| is_shown).unwrap_or_default();
@@ -136,6 +156,7 @@ fn logged() -> BTreeSet<String> {
             found.extend(begin.contains(' ').then(|| begin.to_owned()));
         }
     }
+    assert_eq!(named, BTreeSet::from(FAULTS));
     found
 }
 

@@ -87,12 +87,12 @@ fn api_and_admin_listen_on_different_addresses_unless_the_port_is_chosen_by_the_
 }
 
 #[test]
-fn gateway_and_owners_have_up_to_16_addresses_each() {
+fn gateway_owners_and_authz_have_up_to_16_addresses_each() {
     let many = |count: usize| -> String {
         let items: Vec<String> = (1..=count).map(|port| format!("'127.0.0.1:{port}'")).collect();
         format!("[{}]", items.join(","))
     };
-    for key in ["listen.gateway", "listen.owners"] {
+    for key in ["listen.gateway", "listen.owners", "listen.authz"] {
         check(
             key,
             &format!("[], {}, {}, ['127.0.0.1:0', '127.0.0.1:0']", many(1), many(16)),

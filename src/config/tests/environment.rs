@@ -5,6 +5,11 @@ use super::{MINIMAL, minimal_with, parse, problems, shipped_keys};
 /// For each key: its value in the environment, the same as TOML writes it, and one that is wrong.
 const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("abuse.failures_per_minute", "7", "7", "many"),
+    ("authz.secret_file", "secret.txt", "\"secret.txt\"", ""),
+    ("authz.timeout", "2s", "\"2s\"", "26s"),
+    ("authz.tls.cert", "a.pem", "\"a.pem\"", ""),
+    ("authz.tls.client_ca", "ca.pem", "\"ca.pem\"", ""),
+    ("authz.tls.key", "b.pem", "\"b.pem\"", ""),
     ("chain.calls_per_second", "9", "9", "0"),
     ("chain.chain_id", "5", "5", "0"),
     ("chain.contracts.identity", ADDRESS, QUOTED_ADDRESS, "0x12"),
@@ -45,6 +50,7 @@ const OVERRIDES: &[(&str, &str, &str, &str)] = &[
     ("keys.requests_per_hour", " 11 ", "11", "1.5"),
     ("listen.admin", "127.0.0.1:1", "\"127.0.0.1:1\"", "1"),
     ("listen.api", "127.0.0.1:1", "\"127.0.0.1:1\"", "127.0.0.1:8082"),
+    ("listen.authz", "127.0.0.1:1", r#"["127.0.0.1:1"]"#, "127.0.0.1:8080"),
     ("listen.gateway", "127.0.0.1:1,[::1]:2", r#"["127.0.0.1:1", "[::1]:2"]"#, "127.0.0.1:1, 127.0.0.1:8080"),
     ("listen.max_connections", "7", "7", "0"),
     ("listen.max_connections_per_network", "7", "7", "-1"),
@@ -105,6 +111,8 @@ const QUOTED_ADDRESS: &str = "\"0xdc64a140aa3e981100a9beca4e685f962f0cf6c9\"";
 /// The file in which a key is overridden: what has no default, and what goes together or has to be chosen.
 fn base_with(path: &str, keys: &[(&str, &str)]) -> String {
     let base = [
+        ("authz.tls.cert", "\"cert.pem\""),
+        ("authz.tls.key", "\"key.pem\""),
         ("listen.tls.cert", "\"cert.pem\""),
         ("listen.tls.key", "\"key.pem\""),
         ("console.chain_name", "\"Somewhere\""),

@@ -1,8 +1,10 @@
 //! Verdicts as answers over HTTP/1.
 
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode};
 
+use crate::gateway::Gateway;
+use crate::gateway::context::Context;
 use crate::http1::writing::Lines;
 use crate::wire::answers::Answer;
 use crate::wire::headers::NO_STORE;
@@ -10,24 +12,23 @@ use crate::wire::headers::NO_STORE;
 /// The names that Envoy strips from the request, in an answer that lets it pass.
 const TO_REMOVE: &str = "x-envoy-auth-headers-to-remove";
 
-/// The answer that lets a request pass: 200 without a body, with the headers for its upstream, and those of the names to strip
-/// where the gateway reads them.
-pub(super) fn admitted(mut answer: Answer, identity: HeaderMap, stripped: Option<Vec<String>>) -> Answer {
-    let headers = answer.headers_mut();
-    headers.extend(identity);
-    headers.insert(CACHE_CONTROL, NO_STORE);
-    headers.insert(CONTENT_LENGTH, 0.into());
+/// The head of the answer that lets a request pass, but for its end: 200 without a body, and the names to strip where the gateway
+/// reads them.
+pub(super) fn admitted(gateway: &Gateway, ctx: &Context, stripped: Option<Vec<String>>) -> Vec<u8> {
+    let mut text = Vec::with_capacity(1_024);
+    text.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    gateway.write_identity(ctx, &mut text);
+    ctx.write_answer_headers(&mut text);
+    text.set("Cache-Control", NO_STORE.as_bytes());
+    text.set("Content-Length", b"0");
     if let Some(names) = stripped {
-        headers.set(TO_REMOVE, names.join(",").as_bytes());
+        text.set(TO_REMOVE, names.join(",").as_bytes());
     }
-    answer
+    text
 }
 
-/// An answer as nginx takes it: 200 or 403 without a body, which would cost a connection, and the true status and body in headers.
+/// A refusal as nginx takes it: 403 without a body, which would cost a connection, and the true status and body in headers.
 pub(super) fn for_nginx(answer: Answer) -> Answer {
-    if answer.status() == StatusCode::OK {
-        return answer;
-    }
     let (mut parts, body) = answer.into_parts();
     parts.headers.remove(CONTENT_TYPE);
     parts.headers.insert(CONTENT_LENGTH, 0.into());

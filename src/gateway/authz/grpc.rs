@@ -16,14 +16,14 @@ use pingora::server::ShutdownWatch;
 use prost::Message;
 use tokio::time::timeout;
 
+use crate::gateway::authz::Authz;
 use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::authz::original::Original;
-use crate::gateway::authz::{Authz, Verdict};
 use crate::gateway::library::door::h2_options;
 use crate::serve::turns::Turn;
 use crate::serve::{IDLE_TIME_MAX, Place};
 use crate::wire::errors::ErrorCause;
-use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, Facts};
+use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, Facts, HeaderList};
 use crate::wire::grpc;
 
 /// The longest message: a head, and the part of a body that some gateways send too.
@@ -38,11 +38,6 @@ const PREFIX_BYTES: usize = 5;
 const MALFORMED: ErrorCause =
     ErrorCause::Malformed { problem: "the gateway in front sends no readable message" };
 
-/// The service of a listener.
-pub(super) struct GrpcService {
-    authz: Arc<Authz>,
-}
-
 /// The service of one connection.
 struct Streams {
     authz: Arc<Authz>,
@@ -52,19 +47,19 @@ struct Streams {
     _place: Place,
 }
 
-impl GrpcService {
-    pub(super) const fn new(authz: Arc<Authz>) -> Self {
-        Self { authz }
-    }
-
-    /// Serves a connection to its end.
-    pub(super) async fn serve(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
-        let mut options = HttpServerOptions::default();
-        options.h2c = true;
-        options.h2_idle_timeout = Some(IDLE_TIME_MAX);
-        let streams = Streams { authz: Arc::clone(&self.authz), options, turn, _place: place };
-        Arc::new(streams).process_new(stream, shutdown).await;
-    }
+/// Serves a connection to its end.
+pub(super) async fn serve(
+    authz: &Arc<Authz>,
+    stream: Stream,
+    turn: Turn,
+    place: Place,
+    shutdown: &ShutdownWatch,
+) {
+    let mut options = HttpServerOptions::default();
+    options.h2c = true;
+    options.h2_idle_timeout = Some(IDLE_TIME_MAX);
+    let streams = Streams { authz: Arc::clone(authz), options, turn, _place: place };
+    Arc::new(streams).process_new(stream, shutdown).await;
 }
 
 #[async_trait]
@@ -121,12 +116,15 @@ impl Authz {
         let asked = request.asked().ok_or(MALFORMED)?;
         let original = Original::of_check(&asked, peer)?;
         let fields = original.fields();
-        let (ctx, verdict) = self.judge(Dialect::Grpc, asked.tenant, &original, &fields).await;
-        let Verdict { identity, answer } = verdict;
-        let Some(identity) = identity else { return Ok(CheckResponse::denied(answer)) };
+        let ctx = match self.judge(Dialect::Grpc, asked.tenant, &original, &fields).await {
+            Ok(ctx) => ctx,
+            Err(answer) => return Ok(CheckResponse::denied(answer)),
+        };
+        let (mut identity, mut for_client) = (HeaderList::default(), HeaderList::default());
+        self.gateway.write_identity(&ctx, &mut identity);
+        ctx.write_answer_headers(&mut for_client);
         let facts = Facts { tenant: asked.tenant, permit: ctx.permit() };
-        let stripped = self.to_strip(&fields, &identity);
-        Ok(CheckResponse::admitted(&identity, stripped, answer.headers(), facts))
+        Ok(CheckResponse::admitted(identity, self.to_strip(&fields, &ctx), for_client, facts))
     }
 }
 

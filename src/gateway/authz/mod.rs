@@ -13,7 +13,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use subtle::{Choice, ConstantTimeEq};
@@ -22,7 +21,6 @@ use tokio::time::timeout;
 use crate::domain::secret::Secret;
 use crate::gateway::Gateway;
 use crate::gateway::authz::dialect::Dialect;
-use crate::gateway::authz::grpc::GrpcService;
 use crate::gateway::authz::original::Original;
 use crate::gateway::context::Context;
 use crate::gateway::observe::{Ended, Ending};
@@ -32,8 +30,8 @@ use crate::http1::fields::Fields;
 use crate::http1::head::RequestHead;
 use crate::serve::connection::Connection;
 use crate::serve::turns::Turn;
-use crate::serve::whole::{Request, WholeAnswers, WholeService};
-use crate::serve::{Door, Place};
+use crate::serve::whole::Request;
+use crate::serve::{Door, Place, end_head};
 use crate::telemetry::faults::FaultLog;
 use crate::wire::answers::Answer;
 use crate::wire::errors::ErrorCause;
@@ -61,14 +59,6 @@ pub(crate) struct Authz {
 #[error("{0} asks about requests without the secret of [authz]")]
 struct NoSecret(IpAddr);
 
-/// The verdict about a request.
-struct Verdict {
-    /// The headers for its upstream, where it passes.
-    identity: Option<HeaderMap>,
-    /// The answer to its client, or the headers of ours for the upstream's.
-    answer: Answer,
-}
-
 impl Authz {
     pub(crate) fn new(gateway: Arc<Gateway>, rules: AuthzRules) -> Self {
         let faults = FaultLog::new("authz", Arc::clone(&gateway.clock));
@@ -88,22 +78,18 @@ impl Authz {
         is_known
     }
 
-    /// Judges a request of a tenant. `fields` are those that the client sent.
+    /// Judges a request of a tenant. `fields` are those that the client sent. Error: the answer to a request that does not pass.
     async fn judge<F: Fields + Sync>(
         &self,
         dialect: Dialect,
         tenant: &str,
         original: &Original,
         fields: &F,
-    ) -> (Context, Verdict) {
+    ) -> Result<Context, Answer> {
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
         ctx.request_id = Some(self.gateway.request_ids.of(fields));
         let outcome = self.corridor(dialect, tenant, original, fields, &mut ctx).await;
-        let verdict = match outcome {
-            Ok(()) => self.admitted(&ctx),
-            Err(end) => Verdict { identity: None, answer: self.gateway.answer_to(end, &mut ctx) },
-        };
-        let status = verdict.answer.status().as_u16();
+        let refused = outcome.err().map(|end| self.gateway.answer_to(end, &mut ctx));
         let ended = Ended {
             method: original.method(),
             target: original.target(),
@@ -111,12 +97,12 @@ impl Authz {
             authority: original.authority(),
             fields,
             peer: Some(original.peer()),
-            status,
-            sent: verdict.answer.body().len() as u64,
+            status: refused.as_ref().map_or(200, |answer| answer.status().as_u16()),
+            sent: refused.as_ref().map_or(0, |answer| answer.body().len() as u64),
             ending: Ending::Whole,
         };
         self.gateway.finished(&ended, &ctx);
-        (ctx, verdict)
+        refused.map_or(Ok(ctx), Err)
     }
 
     async fn corridor<F: Fields + Sync>(
@@ -140,16 +126,10 @@ impl Authz {
         Ok(())
     }
 
-    fn admitted(&self, ctx: &Context) -> Verdict {
-        let (mut identity, mut answer) = (HeaderMap::new(), Answer::new(Vec::new()));
-        self.gateway.write_identity(ctx, &mut identity);
-        ctx.write_answer_headers(answer.headers_mut());
-        Verdict { identity: Some(identity), answer }
-    }
-
-    /// The names that a gateway strips from a request that passes with these headers.
-    fn to_strip(&self, fields: &impl Fields, identity: &HeaderMap) -> Vec<String> {
-        identity::to_strip(fields, self.gateway.pipeline.key_format(), identity)
+    /// The names that a gateway strips from a request that passes.
+    fn to_strip(&self, fields: &impl Fields, ctx: &Context) -> Vec<String> {
+        let set = identity::count_set(ctx.permit().is_some());
+        identity::to_strip(fields, self.gateway.pipeline.key_format(), set)
     }
 
     /// The answer to a call that asks about no request that could be judged. The log shows the call's own path.
@@ -171,75 +151,67 @@ impl Authz {
         answer
     }
 
-    async fn answer_call(&self, dialect: Dialect, call: &Request<'_>) -> Result<Answer, ErrorCause> {
-        if !self.knows(&call.fields, call.peer) {
-            return Err(ErrorCause::Forbidden);
-        }
-        let (tenant, target) = tenant_and_target(dialect, call.path).ok_or(ErrorCause::NotFound)?;
-        let original = Original::of_call(dialect, call, target)?;
-        let (_, Verdict { identity, answer }) = self.judge(dialect, tenant, &original, &call.fields).await;
-        let Some(identity) = identity else { return Ok(answer) };
-        let stripped = (dialect == Dialect::Envoy).then(|| self.to_strip(&call.fields, &identity));
-        Ok(answers::admitted(answer, identity, stripped))
+    /// The head of the answer to a call about a request that passes, or the whole answer to another one.
+    async fn answer(&self, call: &Request<'_>) -> Result<Vec<u8>, Answer> {
+        let refuse = |cause| self.refuse(cause, call.path, &call.fields, call.peer);
+        let (dialect, tenant, target) = asked_at(call.path).ok_or_else(|| refuse(ErrorCause::NotFound))?;
+        let answer = async {
+            if !self.knows(&call.fields, call.peer) {
+                return Err(refuse(ErrorCause::Forbidden));
+            }
+            let original = Original::of_call(dialect, call, target).map_err(refuse)?;
+            let ctx = self.judge(dialect, tenant, &original, &call.fields).await?;
+            let stripped = (dialect == Dialect::Envoy).then(|| self.to_strip(&call.fields, &ctx));
+            Ok(answers::admitted(&self.gateway, &ctx, stripped))
+        };
+        let answer = answer.await;
+        answer.map_err(|answer| if dialect == Dialect::Nginx { answers::for_nginx(answer) } else { answer })
     }
 }
 
-impl WholeService for Arc<Authz> {
-    type Endpoint = Dialect;
-    type Notes = ();
-
-    fn begin(&self, _: &Request<'_>) {}
-
-    fn find(&self, request: &Request<'_>) -> Result<(Dialect, usize), ErrorCause> {
-        let known =
-            [("/forward/", Dialect::Forward), ("/nginx/", Dialect::Nginx), ("/envoy/", Dialect::Envoy)];
-        let found = known.into_iter().find(|(path, _)| request.path.starts_with(path));
-        found.map(|(_, dialect)| (dialect, 0)).ok_or(ErrorCause::NotFound)
-    }
-
-    async fn answer(
-        &self,
-        dialect: Dialect,
-        request: &Request<'_>,
-        _: &[u8],
-        (): &mut (),
-    ) -> Result<Answer, ErrorCause> {
-        let answer = self.answer_call(dialect, request).await;
-        let refuse = |cause| self.refuse(cause, request.path, &request.fields, request.peer);
-        let answer = answer.unwrap_or_else(refuse);
-        Ok(if dialect == Dialect::Nginx { answers::for_nginx(answer) } else { answer })
-    }
-}
-
-/// The tenant that a path names, and what stands behind it.
-fn tenant_and_target(dialect: Dialect, path: &str) -> Option<(&str, &str)> {
-    let (_, rest) = path.strip_prefix('/')?.split_once('/')?;
+/// The dialect and the tenant that a path names, and what stands behind them, where the dialect has the original's own there.
+fn asked_at(path: &str) -> Option<(Dialect, &str, &str)> {
+    let (dialect, rest) = path.strip_prefix('/')?.split_once('/')?;
+    let dialect = match dialect {
+        "forward" => Dialect::Forward,
+        "nginx" => Dialect::Nginx,
+        "envoy" => Dialect::Envoy,
+        _ => return None,
+    };
     let (tenant, target) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    (target.is_empty() != (dialect == Dialect::Envoy)).then_some((tenant, target))
+    (target.is_empty() != (dialect == Dialect::Envoy)).then_some((dialect, tenant, target))
 }
 
 /// The listener: HTTP/1, and gRPC over HTTP/2.
-pub(crate) struct AuthzDoor {
-    calls: WholeAnswers<Arc<Authz>>,
-    checks: GrpcService,
-}
-
-impl AuthzDoor {
-    pub(crate) fn new(authz: Authz) -> Self {
-        let clock = Arc::clone(&authz.gateway.clock);
-        let authz = Arc::new(authz);
-        Self { calls: WholeAnswers::new(Arc::clone(&authz), clock), checks: GrpcService::new(authz) }
-    }
-}
+pub(crate) struct AuthzDoor(pub(crate) Arc<Authz>);
 
 impl Door for AuthzDoor {
     const SPEAKS_HTTP2: bool = true;
 
-    async fn serve_http1(&self, connection: Box<Connection>, head: RequestHead) -> Option<Box<Connection>> {
-        self.calls.serve_http1(connection, head).await
+    async fn serve_http1(
+        &self,
+        mut connection: Box<Connection>,
+        head: RequestHead,
+    ) -> Option<Box<Connection>> {
+        let answer = self.0.answer(&Request::new(&head, connection.fields(), connection.peer.ip())).await;
+        let is_to_head = connection.head().get(head.method.clone()) == Some(b"HEAD");
+        let goes_on = connection.may_go_on(&head);
+        match answer {
+            Ok(mut text) => {
+                end_head(&mut text, !goes_on);
+                connection.write(&text).await
+            }
+            Err(answer) => connection.answer(&answer, is_to_head, !goes_on).await,
+        }
+        .ok()?;
+        if goes_on && connection.skip_body(&head).await {
+            return Some(connection);
+        }
+        connection.close().await;
+        None
     }
 
     async fn serve_http2(&self, stream: Stream, turn: Turn, place: Place, shutdown: &ShutdownWatch) {
-        self.checks.serve(stream, turn, place, shutdown).await;
+        grpc::serve(&self.0, stream, turn, place, shutdown).await;
     }
 }

@@ -28,7 +28,6 @@ pub(super) struct Original {
     text: Vec<u8>,
     spans: Spans,
     head: RequestHead,
-    authority: Box<str>,
     is_tls: bool,
     peer: IpAddr,
 }
@@ -86,10 +85,11 @@ impl Original {
         let mut spans = Spans::default();
         let told = read_told([method, target, host], fields, &mut spans);
         let (text, head) = told.map_err(|problem| ErrorCause::Malformed { problem })?;
-        let authority = std::str::from_utf8(host).ok().filter(|host| host::of_authority(host).is_some());
-        let is_text = is_readable(&head, &text) && std::str::from_utf8(method).is_ok();
-        let authority = authority.filter(|_| is_text).ok_or(UNTOLD)?.into();
-        Ok(Self { authority, text, spans, head, is_tls, peer })
+        let is_host = std::str::from_utf8(host).is_ok_and(|host| host::of_authority(host).is_some());
+        if !is_host || !is_readable(&head, &text) {
+            return Err(UNTOLD);
+        }
+        Ok(Self { text, spans, head, is_tls, peer })
     }
 
     /// Its own fields, where the dialect tells them apart from those of the call.
@@ -102,7 +102,7 @@ impl Original {
         Incoming {
             method: std::str::from_utf8(self.method()).unwrap_or_default(),
             target: self.target(),
-            authority: Some(&self.authority),
+            authority: Some(self.authority()),
             fields,
             peer: self.peer,
             is_tls: self.is_tls,
@@ -119,7 +119,8 @@ impl Original {
     }
 
     pub(super) fn authority(&self) -> &str {
-        &self.authority
+        let host = self.spans.first().and_then(|host| self.text.get(host.value.clone()));
+        std::str::from_utf8(host.unwrap_or_default()).unwrap_or_default()
     }
 
     pub(super) const fn peer(&self) -> IpAddr {

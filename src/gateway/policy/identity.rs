@@ -2,8 +2,6 @@
 //!
 //! Names are compared in a normal form, because many servers take `X_Agent_Id` and `X-Agent-Id` for one header.
 
-use http::HeaderMap;
-
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::trusted_headers::{FORWARDED_PREFIX, OF_PROXIES};
 use crate::domain::uint256::decimal;
@@ -56,8 +54,11 @@ pub(in crate::gateway) fn write(permit: &Permit, lines: &mut impl Lines) {
     lines.set("X-Agent-Endpoint-Mismatch", mismatch);
 }
 
-/// The names of headers that tell an upstream of ours who calls, or that prove it to us. Another gateway strips them where we
-/// don't set them: it may have shown us not all that the client sent.
+/// The name of the header for API keys.
+const API_KEY: &[u8] = b"x-api-key";
+
+/// The names of headers that tell an upstream of ours who calls, in the order in which they are written, and of those that prove it
+/// to us. Another gateway strips them where we don't set them: it may not have shown us all that the client sent.
 const OF_AGENTS: [&str; 10] = [
     "x-agent-id",
     "x-agent-owner",
@@ -71,26 +72,27 @@ const OF_AGENTS: [&str; 10] = [
     "x-api-key",
 ];
 
-/// The names that another gateway strips from a request with these fields, to which it adds the headers of `set`: those in our
-/// name and our credentials, however they are spelled.
-pub(in crate::gateway) fn to_strip(
-    fields: &impl Fields,
-    keys: &ApiKeyFormat,
-    set: &HeaderMap,
-) -> Vec<String> {
-    let known = OF_AGENTS.iter().flat_map(|name| [(*name).to_owned(), name.replace('-', "_")]);
-    let is_ours = |name: &[u8], value: &[u8]| {
-        begins(name, OURS)
-            || (name.len() == 9 && begins(name, b"x-api-key"))
-            || shows_key(Name::of(name), value, keys)
-    };
-    let sent =
-        fields.all().filter(|(name, value)| is_ours(name, value)).map(|(name, _)| name.to_ascii_lowercase());
-    let mut names: Vec<String> = known.chain(sent.filter_map(|name| String::from_utf8(name).ok())).collect();
-    names.retain(|name| !set.contains_key(name.as_str()));
-    names.sort_unstable();
-    names.dedup();
+/// The names that another gateway strips from a request with these fields: those in our name and our credentials, however they
+/// are spelled, but for the first `set` of [`OF_AGENTS`], which it sets.
+pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, set: usize) -> Vec<String> {
+    let (set, others) = OF_AGENTS.split_at(set);
+    let variants = OF_AGENTS.iter().map(|name| name.replace('-', "_"));
+    let mut names: Vec<String> = others.iter().map(|name| (*name).to_owned()).chain(variants).collect();
+    for (name, value) in fields.all() {
+        let is_key = name.len() == API_KEY.len() && begins(name, API_KEY);
+        if begins(name, OURS) || is_key || shows_key(Name::of(name), value, keys) {
+            let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+            if !set.contains(&&*name) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
     names
+}
+
+/// How many of the names of [`OF_AGENTS`] are set for a caller.
+pub(in crate::gateway) const fn count_set(is_agent: bool) -> usize {
+    if is_agent { 5 } else { 0 }
 }
 
 /// The standing of a name that is none of those that rules know by an id.

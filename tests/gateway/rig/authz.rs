@@ -180,7 +180,8 @@ pub(crate) fn decision(dialect: Dialect, tenant: &str, mut answer: Answer) -> De
             (answer.header("content-length"), answer.header("cache-control")),
             (Some("0"), Some("no-store"))
         );
-        assert_eq!((&*answer.body, answer.header("x-authz-status")), (&b""[..], None), "{shown}");
+        assert!(answer.body.is_empty(), "{shown}");
+        assert_eq!(answer.header("x-authz-status").unwrap_or("200"), "200", "{shown}");
     } else {
         let is_preflight = dialect == Dialect::Envoy && answer.status == 204;
         assert!(answer.status >= 400 || is_preflight, "a gateway lets it pass: {shown}");
