@@ -68,7 +68,9 @@ impl Original {
     /// The original of a call over gRPC, which came from `peer`.
     pub(super) fn of_check(asked: &Asked<'_>, peer: IpAddr) -> Result<Self, ErrorCause> {
         let peer = asked.client.unwrap_or(peer);
-        let told = [asked.method, asked.path, asked.host, asked.scheme].map(str::as_bytes);
+        // gRPC libraries tell none (gRFC A92).
+        let scheme = if asked.scheme.is_empty() { "http" } else { asked.scheme };
+        let told = [asked.method, asked.path, asked.host, scheme].map(str::as_bytes);
         Self::read(told, asked.fields(), peer)
     }
 
