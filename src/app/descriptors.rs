@@ -123,7 +123,7 @@ impl Descriptors {
             let api = most.min(rest - owners - authz);
             return Ok(Self { limit, reserved, api, owners, authz, gateway: 0, requests: 0, idle: 0 });
         }
-        let (api, gateway) = (most.min(rest / 8), most.min(rest / 2));
+        let (api, gateway) = (most.min(rest / 8), most.min(rest / 2 - authz));
         let upstreams = rest - api - owners - authz - gateway;
         let idle = POOL_MAX.min(upstreams / 10).max(workers);
         let requests = u32::try_from(upstreams - POOLS * idle).unwrap_or(u32::MAX);
@@ -168,7 +168,7 @@ mod tests {
     use crate::config::Settings;
 
     /// A configuration with so many listeners of each kind, and so many nodes.
-    fn settings(gateways: usize, owners: usize, nodes: usize, uses_redis: bool) -> Settings {
+    fn settings(gateways: usize, [owners, authz]: [usize; 2], nodes: usize, uses_redis: bool) -> Settings {
         let store = if uses_redis { "kind = \"redis\"\nredis.url = \"redis://localhost\"" } else { "" };
         let text = format!(
             "[chain]\ndevelopment = true\nchain_id = 8004\n[chain.contracts]\n\
@@ -178,6 +178,7 @@ mod tests {
         let mut settings = Settings::parse(&text, std::iter::empty()).unwrap();
         settings.listen.gateway = vec![settings.listen.api; gateways];
         settings.listen.owners = vec![settings.listen.api; owners];
+        settings.listen.authz = vec![settings.listen.api; authz];
         settings.chain.rpc_urls = vec![settings.chain.rpc_urls[0].clone(); nodes];
         settings
     }
@@ -185,13 +186,14 @@ mod tests {
     proptest! {
         #[test]
         fn caps_and_reserve_never_exceed_the_limit_and_nobody_has_none(
-            (gateways, owners, nodes, uses_redis) in (0..=16_usize, 0..=16_usize, 1..=16_usize, any::<bool>()),
+            (gateways, owners, authz) in (0..=16_usize, 0..=16_usize, 0..=16_usize),
+            (nodes, uses_redis) in (1..=16_usize, any::<bool>()),
             workers in 1..=128_usize,
             connections_max in 1..=1_000_000_u32,
             in_flight_max in proptest::option::of(1..=1_000_000_u32),
             limit in 0..=2_000_000_usize,
         ) {
-            let mut settings = settings(gateways, owners, nodes, uses_redis);
+            let mut settings = settings(gateways, [owners, authz], nodes, uses_redis);
             settings.listen.max_connections = connections_max;
             settings.gateway.in_flight_max = in_flight_max;
             let (reserve, least) = (reserve(&settings, workers), clients_min(&settings, workers));
@@ -200,10 +202,10 @@ mod tests {
                 prop_assert!(limit < reserve + least);
                 return Ok(());
             };
-            let Descriptors { api, owners: of_owners, gateway, requests, idle, .. } = caps;
-            let clients = api + of_owners + gateway;
+            let Descriptors { api, owners: of_owners, authz: of_authz, gateway, requests, idle, .. } = caps;
+            let clients = api + of_owners + of_authz + gateway;
             prop_assert!(reserve + clients + requests as usize + POOLS * idle <= limit);
-            prop_assert_eq!(of_owners > 0, owners > 0);
+            prop_assert_eq!((of_owners > 0, of_authz > 0), (owners > 0, authz > 0));
             prop_assert!(of_owners <= connections_max);
             prop_assert!((1..=connections_max).contains(&api));
             prop_assert_eq!([gateway > 0, requests > 0, idle / workers > 0], [gateways > 0; 3]);
@@ -216,7 +218,7 @@ mod tests {
     fn the_least_that_the_page_for_operators_names_is_the_least() {
         let page = include_str!("../../docs/operations.md");
         for (workers, uses_redis, least) in [(2, false, "738 for two"), (64, true, "3,682 for 64")] {
-            let settings = settings(1, 0, 1, uses_redis);
+            let settings = settings(1, [0, 0], 1, uses_redis);
             let number = reserve(&settings, workers) + clients_min(&settings, workers);
             assert!(least.replace(',', "").starts_with(&format!("{number} for ")), "{number}");
             assert!(page.contains(least), "{least}");
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn with_enough_descriptors_no_cap_is_cut() {
-        let mut settings = settings(1, 1, 2, true);
+        let mut settings = settings(1, [1, 0], 2, true);
         settings.listen.max_connections = 4_096;
         let caps = Descriptors::of(65_536, &settings, 4).unwrap();
         assert_eq!((caps.api, caps.owners, caps.gateway, caps.idle), (4_096, 4_096, 4_096, 1_024));

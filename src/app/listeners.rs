@@ -2,6 +2,7 @@
 
 use std::slice::from_ref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::admin::Admin;
 use crate::api::routes::Audience;
@@ -13,14 +14,13 @@ use crate::app::overview::Overview;
 use crate::app::process::{Listening, Tls};
 use crate::app::signing_domain;
 use crate::config::Settings;
-use crate::config::authz::AuthzSettings;
 use crate::config::listen::Listener;
 use crate::domain::registries::Registries;
 use crate::domain::rpc_url::RpcUrl;
 use crate::domain::secret::{Secret, SecretSource};
 use crate::domain::tier::Tier;
 use crate::files;
-use crate::gateway::authz::{Authz, AuthzDoor, AuthzRules};
+use crate::gateway::authz::{Authz, AuthzDoor};
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::policy::forwarded::Believed;
 use crate::gateway::relay::pool::{self, Pool};
@@ -35,6 +35,9 @@ use crate::tls::listener::{Protocols, server_config};
 use crate::wire::console::{ConsoleRules, DevelopmentNode, SampleRequest, WalletChain};
 use crate::wire::discovery::{Discovery, ServiceRules};
 use crate::wire::request_id::RequestIds;
+
+/// How many signatures of other gateways' requests may be looked at, at once: as many as a listener has connections by default.
+const ASKED_MAX: u32 = 4_096;
 
 /// The name of the threads that serve API, owners and gateway.
 const WORKER: &str = "worker";
@@ -100,8 +103,7 @@ impl App {
         if settings.listen.gateway.is_empty() {
             return Ok(());
         }
-        let in_flight_max = self.descriptors.requests;
-        let gateway = self.gateway(("gateway", in_flight_max), settings, pipeline, os)?;
+        let gateway = self.gateway(("gateway", self.descriptors.requests, None), settings, pipeline, os)?;
         let process = &mut self.process;
         let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&process.clock));
         let watch = Arc::new(Watch::new(table, clock));
@@ -132,16 +134,18 @@ impl App {
         if addresses.is_empty() {
             return Ok(());
         }
+        let secrets = authz.secret_file.clone().map(|path| files::secret(&SecretSource::File(path)));
+        let secrets = secrets.transpose().map_err(StartError::Other)?;
+        // An empty line would be the secret of whoever sends none.
+        let lines = secrets.iter().flat_map(|secrets| secrets.reveal().lines());
+        let secrets = lines.filter(|line| !line.is_empty()).map(Secret::new).collect();
         let tls = self.tenants.authz_certificates().map(|store| {
             let ca = authz.client_ca.as_deref();
-            // Gateways that ask over HTTP offer HTTP/2 too, which is for gRPC here.
-            server_config(store, Protocols::Http1BeforeHttp2, ca)
+            server_config(store, Protocols::Http1OrHttp2, ca)
                 .map_err(|problems| StartError::Other(problems.join("; ")))
         });
-        let rules = AuthzRules { secrets: secrets(authz)?, timeout: authz.timeout };
-        let signed_max = u32::try_from(self.descriptors.authz).unwrap_or(u32::MAX);
-        let gateway = self.gateway((NAME, signed_max), settings, pipeline, os)?;
-        let authz = Arc::new(Authz::new(gateway, rules));
+        let gateway = self.gateway((NAME, ASKED_MAX, Some(authz.timeout)), settings, pipeline, os)?;
+        let authz = Arc::new(Authz::new(gateway, secrets));
         let plain = Listening::plain(NAME, addresses, self.descriptors.authz);
         let workers = workers(settings);
         let tls = tls.transpose()?.map(Tls::Own);
@@ -149,10 +153,10 @@ impl App {
         self.process.open(door, Listening { threads: WORKER, workers, tls, ..plain })
     }
 
-    /// A gateway that counts and logs by the name of a listener, with room for so many requests.
+    /// A gateway that counts and logs by the name of a listener.
     fn gateway(
         &self,
-        (listener, in_flight_max): (&'static str, u32),
+        (listener, in_flight_max, verify_time_max): (&'static str, u32, Option<Duration>),
         settings: &Settings,
         pipeline: &Arc<Pipeline>,
         os: &Os,
@@ -169,6 +173,7 @@ impl App {
             via: settings.gateway.via.clone(),
             tracer: self.tracer.clone(),
             listener,
+            verify_time_max,
         };
         let (table, clock) = (Arc::clone(self.tenants.table()), Arc::clone(&self.process.clock));
         Ok(Arc::new(Gateway::new(table, Arc::clone(pipeline), rules, clock, os, &self.process.metrics)?))
@@ -237,19 +242,6 @@ fn console_rules(settings: &Settings) -> Option<ConsoleRules> {
     console.enabled.then(|| ConsoleRules { title: console.title.clone(), chain, sample, development })
 }
 
-/// The values of which a gateway sends one.
-fn secrets(authz: &AuthzSettings) -> Result<Vec<Secret>, StartError> {
-    let Some(path) = &authz.secret_file else { return Ok(Vec::new()) };
-    let file = files::secret(&SecretSource::File(path.clone())).map_err(StartError::Other)?;
-    // An empty one would be that of a gateway that sends none.
-    let lines = file.reveal().lines().map(str::trim).filter(|line| !line.is_empty());
-    let secrets: Vec<Secret> = lines.map(Secret::new).collect();
-    if secrets.is_empty() {
-        return Err(StartError::Other(format!("{}: holds no secret", files::shown(path))));
-    }
-    Ok(secrets)
-}
-
 /// A listener for clients: every worker serves it, and their networks have limits.
 fn for_clients<'a>(
     settings: &Settings,
@@ -265,34 +257,4 @@ fn for_clients<'a>(
     };
     let (threads, workers) = (WORKER, workers(settings));
     Listening { rules: Some(rules), threads, workers, tls: Some(Tls::Shared(protocols)), ..plain }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::{AuthzSettings, secrets};
-
-    #[test]
-    fn a_blank_line_is_no_secret() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("secrets");
-        let read = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            let timeout = Duration::from_secs(1);
-            let authz =
-                AuthzSettings { secret_file: Some(path.clone()), timeout, tls: None, client_ca: None };
-            let secrets = secrets(&authz).map_err(|error| error.to_string())?;
-            Ok(secrets.iter().map(|secret| secret.reveal().to_owned()).collect::<Vec<_>>())
-        };
-        assert_eq!(read("one"), Ok(vec!["one".to_owned()]));
-        assert_eq!(
-            read("\n\none \r\n\n\t\ntwo words\n\n"),
-            Ok(vec!["one".to_owned(), "two words".to_owned()])
-        );
-        for nothing in ["", "\n", " \n\t\n", "\r\n \r\n"] {
-            let problem: Result<_, String> = read(nothing);
-            assert!(problem.unwrap_err().contains("holds no secret"), "{nothing:?}");
-        }
-    }
 }

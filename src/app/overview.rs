@@ -169,11 +169,12 @@ fn changes(former: &[Value], now: &[Value], are_cut: bool) -> Json {
 /// Each file with its users.
 fn shown_certificates(certificates: &[Certificate]) -> Json {
     let mut by_file: BTreeMap<(i64, String), Vec<String>> = BTreeMap::new();
-    for Certificate { file, is_toward_upstreams, tenant, expiry } in certificates {
-        let user = match (tenant, is_toward_upstreams) {
+    for Certificate { file, kind, tenant, expiry } in certificates {
+        let user = match (tenant, *kind) {
+            (None, "authz") => "other gateways".to_owned(),
             (None, _) => "listeners".to_owned(),
-            (Some(tenant), false) => format!("tenant {tenant}"),
-            (Some(tenant), true) => format!("upstreams of {tenant}"),
+            (Some(tenant), "upstream") => format!("upstreams of {tenant}"),
+            (Some(tenant), _) => format!("tenant {tenant}"),
         };
         by_file.entry((*expiry, files::shown(file))).or_default().push(user);
     }

@@ -62,8 +62,8 @@ pub(super) struct Applied {
 /// A certificate in force.
 pub(super) struct Certificate {
     pub(super) file: PathBuf,
-    /// True for what upstreams are shown, false for what clients are.
-    pub(super) is_toward_upstreams: bool,
+    /// Who is shown it: clients of a "listener", gateways at "authz", or an "upstream".
+    pub(super) kind: &'static str,
     /// `None` for the listeners' own.
     pub(super) tenant: Option<Arc<str>>,
     /// In Unix seconds.
@@ -75,7 +75,7 @@ pub(super) struct Certificate {
 pub(crate) fn emptiness(settings: &Settings, refused: &[Refused], config: &Path) -> Option<Problem> {
     let holds_none = settings.folder_tenants == 0 && !refused.iter().any(Refused::is_in_folder);
     let is_empty = settings.tenants.is_empty() || (holds_none && has_folder(config));
-    let matters = is_empty && !settings.listen.gateway.is_empty() && !settings.gateway.allow_empty;
+    let matters = is_empty && settings.listen.reaches_tenants() && !settings.gateway.allow_empty;
     let place = if has_folder(config) { "tenants.d" } else { "tenants" };
     let phrase = "there is no tenant; mount the folder, or set gateway.allow_empty to true if that is meant";
     matters.then(|| Problem::new(place, phrase))
@@ -271,15 +271,18 @@ fn changes(former: &Table, now: &Table) -> Vec<(Arc<str>, &'static str)> {
 
 /// Each certificate that these settings name and this shelf holds.
 fn certificates_of(settings: &Settings, shelf: &Shelf) -> Vec<Certificate> {
-    let listeners = settings.listen.tls.iter().chain(&settings.authz.tls).map(|pair| (pair, false, None));
+    let listeners = [("listener", &settings.listen.tls), ("authz", &settings.authz.tls)];
+    let listeners =
+        listeners.into_iter().flat_map(|(kind, pair)| pair.as_ref().map(|pair| (pair, kind, None)));
     let tenants = settings.tenants.iter().flat_map(|tenant| {
-        let shown = tenant.tls.iter().filter(|_| settings.listen.tls.is_some()).map(|pair| (pair, false));
-        let all = shown.chain(tenant.proxy.upstream_tls.client.iter().map(|pair| (pair, true)));
-        all.map(|(pair, is_toward_upstreams)| (pair, is_toward_upstreams, Some(Arc::clone(&tenant.id))))
+        let shown =
+            tenant.tls.iter().filter(|_| settings.listen.tls.is_some()).map(|pair| (pair, "listener"));
+        let all = shown.chain(tenant.proxy.upstream_tls.client.iter().map(|pair| (pair, "upstream")));
+        all.map(|(pair, kind)| (pair, kind, Some(Arc::clone(&tenant.id))))
     });
-    let all = listeners.chain(tenants).filter_map(|(pair, is_toward_upstreams, tenant)| {
+    let all = listeners.chain(tenants).filter_map(|(pair, kind, tenant)| {
         let (file, expiry) = (pair.cert.clone(), shelf.expiry(pair)?);
-        Some(Certificate { file, is_toward_upstreams, tenant, expiry })
+        Some(Certificate { file, kind, tenant, expiry })
     });
     all.collect()
 }
@@ -288,8 +291,7 @@ fn certificates_of(settings: &Settings, shelf: &Shelf) -> Vec<Certificate> {
 fn show(metrics: &Metrics, certificates: &[Certificate]) {
     metrics.change(|families| {
         families.certificate_expiry.reset();
-        for Certificate { is_toward_upstreams, tenant, expiry, .. } in certificates {
-            let kind = if *is_toward_upstreams { "upstream" } else { "listener" };
+        for Certificate { kind, tenant, expiry, .. } in certificates {
             let tenant = tenant.as_deref().unwrap_or(NO_TENANT);
             families.certificate_expiry.with_label_values(&[kind, tenant]).set(*expiry);
         }

@@ -10,7 +10,7 @@ use crate::config::notes::Content;
 use crate::config::reader::Reader;
 use crate::domain::tenant::KeyPair;
 
-/// How long a decision may take.
+/// How long it may take to verify an agent.
 const TIMEOUT: Bounds = ["50ms", "25s"];
 
 /// How the listener for other gateways knows them.
@@ -18,7 +18,7 @@ const TIMEOUT: Bounds = ["50ms", "25s"];
 pub struct AuthzSettings {
     /// A file with the values of which a gateway sends one in `X-Authz-Secret`, a line each; `None`: any may ask.
     pub secret_file: Option<PathBuf>,
-    /// The longest that a decision takes; 503 follows.
+    /// The longest that it takes to verify an agent; 503 follows.
     pub timeout: Duration,
     /// The listener's certificate and key; `None`: it speaks in the clear.
     pub tls: Option<KeyPair>,

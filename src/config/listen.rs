@@ -64,6 +64,11 @@ pub struct Listen {
 }
 
 impl Listen {
+    /// True if there is a listener for requests to tenants.
+    pub(crate) fn reaches_tenants(&self) -> bool {
+        !(self.gateway.is_empty() && self.authz.is_empty())
+    }
+
     /// Every address that is listened on.
     pub(crate) fn all(&self) -> impl Iterator<Item = SocketAddr> {
         self.gateway.iter().chain(&self.owners).chain(&self.authz).copied().chain([self.api, self.admin])

@@ -111,9 +111,7 @@ impl Survey {
         let Chosen { settings, refused, claims, .. } = chosen;
         notes.add(of_folder, true);
         notes.problems.extend(claims);
-        let is_reached = settings
-            .as_ref()
-            .is_none_or(|settings| !(settings.listen.gateway.is_empty() && settings.listen.authz.is_empty()));
+        let is_reached = settings.as_ref().is_none_or(|settings| settings.listen.reaches_tenants());
         if let (Some(count @ 1..), false) = (settings.as_ref().map(|all| all.tenants.len()), is_reached) {
             let phrase =
                 format!("is empty, and nobody reaches the tenants, {count} in all; write an address");

@@ -4,12 +4,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use tokio::time::timeout;
+
 use crate::domain::client::ClientNet;
 use crate::domain::quota::Allowance;
 use crate::domain::routing::Decision;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::Gateway;
-use crate::gateway::authz::dialect::Dialect;
+use crate::gateway::dialect::Dialect;
 use crate::gateway::notes::Notes;
 use crate::gateway::policy::requests::asks_for_stream;
 use crate::gateway::room::{Full, Guest, Place};
@@ -70,11 +72,6 @@ impl<F> Incoming<'_, F> {
     /// The path, without the query.
     pub(super) fn path(&self) -> &[u8] {
         path_of(self.target)
-    }
-
-    /// True if an answer of ours with this status, to a request that was not let through, is read as such.
-    pub(super) fn takes(&self, status: u16) -> bool {
-        self.dialect.is_none_or(|dialect| dialect.takes(status))
     }
 }
 
@@ -208,7 +205,13 @@ impl Gateway {
         let is_signed = matches!(ask.credential, Credential::Signature(_));
         let asking = is_signed.then(|| self.room.ask(client)).transpose();
         let _asking = asking.map_err(|full| overloaded(site, full))?; // 503
-        let standing = self.pipeline.verify(&ask).await;
+        let verifying = self.pipeline.verify(&ask);
+        let standing = match self.rules.verify_time_max {
+            Some(time_max) => {
+                timeout(time_max, verifying).await.map_err(|_| overloaded(site, Full::Process))?
+            } // 503
+            None => verifying.await,
+        };
         notes.step("verify", &self.clock);
         let standing = standing.inspect_err(|refusal| self.observer.decided(Err(refusal)))?;
         let agent = standing.agent();

@@ -16,6 +16,7 @@ mod way;
 mod context;
 mod corridor;
 mod counters;
+mod dialect;
 pub(crate) mod discovery;
 mod failure;
 mod line;
@@ -30,7 +31,6 @@ mod upstreams;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use ipnet::IpNet;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
@@ -38,6 +38,7 @@ use pingora::server::ShutdownWatch;
 use crate::domain::tenant::RouteAccess;
 use crate::gateway::context::Context;
 use crate::gateway::corridor::{Incoming, Passage, Route};
+use crate::gateway::dialect::Dialect;
 use crate::gateway::library::door::LibraryDoor;
 use crate::gateway::observe::Observer;
 use crate::gateway::policy::cors;
@@ -142,6 +143,8 @@ pub(crate) struct GatewayRules {
     pub(crate) tracer: Option<Arc<Tracer>>,
     /// The listener's name in metrics and logs.
     pub(crate) listener: &'static str,
+    /// The longest that it takes to verify an agent; `None`: as long as the chain has. A charge is not broken off.
+    pub(crate) verify_time_max: Option<Duration>,
 }
 
 /// The part of the gateway that all workers share.
@@ -187,15 +190,14 @@ impl Gateway {
         ctx: &mut Context,
     ) -> Result<Route, End> {
         ctx.site = Some(Arc::clone(&site));
-        ctx.has_documents = request.takes(StatusCode::OK.as_u16());
         if let Some(rules) = &site.tenant.cors {
             let origin = request.fields.only(Name::Origin).filter(|origin| rules.allows(origin));
             ctx.origin = origin.map(Into::into);
             if let Some(method) = cors::preflight(request.method, request.fields) {
                 let is_denied = site.decide(method, request.path()).access == RouteAccess::Deny;
                 ctx.origin = ctx.origin.take().filter(|_| !is_denied);
-                let is_answerable = request.takes(StatusCode::NO_CONTENT.as_u16());
-                return Err(if is_answerable { End::Preflight } else { ErrorCause::Forbidden.into() });
+                let is_answered = request.dialect.is_none_or(Dialect::takes_success);
+                return Err(if is_answered { End::Preflight } else { ErrorCause::Forbidden.into() });
             }
         }
         if request.dialect.is_none() && self.via.has_passed(request.fields) {
@@ -204,13 +206,16 @@ impl Gateway {
         let has_cors = site.tenant.cors.is_some();
         let route = Self::decide(request, site)?;
         ctx.decision = Some(route.decision());
+        ctx.has_documents = request.dialect.is_none();
         if ctx.has_documents
             && let Some(document) = self.document(request, &route)
         {
             return Err(End::Document(Box::new(document)));
         }
         // Browsers ask no leave for a WebSocket, and let the page read it.
-        let is_socket = route.upgrades() && request.fields.has(Name::Upgrade);
+        // Most other gateways do not show us who asks for one.
+        let is_shown = request.dialect.is_none_or(|dialect| dialect == Dialect::Grpc);
+        let is_socket = route.upgrades() && (!is_shown || request.fields.has(Name::Upgrade));
         if has_cors && is_socket && request.fields.has(Name::Origin) && ctx.origin.is_none() {
             return Err(ErrorCause::OtherSite.into()); // 403
         }

@@ -50,7 +50,7 @@ pub(super) struct Ended<'a, F> {
     pub(super) target: &'a [u8],
     /// The version of HTTP.
     pub(super) protocol: &'static str,
-    /// The host that it is for, where its own header does not say that.
+    /// The host that it is for, where no header says that.
     pub(super) authority: &'a str,
     pub(super) fields: &'a F,
     /// The address that it came from.
@@ -212,8 +212,8 @@ impl Gateway {
         let refused = ctx.refused.as_deref().copied().unwrap_or_default();
         let spent = refused.limit.map(|limit| Allowance { limit, remaining: 0 });
         let trace_id = access::trace_id(ctx.notes.trace.as_deref(), remote_span(ended.fields));
-        let authority = Some(ended.authority.as_bytes()).filter(|host| !host.is_empty());
-        let host = authority.or_else(|| ended.fields.values(Name::Host).next()).unwrap_or_default();
+        let host = Some(ended.authority.as_bytes()).filter(|authority| !authority.is_empty());
+        let host = host.or_else(|| ended.fields.values(Name::Host).next()).unwrap_or_default();
         let line = Line {
             listener: self.observer.listener,
             request_id: ctx.request_id.as_ref().map(RequestId::as_str),

@@ -19,8 +19,8 @@ pub(crate) enum Protocols {
     Http1,
     /// HTTP/2, or HTTP/1.1 for those who don't speak it.
     Http1AndHttp2,
-    /// The same, and HTTP/1.1 to a client that offers both.
-    Http1BeforeHttp2,
+    /// HTTP/1.1, or HTTP/2 for those who speak nothing else.
+    Http1OrHttp2,
 }
 
 /// The TLS of a listener.
@@ -43,7 +43,7 @@ pub(crate) fn server_config(
     let offered: &[&[u8]] = match protocols {
         Protocols::Http1 => &[b"http/1.1"],
         Protocols::Http1AndHttp2 => &[b"h2", b"http/1.1"],
-        Protocols::Http1BeforeHttp2 => &[b"http/1.1", b"h2"],
+        Protocols::Http1OrHttp2 => &[b"http/1.1", b"h2"],
     };
     config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
     // Sessions are kept by clients, in tickets that this process alone can read, and for the host of the ticket alone.

@@ -38,13 +38,6 @@ pub fn address_of(peer: IpAddr, fields: &impl Fields, trusted: &[IpNet]) -> IpAd
     client.to_canonical()
 }
 
-/// The address that the proxy before us saw, which it wrote behind all others.
-#[must_use]
-pub fn last_hop(fields: &impl Fields) -> Option<IpAddr> {
-    let line = fields.values(Name::ForwardedFor).next_back()?;
-    parse_hop(line.rsplit(|byte| *byte == b',').next()?).map(|address| address.to_canonical())
-}
-
 /// Whether an address is a proxy's that is believed.
 #[must_use]
 pub fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {

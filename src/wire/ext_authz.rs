@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use bytes::Bytes;
 use prost::{Message, Oneof};
 
 use crate::http1::writing::Lines;
@@ -15,6 +16,7 @@ pub const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
 
 /// `HeaderAppendAction`.
 const APPEND_IF_EXISTS_OR_ADD: i32 = 0;
+const ADD_IF_ABSENT: i32 = 1;
 const OVERWRITE_IF_EXISTS_OR_ADD: i32 = 2;
 
 /// `CheckRequest`.
@@ -129,8 +131,9 @@ struct Denied {
 struct Admitted {
     #[prost(message, repeated, tag = "2")]
     headers: Vec<HeaderOption>,
-    #[prost(string, repeated, tag = "5")]
-    headers_to_remove: Vec<String>,
+    /// Texts, which most of the time are constants.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    headers_to_remove: Vec<Bytes>,
     #[prost(message, repeated, tag = "6")]
     response_headers_to_add: Vec<HeaderOption>,
 }
@@ -230,7 +233,7 @@ impl CheckResponse {
     #[must_use]
     pub fn admitted(
         headers: HeaderList,
-        removed: Vec<String>,
+        removed: Vec<Bytes>,
         for_client: HeaderList,
         facts: Facts<'_>,
     ) -> Self {
@@ -290,7 +293,7 @@ impl From<Facts<'_>> for Struct {
     }
 }
 
-/// Headers that stand there once each, but for `Vary`, which adds to the upstream's.
+/// Headers that stand there once each, but for `Vary`, which adds to the upstream's, and `Cache-Control`, which gives way to it.
 #[derive(Default)]
 pub struct HeaderList(Vec<HeaderOption>);
 
@@ -303,12 +306,16 @@ impl Lines for HeaderList {
 }
 
 fn option(key: String, value: &[u8]) -> HeaderOption {
-    let is_added = key == http::header::VARY.as_str();
+    let append_action = match &*key {
+        "vary" => APPEND_IF_EXISTS_OR_ADD,
+        "cache-control" => ADD_IF_ABSENT,
+        _ => OVERWRITE_IF_EXISTS_OR_ADD,
+    };
     let value = String::from_utf8_lossy(value).into_owned();
     HeaderOption {
         header: Some(Header { key, value, raw_value: Vec::new() }),
-        append: Some(BoolValue { value: is_added }),
-        append_action: if is_added { APPEND_IF_EXISTS_OR_ADD } else { OVERWRITE_IF_EXISTS_OR_ADD },
+        append: Some(BoolValue { value: append_action == APPEND_IF_EXISTS_OR_ADD }),
+        append_action,
         keep_empty_value: true,
     }
 }

@@ -14,7 +14,7 @@ use crate::support::time::Stopwatch;
 
 pub(crate) const CASES: &[Case] = cases![
     a_call_that_is_not_one_message_is_denied,
-    a_message_of_a_mebibyte_is_read_and_a_longer_one_denied,
+    a_message_of_64_kib_is_read_and_a_longer_one_denied,
     a_message_that_does_not_come_is_denied_in_time,
     a_stream_that_is_reset_leaves_others_alone,
     many_checks_run_on_one_connection,
@@ -63,8 +63,8 @@ fn a_call_that_is_not_one_message_is_denied(stage: &Stage) {
     assert_eq!(broken.ask(asked.authz).decision().error().0, 400);
 }
 
-fn a_message_of_a_mebibyte_is_read_and_a_longer_one_denied(stage: &Stage) {
-    const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+fn a_message_of_64_kib_is_read_and_a_longer_one_denied(stage: &Stage) {
+    const MESSAGE_BYTES_MAX: usize = 64 * 1024;
     let asked = stage.asked();
     // The body of the client's request, which some gateways send too.
     let of_length = |length: usize| {

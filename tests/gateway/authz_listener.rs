@@ -55,7 +55,7 @@ fn a_gateway_without_one_of_the_secrets_is_refused(stage: &Stage) {
     let (one, other) = ("first-of-two-secrets", "second of two secrets");
     [one, other].iter().for_each(|secret| secrets::keep(secret));
     let files = Files::new();
-    let file = files.put("secrets", &format!("{one}\n\n  \n{other} \r\n\n"));
+    let file = files.put("secrets", &format!("{one}\n\n{other}\r\n\n"));
     let asked = Asked::start(Site::of(stage).set("authz.secret_file", file));
     for dialect in DIALECTS {
         for own in [&[(NAME, one)][..], &[(NAME, other)], &[("x-authz-secret", one)]] {
@@ -190,7 +190,7 @@ fn a_frozen_chain_is_503_in_time_and_spends_nothing(stage: &Stage) {
     assert_eq!(until_read.identity[0].1, asked.site.agent().text());
 }
 
-/// The address behind all others is the one that the gateway saw.
+/// The address behind all others is the one that the gateway saw, if it is one that is believed.
 fn each_client_of_a_gateway_has_its_own_budget_of_refused_credentials(stage: &Stage) {
     let asked = Asked::start(Site::of(stage).set("abuse.failures_per_minute", 5));
     for (at, dialect) in DIALECTS.into_iter().enumerate() {
@@ -220,6 +220,21 @@ fn each_client_of_a_gateway_has_its_own_budget_of_refused_credentials(stage: &St
             "{dialect:?}: one client, whatever it writes"
         );
     }
+
+    let authz = free_port(own_ip());
+    let site = Site::of(stage).set("abuse.failures_per_minute", 5);
+    let _site = site.set("listen.authz", vec![authz.to_string()]).start();
+    until("the listener for other gateways listens", SOON, || std::net::TcpStream::connect(authz).ok());
+    let strangers: Vec<u16> = (0..8)
+        .map(|client| public("t").from(format!("198.51.9.{client}").parse().unwrap()))
+        .map(|told| Told { target: agents_path(), ..told.key(&unknown_key(7_900)) })
+        .map(|told| told.ask(Dialect::Forward, authz).error().0)
+        .collect();
+    assert_eq!(
+        strangers,
+        [401, 401, 401, 401, 401, 429, 429, 429],
+        "a gateway that is not believed is one client"
+    );
 }
 
 fn operators_see_who_was_asked(stage: &Stage) {

@@ -1,5 +1,6 @@
 //! Verdicts as answers over HTTP/1.
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
@@ -14,7 +15,7 @@ const TO_REMOVE: &str = "x-envoy-auth-headers-to-remove";
 
 /// The head of the answer that lets a request pass, but for its end: 200 without a body, and the names to strip where the gateway
 /// reads them.
-pub(super) fn admitted(gateway: &Gateway, ctx: &Context, stripped: Option<Vec<String>>) -> Vec<u8> {
+pub(super) fn admitted(gateway: &Gateway, ctx: &Context, stripped: Option<&[Bytes]>) -> Vec<u8> {
     let mut text = Vec::with_capacity(1_024);
     text.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     gateway.write_identity(ctx, &mut text);
@@ -22,7 +23,7 @@ pub(super) fn admitted(gateway: &Gateway, ctx: &Context, stripped: Option<Vec<St
     text.set("Cache-Control", NO_STORE.as_bytes());
     text.set("Content-Length", b"0");
     if let Some(names) = stripped {
-        text.set(TO_REMOVE, names.join(",").as_bytes());
+        text.set(TO_REMOVE, &names.join(&b','));
     }
     text
 }

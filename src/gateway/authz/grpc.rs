@@ -17,17 +17,17 @@ use prost::Message;
 use tokio::time::timeout;
 
 use crate::gateway::authz::Authz;
-use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::authz::original::Original;
+use crate::gateway::dialect::Dialect;
 use crate::gateway::library::door::h2_options;
 use crate::serve::turns::Turn;
-use crate::serve::{IDLE_TIME_MAX, Place};
+use crate::serve::{IDLE_TIME_MAX, Place, WRITE_TIME_MAX};
 use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::{CHECK, CheckRequest, CheckResponse, Facts, HeaderList};
 use crate::wire::grpc;
 
-/// The longest message: a head, and the part of a body that some gateways send too.
-const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// The longest message, which holds a head.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a message may take to arrive.
 const MESSAGE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -86,17 +86,19 @@ impl HttpServerApp for Streams {
 
 impl Authz {
     async fn serve(&self, stream: &mut HttpSession) -> Option<()> {
-        stream.set_write_timeout(Some(MESSAGE_TIME_MAX));
+        stream.set_write_timeout(Some(WRITE_TIME_MAX));
         let head = stream.req_header();
         let is_check =
             head.uri.path() == CHECK && head.method == Method::POST && grpc::is_spoken(&head.headers);
         let written = if is_check {
             let peer = stream.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
             let peer = peer.unwrap_or(IpAddr::from([0; 4]));
-            // A call that can't be judged is denied too: gateways may forward a request about which a call fails.
             let response = self.check(stream, peer).await;
-            let refuse = |cause| self.refuse(cause, CHECK, &stream.req_header().headers, peer);
-            let response = response.unwrap_or_else(|cause| CheckResponse::denied(refuse(cause)));
+            // Gateways may be configured to forward a request about which a call fails. A denial they obey.
+            let response = response.unwrap_or_else(|cause| {
+                let fields = &stream.req_header().headers;
+                CheckResponse::denied(self.refuse(cause, b"POST", CHECK, fields, peer))
+            });
             write(stream, &response).await
         } else {
             write_not_found(stream)
@@ -122,7 +124,8 @@ impl Authz {
         };
         let (mut identity, mut for_client) = (HeaderList::default(), HeaderList::default());
         self.gateway.write_identity(&ctx, &mut identity);
-        ctx.write_answer_headers(&mut for_client);
+        // The upstream's own answer is not seen.
+        ctx.write_forwarded_answer_headers(&HeaderMap::new(), &mut for_client);
         let facts = Facts { tenant: asked.tenant, permit: ctx.permit() };
         Ok(CheckResponse::admitted(identity, self.to_strip(&fields, &ctx), for_client, facts))
     }
@@ -150,25 +153,21 @@ async fn read(stream: &mut HttpSession) -> Result<Bytes, ErrorCause> {
 }
 
 async fn write(stream: &mut HttpSession, response: &CheckResponse) -> pingora::Result<()> {
-    let mut body = vec![0; PREFIX_BYTES];
-    let length = u32::try_from(response.encoded_len()).unwrap_or(u32::MAX);
-    body.splice(1.., length.to_be_bytes());
-    body.extend_from_slice(&response.encode_to_vec());
-    stream.write_response_header(head()?, false)?;
+    let mut body = vec![0];
+    body.extend_from_slice(&u32::try_from(response.encoded_len()).unwrap_or(u32::MAX).to_be_bytes());
+    // A vector has room for every message.
+    let _ = response.encode(&mut body);
+    let mut head = ResponseHeader::build(StatusCode::OK, Some(1))?;
+    head.insert_header(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))?;
+    stream.write_response_header(Box::new(head), false)?;
     stream.write_body(body.into(), false).await?;
     stream
         .write_trailers(HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), 0.into())]))?;
     stream.finish()
 }
 
-/// No 200, as gRPC has it for errors too: a gateway that speaks another dialect would take that for leave.
+/// No 200, as gRPC has it for errors too: a gateway that asks in another dialect over HTTP/2 would take that for leave.
 fn write_not_found(stream: &mut HttpSession) -> pingora::Result<()> {
     let head = ResponseHeader::build(StatusCode::NOT_FOUND, None)?;
     stream.write_response_header(Box::new(head), true)
-}
-
-fn head() -> pingora::Result<Box<ResponseHeader>> {
-    let mut head = Box::new(ResponseHeader::build(StatusCode::OK, Some(1))?);
-    head.insert_header(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))?;
-    Ok(head)
 }

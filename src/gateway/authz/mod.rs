@@ -3,26 +3,23 @@
 //!
 //! A gateway must not be able to misread an answer: 200 is for a request that passes, and for nothing else.
 
-pub(in crate::gateway) mod dialect;
-
 mod answers;
 mod grpc;
 mod original;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
+use bytes::Bytes;
 use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use subtle::{Choice, ConstantTimeEq};
-use tokio::time::timeout;
 
 use crate::domain::secret::Secret;
 use crate::gateway::Gateway;
-use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::authz::original::Original;
 use crate::gateway::context::Context;
+use crate::gateway::dialect::Dialect;
 use crate::gateway::observe::{Ended, Ending};
 use crate::gateway::policy::identity;
 use crate::gateway::refusals::End;
@@ -39,18 +36,11 @@ use crate::wire::errors::ErrorCause;
 /// The header in which a gateway sends the secret.
 const SECRET: &str = "x-authz-secret";
 
-/// How other gateways are answered.
-pub(crate) struct AuthzRules {
-    /// Secrets of which a gateway sends one; empty: any may ask.
-    pub(crate) secrets: Vec<Secret>,
-    /// The longest that a decision takes.
-    pub(crate) timeout: Duration,
-}
-
 /// Judges the requests of other gateways.
 pub(crate) struct Authz {
     gateway: Arc<Gateway>,
-    rules: AuthzRules,
+    /// Of which a gateway sends one; empty: any gateway may ask.
+    secrets: Vec<Secret>,
     faults: FaultLog,
 }
 
@@ -60,9 +50,10 @@ pub(crate) struct Authz {
 struct NoSecret(IpAddr);
 
 impl Authz {
-    pub(crate) fn new(gateway: Arc<Gateway>, rules: AuthzRules) -> Self {
+    /// Judges by a gateway's corridor.
+    pub(crate) fn new(gateway: Arc<Gateway>, secrets: Vec<Secret>) -> Self {
         let faults = FaultLog::new("authz", Arc::clone(&gateway.clock));
-        Self { gateway, rules, faults }
+        Self { gateway, secrets, faults }
     }
 
     /// True if a call shows the secret, once.
@@ -70,8 +61,8 @@ impl Authz {
         let mut shown = fields.all().filter(|(name, _)| name.eq_ignore_ascii_case(SECRET.as_bytes()));
         let one = shown.next().map(|(_, value)| value).filter(|_| shown.next().is_none()).unwrap_or_default();
         let is_any = |found: Choice, secret: &Secret| found | secret.reveal().as_bytes().ct_eq(one);
-        let is_known = self.rules.secrets.is_empty()
-            || bool::from(self.rules.secrets.iter().fold(Choice::from(0), is_any));
+        let is_known =
+            self.secrets.is_empty() || bool::from(self.secrets.iter().fold(Choice::from(0), is_any));
         if !is_known {
             self.faults.note(&NoSecret(peer));
         }
@@ -90,19 +81,31 @@ impl Authz {
         ctx.request_id = Some(self.gateway.request_ids.of(fields));
         let outcome = self.corridor(dialect, tenant, original, fields, &mut ctx).await;
         let refused = outcome.err().map(|end| self.gateway.answer_to(end, &mut ctx));
+        let told = (original.method(), original.target(), original.authority(), original.peer());
+        self.note(told, fields, refused.as_ref(), &ctx);
+        refused.map_or(Ok(ctx), Err)
+    }
+
+    /// Counts and logs a request that was judged, or a call: its method, target, host and client.
+    fn note<F: Fields>(
+        &self,
+        (method, target, authority, peer): (&[u8], &[u8], &str, IpAddr),
+        fields: &F,
+        refused: Option<&Answer>,
+        ctx: &Context,
+    ) {
         let ended = Ended {
-            method: original.method(),
-            target: original.target(),
+            method,
+            target,
             protocol: "HTTP/1.1",
-            authority: original.authority(),
+            authority,
             fields,
-            peer: Some(original.peer()),
-            status: refused.as_ref().map_or(200, |answer| answer.status().as_u16()),
-            sent: refused.as_ref().map_or(0, |answer| answer.body().len() as u64),
+            peer: Some(peer),
+            status: refused.map_or(200, |answer| answer.status().as_u16()),
+            sent: refused.map_or(0, |answer| answer.body().len() as u64),
             ending: Ending::Whole,
         };
-        self.gateway.finished(&ended, &ctx);
-        refused.map_or(Ok(ctx), Err)
+        self.gateway.finished(&ended, ctx);
     }
 
     async fn corridor<F: Fields + Sync>(
@@ -118,54 +121,64 @@ impl Authz {
         let request = original.incoming(dialect, fields);
         let route = gateway.route_at(site, &request, ctx)?;
         gateway.begin_trace(fields, ctx);
-        let admitted = timeout(self.rules.timeout, gateway.admit(&request, route, &mut ctx.notes)).await;
-        match admitted.unwrap_or(Err(ErrorCause::Overloaded)) {
+        let admitted = gateway.admit(&request, route, &mut ctx.notes).await;
+        match admitted {
             Ok(passage) => ctx.let_through(passage),
-            Err(cause) => return Err(gateway.show_way(cause, &request, ctx)), // 503, if it takes too long
+            Err(cause) => return Err(gateway.show_way(cause, &request, ctx)),
         }
         Ok(())
     }
 
     /// The names that a gateway strips from a request that passes.
-    fn to_strip(&self, fields: &impl Fields, ctx: &Context) -> Vec<String> {
+    fn to_strip(&self, fields: &impl Fields, ctx: &Context) -> Vec<Bytes> {
         let set = identity::count_set(ctx.permit().is_some());
         identity::to_strip(fields, self.gateway.pipeline.key_format(), set)
     }
 
-    /// The answer to a call that asks about no request that could be judged. The log shows the call's own path.
-    fn refuse(&self, cause: ErrorCause, path: &str, fields: &impl Fields, peer: IpAddr) -> Answer {
+    /// The answer to a call that asks about no request that could be judged.
+    fn refuse<F: Fields>(
+        &self,
+        cause: ErrorCause,
+        method: &[u8],
+        path: &str,
+        fields: &F,
+        peer: IpAddr,
+    ) -> Answer {
         let mut ctx = Context::new(self.gateway.clock.monotonic_micros());
+        ctx.request_id = Some(self.gateway.request_ids.of(fields));
         let answer = self.gateway.answer_to(cause.into(), &mut ctx);
-        let ended = Ended {
-            method: b"",
-            target: path.as_bytes(),
-            protocol: "HTTP/1.1",
-            authority: "",
-            fields,
-            peer: Some(peer),
-            status: answer.status().as_u16(),
-            sent: answer.body().len() as u64,
-            ending: Ending::Whole,
-        };
-        self.gateway.finished(&ended, &ctx);
+        self.note((method, path.as_bytes(), "", peer), fields, Some(&answer), &ctx);
         answer
     }
 
     /// The head of the answer to a call about a request that passes, or the whole answer to another one.
     async fn answer(&self, call: &Request<'_>) -> Result<Vec<u8>, Answer> {
-        let refuse = |cause| self.refuse(cause, call.path, &call.fields, call.peer);
-        let (dialect, tenant, target) = asked_at(call.path).ok_or_else(|| refuse(ErrorCause::NotFound))?;
-        let answer = async {
-            if !self.knows(&call.fields, call.peer) {
-                return Err(refuse(ErrorCause::Forbidden));
-            }
-            let original = Original::of_call(dialect, call, target).map_err(refuse)?;
-            let ctx = self.judge(dialect, tenant, &original, &call.fields).await?;
-            let stripped = (dialect == Dialect::Envoy).then(|| self.to_strip(&call.fields, &ctx));
-            Ok(answers::admitted(&self.gateway, &ctx, stripped))
+        let asked = asked_at(call.path);
+        let answer = match asked {
+            Some(asked) => self.answer_in(asked, call).await,
+            None => Err(Err(ErrorCause::NotFound)),
         };
-        let answer = answer.await;
-        answer.map_err(|answer| if dialect == Dialect::Nginx { answers::for_nginx(answer) } else { answer })
+        let answer = answer.map_err(|refused| {
+            let (method, fields) = (call.method.as_bytes(), &call.fields);
+            refused.unwrap_or_else(|cause| self.refuse(cause, method, call.path, fields, call.peer))
+        });
+        let is_nginx = asked.is_some_and(|(dialect, ..)| dialect == Dialect::Nginx);
+        answer.map_err(|answer| if is_nginx { answers::for_nginx(answer) } else { answer })
+    }
+
+    /// The same, or why there is no request to judge.
+    async fn answer_in(
+        &self,
+        (dialect, tenant, target): (Dialect, &str, &str),
+        call: &Request<'_>,
+    ) -> Result<Vec<u8>, Result<Answer, ErrorCause>> {
+        if !self.knows(&call.fields, call.peer) {
+            return Err(Err(ErrorCause::Forbidden));
+        }
+        let original = Original::of_call(dialect, call, target).map_err(Err)?;
+        let ctx = self.judge(dialect, tenant, &original, &call.fields).await.map_err(Ok)?;
+        let stripped = (dialect == Dialect::Envoy).then(|| self.to_strip(&call.fields, &ctx));
+        Ok(answers::admitted(&self.gateway, &ctx, stripped.as_deref()))
     }
 }
 

@@ -6,14 +6,13 @@
 use std::net::IpAddr;
 
 use crate::domain::host;
-use crate::gateway::authz::dialect::Dialect;
 use crate::gateway::corridor::Incoming;
+use crate::gateway::dialect::Dialect;
 use crate::http1::fields::{Fields, SpanFields, Spans};
 use crate::http1::head::RequestHead;
 use crate::http1::told::read_told;
 use crate::serve::is_readable;
 use crate::serve::whole::Request;
-use crate::wire::client_ip::last_hop;
 use crate::wire::errors::ErrorCause;
 use crate::wire::ext_authz::Asked;
 
@@ -61,14 +60,13 @@ impl Original {
             }
         };
         let [method, target, host, scheme] = told;
-        let peer = last_hop(fields).unwrap_or(call.peer);
-        Self::read([method?, target?, host?, scheme?], std::iter::empty(), peer)
+        Self::read([method?, target?, host?, scheme?], std::iter::empty(), call.peer)
     }
 
     /// The original of a call over gRPC, which came from `peer`.
     pub(super) fn of_check(asked: &Asked<'_>, peer: IpAddr) -> Result<Self, ErrorCause> {
         let peer = asked.client.unwrap_or(peer);
-        // gRPC libraries tell none (gRFC A92).
+        // Libraries of gRPC name no scheme.
         let scheme = if asked.scheme.is_empty() { "http" } else { asked.scheme };
         let told = [asked.method, asked.path, asked.host, scheme].map(str::as_bytes);
         Self::read(told, asked.fields(), peer)

@@ -41,8 +41,7 @@ pub(super) fn ended(
         _ => "HTTP/1.1",
     };
     let (method, target) = (request.method.as_str().as_bytes(), request.raw_path());
-    let authority = request.uri.authority().filter(|_| !request.headers.contains_key(http::header::HOST));
-    let authority = authority.map_or("", http::uri::Authority::as_str);
+    let authority = authority_of(request).unwrap_or_default();
     Ended { method, target, protocol, authority, fields: &request.headers, peer, status, sent, ending }
 }
 

@@ -2,6 +2,10 @@
 //!
 //! Names are compared in a normal form, because many servers take `X_Agent_Id` and `X-Agent-Id` for one header.
 
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+
 use crate::domain::api_key::ApiKeyFormat;
 use crate::domain::trusted_headers::{FORWARDED_PREFIX, OF_PROXIES};
 use crate::domain::uint256::decimal;
@@ -72,18 +76,33 @@ const OF_AGENTS: [&str; 10] = [
     "x-api-key",
 ];
 
+/// [`OF_AGENTS`], and their spellings with `_` for one `-` or more.
+static SPELLINGS: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
+    let dashed = OF_AGENTS.iter().map(|name| Bytes::from_static(name.as_bytes()));
+    let others = OF_AGENTS.iter().flat_map(|name| {
+        let parts: Vec<&str> = name.split('-').collect();
+        (1..1 << (parts.len() - 1)).map(move |mask: u32| {
+            let mut spelled = parts.first().copied().unwrap_or_default().to_owned();
+            for (at, part) in parts.iter().skip(1).enumerate() {
+                spelled.push(if mask >> at & 1 == 1 { '_' } else { '-' });
+                spelled.push_str(part);
+            }
+            Bytes::from(spelled)
+        })
+    });
+    dashed.chain(others).collect()
+});
+
 /// The names that another gateway strips from a request with these fields: those in our name and our credentials, however they
 /// are spelled, but for the first `set` of [`OF_AGENTS`], which it sets.
-pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, set: usize) -> Vec<String> {
-    let (set, others) = OF_AGENTS.split_at(set);
-    let variants = OF_AGENTS.iter().map(|name| name.replace('-', "_"));
-    let mut names: Vec<String> = others.iter().map(|name| (*name).to_owned()).chain(variants).collect();
+pub(in crate::gateway) fn to_strip(fields: &impl Fields, keys: &ApiKeyFormat, set: usize) -> Vec<Bytes> {
+    let mut names: Vec<Bytes> = SPELLINGS.iter().skip(set).cloned().collect();
     for (name, value) in fields.all() {
         let is_key = name.len() == API_KEY.len() && begins(name, API_KEY);
         if begins(name, OURS) || is_key || shows_key(Name::of(name), value, keys) {
-            let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-            if !set.contains(&&*name) && !names.contains(&name) {
-                names.push(name);
+            let name = name.to_ascii_lowercase();
+            if !SPELLINGS.iter().chain(&names).any(|known| **known == *name) {
+                names.push(name.into());
             }
         }
     }

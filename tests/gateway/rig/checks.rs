@@ -295,14 +295,20 @@ impl Checked {
         let lists =
             ok.flat_map(|(upstream, _, client)| [upstream, client]).chain(denied.map(|denied| &denied.1));
         for list in lists {
-            let mut names: Vec<&str> = list.iter().map(|header| header.name.as_str()).collect();
+            let once = list.iter().filter(|header| header.name != "vary");
+            let mut names: Vec<&str> = once.map(|header| header.name.as_str()).collect();
             names.sort_unstable();
             let count = names.len();
             names.dedup();
             assert_eq!(names.len(), count, "a header stands twice: {self:?}");
             for header in list {
-                let adds = header.name == "vary";
-                let wanted = (Some(adds), if adds { 0 } else { 2 }, true);
+                // Added to the upstream's; left where the upstream has none; set.
+                let (append, action) = match header.name.as_str() {
+                    "vary" => (true, 0),
+                    "cache-control" => (false, 1),
+                    _ => (false, 2),
+                };
+                let wanted = (Some(append), action, true);
                 assert_eq!((header.append, header.append_action, header.keeps_empty), wanted, "{header:?}");
                 assert!(!header.name.starts_with(':') && header.name != "host", "{header:?}");
                 assert_ne!(header.name, "content-length", "that is Envoy's");

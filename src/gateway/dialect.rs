@@ -7,19 +7,15 @@ pub(crate) enum Dialect {
     Forward,
     /// nginx's `auth_request`: any 2xx lets the request pass, 401 and 403 don't, and all else is 500.
     Nginx,
-    /// Envoy's HTTP service: 200 alone lets the request pass.
+    /// Envoy's HTTP service, and the Gateway API's.
     Envoy,
     /// `envoy.service.auth.v3`: the verdict stands beside the answer.
     Grpc,
 }
 
 impl Dialect {
-    /// True if an answer with this status, for a request that does not pass, is not taken for one that does.
-    pub(crate) const fn takes(self, status: u16) -> bool {
-        match self {
-            Self::Forward | Self::Nginx => status >= 300,
-            Self::Envoy => status != 200,
-            Self::Grpc => true,
-        }
+    /// True if an answer of 2xx, to a request that does not pass, is not taken for leave. Some gateways take any.
+    pub(crate) const fn takes_success(self) -> bool {
+        matches!(self, Self::Grpc)
     }
 }
